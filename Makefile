@@ -1,0 +1,56 @@
+# `make` alone lists what there is. Every target installs what it needs into .venv by itself.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# xdist workers; the suite is sized for two cores
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test check bench soak format clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(VENV)/.run: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tidelog needs Python 3.11 or newer; name one with PYTHON=..." >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing Tidelog and Spark into $(VENV) ..."
+	@$(INSTALL) -e '.[spark]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	@echo "installing the development tools into $(VENV) ..."
+	@$(INSTALL) -e '.[spark,dev]'
+	@touch $@
+
+demo: $(VENV)/.run ## the main job: a broker, a million events, a crash, a fetch and two Spark queries
+	@$(BIN)/tidelog demo
+
+serve: $(VENV)/.run ## a broker on ./tidelog-data, http://127.0.0.1:8080
+	@$(BIN)/tidelog serve
+
+test: $(VENV)/.dev ## the whole suite, with real components where this machine can have them
+	@$(BIN)/python infra/components.py prepare
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+check: $(VENV)/.dev ## format, lint, types and layers; quick
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.dev ## let ruff rewrite what it can
+	@$(BIN)/ruff check --fix --quiet .
+	@$(BIN)/ruff format --quiet .
+
+bench: $(VENV)/.dev ## Tidelog beside Kafka: a table, JSON and a picture in artifacts/
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(VENV)/.dev ## the long runs: simulation seeds, fuzzing, faults (MINUTES=10)
+	@$(BIN)/python infra/components.py prepare
+	@TIDELOG_SOAK_MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
+
+clean: ## remove what the targets made here (downloads in the user's cache stay)
+	@rm -rf $(VENV) artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist spark-warehouse
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

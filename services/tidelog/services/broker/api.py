@@ -1,0 +1,194 @@
+"""What a broker does for whoever speaks to it, as values and one Protocol: the seam between HTTP and the log.
+
+Everything here is Arrow in and Arrow out; a transport only decodes bodies and encodes answers. Errors are those of
+`tidelog.storage.errors`; each method names the ones a caller has to expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+import pyarrow as pa
+
+from tidelog.coordinator.topic import Topic
+from tidelog.storage.manifest import Segment
+
+
+class Acks(Enum):
+    """When a produce is answered: at once, once in the leader's memory, once committed on the bucket."""
+
+    NONE = "0"
+    LEADER = "1"
+    ALL = "all"
+
+
+@dataclass(frozen=True)
+class ProducerSequence:
+    """Makes a retry append at most once (inv. 7): the batch's first record has `first_sequence`, the next one more."""
+
+    producer_id: str
+    producer_epoch: int
+    first_sequence: int
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Records to append. `records` has `records.DRAFT_SCHEMA`; `partitions` (int32, a null: let the broker choose)
+    goes with them row by row, or is None when no row names one. `body_bytes` is the memory they keep alive."""
+
+    records: pa.Table
+    partitions: pa.ChunkedArray[pa.Int32Scalar] | None
+    body_bytes: int
+
+
+@dataclass(frozen=True)
+class ProduceOptions:
+    """`partition` sends all records to one partition; `expected_offset` and `producer` need it."""
+
+    acks: Acks = Acks.ALL
+    partition: int | None = None
+    expected_offset: int | None = None
+    producer: ProducerSequence | None = None
+    auto_create: bool = True
+
+
+@dataclass(frozen=True)
+class Appended:
+    """Where records of a request went. `base_offset` is None for `Acks.NONE`; `timestamp_ms` is the append time under
+    LogAppendTime, else the largest timestamp of the batch; `duplicate` tells that it was in the log already."""
+
+    partition: int
+    base_offset: int | None
+    count: int
+    timestamp_ms: int
+    duplicate: bool = False
+
+
+class Anchor(Enum):
+    """From what a start position counts."""
+
+    OFFSET = "offset"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    TIMESTAMP = "timestamp"
+    FROM_END = "from_end"
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where to start reading. `value`: the offset, the time in ms, or how many records before the end."""
+
+    anchor: Anchor
+    value: int = 0
+
+
+@dataclass(frozen=True)
+class FetchLimits:
+    """At least one record is returned if there is one, however large. `wait_ms`: how long to wait for the first."""
+
+    max_records: int
+    max_bytes: int
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """`batches` have `records.RECORD_SCHEMA`; reading goes on at `next_offset`."""
+
+    batches: Sequence[pa.RecordBatch]
+    next_offset: int
+    log_start_offset: int
+    high_watermark: int
+
+
+@dataclass(frozen=True)
+class PartitionLog:
+    """One consistent picture of a partition: segments hold ``[log_start_offset, cold_end)``, the broker's hot tail
+    ``[cold_end, high_watermark)``."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    shard: int
+    log_start_offset: int
+    cold_end: int
+    high_watermark: int
+    manifest_version: int
+    segments: Sequence[Segment]
+    store_url: str
+
+
+@dataclass(frozen=True)
+class ShardStatus:
+    """A shard as `tidelog cluster info` shows it. Sizes in bytes, ages in seconds."""
+
+    shard: int
+    leading: bool
+    epoch: int
+    wal_floor: int
+    wal_next: int
+    wal_bytes: int
+    buffered_bytes: int
+    partitions: int
+
+
+@dataclass(frozen=True)
+class BrokerStatus:
+    """Whether this broker can take requests, and the state of what it leads."""
+
+    version: str
+    store_url: str
+    ready: bool
+    reason: str
+    shards: Sequence[ShardStatus]
+
+
+class Broker(Protocol):
+    """One broker's service. Every call may run at the same time as every other."""
+
+    async def create_topic(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
+        """Raises `AlreadyExists`, `Invalid`, `Unavailable`. `partitions` None: the broker's `num.partitions`."""
+        ...
+
+    async def alter_topic(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
+        """Change configs (None puts a default back) and, where `partitions` is given, add partitions.
+        Raises `NotFound`, `Invalid` (as fewer partitions than now)."""
+        ...
+
+    async def delete_topic(self, name: str) -> None:
+        """Raises `NotFound`."""
+        ...
+
+    def topic(self, name: str) -> Topic:
+        """Raises `NotFound`, `Invalid` (a name no topic can have)."""
+        ...
+
+    def topics(self) -> Sequence[Topic]:
+        """All topics by name."""
+        ...
+
+    async def produce(self, topic: str, draft: Draft, options: ProduceOptions) -> Sequence[Appended]:
+        """Append; answers as `options.acks` says. All checks come before anything is taken (inv. 10).
+        Raises `NotFound`, `Invalid`, `TooLarge`, `OffsetConflict`, `SequenceConflict`, `ProducerFenced`, `Overloaded`
+        (nothing taken), `Fenced`, `Unavailable` (outcome unknown)."""
+        ...
+
+    async def resolve(self, topic: str, partition: int, position: Position) -> int:
+        """The offset of `position` now. TIMESTAMP gives the first record at or after it, else the high watermark.
+        Raises `NotFound`; an OFFSET passes through unchecked."""
+        ...
+
+    async def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
+        """Committed records from `offset` on (inv. 1). Raises `OutOfRange`, `NotFound`, `Unavailable`, `Corrupt`."""
+        ...
+
+    async def partition_log(self, topic: str, partition: int) -> PartitionLog:
+        """What a direct reader needs, in one consistent answer. Raises `NotFound`."""
+        ...
+
+    def status(self) -> BrokerStatus:
+        """Never blocks, never raises."""
+        ...

@@ -1,0 +1,48 @@
+"""Every setting of a broker, as values. Reading them from files, variables and flags is `settings_sources`.
+
+Names are dotted as Kafka's are (``flush.interval.ms``); the field is the same with underscores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A broker's settings; sizes in bytes, times in milliseconds. `None` for an interval: the store's own default."""
+
+    store: str = "file:./tidelog-data"
+    host: str = "127.0.0.1"
+    port: int = 8080
+    log_level: str = "info"
+    log_format: str = "auto"  # auto: text on a terminal, else json
+
+    shards: int = 4
+    num_partitions: int = 1
+    auto_create_topics_enable: bool = True
+
+    flush_interval_ms: int | None = None  # between PUT starts of a busy shard: 0 on local stores, 250 on S3
+    flush_max_bytes: int = 8 * MIB
+    buffer_max_bytes: int = 256 * MIB
+    cache_max_bytes: int = 128 * MIB
+    commit_timeout_ms: int = 30_000  # how long a produce waits for its commit before 503 "outcome unknown"
+
+    request_max_bytes: int = 64 * MIB  # of one body, after decompression
+    request_max_records: int = 1_000_000
+    request_read_timeout_ms: int = 30_000
+    fetch_max_bytes: int = 16 * MIB
+    fetch_max_records: int = 500_000
+    fetch_max_wait_ms: int = 60_000
+    fetch_cold_concurrency: int = 4
+    key_max_bytes: int = 64 * 1024
+    connections_max: int = 10_000
+
+    archive_interval_ms: int = 60_000  # a WAL older than this is archived ...
+    archive_min_bytes: int = 64 * MIB  # ... or one larger than this
+    archive_batch_bytes: int = 128 * MIB  # raw records gathered in memory for one pass
+    delete_grace_ms: int = 900_000  # between the floor's move and the deletion of WAL entries
+
+    shutdown_timeout_ms: int = 9_000

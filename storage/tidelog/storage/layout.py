@@ -1,0 +1,87 @@
+"""Where every object of a bucket lies: the one module that makes and reads keys.
+
+wal/<shard:04d>/<seq:020d>.parquet
+wal/<shard:04d>/_floor
+topics/<topic>/<topic_id>/partition=<p>/<base_offset:020d>-<last_offset:020d>-<id>.parquet
+topics/<topic>/<topic_id>/_manifest/<p:05d>/<version:020d>.json
+meta/<n:020d>.json
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tidelog.storage.errors import Corrupt
+
+META_PREFIX = "meta/"
+WAL_PREFIX = "wal/"
+TOPICS_PREFIX = "topics/"
+
+
+@dataclass(frozen=True, order=True)
+class TopicPartition:
+    """A partition as storage knows it: by its topic's id, which a re-created topic does not share."""
+
+    topic_id: str
+    partition: int
+
+
+def wal_prefix(shard: int) -> str:
+    return f"{WAL_PREFIX}{shard:04d}/"
+
+
+def wal_suffix() -> str:
+    return ".parquet"
+
+
+def floor_key(shard: int) -> str:
+    return f"{wal_prefix(shard)}_floor"
+
+
+def segment_prefix(topic: str, topic_id: str, partition: int) -> str:
+    return f"{TOPICS_PREFIX}{topic}/{topic_id}/partition={partition}/"
+
+
+def segment_key(topic: str, topic_id: str, partition: int, base_offset: int, last_offset: int, segment_id: str) -> str:
+    prefix = segment_prefix(topic, topic_id, partition)
+    return f"{prefix}{base_offset:020d}-{last_offset:020d}-{segment_id}.parquet"
+
+
+def manifest_prefix(topic: str, topic_id: str, partition: int) -> str:
+    return f"{TOPICS_PREFIX}{topic}/{topic_id}/_manifest/{partition:05d}/"
+
+
+def numbered_key(prefix: str, number: int, suffix: str) -> str:
+    """The name of entry `number` of the object log under `prefix`."""
+    return f"{prefix}{number:020d}{suffix}"
+
+
+def number_of(key: str, prefix: str, suffix: str) -> int | None:
+    """The number in an object log's key, or None for a neighbour that is no entry (as ``_floor``)."""
+    found = re.fullmatch(re.escape(prefix) + r"(\d{20})" + re.escape(suffix), key)
+    return int(found.group(1)) if found else None
+
+
+@dataclass(frozen=True)
+class SegmentName:
+    """The parts of a segment's key."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    base_offset: int
+    last_offset: int
+    segment_id: str
+
+
+_SEGMENT = re.compile(r"topics/([^/]+)/([^/]+)/partition=(\d+)/(\d{20})-(\d{20})-([0-9a-f]+)\.parquet")
+
+
+def parse_segment_key(key: str) -> SegmentName:
+    """The parts of `key`; `Corrupt` if it is no segment's name."""
+    found = _SEGMENT.fullmatch(key)
+    if not found:
+        raise Corrupt(key, "is not the name of a segment")
+    topic, topic_id, partition, base, last, segment_id = found.groups()
+    return SegmentName(topic, topic_id, int(partition), int(base), int(last), segment_id)
