@@ -20,7 +20,7 @@ TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
 
 def checked_topic_name(name: str) -> str:
-    """`name` itself if it keeps Kafka's rules (1 to 249 of ``a-z A-Z 0-9 . _ -``, not ``.`` or ``..``), else `Invalid`."""
+    """`name` if it keeps Kafka's rules (1 to 249 of ``a-z A-Z 0-9 . _ -``, not ``.`` or ``..``), else `Invalid`."""
     if len(name) > TOPIC_NAME_CHARS_MAX or name in (".", "..") or not _NAME.fullmatch(name):
         raise Invalid(
             f"{name[:300]!r} is not a topic name: use 1 to {TOPIC_NAME_CHARS_MAX} of a-z A-Z 0-9 . _ -, "
