@@ -1,0 +1,161 @@
+"""A stream of shop and service events, the same for the same seed: what the demo and the benchmarks produce.
+
+An event is one JSON object of about 376 bytes, keyed by its user. `EventStream` makes them in chunks as Arrow columns;
+no Python runs per event: numpy draws the numbers, Arrow joins the text, at several hundred thousand events a second on
+one core. The numbers that the JSON holds are integers (microseconds, cents), so that sums can be compared exactly
+with what Spark computes from the text.
+
+    for chunk in EventStream(seed=7).chunks(1_000_000):
+        chunk.values      # binary: the JSON
+        chunk.keys        # binary: b"user-00421337"
+        chunk.timestamps  # timestamp[ms, UTC], ascending
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.storage.records import TIMESTAMP
+
+EPOCH_MS = 1_793_491_200_000  # 2026-11-01T00:00:00Z: where the stream's own time begins
+CHUNK_EVENTS = 20_000
+USERS = 200_000
+
+SERVICES = ["checkout", "payments", "search", "auth", "catalog", "shipping", "inventory", "gateway"]
+COUNTRIES = ["DE", "US", "FR", "IN", "BR", "JP", "GB", "NG"]
+KINDS = ["page_view", "search", "add_to_cart", "purchase", "login"]
+STATUSES = [200, 204, 404, 500, 503]
+PATHS = ["/", "/search", "/cart", "/orders", "/login", "/products", "/account", "/help/shipping", "/products/reviews"]
+METHODS = ["GET", "POST", "PUT"]
+AGENTS = [
+    "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
+    "Mozilla/5.0 (Macintosh; Intel Mac OS X 14_5) AppleWebKit/605.1.15",
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X)",
+    "okhttp/4.12.0",
+]
+
+_HEX_PAIRS = np.frombuffer(bytes(range(256)).hex().encode(), dtype=np.uint8).reshape(256, 2)
+_DIGIT_QUADS = np.frombuffer(b"".join(b"%04d" % n for n in range(10_000)), dtype=np.uint8).reshape(10_000, 4)
+
+Column: TypeAlias = "pa.Array[Any]"
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class EventChunk:
+    """Some events as columns. The integer columns are what stands in the JSON, for computing the expected answers;
+    `service` and `country` are positions in `SERVICES` and `COUNTRIES`."""
+
+    keys: Column
+    values: Column
+    timestamps: Column
+    service: Ints
+    country: Ints
+    status: Ints
+    duration_us: Ints
+    amount_cents: Ints
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class EventStream:
+    """Events drawn from one seeded generator; iterate once."""
+
+    def __init__(self, seed: int) -> None:
+        self._draw = np.random.Generator(np.random.PCG64(seed))
+        self._now_ms = EPOCH_MS
+
+    def chunks(self, events: int) -> Iterator[EventChunk]:
+        """`events` events in chunks of at most `CHUNK_EVENTS`."""
+        for start in range(0, events, CHUNK_EVENTS):
+            yield self._chunk(min(CHUNK_EVENTS, events - start))
+
+    def _chunk(self, n: int) -> EventChunk:
+        draw = self._draw
+        time_ms = self._now_ms + np.cumsum(draw.integers(0, 3, n))
+        self._now_ms = int(time_ms[-1])
+        user = (draw.random(n) ** 3 * USERS).astype(np.int64)  # a few users are busy, most are not
+        kind = draw.choice(len(KINDS), n, p=[0.55, 0.2, 0.14, 0.06, 0.05])
+        service = draw.choice(len(SERVICES), n, p=[0.1, 0.06, 0.2, 0.08, 0.28, 0.05, 0.08, 0.15])
+        status = np.array(STATUSES)[draw.choice(len(STATUSES), n, p=[0.9, 0.04, 0.04, 0.015, 0.005])]
+        duration_us = np.minimum(draw.exponential(35_000, n), 5e6).astype(np.int64) + 180
+        amount_cents = np.where(kind == KINDS.index("purchase"), draw.integers(199, 60_000, n), 0)
+        country = user % len(COUNTRIES)
+        timestamps = pa.array(time_ms, TIMESTAMP)
+        columns = (
+            ('{"event_id":"', _hex(draw, n, 16)),
+            ('","time":"', _formatted(timestamps, "%Y-%m-%dT%H:%M:%SZ")),
+            ('","type":"', _named(KINDS, kind)),
+            ('","service":"', _named(SERVICES, service)),
+            ('","trace_id":"', _hex(draw, n, 16)),
+            ('","user":{"id":"', _user_ids(user)),
+            ('","country":"', _named(COUNTRIES, country)),
+            ('","agent":"', _named(AGENTS, draw.integers(0, len(AGENTS), n))),
+            ('"},"request":{"method":"', _named(METHODS, draw.choice(len(METHODS), n, p=[0.8, 0.17, 0.03]))),
+            ('","path":"', _named(PATHS, draw.integers(0, len(PATHS), n))),
+            ('","status":', _decimal(status)),
+            (',"retry":', _decimal((draw.random(n) < 0.01).astype(np.int64))),
+            (',"duration_us":', _decimal(duration_us)),
+            ('},"amount_cents":', _decimal(amount_cents)),
+        )
+        return EventChunk(
+            keys=_user_ids(user).cast(pa.binary()),
+            values=_joined(columns, "}"),
+            timestamps=timestamps,
+            service=service,
+            country=country,
+            status=status,
+            duration_us=duration_us,
+            amount_cents=amount_cents,
+        )
+
+
+def _joined(columns: tuple[tuple[str, Column], ...], end: str) -> Column:
+    parts: list[Any] = []
+    for text, column in columns:
+        parts += [text, column]
+    joined: Column = pc.binary_join_element_wise(*parts, end, "")
+    return joined.cast(pa.binary())
+
+
+def _formatted(timestamps: Column, pattern: str) -> Column:
+    texts: Column = pc.strftime(cast(Any, timestamps), format=pattern)
+    return texts
+
+
+def _named(names: list[str], index: Ints) -> Column:
+    return pa.array(names).take(index)
+
+
+def _decimal(numbers: Ints) -> Column:
+    return pc.cast(pa.array(numbers), pa.string())
+
+
+def _user_ids(user: Ints) -> Column:
+    """`user-00421337`: fixed width, eight digits."""
+    text = np.empty((len(user), 13), dtype=np.uint8)
+    text[:, :5] = np.frombuffer(b"user-", dtype=np.uint8)
+    text[:, 5:9] = _DIGIT_QUADS[user // 10_000]
+    text[:, 9:] = _DIGIT_QUADS[user % 10_000]
+    return _fixed_width_text(text)
+
+
+def _hex(draw: np.random.Generator, n: int, bytes_each: int) -> Column:
+    """`n` random ids of `2 * bytes_each` hexadecimal digits."""
+    raw = np.frombuffer(draw.bytes(n * bytes_each), dtype=np.uint8)
+    return _fixed_width_text(_HEX_PAIRS[raw].reshape(n, 2 * bytes_each))
+
+
+def _fixed_width_text(characters: npt.NDArray[np.uint8]) -> Column:
+    """A matrix of ASCII, a row a string, as an Arrow column without a copy."""
+    n, width = characters.shape
+    offsets = np.arange(0, (n + 1) * width, width, dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), n, [None, pa.py_buffer(offsets.data), pa.py_buffer(characters.data)])
