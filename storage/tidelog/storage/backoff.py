@@ -1,0 +1,21 @@
+"""How long to wait before another try: doubling, bounded, jittered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.storage.runtime import Entropy
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """`first_s` doubled at each further failure, `max_s` at most; of that, half to all, evenly spread, so that those
+    who failed together do not come back together."""
+
+    first_s: float = 0.05
+    max_s: float = 2.0
+
+    def delay_s(self, failures: int, entropy: Entropy) -> float:
+        """The wait after `failures` (from 1 on) in a row."""
+        bound_s = min(self.max_s, self.first_s * 2.0 ** min(failures - 1, 32))
+        return entropy.uniform(bound_s / 2, bound_s)

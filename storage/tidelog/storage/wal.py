@@ -1,0 +1,159 @@
+"""The write-ahead log of one shard: an object log of entries, and the floor where it begins.
+
+The log of a shard is every entry from the **floor** on, without a gap. What lies below the floor is archived; those
+objects are garbage, deleted after a grace (inv. 6). Deleting frees their numbers, so a writer that stalled long enough
+may create one again: such an entry is **below the floor and therefore not in the log**, whatever its writer believes.
+The floor also carries the highest epoch below it, so that a log whose entries are all deleted still knows it (inv. 3).
+
+The floor only rises. It is replaced by compare-and-swap on the store's version tag, and since its content never recurs
+a tag made from the content (an ETag) is as good as a counter: a truncator that stalled between its read and its write
+gets `Conflict`, and can never move the floor back.
+
+Appending is `wal_writer.WalWriter`'s; finding the tail is `wal_tail.TailSearch`'s.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from tidelog.storage.errors import Conflict, Corrupt, Invalid, NotFound
+from tidelog.storage.layout import floor_key, wal_prefix, wal_suffix
+from tidelog.storage.object_log import EntryInfo, ObjectLog
+from tidelog.storage.object_store import ByteRange, ObjectStore
+from tidelog.storage.wal_entry import PreparedEntry, WalCodec, WalEntry, WalHeader
+from tidelog.storage.wal_tail import Tail, TailSearch
+
+FLOOR_FORMAT_VERSION = 1
+HEADER_TAIL_BYTES = 64 * 1024
+"""How much of an entry's end is read for its header at first: the footer of an ordinary entry fits."""
+HEADER_TAIL_BYTES_MAX = 16 * 1024 * 1024
+"""The most that is read at first, however long the footers of this log have been."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Where a log begins: entry `number`, after entries of `epoch` and below. `version` is the store's tag, None as
+    long as no floor was written."""
+
+    number: int = 0
+    epoch: int = 0
+    version: str | None = None
+
+
+class Wal:
+    """The write-ahead log of `shard`. Raises `Corrupt`, naming the object, for an entry of another log or number."""
+
+    def __init__(self, store: ObjectStore, shard: int, codec: WalCodec) -> None:
+        self.shard = shard
+        self.codec = codec
+        self.log = ObjectLog(store, wal_prefix(shard), wal_suffix())
+        self._store = store
+        self._floor_key = floor_key(shard)
+        self._floor_seen = 0
+        self._header_tail_bytes = HEADER_TAIL_BYTES
+
+    def key(self, seq: int) -> str:
+        """The name of entry `seq`."""
+        return self.log.key(seq)
+
+    # ---- the floor
+
+    async def floor(self) -> Floor:
+        """Where the log begins now; number 0, epoch 0 if nothing was ever truncated. One request."""
+        try:
+            stored = await self._store.get(self._floor_key)
+        except NotFound:
+            return Floor()
+        floor = _decode_floor(self._floor_key, stored.data, stored.info.version)
+        self._floor_seen = max(self._floor_seen, floor.number)
+        return floor
+
+    async def advance_floor(self, number: int, epoch: int) -> Floor:
+        """Raise the floor to `number`; `epoch` is the highest below it, that of entry ``number - 1``.
+
+        Everything below must be archived already (inv. 5, 6). A floor that is there or beyond is left alone, so
+        calling again after `Unavailable` is always right. Returns the floor as it is now. Two requests.
+        """
+        current = await self.floor()
+        while current.number < number:
+            body = _encode_floor(number, max(epoch, current.epoch))
+            try:
+                if current.version is None:
+                    await self._store.create(self._floor_key, body)
+                else:
+                    await self._store.put(self._floor_key, body, if_version=current.version)
+            except Conflict:
+                pass  # another moved it, or an earlier try of ours did: read how far it has come
+            current = await self.floor()
+        return current
+
+    # ---- entries
+
+    def entries(self, start: int = 0) -> AsyncIterator[EntryInfo]:
+        """Numbers and sizes of the entries from `start` on, a request a page."""
+        return self.log.entries(start)
+
+    async def tail(self) -> Tail:
+        """The number the next entry takes and the highest epoch there is; three requests if the listing is one page."""
+        search = TailSearch(self)
+        while (tail := await search.step()) is None:
+            pass
+        return tail
+
+    async def header(self, seq: int) -> WalHeader:
+        """The header of entry `seq` from its last bytes: one request, and a second if they were too few. Raises
+        `NotFound`."""
+        key = self.key(seq)
+        stored = await self.log.read(seq, ByteRange(-self._header_tail_bytes))
+        needed_bytes = self.codec.header_bytes(key, stored.data)
+        if needed_bytes > stored.info.size:
+            raise Corrupt(key, f"its header takes {needed_bytes} bytes, the object has {stored.info.size}")
+        if needed_bytes > len(stored.data):
+            self._header_tail_bytes = min(2 * needed_bytes, HEADER_TAIL_BYTES_MAX)
+            stored = await self.log.read(seq, ByteRange(-needed_bytes))
+        return self._own(seq, self.codec.decode_header(key, stored.data))
+
+    async def read(self, seq: int) -> WalEntry:
+        """The whole of entry `seq`, checked. One request. Raises `NotFound`."""
+        stored = await self.log.read(seq)
+        entry = self.codec.decode(self.key(seq), stored.data)
+        self._own(seq, entry.header)
+        return entry
+
+    async def create(self, entry: PreparedEntry) -> None:
+        """One PUT of `entry` under its number. Raises `Conflict`. Only `WalWriter` may call it: what a success means
+        takes its protocol to say."""
+        await self.log.create(entry.header.seq, entry.body)
+
+    async def delete(self, seq: int) -> None:
+        """Remove entry `seq`. Raises `Invalid` unless the floor has passed it (inv. 6); the grace is the caller's."""
+        if seq >= self._floor_seen:
+            await self.floor()
+        if seq >= self._floor_seen:
+            raise Invalid(f"{self.key(seq)} is in the log, whose floor is {self._floor_seen}: raise the floor first")
+        await self.log.delete(seq)
+
+    def _own(self, seq: int, header: WalHeader) -> WalHeader:
+        if (header.shard, header.seq) != (self.shard, seq):
+            raise Corrupt(self.key(seq), f"holds entry {header.seq} of shard {header.shard}")
+        return header
+
+
+def _encode_floor(number: int, epoch: int) -> bytes:
+    document = {"format_version": FLOOR_FORMAT_VERSION, "number": number, "epoch": epoch}
+    return json.dumps(document).encode()
+
+
+def _decode_floor(key: str, data: bytes, version: str) -> Floor:
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise Corrupt(key, "is not JSON") from error
+    if not isinstance(document, dict) or document.get("format_version") != FLOOR_FORMAT_VERSION:
+        raise Corrupt(key, f"is not a floor of format version {FLOOR_FORMAT_VERSION}, the only one known")
+    number, epoch = document.get("number"), document.get("epoch")
+    if type(number) is not int or type(epoch) is not int or number < 0 or epoch < 0:
+        raise Corrupt(key, "its number and epoch are not integers from 0 on")
+    return Floor(number, epoch, version)

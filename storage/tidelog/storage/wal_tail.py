@@ -1,0 +1,87 @@
+"""Where a write-ahead log ends: the next number, and the highest epoch so far.
+
+A search, one request a step: the floor, a listing from it on (a page a step), the header of the last entry. The log
+may be truncated meanwhile, and what the steps saw of it may then not fit together: an entry listed is gone, or the
+listing has a gap where deletion was under way. Then the search begins again. A gap that is still there under the same
+floor is no truncation: an entry is lost, and the search ends in `Corrupt`.
+
+The answer is a hint that was true of some moment, or of none (the log may have been emptied and deleted between the
+floor's read and the listing): only a create at that number, and a look at the floor after it, make it so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidelog.storage.errors import Corrupt, NotFound
+
+if TYPE_CHECKING:
+    from tidelog.storage.wal import Floor, Wal
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The log is ``[floor.number, next_seq)``; `epoch` is the highest in it or below it."""
+
+    floor: Floor
+    next_seq: int
+    epoch: int
+
+
+class TailSearch:
+    """One search of the tail of `wal`. After an error `step` goes on where it stood."""
+
+    def __init__(self, wal: Wal) -> None:
+        self._wal = wal
+        self._gap_floor: int | None = None
+        self._restart()
+
+    async def step(self) -> Tail | None:
+        """One request (two for a header that is unusually long); the tail once it is found."""
+        if self._floor is None:
+            await self._read_floor()
+            return None
+        if self._resume is not None:
+            await self._list_page(self._floor, self._resume)
+            return self._if_empty(self._floor)
+        return await self._read_last(self._floor)
+
+    def _restart(self) -> None:
+        self._floor: Floor | None = None
+        self._resume: str | None = None
+        self._next_seq = 0
+
+    async def _read_floor(self) -> None:
+        floor = await self._wal.floor()
+        self._floor = floor
+        self._next_seq = floor.number
+        self._resume = self._wal.log.before(floor.number)
+
+    async def _list_page(self, floor: Floor, resume: str) -> None:
+        page = await self._wal.log.page(resume)
+        for entry in page.entries:
+            if entry.number != self._next_seq:
+                self._begin_again(floor)
+                return
+            self._next_seq += 1
+        self._resume = page.resume
+
+    def _begin_again(self, floor: Floor) -> None:
+        if self._gap_floor == floor.number:
+            raise Corrupt(self._wal.key(self._next_seq), "is missing, though later entries of its log exist")
+        self._gap_floor = floor.number
+        self._restart()
+
+    def _if_empty(self, floor: Floor) -> Tail | None:
+        if self._floor is None or self._resume is not None or self._next_seq > floor.number:
+            return None
+        return Tail(floor, floor.number, floor.epoch)
+
+    async def _read_last(self, floor: Floor) -> Tail | None:
+        try:
+            last = await self._wal.header(self._next_seq - 1)
+        except NotFound:
+            self._restart()
+            return None
+        return Tail(floor, self._next_seq, max(last.epoch, floor.epoch))
