@@ -9,6 +9,9 @@ The floor only rises. It is replaced by compare-and-swap on the store's version 
 a tag made from the content (an ETag) is as good as a counter: a truncator that stalled between its read and its write
 gets `Conflict`, and can never move the floor back.
 
+For the same reason whoever reads several entries by number, to replay or to archive them, reads the floor once more at
+the end and lets go of what lies below it: it may have been deleted and made anew by a stalled writer in between.
+
 Appending is `wal_writer.WalWriter`'s; finding the tail is `wal_tail.TailSearch`'s.
 """
 

@@ -1,0 +1,293 @@
+"""The commit protocol of a write-ahead log as an explicit state machine.
+
+        claim()                        commit(entry)
+           |                               |
+           v     tail found, START made    v
+       SEARCHING ------------------> PUTTING <---------------------.
+           ^                          |   |                        |
+           | START: lost the number   |   | Conflict               | (the same PUT again)
+           |                          |   v                        |
+           |------------------- RESOLVING |                        |
+           |            own id: won |     | won             BACKING_OFF <-- Unavailable, Contended, in any state;
+           |                        v     v                        `-----> goes back to the state it came from
+           |                      CHECKING_LEASE -- fresh --> LEADING
+           |                            | not known to be fresh, or START
+           |                            v
+           `--- START: below it -- CHECKING_FLOOR -- not below the floor --> LEADING
+                                        |
+      RESOLVING: another's, or gone;    v
+      CHECKING_FLOOR: below it ----> FENCED          (entries with records only)
+
+One method a state, at most one store request a step (a header of unusual length takes a second). `step` advances once,
+so that tests and the simulation can stop between any two requests; `wal_writer.WalWriter` drives it.
+
+Why each step is there
+----------------------
+- A create that wins is not yet a commit. A writer that stalled while another took over, archived its number and
+  deleted it creates that number anew: below the floor, where no reader looks. So after a PUT was won the writer must
+  know that its lease was fresh until now (nobody else leads, so nobody deleted its number), or read the floor. The
+  floor is read after the create took effect, and rises before anything is deleted, so a floor that has not passed the
+  entry proves that the number was never used (inv. 1, 2).
+- A fresh lease is believed for `FLOOR_TRUST_S` after the floor was last known to be below the number, not longer: the
+  START of another, sent under a lease since lost, may land late and take the number, and after the grace it is free
+  again. Nothing is deleted sooner than a grace after that moment, and the grace is much the longer of the two.
+- The same holds when the PUT was found to be won by reading the entry back: that, too, may be a number made anew.
+- A START is always checked against the floor: its number comes from a search that may have seen an old floor.
+- `Unavailable` says nothing: the PUT may have happened or may yet. Only the same entry, same bytes and id, may follow
+  under its number; another id there would be fenced by its own predecessor. `Contended` did nothing and goes the same
+  way.
+- `Conflict` and then `NotFound` at the read: the number was taken and is deleted, so the floor has passed it. If the
+  entry deleted was one's own, it is in the archive; if another's, one is fenced. It cannot be told which, so: fenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from enum import Enum
+
+from tidelog.storage.backoff import Backoff
+from tidelog.storage.errors import Conflict, Fenced, Invalid, NotFound, Unavailable
+from tidelog.storage.lease import Lease, NoLease
+from tidelog.storage.records import WAL_SCHEMA
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_entry import EntryKind, PreparedEntry, ProducerMark, Span, WalHeader
+from tidelog.storage.wal_tail import TailSearch
+
+
+class State(Enum):
+    """Where the writer stands; drawn in the module's head."""
+
+    IDLE = "idle"
+    SEARCHING = "searching"
+    PUTTING = "putting"
+    BACKING_OFF = "backing off"
+    RESOLVING = "resolving"
+    CHECKING_LEASE = "checking lease"
+    CHECKING_FLOOR = "checking floor"
+    LEADING = "leading"
+    FENCED = "fenced"
+
+
+FLOOR_TRUST_S = 60.0
+"""How long a proof that a number is not below the floor is good for: far less than the grace before deletion."""
+
+RESTING = frozenset({State.IDLE, State.LEADING, State.FENCED})
+
+
+class CommitFsm:
+    """The machine of one leader of one shard. Every method of a state may be overridden by itself, as the simulation's
+    mutations do to show that each is needed."""
+
+    def __init__(
+        self,
+        wal: Wal,
+        runtime: Runtime,
+        writer_id: str,
+        *,
+        lease: Lease | None = None,
+        backoff: Backoff | None = None,
+        floor_trust_s: float = FLOOR_TRUST_S,
+    ) -> None:
+        self._wal = wal
+        self._runtime = runtime
+        self._writer_id = writer_id
+        self._lease = lease or NoLease()
+        self._backoff = backoff or Backoff()
+        self._floor_trust_s = floor_trust_s
+        self._above_floor_s = 0.0
+        self._put_since_s = 0.0
+        self._state = State.IDLE
+        self._epoch = 0
+        self._next_seq = 0
+        self._pending: PreparedEntry | None = None
+        self._committed_id = ""
+        self._search = TailSearch(wal)
+        self._interrupted = State.IDLE
+        self._failures = 0
+        self._retry_at_s = 0.0
+        self._last_error: Unavailable | None = None
+
+    @property
+    def state(self) -> State:
+        """Where the machine stands."""
+        return self._state
+
+    @property
+    def epoch(self) -> int:
+        """The epoch this writer began last; 0 before the first."""
+        return self._epoch
+
+    @property
+    def next_seq(self) -> int:
+        """The number of the entry in doubt or in flight, if there is one, else of the next."""
+        return self._next_seq
+
+    @property
+    def in_doubt(self) -> WalHeader | None:
+        """The entry whose outcome is not known yet: the next `commit` must be this one."""
+        return self._pending.header if self._pending else None
+
+    def next_header(
+        self,
+        *,
+        spans: tuple[Span, ...] = (),
+        producers: tuple[ProducerMark, ...] = (),
+        after: WalHeader | None = None,
+    ) -> WalHeader:
+        """The header of a RECORDS entry for the next number or, to encode it while `after` is in flight, for the one
+        after that. If `after` is then fenced, the entry made is void with it."""
+        return WalHeader(
+            kind=EntryKind.RECORDS,
+            shard=self._wal.shard,
+            seq=self._next_seq if after is None else after.seq + 1,
+            epoch=self._epoch,
+            writer_id=self._writer_id,
+            entry_id=self._runtime.entropy.new_id(),
+            written_at_ms=self._runtime.clock.now_ms(),
+            spans=spans,
+            producers=producers,
+        )
+
+    async def step(self) -> State:
+        """Advance once: one method, at most one request; at rest, nothing. Errors that are not retried leave the state
+        as it was."""
+        interrupted = self._state
+        if interrupted in RESTING:
+            return interrupted
+        try:
+            await self._methods()[interrupted]()
+        except Unavailable as error:
+            self._back_off(interrupted, error)
+        else:
+            if interrupted is not State.BACKING_OFF:
+                self._failures = 0
+        return self._state
+
+    # ---- entering
+
+    def begin_claim(self) -> None:
+        """Enter SEARCHING for a new epoch, from any state; `step` goes on."""
+        self._pending = None
+        self._seek()
+
+    def begin_commit(self, entry: PreparedEntry) -> None:
+        """Enter PUTTING with `entry`, or stay where its last commit stopped; `step` goes on."""
+        header = entry.header
+        if self._pending is not None and self._pending.header.kind is EntryKind.RECORDS:
+            if self._pending.header.entry_id != header.entry_id:
+                raise Invalid(f"entry {self._next_seq} is in doubt: commit that one again, or claim a new epoch")
+            return
+        if self._state is State.LEADING and header.entry_id == self._committed_id:
+            return
+        if self._state is not State.LEADING:
+            raise Fenced(f"this writer does not lead shard {self._wal.shard} ({self._state.value}): claim it first")
+        wanted = (EntryKind.RECORDS, self._wal.shard, self._next_seq, self._epoch)
+        if (header.kind, header.shard, header.seq, header.epoch) != wanted:
+            raise Invalid(f"the entry is {header.seq} of epoch {header.epoch}, the next is {wanted[2]} of {wanted[3]}")
+        self._begin_put(entry)
+
+    # ---- one method a state
+
+    def _methods(self) -> dict[State, Callable[[], Awaitable[None]]]:
+        return {
+            State.SEARCHING: self._searching,
+            State.PUTTING: self._putting,
+            State.BACKING_OFF: self._backing_off,
+            State.RESOLVING: self._resolving,
+            State.CHECKING_LEASE: self._checking_lease,
+            State.CHECKING_FLOOR: self._checking_floor,
+        }
+
+    async def _searching(self) -> None:
+        tail = await self._search.step()
+        if tail is not None:
+            self._epoch = tail.epoch + 1
+            self._next_seq = tail.next_seq
+            self._begin_put(self._start_entry())
+
+    async def _putting(self) -> None:
+        try:
+            await self._wal.create(self._entry())
+        except Conflict:
+            self._state = State.RESOLVING
+        else:
+            self._state = State.CHECKING_LEASE
+
+    async def _resolving(self) -> None:
+        mine = self._entry().header
+        try:
+            there = await self._wal.header(mine.seq)
+        except NotFound:
+            self._lose()
+        else:
+            if there.entry_id == mine.entry_id:
+                self._state = State.CHECKING_LEASE
+            else:
+                self._lose()
+
+    async def _checking_lease(self) -> None:
+        is_start = self._entry().header.kind is EntryKind.START
+        trusted = self._runtime.clock.monotonic() - self._above_floor_s < self._floor_trust_s
+        if not is_start and trusted and self._lease.is_fresh():
+            self._win(self._put_since_s)
+        else:
+            self._state = State.CHECKING_FLOOR
+
+    async def _checking_floor(self) -> None:
+        asked_s = self._runtime.clock.monotonic()
+        floor = await self._wal.floor()
+        if self._entry().header.seq < floor.number:
+            self._lose()
+        else:
+            self._win(asked_s)
+
+    async def _backing_off(self) -> None:
+        await self._runtime.clock.sleep(max(0.0, self._retry_at_s - self._runtime.clock.monotonic()))
+        self._state = self._interrupted
+
+    # ---- leaving
+
+    def _begin_put(self, entry: PreparedEntry) -> None:
+        self._pending = entry
+        self._put_since_s = self._runtime.clock.monotonic()
+        self._state = State.PUTTING
+
+    def _win(self, above_floor_s: float) -> None:
+        """The entry is in the log; at `above_floor_s` the floor had not passed it, nor then the number after it."""
+        self._above_floor_s = above_floor_s
+        self._committed_id = self._entry().header.entry_id
+        self._pending = None
+        self._next_seq += 1
+        self._state = State.LEADING
+
+    def _lose(self) -> None:
+        """Another has the number: a claim looks for the tail again, a leader is one no longer."""
+        kind = self._entry().header.kind
+        self._pending = None
+        if kind is EntryKind.START:
+            self._seek()
+        else:
+            self._state = State.FENCED
+
+    def _seek(self) -> None:
+        self._search = TailSearch(self._wal)
+        self._state = State.SEARCHING
+
+    def _back_off(self, interrupted: State, error: Unavailable) -> None:
+        self._failures += 1
+        self._last_error = error
+        self._interrupted = interrupted
+        self._retry_at_s = self._runtime.clock.monotonic() + self._backoff.delay_s(
+            self._failures, self._runtime.entropy
+        )
+        self._state = State.BACKING_OFF
+
+    def _entry(self) -> PreparedEntry:
+        assert self._pending is not None, self._state
+        return self._pending
+
+    def _start_entry(self) -> PreparedEntry:
+        start = replace(self.next_header(), kind=EntryKind.START)
+        return PreparedEntry(start, self._wal.codec.encode(start, WAL_SCHEMA.empty_table()))
