@@ -1,0 +1,29 @@
+"""Tidelog for Spark: one read over the cold segments and the hot tail, each record exactly once.
+
+    from tidelog.spark_connector import read, register, use_java
+
+    use_java()                                  # before the first SparkSession, where Java may be missing
+    read(spark, subscribe="web")                # fast: cold by Spark's Parquet reader, hot through the broker
+    register(spark)
+    spark.read.format("tidelog").option("subscribe", "web").load()
+
+Options and their meaning are those of Spark's Kafka source: see `tidelog.spark_connector.options`.
+"""
+
+from tidelog.spark_connector.java_runtime import JavaNotFound, JavaRuntime, use_java
+from tidelog.spark_connector.native_read import read
+from tidelog.spark_connector.partition_log import DataLoss
+from tidelog.spark_connector.s3_settings import HADOOP_AWS_PACKAGE, s3_options
+from tidelog.spark_connector.source import TidelogDataSource, register
+
+__all__ = [
+    "HADOOP_AWS_PACKAGE",
+    "DataLoss",
+    "JavaNotFound",
+    "JavaRuntime",
+    "TidelogDataSource",
+    "read",
+    "register",
+    "s3_options",
+    "use_java",
+]

@@ -1,0 +1,56 @@
+"""Fetches a slice of a partition's hot tail from the broker, by offset, until its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.spark_connector.broker_connection import BrokerConnection
+from tidelog.spark_connector.partition_log import HotSlice, report_loss
+from tidelog.storage.errors import Corrupt, NotFound, OutOfRange
+
+
+class HotReader:
+    """Slices of one topic. That the name still means `topic_id` is asked when a slice is read, so that a topic deleted
+    and created again under its name is an error and not other records."""
+
+    def __init__(self, connection: BrokerConnection, topic: str, topic_id: str, *, fail_on_data_loss: bool) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._topic_id = topic_id
+        self._fail_on_data_loss = fail_on_data_loss
+
+    def read(self, piece: HotSlice, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of `piece` in order of offsets. Raises `DataLoss`, `NotFound`, `Unavailable`."""
+        position = piece.start
+        while position < piece.end:
+            try:
+                fetched = self._connection.fetch(self._topic, piece.partition, position, piece.end)
+            except OutOfRange as error:
+                position = self._after_loss(piece, position, error)
+                continue
+            if fetched.next_offset <= position:
+                raise Corrupt(f"{self._topic}-{piece.partition}", f"the broker gave nothing at offset {position}")
+            for batch in fetched.batches:
+                rows = _before(batch, piece.end)
+                if rows.num_rows:
+                    yield rows.select(columns)
+            position = fetched.next_offset
+        self._check_same_topic()
+
+    def _after_loss(self, piece: HotSlice, position: int, error: OutOfRange) -> int:
+        """Where to go on if records at `position` are gone and that is allowed."""
+        low, high = error.log_start_offset, error.high_watermark
+        name = f"{self._topic}-{piece.partition}"
+        report_loss(name, position, piece.end, low, high, fail=self._fail_on_data_loss)
+        return low if low > position else piece.end
+
+    def _check_same_topic(self) -> None:
+        if self._connection.topic(self._topic).topic_id != self._topic_id:
+            raise NotFound(f"topic {self._topic} was deleted and created again during the read: start the query again")
+
+
+def _before(batch: pa.RecordBatch, end: int) -> pa.RecordBatch:
+    return batch.slice(0, int(np.searchsorted(batch.column("offset").to_numpy(), end)))

@@ -1,0 +1,133 @@
+"""`read`: the rows of the data source, faster. Cold segments go through Spark's own Parquet reader, which prunes
+columns, pushes filters down and stays in the JVM; only the hot tail takes the way through Python workers.
+
+One snapshot is taken when `read` is called, and the DataFrame keeps to it: every action on it sees the same records
+(until retention deletes them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType, TimestampType
+
+from tidelog.spark_connector.broker_connection import TopicDescription
+from tidelog.spark_connector.options import ReadOptions, parse_options
+from tidelog.spark_connector.partition_log import (
+    ColdSlice,
+    HotSlice,
+    Slice,
+    dealt_to_tasks,
+    offsets_per_task,
+)
+from tidelog.spark_connector.rows import HEADERS, ReadTask, read_task, row_schema
+from tidelog.spark_connector.snapshot import TopicSnapshot, slices_to_read, store_of, take_snapshot
+
+_SEGMENT_SCHEMA = StructType(
+    [
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("headers", HEADERS),
+        StructField("partition", IntegerType()),  # not in the file: from the folder's name, partition=<p>
+    ]
+)
+
+
+def read(spark: SparkSession, **options: str | int | bool) -> DataFrame:
+    """The records that `options` name (see `tidelog.spark_connector.options`), with Kafka's columns.
+
+    Raises `Invalid`, `NotFound`, `DataLoss`, `Unavailable`.
+    """
+    wanted = parse_options({name: _option_text(value) for name, value in options.items()})
+    schema = row_schema(include_headers=wanted.include_headers)
+    frames = [frame for topic in take_snapshot(wanted) for frame in _frames(spark, wanted, topic, schema)]
+    return reduce(DataFrame.unionAll, frames) if frames else spark.createDataFrame([], schema)
+
+
+def _option_text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _frames(spark: SparkSession, options: ReadOptions, topic: TopicSnapshot, schema: StructType) -> Iterator[DataFrame]:
+    slices = slices_to_read(options, topic)
+    cold = [piece for piece in slices if isinstance(piece, ColdSlice)]
+    hot = [piece for piece in slices if isinstance(piece, HotSlice)]
+    if whole := [piece for piece in cold if piece.whole]:
+        yield _cold_rows(_segments(spark, options, topic, whole), topic.topic, schema)
+    if borders := [piece for piece in cold if not piece.whole]:
+        segments = _segments(spark, options, topic, borders).where(_within(borders))
+        yield _cold_rows(segments, topic.topic, schema)
+    if hot:
+        yield _hot_rows(spark, options, topic, hot, schema)
+
+
+def _segments(
+    spark: SparkSession, options: ReadOptions, topic: TopicSnapshot, slices: Sequence[ColdSlice]
+) -> DataFrame:
+    store = store_of(options, topic.ranges[0].log)
+    assert store is not None, "a store that only the broker reaches has no cold slices"
+    root = _spark_path(store)
+    # Spark takes the column `partition` from the path below basePath, and skips files by it.
+    base = f"{root}/{slices[0].segment.key.split('/partition=')[0]}"
+    reader = spark.read.schema(_SEGMENT_SCHEMA).option("basePath", base)
+    if not options.fail_on_data_loss:
+        reader = reader.option("ignoreMissingFiles", "true")
+    return reader.parquet(*(f"{root}/{piece.segment.key}" for piece in slices))
+
+
+def _spark_path(store_url: str) -> str:
+    """Hadoop's name for S3 is s3a."""
+    address = urlsplit(store_url)
+    return store_url.rstrip("/").replace("s3://", "s3a://", 1) if address.scheme == "s3" else store_url.rstrip("/")
+
+
+def _within(slices: Sequence[ColdSlice]) -> Column:
+    """Rows of `slices`. The outer bounds come first, alone, so that Spark can push them down to the row groups."""
+    outer = F.col("offset").between(min(s.start for s in slices), max(s.end for s in slices) - 1)
+    if len(slices) == 1:
+        return outer
+    return outer & _any_of([_of_slice(piece) for piece in slices])
+
+
+def _of_slice(piece: ColdSlice) -> Column:
+    return (F.col("partition") == piece.partition) & F.col("offset").between(piece.start, piece.end - 1)
+
+
+def _any_of(conditions: Sequence[Column]) -> Column:
+    """A balanced tree: Spark's analysis recurses, and thousands of partitions would be too deep a chain."""
+    if len(conditions) == 1:
+        return conditions[0]
+    middle = len(conditions) // 2
+    return _any_of(conditions[:middle]) | _any_of(conditions[middle:])
+
+
+def _cold_rows(segments: DataFrame, topic: TopicDescription, schema: StructType) -> DataFrame:
+    constants = {
+        "topic": F.lit(topic.name),
+        "timestampType": F.lit(topic.timestamp_type),
+    }
+    return segments.select([constants.get(name, F.col(name)).alias(name) for name in schema.names])
+
+
+def _hot_rows(
+    spark: SparkSession, options: ReadOptions, topic: TopicSnapshot, slices: Sequence[Slice], schema: StructType
+) -> DataFrame:
+    limit = offsets_per_task(slices, options.tasks_min, options.records_per_task_max)
+    tasks = [
+        ReadTask(topic.topic, part, options.broker, None, options.fail_on_data_loss)
+        for part in dealt_to_tasks(slices, limit)
+    ]
+
+    def fetch(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_numpy():
+                yield from read_task(tasks[int(number)], schema)
+
+    return spark.range(0, len(tasks), numPartitions=len(tasks)).mapInArrow(fetch, schema)

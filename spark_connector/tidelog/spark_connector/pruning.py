@@ -1,0 +1,131 @@
+"""What a query's filters say about offsets, times, partitions and topics, so that the rest is never read.
+
+Spark hands its filters to the data source and still applies them itself, so a bound here may be loose but never
+too tight: what is not understood narrows nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from tidelog.spark_connector.partition_log import ColdSlice, Slice
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Whole numbers from `low` to `high`, both in it; None: no bound."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def narrowed(self, low: int | None, high: int | None) -> Interval:
+        lows = [bound for bound in (self.low, low) if bound is not None]
+        highs = [bound for bound in (self.high, high) if bound is not None]
+        return Interval(max(lows, default=None), min(highs, default=None))
+
+    def meets(self, low: int, high: int) -> bool:
+        """Whether any of ``low .. high`` lies in it."""
+        return (self.low is None or high >= self.low) and (self.high is None or low <= self.high)
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """All have to hold; None: any partition, any topic."""
+
+    offsets: Interval = field(default_factory=Interval)
+    timestamps_ms: Interval = field(default_factory=Interval)
+    partitions: frozenset[int] | None = None
+    topics: frozenset[str] | None = None
+
+    def takes_topic(self, name: str) -> bool:
+        return self.topics is None or name in self.topics
+
+    def narrowed(self, slices: Iterable[Slice]) -> list[Slice]:
+        """What is left of `slices`; only a cold one tells its timestamps."""
+        kept = (self._within_offsets(piece) for piece in slices if self._takes(piece))
+        return [piece for piece in kept if piece.start < piece.end]
+
+    def _takes(self, piece: Slice) -> bool:
+        if self.partitions is not None and piece.partition not in self.partitions:
+            return False
+        if not isinstance(piece, ColdSlice):
+            return True
+        return self.timestamps_ms.meets(piece.segment.min_timestamp_ms, piece.segment.max_timestamp_ms)
+
+    def _within_offsets(self, piece: Slice) -> Slice:
+        low = piece.start if self.offsets.low is None else max(piece.start, self.offsets.low)
+        high = piece.end if self.offsets.high is None else min(piece.end, self.offsets.high + 1)
+        return replace(piece, start=low, end=high)
+
+
+def pruning_of(filters: Sequence[Filter]) -> Pruning:
+    """What `filters`, all of which have to hold, say together."""
+    pruning = Pruning()
+    for condition in filters:
+        pruning = _with(pruning, condition)
+    return pruning
+
+
+def _with(pruning: Pruning, condition: Filter) -> Pruning:
+    column = getattr(condition, "attribute", ())
+    if column in (("partition",), ("topic",)):
+        return _with_names(pruning, column[0], condition)
+    if column == ("offset",) and (bounds := _bounds(condition, _whole_number)):
+        return replace(pruning, offsets=pruning.offsets.narrowed(*bounds))
+    if column == ("timestamp",) and (bounds := _bounds(condition, _milliseconds)):
+        return replace(pruning, timestamps_ms=pruning.timestamps_ms.narrowed(*bounds))
+    return pruning
+
+
+def _with_names(pruning: Pruning, column: str, condition: Filter) -> Pruning:
+    if isinstance(condition, EqualTo):
+        named: frozenset[Any] = frozenset([condition.value])
+    elif isinstance(condition, In):
+        named = frozenset(condition.value)
+    else:
+        return pruning
+    if column == "topic":
+        return replace(pruning, topics=named if pruning.topics is None else pruning.topics & named)
+    return replace(pruning, partitions=named if pruning.partitions is None else pruning.partitions & named)
+
+
+def _bounds(condition: Filter, number: Any) -> tuple[int | None, int | None] | None:
+    """Bounds that hold for whatever meets `condition`. Strictness is given away: one value more is no harm."""
+    if isinstance(condition, In):
+        values = [number(value) for value in condition.value]
+        return (min(values), max(values)) if values and None not in values else None
+    value = number(getattr(condition, "value", None))
+    if value is None:
+        return None
+    if isinstance(condition, EqualTo):
+        return value, value
+    if isinstance(condition, GreaterThan | GreaterThanOrEqual):
+        return value, None
+    return (None, value) if isinstance(condition, LessThan | LessThanOrEqual) else None
+
+
+def _whole_number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _milliseconds(value: object) -> int | None:
+    """The millisecond a moment lies in. Records have whole milliseconds, so as a lower bound it is loose by less than
+    one, and as an upper bound exact."""
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return None
+    return (value - _EPOCH) // timedelta(milliseconds=1)
