@@ -100,7 +100,9 @@ class ProducerFenced(Conflict):
 
 
 class Fenced(TidelogError):
-    """Another leader has begun a later epoch on this log."""
+    """Another leader has begun a later epoch on this log. `committed`: partitions of the request that are in it."""
+
+    committed: tuple[int, ...] = ()
 
 
 class Denied(TidelogError):
@@ -108,7 +110,10 @@ class Denied(TidelogError):
 
 
 class Unavailable(TidelogError):
-    """The store or broker could not answer. Whether the request took effect is unknown."""
+    """The store or broker could not answer. Whether the request took effect is unknown, but for the partitions
+    `committed` of it, which are in the log."""
+
+    committed: tuple[int, ...] = ()
 
 
 class Contended(Unavailable):
