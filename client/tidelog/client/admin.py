@@ -1,0 +1,134 @@
+"""Topics and the state of a broker.
+
+with Admin("http://127.0.0.1:8080") as admin:
+    admin.create_topic("web", partitions=4, configs={"retention.ms": 86_400_000})
+    print(admin.topic("web").records)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from tidelog.client.connection import DEFAULT_BROKER, JSON, Answer, Connection, Request
+from tidelog.client.descriptions import ClusterDescription, Health, PartitionLogDescription, TopicDescription
+from tidelog.client.positions import checked_position
+from tidelog.storage.errors import Corrupt, Fenced, Invalid, Unavailable
+from tidelog.storage.runtime import Runtime
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Topics:
+    topics: tuple[TopicDescription, ...]
+
+
+@dataclass(frozen=True)
+class _Offset:
+    offset: int
+
+
+class Admin:
+    """Administration over HTTP. Every call raises `NotFound`, `Invalid`, `Unavailable` as they apply."""
+
+    def __init__(
+        self, broker: str = DEFAULT_BROKER, *, deadline_s: float = 10.0, runtime: Runtime | None = None
+    ) -> None:
+        self._connection = Connection(broker, deadline_s=deadline_s, runtime=runtime)
+
+    def create_topic(
+        self, name: str, partitions: int | None = None, configs: Mapping[str, str | int | None] | None = None
+    ) -> TopicDescription:
+        """Create `name`; None partitions: the broker's ``num.partitions``. Raises `AlreadyExists`."""
+        wanted: dict[str, object] = {"name": name, "configs": dict(configs or {})}
+        if partitions is not None:
+            wanted["partitions"] = partitions
+        return self._topic_of("POST", "/v1/topics", wanted, repeatable=False)
+
+    def topics(self) -> tuple[TopicDescription, ...]:
+        """All topics by name."""
+        return _decoded(self._connection.call(Request("GET", "/v1/topics")), _Topics).topics
+
+    def topic(self, name: str) -> TopicDescription:
+        """One topic with the offsets of its partitions."""
+        return _decoded(self._connection.call(Request("GET", topic_path(name))), TopicDescription)
+
+    def alter_topic(
+        self, name: str, *, partitions: int | None = None, configs: Mapping[str, str | int | None] | None = None
+    ) -> TopicDescription:
+        """Change configs (None puts a default back) and add partitions."""
+        wanted: dict[str, object] = {"configs": dict(configs or {})}
+        if partitions is not None:
+            wanted["partitions"] = partitions
+        return self._topic_of("PATCH", topic_path(name), wanted, repeatable=True)
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic and its records."""
+        self._connection.call(Request("DELETE", topic_path(name), repeatable=False))
+
+    def partition_log(self, topic: str, partition: int) -> PartitionLogDescription:
+        """What a direct reader of the bucket needs, in one consistent answer."""
+        path = f"{partition_path(topic, partition)}/log"
+        return _decoded(self._connection.call(Request("GET", path)), PartitionLogDescription)
+
+    def offset(self, topic: str, partition: int, position: str | int) -> int:
+        """The offset that `position` (see `positions`) stands for now."""
+        path = f"{partition_path(topic, partition)}/offset"
+        answer = self._connection.call(Request("GET", path, query={"at": checked_position(position)}))
+        return _decoded(answer, _Offset).offset
+
+    def cluster(self) -> ClusterDescription:
+        """The broker, its store and its shards."""
+        return _decoded(self._connection.call(Request("GET", "/v1/cluster")), ClusterDescription)
+
+    def health(self) -> Health:
+        """Whether the broker lives and takes requests. Asked once; never raises `Unavailable`."""
+        try:
+            self._connection.call(Request("GET", "/healthz"), deadline_s=0.0)
+        except Unavailable as error:
+            return Health(alive=False, ready=False, reason=str(error))
+        try:
+            self._connection.call(Request("GET", "/readyz"), deadline_s=0.0)
+        except (Unavailable, Fenced) as error:
+            return Health(alive=True, ready=False, reason=str(error))
+        return Health(alive=True, ready=True)
+
+    def close(self) -> None:
+        """Release the sockets."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _topic_of(self, method: str, path: str, wanted: Mapping[str, object], *, repeatable: bool) -> TopicDescription:
+        body = msgspec.json.encode(wanted)
+        request = Request(method, path, headers={"content-type": JSON}, body=body, repeatable=repeatable)
+        return _decoded(self._connection.call(request), TopicDescription)
+
+
+def topic_path(topic: str) -> str:
+    """``/v1/topics/{topic}``, whatever characters the name has: the broker judges it."""
+    if not topic:
+        raise Invalid("a topic's name is empty", field="topic")
+    quoted = quote(topic, safe="")
+    return f"/v1/topics/{quoted if quoted.strip('.') else quoted.replace('.', '%2E')}"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    return f"{topic_path(topic)}/partitions/{partition}"
+
+
+def _decoded(answer: Answer, shape: type[T]) -> T:
+    try:
+        return msgspec.json.decode(answer.body, type=shape)
+    except msgspec.MsgspecError as error:
+        raise Corrupt("the broker's answer", f"is not what docs/http-api.md says ({error})") from error

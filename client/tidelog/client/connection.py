@@ -1,0 +1,146 @@
+"""One broker over HTTP: requests, their retries, and refusals as errors.
+
+A request is sent again, with jittered backoff and until a deadline, when that can do no harm: the broker took nothing
+(`Overloaded`), was never reached (`Unreachable`), or the request is `repeatable`: a read, or a produce with a sequence,
+which the log takes once however often it comes (inv. 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from tidelog.client.problems import error_of
+from tidelog.storage.errors import Fenced, Invalid, Overloaded, Unavailable
+from tidelog.storage.runtime import Runtime, pause
+
+DEFAULT_BROKER = "http://127.0.0.1:8080"
+JSON = "application/json"
+ARROW = "application/vnd.apache.arrow.stream"
+
+BACKOFF_FIRST_S = 0.05
+BACKOFF_MAX_S = 2.0
+CONNECT_TIMEOUT_S = 5.0
+WRITE_CHUNK_BYTES = 1 << 18
+
+
+class Unreachable(Unavailable):
+    """No connection came about, so the request was never sent."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to ask. `path` begins with ``/``; `answer_timeout_s` is how long the broker may be silent."""
+
+    method: str
+    path: str
+    query: Mapping[str, str | int] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | memoryview = b""
+    repeatable: bool = True
+    answer_timeout_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A broker's answer below 400. Header names are lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Connection:
+    """Connections to one broker, shared by threads. `deadline_s` bounds a call with all its retries."""
+
+    def __init__(
+        self, broker: str = DEFAULT_BROKER, *, deadline_s: float = 10.0, runtime: Runtime | None = None, pool: int = 16
+    ) -> None:
+        self.broker = checked_broker(broker)
+        self._deadline_s = deadline_s
+        self._runtime = runtime or Runtime()
+        limits = httpx.Limits(max_connections=pool, max_keepalive_connections=pool, keepalive_expiry=30.0)
+        self._http = httpx.Client(base_url=self.broker, limits=limits, trust_env=False)
+
+    def call(self, request: Request, *, deadline_s: float | None = None) -> Answer:
+        """The answer, after as many attempts as the deadline allows. Raises the errors of `tidelog.storage.errors`."""
+        clock = self._runtime.clock
+        give_up_at = clock.monotonic() + (self._deadline_s if deadline_s is None else deadline_s)
+        backoff_s = BACKOFF_FIRST_S
+        while True:
+            try:
+                return self._once(request)
+            except (Unavailable, Fenced) as error:
+                wait_s = max(backoff_s * self._runtime.entropy.uniform(0.5, 1.0), _asked_wait_s(error))
+                if not _harmless_to_repeat(request, error) or clock.monotonic() + wait_s > give_up_at:
+                    raise
+            pause(wait_s)
+            backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
+
+    def close(self) -> None:
+        """Release the sockets. Calling it again does nothing."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _once(self, request: Request) -> Answer:
+        headers = dict(request.headers)
+        content: bytes | httpx.SyncByteStream | None = None
+        if len(request.body):
+            headers["content-length"] = str(len(request.body))
+            content = _Chunks(request.body)
+        timeout = httpx.Timeout(request.answer_timeout_s, connect=CONNECT_TIMEOUT_S, pool=None)
+        try:
+            response = self._http.request(
+                request.method, request.path, params=request.query, headers=headers, content=content, timeout=timeout
+            )
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise Unreachable(
+                f"no broker answers at {self.broker} ({error}): start one with `tidelog serve`, or name it with "
+                "--broker or TIDELOG_BROKER"
+            ) from error
+        except httpx.TransportError as error:
+            reason = str(error) or type(error).__name__
+            raise Unavailable(f"the connection to {self.broker} broke ({reason}): outcome unknown") from error
+        if response.status_code >= 400:
+            raise error_of(response.status_code, response.headers, response.content)
+        return Answer(response.status_code, response.headers, response.content)
+
+
+class _Chunks(httpx.SyncByteStream):
+    """A body in pieces: the transport copies the rest of a piece whenever the socket takes only a part of it."""
+
+    def __init__(self, body: bytes | memoryview) -> None:
+        self._body = memoryview(body)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for start in range(0, len(self._body), WRITE_CHUNK_BYTES):
+            yield bytes(self._body[start : start + WRITE_CHUNK_BYTES])
+
+
+def checked_broker(url: str) -> str:
+    """`url` without a slash at its end, if it is one of a broker; else `Invalid`."""
+    text = url if "://" in url else f"http://{url}"
+    try:
+        parsed = httpx.URL(text)
+    except httpx.InvalidURL as error:
+        raise Invalid(f"{url!r} is not a broker's URL ({error}): say http://HOST:PORT", field="broker") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise Invalid(f"{url!r} is not a broker's URL: say http://HOST:PORT", field="broker")
+    return text.rstrip("/")
+
+
+def _harmless_to_repeat(request: Request, error: Unavailable | Fenced) -> bool:
+    return request.repeatable or isinstance(error, Overloaded | Unreachable)
+
+
+def _asked_wait_s(error: Unavailable | Fenced) -> float:
+    return error.retry_after_s if isinstance(error, Overloaded) else 0.0

@@ -1,0 +1,222 @@
+"""Read a topic's records in order, partition by partition.
+
+    with Consumer("http://127.0.0.1:8080", "web", start="start") as consumer:
+        for record in consumer.records():          # Python objects, on and on
+            print(record.offset, record.value)
+
+    with Consumer(broker, "web", start="-1000") as consumer:
+        while batch := consumer.poll(timeout_s=1):  # Arrow tables: no Python per record
+            print(batch.partition, batch.records.num_rows)
+
+While a batch is worked on, the next of its partition is fetched already: at most one waits for each partition. A
+consumer keeps its positions itself; `position` and `seek` let a program store them and go on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.client.admin import Admin, partition_path
+from tidelog.client.connection import ARROW, DEFAULT_BROKER, Answer, Connection, Request
+from tidelog.storage.errors import Corrupt, Invalid
+from tidelog.storage.runtime import Runtime
+
+FETCHES_AT_ONCE_MAX = 8
+LONG_POLL_MS = 1_000
+SHARED_POLL_MS = 100
+"""How long a fetch may wait at the broker when there are more partitions than fetches at once."""
+
+
+@dataclass(frozen=True)
+class ConsumerOptions:
+    """Bounds of one fetch; None: the broker's own. `deadline_s` bounds a fetch with its retries."""
+
+    max_records: int | None = None
+    max_bytes: int | None = None
+    deadline_s: float = 30.0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Records of one partition: a table with `records.RECORD_SCHEMA`. Reading goes on at `next_offset`."""
+
+    partition: int
+    records: pa.Table
+    next_offset: int
+    high_watermark: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record. `timestamp_ms` since 1970 UTC; `headers` in their order."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+class Consumer:
+    """Reads `partitions` (None: all there are) of one topic from `start` (see `positions`). Not safe for threads."""
+
+    def __init__(
+        self,
+        broker: str = DEFAULT_BROKER,
+        topic: str = "",
+        *,
+        partitions: Sequence[int] | None = None,
+        start: str | int = "earliest",
+        options: ConsumerOptions | None = None,
+        runtime: Runtime | None = None,
+    ) -> None:
+        self.topic = topic
+        self._options = options or ConsumerOptions()
+        self._clock = (runtime or Runtime()).clock
+        self._admin = Admin(broker, deadline_s=min(10.0, self._options.deadline_s), runtime=runtime)
+        try:
+            known = [partition.partition for partition in self._admin.topic(topic).partitions]
+            assigned = known if partitions is None else list(dict.fromkeys(partitions))
+            _check_known(topic, assigned, known)
+            self._positions = {partition: self._admin.offset(topic, partition, start) for partition in assigned}
+        except BaseException:
+            self._admin.close()
+            raise
+        self._high_watermarks = dict.fromkeys(assigned, -1)
+        self._fetching: dict[int, Future[Batch]] = {}
+        fetches = max(1, min(len(assigned), FETCHES_AT_ONCE_MAX))
+        self._wait_ms = LONG_POLL_MS if len(assigned) <= FETCHES_AT_ONCE_MAX else SHARED_POLL_MS
+        self._connection = Connection(broker, deadline_s=self._options.deadline_s, runtime=runtime, pool=fetches)
+        self._fetchers = ThreadPoolExecutor(fetches, thread_name_prefix="tidelog-consumer")
+
+    @property
+    def positions(self) -> Mapping[int, int]:
+        """The next offset of each assigned partition, as of the last batch `poll` gave out."""
+        return dict(self._positions)
+
+    @property
+    def high_watermarks(self) -> Mapping[int, int]:
+        """The end of each assigned partition as last heard; -1 before the first fetch."""
+        return dict(self._high_watermarks)
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Go on at `offset`. Raises `Invalid` for a partition that is not assigned."""
+        if partition not in self._positions:
+            raise Invalid(f"partition {partition} is not assigned to this consumer", field="partition")
+        self._positions[partition] = offset
+        self._fetching.pop(partition, None)
+
+    def poll(self, timeout_s: float = 1.0) -> Batch | None:
+        """The next batch of any partition, or None if none came within `timeout_s`. Raises `OutOfRange` when the log
+        no longer holds the position, with the range that it does; `seek` then, or give up."""
+        give_up_at = self._clock.monotonic() + timeout_s
+        while True:
+            self._fetch_ahead()
+            left_s = max(0.0, give_up_at - self._clock.monotonic())
+            done, _ = wait(self._fetching.values(), left_s, FIRST_COMPLETED)
+            for partition in [partition for partition, fetch in self._fetching.items() if fetch in done]:
+                batch = self._fetching.pop(partition).result()
+                self._high_watermarks[partition] = batch.high_watermark
+                self._positions[partition] = batch.next_offset
+                if batch.records.num_rows:
+                    self._fetch_ahead()
+                    return batch
+            if self._clock.monotonic() >= give_up_at:
+                return None
+
+    def batches(self, *, follow: bool = True) -> Iterator[Batch]:
+        """Batch after batch, on and on; with `follow` off, to the ends that the partitions have now."""
+        ends = None if follow else self.end_offsets()
+        while ends is None or any(self._positions[partition] < end for partition, end in ends.items()):
+            batch = self.poll(LONG_POLL_MS / 1_000)
+            if batch is not None:
+                yield batch if ends is None else _cut(batch, ends[batch.partition])
+
+    def records(self, *, follow: bool = True) -> Iterator[Record]:
+        """Record after record, as `batches`. For millions of records, work on the tables instead."""
+        for batch in self.batches(follow=follow):
+            yield from records_of(batch)
+
+    def end_offsets(self) -> Mapping[int, int]:
+        """The next offset of each assigned partition, asked now."""
+        return {partition: self._admin.offset(self.topic, partition, "end") for partition in self._positions}
+
+    def close(self) -> None:
+        """Release threads and sockets; a fetch that waits at the broker is awaited, at most a second."""
+        self._fetchers.shutdown(wait=True, cancel_futures=True)
+        self._connection.close()
+        self._admin.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _fetch_ahead(self) -> None:
+        """Start a fetch for every partition that has none under way."""
+        for partition, position in self._positions.items():
+            if partition not in self._fetching:
+                self._fetching[partition] = self._fetchers.submit(self._fetch, partition, position)
+
+    def _fetch(self, partition: int, position: int) -> Batch:
+        query: dict[str, str | int] = {"offset": position, "wait_ms": self._wait_ms}
+        if self._options.max_records is not None:
+            query["max_records"] = self._options.max_records
+        if self._options.max_bytes is not None:
+            query["max_bytes"] = self._options.max_bytes
+        path = f"{partition_path(self.topic, partition)}/records"
+        return _batch(partition, self._connection.call(Request("GET", path, query=query, headers={"accept": ARROW})))
+
+
+def records_of(batch: Batch) -> Iterator[Record]:
+    """The records of a batch as Python objects."""
+    table = batch.records
+    for offset, timestamp_ms, key, value, headers in zip(
+        table.column("offset").to_numpy().tolist(),
+        table.column("timestamp").cast(pa.int64()).to_numpy().tolist(),
+        table.column("key").to_pylist(),
+        table.column("value").to_pylist(),
+        table.column("headers").to_pylist(),
+        strict=True,
+    ):
+        pairs = tuple((header["key"], header["value"]) for header in headers or ())
+        yield Record(batch.partition, offset, timestamp_ms, key, value, pairs)
+
+
+def _check_known(topic: str, assigned: Sequence[int], known: Sequence[int]) -> None:
+    for partition in assigned:
+        if partition not in known:
+            raise Invalid(f"{topic} has no partition {partition}: it has 0 to {len(known) - 1}", field="partition")
+
+
+def _batch(partition: int, answer: Answer) -> Batch:
+    try:
+        with pa.ipc.open_stream(answer.body) as reader:
+            records = reader.read_all()
+        return Batch(
+            partition,
+            records,
+            next_offset=int(answer.headers["tidelog-next-offset"]),
+            high_watermark=int(answer.headers["tidelog-high-watermark"]),
+            log_start_offset=int(answer.headers["tidelog-log-start-offset"]),
+        )
+    except (pa.ArrowException, KeyError, ValueError) as error:
+        raise Corrupt("the broker's answer", f"is not what docs/http-api.md says ({error})") from error
+
+
+def _cut(batch: Batch, end: int) -> Batch:
+    """`batch` without what lies at `end` or beyond."""
+    if batch.next_offset <= end:
+        return batch
+    rows = int(np.searchsorted(batch.records.column("offset").to_numpy(), end))
+    return replace(batch, records=batch.records.slice(0, rows), next_offset=end)

@@ -1,0 +1,102 @@
+"""What a broker tells of topics, partitions and itself, as values. Decoded from the answers of ``docs/http-api.md``.
+
+Sizes in bytes, times in ms since 1970 UTC. Fields that a newer broker adds are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class PartitionDescription:
+    """Offsets of one partition: records are in ``[log_start_offset, high_watermark)``, cold below `cold_end`."""
+
+    partition: int
+    shard: int
+    log_start_offset: int
+    cold_end: int
+    high_watermark: int
+
+    @property
+    def records(self) -> int:
+        return self.high_watermark - self.log_start_offset
+
+
+@dataclass(frozen=True)
+class TopicDescription:
+    """A topic; `configs` under Kafka's names."""
+
+    name: str
+    topic_id: str
+    partitions: tuple[PartitionDescription, ...]
+    configs: Mapping[str, str | int | None] = field(default_factory=dict)
+    created_at_ms: int = 0
+
+    @property
+    def records(self) -> int:
+        return sum(partition.records for partition in self.partitions)
+
+
+@dataclass(frozen=True)
+class SegmentDescription:
+    """One cold Parquet object of a partition."""
+
+    key: str
+    base_offset: int
+    last_offset: int
+    records: int
+    size_bytes: int
+    min_timestamp: int
+    max_timestamp: int
+
+
+@dataclass(frozen=True)
+class PartitionLogDescription:
+    """One consistent picture: `segments` hold ``[log_start_offset, cold_end)``, the broker the rest."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    shard: int
+    log_start_offset: int
+    cold_end: int
+    high_watermark: int
+    manifest_version: int
+    store: str
+    segments: tuple[SegmentDescription, ...]
+
+
+@dataclass(frozen=True)
+class ShardDescription:
+    """One write-ahead log: its leader's epoch, where it begins and goes on, what waits for its commit."""
+
+    shard: int
+    leading: bool = True
+    epoch: int = 0
+    wal_floor: int = 0
+    wal_next: int = 0
+    wal_bytes: int = 0
+    buffered_bytes: int = 0
+    partitions: int = 0
+
+
+@dataclass(frozen=True)
+class ClusterDescription:
+    """A broker's version, its store and the shards it leads."""
+
+    version: str
+    store: str
+    shards: tuple[ShardDescription, ...]
+    ready: bool = True
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Health:
+    """`alive`: the process answers; `ready`: it takes requests; `reason` says why not."""
+
+    alive: bool
+    ready: bool
+    reason: str = ""

@@ -1,0 +1,137 @@
+"""Records on their way to the broker: gathered as Python objects, turned into Arrow columns a batch at a time.
+
+`Draft.add` runs once a record and so does next to nothing: two appends and a sum. What few records have (timestamp,
+headers, partition) is kept aside by row. All else is done for a whole batch: the columns are built by Arrow, the
+partitions of keys are found by Kafka's murmur2 over the key column, and a batch is split only if it has to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidelog.storage.errors import Invalid
+from tidelog.storage.partitioner import NO_PARTITION, partitions_of
+from tidelog.storage.records import DRAFT_SCHEMA, TIMESTAMP
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+RECORD_OVERHEAD_BYTES = 16
+"""Counted for each record beside its value, so that a flood of empty records fills a batch too."""
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a record may carry beside key and value."""
+
+    timestamp_ms: int | None
+    headers: Headers | None
+    partition: int | None
+
+
+@dataclass(frozen=True)
+class Share:
+    """Records of one batch for one partition, with the columns of `records.DRAFT_SCHEMA` that are not all null."""
+
+    partition: int
+    records: pa.Table
+    bytes: int
+
+
+class Draft:
+    """A batch being gathered. Not safe for threads: its producer's lock guards it."""
+
+    __slots__ = ("bytes", "extras", "keys", "values")
+
+    def __init__(self) -> None:
+        self.values: list[bytes | None] = []
+        self.keys: list[bytes | None] = []
+        self.extras: dict[int, Extras] = {}
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def table(self) -> tuple[pa.Table, pa.ChunkedArray[Any] | None]:
+        """The records, and the partitions they name (null: none), or None if no record names one.
+        Raises `Invalid` for a record that Arrow cannot take."""
+        columns: dict[str, Any] = {}
+        try:
+            if any(extra.timestamp_ms is not None for extra in self.extras.values()):
+                columns["timestamp"] = pa.array(self._column("timestamp_ms"), TIMESTAMP)
+            keys = pa.array(self.keys, pa.binary())
+            if keys.null_count < len(keys):
+                columns["key"] = keys
+            columns["value"] = pa.array(self.values, pa.binary())
+            if any(extra.headers is not None for extra in self.extras.values()):
+                columns["headers"] = pa.array(self._column("headers"), DRAFT_SCHEMA.field("headers").type)
+            named = pa.chunked_array([pa.array(self._column("partition"), pa.int32())]) if self.extras else None
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise Invalid(f"a record cannot be sent ({error}): keys and values are bytes or None") from error
+        return pa.table(columns), named
+
+    def _column(self, name: str) -> list[Any]:
+        column: list[Any] = [None] * len(self.values)
+        for row, extra in self.extras.items():
+            column[row] = getattr(extra, name)
+        return column
+
+
+def columns_of(records: pa.Table | pa.RecordBatch) -> tuple[pa.Table, pa.ChunkedArray[Any] | None]:
+    """A table of a user's as (records, named partitions): columns `value` and, optionally, `key`, `timestamp`,
+    `headers`, `partition`; text becomes its UTF-8. Raises `Invalid` for another column or a type that does not fit."""
+    table = pa.Table.from_batches([records]) if isinstance(records, pa.RecordBatch) else records
+    unknown = sorted(set(table.column_names) - {*DRAFT_SCHEMA.names, "partition"})
+    if unknown or "value" not in table.column_names:
+        raise Invalid(
+            f"a table of records has a column value and may have key, timestamp, headers, partition; not "
+            f"{', '.join(unknown) or 'none'}"
+        )
+    wanted = pa.schema([field for field in DRAFT_SCHEMA if field.name in table.column_names])
+    try:
+        named = table.column("partition").cast(pa.int32()) if "partition" in table.column_names else None
+        return table.select(wanted.names).cast(wanted), named
+    except (pa.ArrowException, ValueError) as error:
+        raise Invalid(f"a column has a type that does not fit ({error})") from error
+
+
+def split(
+    records: pa.Table, named: pa.ChunkedArray[Any] | None, *, partition_count: int, keyless_partition: int
+) -> Iterator[Share]:
+    """The shares of a batch: each record where it says, else where its key says, else to `keyless_partition`;
+    the order within a partition is kept. Raises `Invalid` for a partition that is not there."""
+    if named is None and (partition_count == 1 or "key" not in records.column_names):
+        yield Share(keyless_partition, records, records.nbytes)
+        return
+    partitions = _partitions(records, named, partition_count, keyless_partition)
+    if (partitions == partitions[0]).all():
+        yield Share(int(partitions[0]), records, records.nbytes)
+        return
+    order = np.argsort(partitions, kind="stable")
+    gathered = records.combine_chunks().take(order)
+    numbers, firsts = np.unique(partitions[order], return_index=True)
+    for number, first, end in zip(numbers, firsts, [*firsts[1:], len(order)], strict=True):
+        share = gathered.slice(int(first), int(end - first))
+        yield Share(int(number), share, share.nbytes)
+
+
+def _partitions(
+    records: pa.Table, named: pa.ChunkedArray[Any] | None, partition_count: int, keyless_partition: int
+) -> npt.NDArray[np.int32]:
+    chosen = np.full(records.num_rows, keyless_partition, np.int32)
+    if "key" in records.column_names:
+        by_key = partitions_of(records.column("key"), partition_count)
+        chosen = np.where(by_key == NO_PARTITION, chosen, by_key)
+    if named is None:
+        return chosen
+    numbers = np.asarray(named.fill_null(pa.scalar(NO_PARTITION, pa.int32())).to_numpy())
+    named_rows = ~np.asarray(named.is_null().to_numpy())
+    wrong = numbers[named_rows & ((numbers < 0) | (numbers >= partition_count))]
+    if len(wrong):
+        raise Invalid(f"there is no partition {wrong[0]}: the topic has 0 to {partition_count - 1}", field="partition")
+    return np.where(named_rows, numbers, chosen)

@@ -1,0 +1,97 @@
+"""What waits to be sent, partition by partition: each lane has at most one request under way, so that its records
+arrive in order and their sequences without a gap (inv. 7); several lanes are under way at once.
+
+`Lanes` only decides. Its producer holds the lock, and its sender threads do the sending.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tidelog.client.drafts import Share
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """The next request of a lane: `records` of which the first has sequence `first_sequence`."""
+
+    partition: int
+    records: pa.Table
+    first_sequence: int
+    bytes: int
+
+
+@dataclass
+class _Lane:
+    waiting: deque[Share] = field(default_factory=deque)
+    next_sequence: int = 0
+    under_way: bool = False
+
+
+class Lanes:
+    """Queues by partition, taken from in turn."""
+
+    def __init__(self, *, request_bytes: int, request_records: int) -> None:
+        self._request_bytes = request_bytes
+        self._request_records = request_records
+        self._lanes: dict[int, _Lane] = {}
+        self._ready: deque[int] = deque()
+        self.bytes = 0
+
+    @property
+    def empty(self) -> bool:
+        """Nothing waits and nothing is under way."""
+        return self.bytes == 0 and not any(lane.waiting or lane.under_way for lane in self._lanes.values())
+
+    def put(self, share: Share) -> None:
+        """Queue a share behind those of its partition."""
+        lane = self._lanes.setdefault(share.partition, _Lane())
+        if not lane.waiting and not lane.under_way:
+            self._ready.append(share.partition)
+        lane.waiting.append(share)
+        self.bytes += share.bytes
+
+    def take(self) -> Parcel | None:
+        """The next parcel, its lane now under way; None if no lane is free to go."""
+        if not self._ready:
+            return None
+        partition = self._ready.popleft()
+        lane = self._lanes[partition]
+        shares = self._fitting(lane.waiting)
+        records = pa.concat_tables([share.records for share in shares], promote_options="default")
+        parcel = Parcel(partition, records, lane.next_sequence, sum(share.bytes for share in shares))
+        lane.next_sequence += records.num_rows
+        lane.under_way = True
+        return parcel
+
+    def done(self, parcel: Parcel) -> None:
+        """The parcel was answered: its memory is free and its lane may go on."""
+        lane = self._lanes[parcel.partition]
+        lane.under_way = False
+        self.bytes -= parcel.bytes
+        if lane.waiting:
+            self._ready.append(parcel.partition)
+
+    def drop_waiting(self) -> int:
+        """Forget all that waits; how many records that were."""
+        dropped = 0
+        for lane in self._lanes.values():
+            dropped += sum(share.records.num_rows for share in lane.waiting)
+            self.bytes -= sum(share.bytes for share in lane.waiting)
+            lane.waiting.clear()
+        self._ready.clear()
+        return dropped
+
+    def _fitting(self, waiting: deque[Share]) -> list[Share]:
+        shares = [waiting.popleft()]
+        size, rows = shares[0].bytes, shares[0].records.num_rows
+        while waiting:
+            size += waiting[0].bytes
+            rows += waiting[0].records.num_rows
+            if size > self._request_bytes or rows > self._request_records:
+                break
+            shares.append(waiting.popleft())
+        return shares

@@ -1,0 +1,273 @@
+"""Append records to a topic.
+
+    with Producer("http://127.0.0.1:8080", "web") as producer:
+        for line in lines:
+            producer.send(line)            # returns at once; batches go out in the background
+        producer.flush()                   # returns when all are acknowledged, or raises what went wrong
+
+`send` only puts the record into the batch being gathered. A full batch (`batch_bytes`), or one that is `linger_ms` old,
+becomes Arrow columns, is split over partitions as Kafka's clients do, and waits in its partition's lane. Threads send:
+several requests at once over partitions, one at a time in each. Memory is bounded: past `buffer_bytes`, `send` waits.
+
+With `acks="all"` each request carries a producer id and a sequence, so that a retry is in the log once (inv. 7). A
+request that fails for good fails its producer: what waits is dropped, and every later call raises that error.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import pyarrow as pa
+
+from tidelog.client.admin import Admin
+from tidelog.client.connection import DEFAULT_BROKER, Connection
+from tidelog.client.delivery import Delivered, Delivery, ProducerIdentity
+from tidelog.client.drafts import RECORD_OVERHEAD_BYTES, Draft, Extras, Headers, columns_of, split
+from tidelog.client.lanes import Lanes, Parcel
+from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, Unavailable
+from tidelog.storage.runtime import Runtime
+
+MIB = 1 << 20
+Acks = Literal["0", "1", "all"]
+
+
+@dataclass(frozen=True)
+class ProducerOptions:
+    """`linger_ms` is the longest a record waits for company; `delivery_timeout_s` bounds a request with its retries;
+    `in_flight_max` is how many requests are under way at once; `connect_timeout_s` how long to look for the broker at
+    the start; `create_topic` makes a topic that is not there; `producer_id` None: a new one."""
+
+    acks: Acks = "all"
+    batch_bytes: int = MIB
+    linger_ms: int = 5
+    buffer_bytes: int = 64 * MIB
+    request_bytes: int = 8 * MIB
+    request_records: int = 500_000
+    in_flight_max: int = 4
+    delivery_timeout_s: float = 120.0
+    connect_timeout_s: float = 10.0
+    create_topic: bool = True
+    producer_id: str | None = None
+    producer_epoch: int = 0
+
+
+class Producer:
+    """Sends to one topic; safe for threads. `on_delivery` is called, from a sending thread, for each acknowledged
+    request, in order within a partition."""
+
+    def __init__(
+        self,
+        broker: str = DEFAULT_BROKER,
+        topic: str = "",
+        options: ProducerOptions | None = None,
+        *,
+        on_delivery: Callable[[Delivered], None] | None = None,
+        runtime: Runtime | None = None,
+    ) -> None:
+        self.topic = topic
+        self._options = options or ProducerOptions()
+        self._runtime = runtime or Runtime()
+        self._connection = Connection(broker, deadline_s=self._options.delivery_timeout_s, runtime=self._runtime)
+        self._partition_count = _partition_count(broker, topic, self._options, self._runtime)
+        self._delivery = Delivery(self._connection, topic, self._options.acks, self._identity(), on_delivery)
+        self._lanes = Lanes(request_bytes=self._options.request_bytes, request_records=self._options.request_records)
+        self._changed = threading.Condition(threading.RLock())
+        self._draft = Draft()
+        self._draft_since: float | None = None
+        self._batch_bytes = self._options.batch_bytes
+        self._turn = 0
+        self._failure: Exception | None = None
+        self._closing = False
+        self._threads = [
+            threading.Thread(target=self._send_on, name=f"tidelog-producer-{n}", daemon=True)
+            for n in range(min(self._options.in_flight_max, self._partition_count))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic had when this producer began."""
+        return self._partition_count
+
+    def send(
+        self,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Put a record into the batch being gathered; waits only while the buffer is full. Raises what an earlier
+        record failed with, and `Invalid` after `close`."""
+        with self._changed:
+            draft = self._draft
+            draft.values.append(value)
+            draft.keys.append(key)
+            draft.bytes += len(value) + RECORD_OVERHEAD_BYTES if value is not None else RECORD_OVERHEAD_BYTES
+            if timestamp_ms is not None or headers is not None or partition is not None:
+                draft.extras[len(draft) - 1] = Extras(timestamp_ms, headers, partition)
+            if self._draft_since is None:
+                self._begin_draft()
+            if draft.bytes >= self._batch_bytes:
+                self._seal()
+
+    def send_batch(self, records: pa.Table | pa.RecordBatch) -> None:
+        """Append Arrow records: a column `value` and, as wanted, `key`, `timestamp`, `headers`, `partition`."""
+        table, named = columns_of(records)
+        pieces = max(1, -(-table.nbytes // self._options.request_bytes))
+        rows = max(1, -(-table.num_rows // pieces))
+        with self._changed:
+            self._check()
+            self._seal()
+            for start in range(0, table.num_rows, rows):
+                self._queue(table.slice(start, rows), None if named is None else named.slice(start, rows))
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Return when every record sent so far is answered. Raises the error of the first that failed, and
+        `Unavailable` if `timeout_s` passes first."""
+        with self._changed:
+            self._seal()
+            if not self._changed.wait_for(lambda: self._failure is not None or self._lanes.empty, timeout_s):
+                raise Unavailable(f"not all records were answered within {timeout_s} s: they go on being sent")
+            self._raise_failure()
+
+    def close(self) -> None:
+        """Flush, end the threads, release the sockets. Raises as `flush` does; calling it again does nothing."""
+        if self._closing:
+            return
+        try:
+            self.flush()
+        finally:
+            self._stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._stop()
+
+    def _identity(self) -> ProducerIdentity | None:
+        """Sequences need the commit's answer: with less than acks=all a lost answer is not asked for again."""
+        if self._options.acks != "all":
+            return None
+        producer_id = self._options.producer_id or self._runtime.entropy.new_id()
+        return ProducerIdentity(producer_id, self._options.producer_epoch)
+
+    def _begin_draft(self) -> None:
+        self._check()
+        self._draft_since = self._runtime.clock.monotonic()
+        self._changed.notify_all()  # a sending thread has to wake when the batch has lingered
+
+    def _check(self) -> None:
+        self._raise_failure()
+        if self._closing:
+            raise Invalid("the producer is closed")
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _seal(self, *, wait: bool = True) -> None:
+        """Queue the batch being gathered, and begin another."""
+        if not len(self._draft):
+            return
+        draft, self._draft, self._draft_since = self._draft, Draft(), None
+        records, named = draft.table()
+        self._queue(records, named, wait=wait)
+
+    def _queue(self, records: pa.Table, named: pa.ChunkedArray[Any] | None, *, wait: bool = True) -> None:
+        """Put a batch into its lanes. A sending thread does not wait for room: it is who makes it."""
+        keyless_partition = self._turn % self._partition_count
+        self._turn += 1
+        shares = split(records, named, partition_count=self._partition_count, keyless_partition=keyless_partition)
+        for share in tuple(shares):
+            if wait:
+                self._await_room()
+            self._lanes.put(share)
+        self._changed.notify_all()
+
+    def _await_room(self) -> None:
+        """Wait, once the buffer is full, until half of it is free: to wake at each answer would cost more than it
+        gives."""
+        if self._lanes.bytes >= self._options.buffer_bytes:
+            half = self._options.buffer_bytes // 2
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._failure is not None or self._closing or self._lanes.bytes <= half)
+        self._check()
+
+    def _send_on(self) -> None:
+        """A sending thread: take the next parcel and deliver it, until the producer stops."""
+        while (parcel := self._await_parcel()) is not None:
+            try:
+                self._delivery.deliver(parcel)
+            except Exception as error:  # whatever it is, a bug of `on_delivery` too: the caller has to hear of it
+                self._fail(error)
+            with self._changed:
+                self._lanes.done(parcel)
+                self._changed.notify_all()
+
+    def _await_parcel(self) -> Parcel | None:
+        """The next request to send, once there is one; None when the producer stops."""
+        with self._changed:
+            while not self._closing:
+                linger_left_s = self._linger_left_s()
+                if linger_left_s is not None and linger_left_s <= 0:
+                    self._seal_lingered()
+                parcel = self._lanes.take()
+                if parcel is not None:
+                    return parcel
+                self._changed.wait(self._linger_left_s())
+            return None
+
+    def _seal_lingered(self) -> None:
+        try:
+            self._seal(wait=False)
+        except Invalid as error:  # a record that Arrow cannot take
+            self._fail(error)
+
+    def _linger_left_s(self) -> float | None:
+        """How long the batch being gathered may still wait; None if there is none."""
+        if self._draft_since is None:
+            return None
+        return self._draft_since + self._options.linger_ms / 1_000 - self._runtime.clock.monotonic()
+
+    def _fail(self, error: Exception) -> None:
+        with self._changed:
+            self._draft, self._draft_since = Draft(), None
+            dropped = self._lanes.drop_waiting()
+            if self._failure is None:
+                self._failure = error
+                error.add_note(f"the producer of {self.topic!r} stopped; {dropped} records behind it were not sent")
+            self._changed.notify_all()
+
+    def _stop(self) -> None:
+        """End the threads; what is under way is answered or abandoned with its connection."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+        self._connection.close()
+
+
+def _partition_count(broker: str, topic: str, options: ProducerOptions, runtime: Runtime) -> int:
+    """How many partitions the topic has, which is created if need be."""
+    with Admin(broker, deadline_s=options.connect_timeout_s, runtime=runtime) as admin:
+        try:
+            return len(admin.topic(topic).partitions)
+        except NotFound:
+            if not options.create_topic:
+                raise
+        try:
+            return len(admin.create_topic(topic).partitions)
+        except AlreadyExists:  # another producer was a little faster
+            return len(admin.topic(topic).partitions)
