@@ -44,6 +44,18 @@ class ByteRange:
     start: int
     length: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.length is not None and (self.length < 0 or self.start < 0):
+            raise Invalid(
+                f"{self} is not a range: a length is not negative, and has a start that is not", field="range"
+            )
+
+    def within(self, size: int) -> tuple[int, int]:
+        """Where the range starts and stops in an object of `size` bytes."""
+        start = min(self.start, size) if self.start >= 0 else max(size + self.start, 0)
+        stop = size if self.length is None else min(start + self.length, size)
+        return start, stop
+
 
 @dataclass(frozen=True)
 class ObjectInfo:
@@ -111,6 +123,18 @@ def checked_key(key: str) -> str:
     if any(part in ("", ".", "..") for part in key.split("/")):
         raise Invalid(f"{key!r} is not a key: a part of it is empty, '.' or '..'", field="key")
     return key
+
+
+def checked_limit(limit: int) -> int:
+    """`limit` itself if a page can have that many keys, else `Invalid`."""
+    if not 1 <= limit <= LIST_PAGE_MAX:
+        raise Invalid(f"a page has 1 to {LIST_PAGE_MAX:,} keys, not {limit}", field="limit")
+    return limit
+
+
+def flat_view(data: Body) -> memoryview:
+    """The bytes of `data` without a copy, one item a byte, so that `len` is their number."""
+    return memoryview(data).cast("B")
 
 
 async def list_all(store: ObjectStore, prefix: str, *, start_after: str = "") -> AsyncIterator[ObjectInfo]:

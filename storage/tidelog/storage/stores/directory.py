@@ -1,0 +1,160 @@
+"""The directory under a local store: where a key's file lies, the order of listings, what a disk's errors mean.
+
+`LocalObjectStore` decides when an object appears; here is what it stands on:
+
+- a key's path never leaves the root, also not through a symbolic link, and never enters the private folder;
+- files are walked in the order of their keys' bytes, and no folder is opened that a listing's bounds exclude;
+- an `OSError` becomes the error that says what its reader does next.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tidelog.storage.errors import Denied, Invalid, NotFound, Unavailable
+from tidelog.storage.object_store import checked_key
+
+PRIVATE_FOLDER = ".tidelog"
+"""Holds temporary files and the lock; begins with a dot, so that Spark and others pass over it."""
+
+
+class Directory:
+    """The tree under `root`, which is made if it is not there."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        missing = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
+        self.root.mkdir(parents=True, exist_ok=True)
+        for folder in missing:
+            self.sync(folder.parent)
+        self._synced: set[Path] = {self.root}
+
+    def path(self, key: str) -> Path:
+        """The file of `key`. Raises `Invalid` if that is outside of the root or in the private folder."""
+        path = self.root / checked_key(key)
+        if key.split("/", 1)[0] == PRIVATE_FOLDER:
+            raise Invalid(f"{key!r} is not a key here: {PRIVATE_FOLDER}/ is the store's own", field="key")
+        if os.path.realpath(path.parent) != str(path.parent):
+            raise Invalid(f"{key!r} leads through a symbolic link; put no links into {self.root}", field="key")
+        return path
+
+    @contextmanager
+    def opened(self, key: str) -> Iterator[int]:
+        """A descriptor to read the file of `key`. Raises `NotFound`, also where a folder has the name."""
+        path = self.path(key)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFound(f"there is no object {key}") from None
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise NotFound(f"there is no object {key}, only something that is no file")
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def refuse_folder(self, path: Path, key: str) -> None:
+        """Raise `Invalid` if the name that `key` needs is a folder's."""
+        if path.is_dir():
+            raise Invalid(f"{key!r} is the folder of other objects; a local directory cannot hold both", field="key")
+
+    def make_folder(self, folder: Path) -> None:
+        """Make `folder` and those above it, and see to it that they outlast a power cut."""
+        if folder in self._synced:
+            return
+        self.make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        self.sync(folder.parent)
+        self._synced.add(folder)
+
+    def sync(self, folder: Path) -> None:
+        """Make the names in `folder` lasting."""
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory's lock against other threads and processes. The kernel frees a dead holder's."""
+        path = self.root / PRIVATE_FOLDER / "lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def keys(self, prefix: str, start_after: str) -> Iterator[str]:
+        """The keys that start with `prefix`, beyond `start_after`, ascending by their bytes."""
+        folder, _, _ = prefix.rpartition("/")
+        if folder and not self._is_folder(folder):
+            return
+        yield from self._walk(f"{folder}/" if folder else "", prefix, start_after)
+
+    def _is_folder(self, folder: str) -> bool:
+        try:
+            return self.path(f"{folder}/_").parent.is_dir()
+        except Invalid:  # a prefix that no key can have
+            return False
+
+    def _walk(self, folder: str, prefix: str, start_after: str) -> Iterator[str]:
+        """`folder` is a key's beginning: empty, or ending in a slash."""
+        for name in self._names(folder):
+            key = folder + name
+            if not name.endswith("/"):
+                if key.startswith(prefix) and key > start_after:
+                    yield key
+            elif (key.startswith(prefix) or prefix.startswith(key)) and (
+                key > start_after or start_after.startswith(key)
+            ):
+                yield from self._walk(key, prefix, start_after)
+
+    def _names(self, folder: str) -> list[str]:
+        """What is in a folder. A folder sorts by its name with the slash, as the keys in it do."""
+        try:
+            with os.scandir(self.root / folder) as entries:
+                names = [
+                    f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
+                    for entry in entries
+                    if not entry.is_symlink() and (folder or entry.name != PRIVATE_FOLDER)
+                ]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(name for name in names if _can_be_key(name))
+
+
+def _can_be_key(name: str) -> bool:
+    """False for a foreign file whose name no key can have; a listing passes over it."""
+    try:
+        return bool(checked_key(name.removesuffix("/")))
+    except Invalid:
+        return False
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+_NO_KEY = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP, errno.EEXIST}  # EEXIST: a folder is wanted where a file is
+
+
+@contextmanager
+def said_plainly(what: str) -> Iterator[None]:
+    """Turn an `OSError` within into the error of Tidelog's that fits; `what` is the key or path it is about."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno in _FULL:
+            raise Unavailable(f"the disk is full ({reason}) at {what}: free some space, or raise the quota") from error
+        if error.errno in _FORBIDDEN:
+            raise Denied(f"this process may not touch {what} ({reason}): check owner and permissions") from error
+        if error.errno in _NO_KEY:
+            raise Invalid(f"{what!r} cannot be a file here: {reason}", field="key") from error
+        raise Unavailable(f"the directory did not answer at {what}: {reason}") from error

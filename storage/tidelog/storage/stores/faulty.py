@@ -1,0 +1,177 @@
+"""A store that fails as object stores do, from a seed.
+
+Every fault is drawn from the runtime's `Entropy` and waits on its `Clock`, so a run is replayed by its seed. No task,
+lock or future of asyncio is used: the deterministic simulation drives these coroutines itself.
+
+What can happen to a call, at most one of:
+
+    unavailable   a 5xx before any effect
+    contended     a 409: nothing was done (writes only)
+    reset         the connection breaks; a write took effect or did not, by a coin
+    lost_answer   the write took effect, its answer never came
+    delayed       the answer is a timeout, and the write takes effect *later*, after others may have written
+
+and independently `slow`: it waits up to `slow_s_max` before it begins.
+
+A delayed write lands when a call through this wrapper finds it due. To the callers of this wrapper that is the same as
+landing in between, since only a call can see the difference; those who look at the inner store call `land_due` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import TypeVar
+
+from tidelog.storage.errors import Contended, TidelogError, Unavailable
+from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectInfo, ObjectStore, StoredObject
+from tidelog.storage.runtime import Runtime
+
+T = TypeVar("T")
+
+
+class Fault(Enum):
+    UNAVAILABLE = "unavailable"
+    CONTENDED = "contended"
+    RESET = "reset"
+    LOST_ANSWER = "lost_answer"
+    DELAYED = "delayed"
+
+
+READ_FAULTS = (Fault.UNAVAILABLE, Fault.RESET)
+WRITE_FAULTS = tuple(Fault)
+
+
+@dataclass(frozen=True)
+class FaultPlan:
+    """How likely each fault is (0 to 1, their sum at most 1), and how long waits may last, in seconds."""
+
+    unavailable: float = 0.0
+    contended: float = 0.0
+    reset: float = 0.0
+    lost_answer: float = 0.0
+    delayed: float = 0.0
+    slow: float = 0.0
+    slow_s_max: float = 1.0
+    delay_s_max: float = 10.0
+
+    def __post_init__(self) -> None:
+        likely = [self.chance(fault) for fault in Fault]
+        assert all(getattr(self, field.name) >= 0 for field in fields(self)), self
+        assert sum(likely) <= 1 + 1e-9, f"the chances of {self} are more than 1"
+        assert self.slow <= 1, self
+
+    def chance(self, fault: Fault) -> float:
+        """How likely `fault` is."""
+        chance: float = getattr(self, fault.value)
+        return chance
+
+
+@dataclass(frozen=True)
+class _Landing:
+    """A write whose time is still to come."""
+
+    due_s: float
+    write: Callable[[], Awaitable[object]]
+
+
+class FaultyObjectStore:
+    """`inner` with the faults of `plan`, which may be exchanged at any time: ``store.plan = FaultPlan(unavailable=1)``
+    is an outage."""
+
+    def __init__(self, inner: ObjectStore, plan: FaultPlan, runtime: Runtime) -> None:
+        self.plan = plan
+        self._inner = inner
+        self._clock = runtime.clock
+        self._entropy = runtime.entropy
+        self._landings: list[_Landing] = []
+
+    @property
+    def url(self) -> str:
+        return self._inner.url
+
+    @property
+    def landings(self) -> int:
+        """How many delayed writes have not landed yet."""
+        return len(self._landings)
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
+        return await self._read(lambda: self._inner.get(key, byte_range), f"get {key}")
+
+    async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
+        body = bytes(data)  # a delayed write outlives the call, and the caller may reuse its buffer
+        return await self._write(lambda: self._inner.put(key, body, if_version=if_version), f"put {key}")
+
+    async def create(self, key: str, data: Body) -> str:
+        body = bytes(data)
+        return await self._write(lambda: self._inner.create(key, body), f"create {key}")
+
+    async def delete(self, key: str) -> None:
+        await self._write(lambda: self._inner.delete(key), f"delete {key}")
+
+    async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
+        return await self._read(
+            lambda: self._inner.list(prefix, start_after=start_after, limit=limit), f"list {prefix}"
+        )
+
+    async def head(self, key: str) -> ObjectInfo:
+        return await self._read(lambda: self._inner.head(key), f"head {key}")
+
+    async def aclose(self) -> None:
+        """Lets every delayed write land, then closes the inner store."""
+        await self.land_all()
+        await self._inner.aclose()
+
+    async def land_due(self) -> None:
+        """Let the delayed writes take effect whose time has come, in the order of their times."""
+        now_s = self._clock.monotonic()
+        await self._land([landing for landing in self._landings if landing.due_s <= now_s])
+
+    async def land_all(self) -> None:
+        """Let every delayed write take effect now."""
+        await self._land(tuple(self._landings))
+
+    async def _land(self, due: Sequence[_Landing]) -> None:
+        self._landings = [landing for landing in self._landings if landing not in due]
+        for landing in sorted(due, key=lambda landing: landing.due_s):
+            await _without_answer(landing.write)
+
+    async def _read(self, call: Callable[[], Awaitable[T]], what: str) -> T:
+        fault = await self._begin(READ_FAULTS)
+        if fault is not None:
+            raise Unavailable(f"{what}: injected {fault.value}")
+        return await call()
+
+    async def _write(self, call: Callable[[], Awaitable[T]], what: str) -> T:
+        fault = await self._begin(WRITE_FAULTS)
+        if fault is None:
+            return await call()
+        if fault is Fault.CONTENDED:
+            raise Contended(f"{what}: injected {fault.value}")
+        if fault is Fault.DELAYED:
+            due_s = self._clock.monotonic() + self._entropy.uniform(0, self.plan.delay_s_max)
+            self._landings.append(_Landing(due_s, call))
+        elif fault is Fault.LOST_ANSWER or (fault is Fault.RESET and self._entropy.uniform(0, 1) < 0.5):
+            await _without_answer(call)
+        raise Unavailable(f"{what}: injected {fault.value}")
+
+    async def _begin(self, possible: tuple[Fault, ...]) -> Fault | None:
+        """Wait if the call is to be slow, let what is due land, and draw this call's fault."""
+        if self._entropy.uniform(0, 1) < self.plan.slow:
+            await self._clock.sleep(self._entropy.uniform(0, self.plan.slow_s_max))
+        await self.land_due()
+        draw = self._entropy.uniform(0, 1)
+        for fault in possible:
+            draw -= self.plan.chance(fault)
+            if draw < 0:
+                return fault
+        return None
+
+
+async def _without_answer(call: Callable[[], Awaitable[object]]) -> None:
+    """Do `call` and lose what it answers. An error is an answer too: its sender never hears it."""
+    try:
+        await call()
+    except TidelogError:
+        return

@@ -1,0 +1,211 @@
+"""A bucket in a local directory: an object is a file, a key its path.
+
+How a write becomes whole and lasting
+-------------------------------------
+A body goes to a file under ``.tidelog/tmp`` and is synced. Then one step makes it visible:
+
+- `create` links it to its name, which fails if the name exists (the atomic winner of inv. 2);
+- `put` renames it onto its name.
+
+Then the folder is synced, and so is the parent of each folder on the way that this process has not synced yet, whoever
+made it: otherwise a power cut could take an acknowledged object's folder away. A `create` that conflicts syncs the
+folder as well, since its caller may next act on the object that it finds there.
+
+`put` with `if_version` has to compare and rename in one step, against every process that uses the directory: put and
+delete hold an ``flock`` for those two calls, never while bytes are written. Creates need no lock.
+
+A version is the file's inode, size and modification time, whose nanoseconds below a millisecond are drawn at random, so
+that two writes within one tick of the file system's clock differ.
+
+All file calls run in a few threads, never on the event loop. Folders that become empty stay: removing one could take it
+from under a create. Limits of a directory that S3 has not: a part of a key is at most 255 bytes, and a key cannot be
+both an object and the folder of others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from tidelog.storage.errors import Conflict, NotFound, Unavailable
+from tidelog.storage.object_store import (
+    LIST_PAGE_MAX,
+    Body,
+    ByteRange,
+    ObjectInfo,
+    StoredObject,
+    checked_limit,
+    flat_view,
+)
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.directory import PRIVATE_FOLDER, Directory, said_plainly
+
+T = TypeVar("T")
+
+FILE_THREADS = 8
+LEFTOVER_AGE_MS = 3_600_000
+"""A temporary file untouched for so long belongs to a process that died."""
+
+
+class LocalObjectStore:
+    """Implements `ObjectStore` on the directory `root`, which is made if it is not there."""
+
+    def __init__(self, root: Path, runtime: Runtime | None = None) -> None:
+        runtime = runtime or Runtime()
+        self._clock = runtime.clock
+        self._entropy = runtime.entropy
+        with said_plainly(str(root)):
+            self._directory = Directory(root)
+            self._temporary = self._directory.root / PRIVATE_FOLDER / "tmp"
+            self._directory.make_folder(self._temporary)
+            self._remove_leftovers()
+        self._threads = ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="tidelog-files")
+
+    @property
+    def url(self) -> str:
+        return self._directory.root.as_uri()
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
+        return await self._in_thread(key, lambda: self._read(key, byte_range))
+
+    async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
+        return await self._in_thread(key, lambda: self._replace(key, data, if_version))
+
+    async def create(self, key: str, data: Body) -> str:
+        return await self._in_thread(key, lambda: self._link(key, data))
+
+    async def delete(self, key: str) -> None:
+        await self._in_thread(key, lambda: self._unlink(key))
+
+    async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
+        checked_limit(limit)
+        return await self._in_thread(prefix, lambda: self._page(prefix, start_after, limit))
+
+    async def head(self, key: str) -> ObjectInfo:
+        return await self._in_thread(key, lambda: self._info(key))
+
+    async def aclose(self) -> None:
+        """Waits for the file calls under way."""
+        await asyncio.to_thread(self._threads.shutdown)
+
+    async def _in_thread(self, what: str, call: Callable[[], T]) -> T:
+        def work() -> T:
+            with said_plainly(what):
+                return call()
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _read(self, key: str, byte_range: ByteRange | None) -> StoredObject:
+        with self._directory.opened(key) as descriptor:
+            info = _info_of(key, os.fstat(descriptor))
+            start, stop = (0, info.size) if byte_range is None else byte_range.within(info.size)
+            return StoredObject(info, _read_exactly(descriptor, key, start, stop))
+
+    def _info(self, key: str) -> ObjectInfo:
+        with self._directory.opened(key) as descriptor:
+            return _info_of(key, os.fstat(descriptor))
+
+    def _link(self, key: str, data: Body) -> str:
+        path = self._directory.path(key)
+        with self._written(data) as (temporary, version):
+            self._directory.make_folder(path.parent)
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                self._directory.sync(path.parent)
+                self._directory.refuse_folder(path, key)
+                raise Conflict(f"{key} exists: read it to see whose it is") from None
+            self._directory.sync(path.parent)
+        return version
+
+    def _replace(self, key: str, data: Body, if_version: str | None) -> str:
+        path = self._directory.path(key)
+        with self._written(data) as (temporary, version):
+            self._directory.make_folder(path.parent)
+            with self._directory.locked():
+                if if_version is not None and self._version_now(key) != if_version:
+                    raise Conflict(f"{key} is not at version {if_version}: read it again")
+                self._directory.refuse_folder(path, key)
+                temporary.rename(path)
+            self._directory.sync(path.parent)
+        return version
+
+    def _version_now(self, key: str) -> str | None:
+        try:
+            return self._info(key).version
+        except NotFound:
+            return None
+
+    def _unlink(self, key: str) -> None:
+        path = self._directory.path(key)
+        with self._directory.locked():
+            if not path.is_file():
+                return
+            path.unlink()
+        self._directory.sync(path.parent)
+
+    def _page(self, prefix: str, start_after: str, limit: int) -> Sequence[ObjectInfo]:
+        page = []
+        for key in self._directory.keys(prefix, start_after):
+            try:
+                page.append(self._info(key))
+            except NotFound:  # deleted since the folder was read
+                continue
+            if len(page) == limit:
+                break
+        return page
+
+    @contextmanager
+    def _written(self, data: Body) -> Iterator[tuple[Path, str]]:
+        """A synced temporary file that holds `data`, and its version; it is gone afterwards."""
+        path = self._temporary / self._entropy.new_id()
+        modified_ns = self._clock.now_ms() * 1_000_000 + int(self._entropy.uniform(0, 1_000_000))
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            try:
+                write_all(descriptor, data)
+                os.utime(descriptor, ns=(modified_ns, modified_ns))
+                os.fsync(descriptor)
+                version = _info_of("", os.fstat(descriptor)).version
+            finally:
+                os.close(descriptor)
+            yield path, version
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _remove_leftovers(self) -> None:
+        oldest_ns = (self._clock.now_ms() - LEFTOVER_AGE_MS) * 1_000_000
+        for path in self._temporary.iterdir():
+            try:
+                if path.stat().st_mtime_ns < oldest_ns:
+                    path.unlink()
+            except FileNotFoundError:  # another process cleans too, or finished its write
+                continue
+
+
+def write_all(descriptor: int, data: Body) -> None:
+    """Write every byte of `data`: a single call may write fewer, as when a disk fills or a signal comes."""
+    rest = flat_view(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _read_exactly(descriptor: int, key: str, start: int, stop: int) -> bytes:
+    parts: list[bytes] = []
+    while start < stop:
+        part = os.pread(descriptor, stop - start, start)
+        if not part:
+            raise Unavailable(f"{key} became shorter while it was read: something else writes to this directory")
+        parts.append(part)
+        start += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _info_of(key: str, status: os.stat_result) -> ObjectInfo:
+    version = f"{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"
+    return ObjectInfo(key, status.st_size, version, status.st_mtime_ns // 1_000_000)
