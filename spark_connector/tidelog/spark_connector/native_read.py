@@ -7,26 +7,21 @@ One snapshot is taken when `read` is called, and the DataFrame keeps to it: ever
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from urllib.parse import urlsplit
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType, TimestampType
 
 from tidelog.spark_connector.broker_connection import TopicDescription
 from tidelog.spark_connector.options import ReadOptions, parse_options
-from tidelog.spark_connector.partition_log import (
-    ColdSlice,
-    HotSlice,
-    Slice,
-    dealt_to_tasks,
-    offsets_per_task,
-)
-from tidelog.spark_connector.rows import HEADERS, ReadTask, read_task, row_schema
+from tidelog.spark_connector.partition_log import ColdSlice, HotSlice
+from tidelog.spark_connector.rows import HEADERS, row_schema
 from tidelog.spark_connector.snapshot import TopicSnapshot, slices_to_read, store_of, take_snapshot
+from tidelog.spark_connector.source import TidelogDataSource, register
 
 _SEGMENT_SCHEMA = StructType(
     [
@@ -65,6 +60,7 @@ def _frames(spark: SparkSession, options: ReadOptions, topic: TopicSnapshot, sch
         segments = _segments(spark, options, topic, borders).where(_within(borders))
         yield _cold_rows(segments, topic.topic, schema)
     if hot:
+        register(spark)
         yield _hot_rows(spark, options, topic, hot, schema)
 
 
@@ -117,17 +113,21 @@ def _cold_rows(segments: DataFrame, topic: TopicDescription, schema: StructType)
 
 
 def _hot_rows(
-    spark: SparkSession, options: ReadOptions, topic: TopicSnapshot, slices: Sequence[Slice], schema: StructType
+    spark: SparkSession, options: ReadOptions, topic: TopicSnapshot, slices: Sequence[HotSlice], schema: StructType
 ) -> DataFrame:
-    limit = offsets_per_task(slices, options.tasks_min, options.records_per_task_max)
-    tasks = [
-        ReadTask(topic.topic, part, options.broker, None, options.fail_on_data_loss)
-        for part in dealt_to_tasks(slices, limit)
-    ]
-
-    def fetch(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_numpy():
-                yield from read_task(tasks[int(number)], schema)
-
-    return spark.range(0, len(tasks), numPartitions=len(tasks)).mapInArrow(fetch, schema)
+    """Exactly `slices`, by the data source. It looks at the log anew, so what was archived since the snapshot was taken
+    comes from the bucket, and the offsets stay the same."""
+    name = topic.topic.name
+    source = spark.read.format(TidelogDataSource.name()).schema(schema)
+    asked: dict[str, str | int | bool | None] = {
+        "broker": options.broker,
+        "store": options.store,
+        "assign": json.dumps({name: [piece.partition for piece in slices]}),
+        "startingOffsets": json.dumps({name: {piece.partition: piece.start for piece in slices}}),
+        "endingOffsets": json.dumps({name: {piece.partition: piece.end for piece in slices}}),
+        "includeHeaders": options.include_headers,
+        "failOnDataLoss": options.fail_on_data_loss,
+        "minPartitions": options.tasks_min,
+        "maxRecordsPerPartition": options.records_per_task_max,
+    }
+    return source.options(**{option: value for option, value in asked.items() if value is not None}).load()
