@@ -1,0 +1,172 @@
+"""What each setting means and which values it may have: the one table behind flags, files, variables and
+``docs/settings.md``.
+
+A setting's type and default stand in `settings.Settings`; its kind follows from its name, whose unit comes last:
+``*.bytes`` is a size (``8MiB`` or a number), ``*.ms`` a duration (``250ms``, ``30s`` or a number of milliseconds).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import get_type_hints
+
+from tidelog.services.settings import MIB, Settings
+from tidelog.storage.errors import Invalid
+
+Value = str | int | bool | None
+
+AUTO = "auto"
+"""Leaves an interval to the store's own default."""
+
+KIB, GIB, TIB = 1 << 10, 1 << 30, 1 << 40
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+_SIZE_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB}
+_TIME_UNITS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": HOUR_MS, "d": DAY_MS}
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`group` is the heading it stands under; `low` and `high` bound a number, `choices` a word."""
+
+    group: str
+    meaning: str
+    low: int = 0
+    high: int = TIB
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting by its dotted name. `kind` is one of text, switch, count, size, duration."""
+
+    name: str
+    field: str
+    kind: str
+    default: Value
+    optional: bool
+    rule: Rule
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace(".", "-")
+
+    @property
+    def variable(self) -> str:
+        return "TIDELOG_" + self.field.upper()
+
+    def parsed(self, value: object) -> Value:
+        """`value` (text, or what TOML gives) with this setting's type and in its range, else `Invalid`, which does not
+        name the source: the caller knows it."""
+        if self.optional and value == AUTO:
+            return None
+        if self.kind == "switch":
+            return _switch(self.name, value)
+        if self.kind == "text":
+            return self._text(value)
+        number = self._number(value)
+        if not self.rule.low <= number <= self.rule.high:
+            raise Invalid(
+                f"{self.name} is {self.shown(self.rule.low)} to {self.shown(self.rule.high)}, not {value}",
+                field=self.name,
+            )
+        return number
+
+    def shown(self, value: Value) -> str:
+        """`value` as one would write it: the largest unit that divides it."""
+        if value is None:
+            return AUTO
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if self.kind == "size" and isinstance(value, int):
+            return _in_units(value, (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)))
+        if self.kind == "duration" and isinstance(value, int):
+            return _in_units(value, (("d", DAY_MS), ("h", HOUR_MS), ("m", 60_000), ("s", 1_000), ("ms", 1)))
+        return str(value)
+
+    def _text(self, value: object) -> str:
+        if not isinstance(value, str) or not value:
+            raise Invalid(f"{self.name} is text, not {value!r}", field=self.name)
+        if self.rule.choices and value not in self.rule.choices:
+            raise Invalid(f"{self.name} is one of {' | '.join(self.rule.choices)}, not {value!r}", field=self.name)
+        return value
+
+    def _number(self, value: object) -> int:
+        units = {"size": _SIZE_UNITS, "duration": _TIME_UNITS}.get(self.kind, {"": 1})
+        found = None if isinstance(value, bool) else re.fullmatch(r"(-?\d{1,18})\s*([a-zA-Z]*)", str(value).strip())
+        if not found or found.group(2).lower() not in units:
+            wanted = {"size": "a size as 8MiB or 8388608", "duration": "a duration as 30s or 30000 (ms)"}
+            raise Invalid(f"{self.name} is {wanted.get(self.kind, 'a whole number')}, not {value!r}", field=self.name)
+        return int(found.group(1)) * units[found.group(2).lower()]
+
+
+RULES: Mapping[str, Rule] = {
+    "store": Rule("Store", "where the log lives: memory:, file:PATH or s3://BUCKET/PREFIX"),
+    "host": Rule("Network", "the address to listen on"),
+    "port": Rule("Network", "the port to listen on; 0 takes a free one", high=65_535),
+    "log_level": Rule("Logging", "the least severe lines to log", choices=("debug", "info", "warning", "error")),
+    "log_format": Rule("Logging", "auto is text on a terminal, else JSON", choices=("auto", "text", "json")),
+    "shards": Rule("Topics", "write-ahead logs of a new bucket", low=1, high=1_024),
+    "num_partitions": Rule("Topics", "partitions of a topic that does not say", low=1, high=100_000),
+    "auto_create_topics_enable": Rule("Topics", "create a topic when it is first produced to"),
+    "flush_interval_ms": Rule(
+        "Write path", "between PUT starts of a busy shard; auto is 250 on S3 and 0 on a local store", high=60_000
+    ),
+    "flush_max_bytes": Rule("Write path", "a batch this large is flushed at once", low=64 * KIB, high=GIB),
+    "buffer_max_bytes": Rule("Write path", "records waiting for their commit; beyond it, 503", low=MIB),
+    "cache_max_bytes": Rule("Read path", "recent records kept in memory for readers", low=0),
+    "commit_timeout_ms": Rule(
+        "Write path", "how long a produce waits for its commit before 503", low=100, high=HOUR_MS
+    ),
+    "request_max_bytes": Rule("Requests", "of one body, after decompression; beyond it, 413", low=KIB, high=GIB),
+    "request_max_records": Rule("Requests", "records in one body", low=1, high=100_000_000),
+    "request_read_timeout_ms": Rule("Requests", "how long a body may take to arrive", low=100, high=HOUR_MS),
+    "fetch_max_bytes": Rule("Read path", "about the largest answer to one fetch", low=KIB, high=GIB),
+    "fetch_max_records": Rule("Read path", "records in one answer", low=1, high=100_000_000),
+    "fetch_max_wait_ms": Rule("Read path", "the longest a fetch may wait for records", high=HOUR_MS),
+    "fetch_cold_concurrency": Rule("Read path", "reads of cold segments at once", low=1, high=1_024),
+    "key_max_bytes": Rule("Requests", "of a record's key", low=1, high=GIB),
+    "connections_max": Rule("Network", "connections at once", low=1, high=1_000_000),
+    "archive_interval_ms": Rule("Archive", "a write-ahead log older than this is archived", low=10, high=DAY_MS),
+    "archive_min_bytes": Rule("Archive", "a write-ahead log larger than this is archived", low=1),
+    "archive_batch_bytes": Rule("Archive", "raw records gathered in memory for one pass", low=KIB),
+    "delete_grace_ms": Rule("Archive", "between archiving a WAL entry and deleting it", high=30 * DAY_MS),
+    "shutdown_timeout_ms": Rule("Network", "how long a stop may take to flush and answer", low=100, high=HOUR_MS),
+}
+
+
+def known_settings() -> Mapping[str, Setting]:
+    """Every setting by its dotted name, in the order of `settings.Settings`."""
+    hints = get_type_hints(Settings)
+    return {
+        field.name.replace("_", "."): _setting(field.name, field.default, hints[field.name])
+        for field in fields(Settings)
+    }
+
+
+def _setting(field: str, default: Value, hint: object) -> Setting:
+    name = field.replace("_", ".")
+    optional = hint == (int | None)
+    if hint is bool:
+        kind = "switch"
+    elif hint is str:
+        kind = "text"
+    else:
+        kind = {"bytes": "size", "ms": "duration"}.get(name.rsplit(".", 1)[-1], "count")
+    return Setting(name, field, kind, default, optional, RULES[field])
+
+
+def _switch(name: str, value: object) -> bool:
+    text = str(value).strip().lower()
+    if text not in (*_TRUE, *_FALSE):
+        raise Invalid(f"{name} is true or false, not {value!r}", field=name)
+    return text in _TRUE
+
+
+def _in_units(value: int, units: tuple[tuple[str, int], ...]) -> str:
+    for unit, size in units:
+        if value and value % size == 0:
+            return f"{value // size}{unit}"
+    return str(value)
