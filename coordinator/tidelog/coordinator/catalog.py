@@ -1,0 +1,137 @@
+"""The topics of a cluster: created, altered and deleted through the journal, so each change is durable when answered.
+
+A partition's shard is chosen here, when the partition is made, and never changes (`placement`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from tidelog.coordinator.journal import Change, Delete, Journal, Put
+from tidelog.coordinator.placement import place
+from tidelog.coordinator.topic import PARTITIONS_MAX, Topic, TopicConfig, checked_topic_name
+from tidelog.storage.errors import AlreadyExists, Corrupt, Invalid, NotFound
+from tidelog.storage.runtime import Runtime
+
+_PREFIX = "topics/"
+
+
+class _StoredTopic(msgspec.Struct, frozen=True):
+    """A topic as the journal has it; `config` under Kafka's names."""
+
+    name: str
+    topic_id: str
+    shards: tuple[int, ...]
+    config: dict[str, str]
+    created_at_ms: int
+
+
+class Catalog:
+    """Topics by name. Reads are from memory; `create`, `alter` and `delete` return once the change is in the bucket
+    and raise `Unavailable` if that is not known."""
+
+    def __init__(self, journal: Journal, runtime: Runtime) -> None:
+        self._journal = journal
+        self._runtime = runtime
+        self._decoded: dict[str, tuple[msgspec.Raw, Topic]] = {}
+
+    def get(self, name: str) -> Topic:
+        """Raises `NotFound`, or `Invalid` for a name that no topic can have."""
+        if topic := self._find(checked_topic_name(name)):
+            return topic
+        raise NotFound(f"there is no topic {name!r}: create it first")
+
+    def list_topics(self) -> Sequence[Topic]:
+        """All topics, by name."""
+        return tuple(self._decode(key, raw) for key, raw in self._journal.items(_PREFIX))
+
+    async def create(
+        self, name: str, partitions: int, configs: Mapping[str, str | int | None], *, shard_count: int
+    ) -> Topic:
+        """Raises `AlreadyExists`, `Invalid`, `Unavailable`."""
+        checked_topic_name(name)
+        _check_partition_count(partitions)
+        config = TopicConfig().altered(configs)
+        topic_id, created_at_ms = self._runtime.entropy.new_id(), self._runtime.clock.now_ms()
+
+        def decide() -> Sequence[Change]:
+            found = self._find(name)
+            if found and found.topic_id == topic_id:
+                return ()  # our own create, whose answer was lost
+            if found:
+                raise AlreadyExists(f"there is a topic {name!r} already")
+            shards = place(partitions, shard_count, self.list_topics())
+            return (_put(Topic(name, topic_id, shards, config, created_at_ms)),)
+
+        await self._journal.update(decide)
+        return self.get(name)
+
+    async def alter(
+        self, name: str, partitions: int | None, configs: Mapping[str, str | int | None], *, shard_count: int
+    ) -> Topic:
+        """Change configs and add partitions. Raises `NotFound`, `Invalid`, `Unavailable`."""
+
+        def decide() -> Sequence[Change]:
+            topic = self.get(name)
+            after = replace(
+                topic, config=topic.config.altered(configs), shards=self._grown(topic, partitions, shard_count)
+            )
+            return (_put(after),) if after != topic else ()
+
+        await self._journal.update(decide)
+        return self.get(name)
+
+    async def delete(self, name: str) -> Topic:
+        """The topic that was. Raises `NotFound`, `Invalid`, `Unavailable`."""
+        topic = self.get(name)
+
+        def decide() -> Sequence[Change]:
+            found = self._find(name)
+            return (Delete(_PREFIX + name),) if found and found.topic_id == topic.topic_id else ()
+
+        await self._journal.update(decide)
+        return topic
+
+    def _grown(self, topic: Topic, partitions: int | None, shard_count: int) -> tuple[int, ...]:
+        if partitions is None:
+            return topic.shards
+        _check_partition_count(partitions)
+        if (added := partitions - topic.partition_count) < 0:
+            raise Invalid(
+                f"{topic.name} has {topic.partition_count} partitions, and they cannot become fewer", field="partitions"
+            )
+        return topic.shards + place(added, shard_count, self.list_topics())
+
+    def _find(self, name: str) -> Topic | None:
+        raw = self._journal.get(_PREFIX + name)
+        return None if raw is None else self._decode(_PREFIX + name, raw)
+
+    def _decode(self, key: str, raw: msgspec.Raw) -> Topic:
+        known = self._decoded.get(key)
+        if known and known[0] is raw:
+            return known[1]
+        topic = _decoded(key, raw)
+        self._decoded[key] = (raw, topic)
+        return topic
+
+
+def _check_partition_count(partitions: int) -> None:
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise Invalid(f"a topic has 1 to {PARTITIONS_MAX:,} partitions, not {partitions}", field="partitions")
+
+
+def _put(topic: Topic) -> Put:
+    stored = _StoredTopic(topic.name, topic.topic_id, topic.shards, topic.config.as_kafka(), topic.created_at_ms)
+    return Put(_PREFIX + topic.name, msgspec.Raw(msgspec.json.encode(stored)))
+
+
+def _decoded(key: str, raw: msgspec.Raw) -> Topic:
+    try:
+        stored = msgspec.json.decode(raw, type=_StoredTopic)
+        config = TopicConfig().altered(stored.config)
+    except (msgspec.DecodeError, Invalid) as error:
+        raise Corrupt(f"meta/ {key}", f"is no topic: {error}") from error
+    return Topic(stored.name, stored.topic_id, stored.shards, config, stored.created_at_ms)

@@ -1,0 +1,167 @@
+"""The coordinator's journal: keys and values, made durable as an object log under ``meta/``.
+
+An entry is a JSON object: what it puts and deletes, an id by which its writer knows it again, and a format version.
+Every `CHECKPOINT_EVERY`-th entry carries the whole state after it as well, so that opening a journal of any length
+takes a listing and at most that many reads.
+
+Any number of processes may write. `update` decides on the newest state it has read, then creates the next entry; if
+another process was first, it reads on and decides again. So a decision always rests on everything before its entry.
+Errors: `Unavailable` means that the entry may or may not be there, and the next call reads on to find out; `Corrupt`
+names the entry that cannot be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from tidelog.storage.errors import Conflict, Corrupt, NotFound, Unavailable
+from tidelog.storage.layout import META_PREFIX
+from tidelog.storage.object_log import ObjectLog
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime
+
+JOURNAL_FORMAT_VERSION = 1
+JOURNAL_SUFFIX = ".json"
+CHECKPOINT_EVERY = 64
+
+
+class Put(msgspec.Struct, frozen=True, tag="put", tag_field="do"):
+    """Set `key` to `value`, a JSON text."""
+
+    key: str
+    value: msgspec.Raw
+
+
+class Delete(msgspec.Struct, frozen=True, tag="delete", tag_field="do"):
+    """Remove `key`."""
+
+    key: str
+
+
+Change = Put | Delete
+
+
+class JournalEntry(msgspec.Struct, frozen=True):
+    """One entry. `state` is the whole state after `changes`, in a checkpoint only."""
+
+    format_version: int
+    entry_id: str
+    written_at_ms: int
+    changes: tuple[Change, ...]
+    state: dict[str, msgspec.Raw] | None = None
+
+
+class _Version(msgspec.Struct):
+    format_version: int
+
+
+class Journal:
+    """The state that the journal's entries up to `next_number` add up to."""
+
+    def __init__(self, store: ObjectStore, runtime: Runtime) -> None:
+        self._log = ObjectLog(store, META_PREFIX, JOURNAL_SUFFIX)
+        self._runtime = runtime
+        self._state: dict[str, msgspec.Raw] = {}
+        self._next = 0
+        self._outcome_unknown = False
+        self._writing = asyncio.Lock()
+
+    @property
+    def next_number(self) -> int:
+        """The number the next entry will have, as far as is known here."""
+        return self._next
+
+    def get(self, key: str) -> msgspec.Raw | None:
+        """The JSON text under `key`; the same object as long as it is not put again."""
+        return self._state.get(key)
+
+    def items(self, prefix: str) -> Iterator[tuple[str, msgspec.Raw]]:
+        """Keys that start with `prefix`, ascending, with their values."""
+        return ((key, self._state[key]) for key in sorted(self._state) if key.startswith(prefix))
+
+    async def open(self) -> None:
+        """Read the state from the bucket: a listing, then from the last checkpoint on."""
+        last = -1
+        async for number in self._log.numbers():
+            last = number
+        if last < 0:
+            return
+        first = last - last % CHECKPOINT_EVERY
+        for number, entry in enumerate(await asyncio.gather(*(self._read(n) for n in range(first, last + 1))), first):
+            self._apply(number, entry)
+
+    async def catch_up(self) -> None:
+        """Read what others have written since."""
+        while True:
+            try:
+                entry = await self._read(self._next)
+            except NotFound:
+                return
+            self._apply(self._next, entry)
+
+    async def update(self, decide: Callable[[], Sequence[Change]]) -> None:
+        """Write what `decide` says on the newest state, or raise what it raises. It may be asked more than once."""
+        async with self._writing:
+            if self._outcome_unknown:
+                await self.catch_up()
+                self._outcome_unknown = False
+            while changes := decide():
+                if await self._append(tuple(changes)):
+                    return
+
+    async def _append(self, changes: tuple[Change, ...]) -> bool:
+        """Create the next entry. False if another's is there; that one has been read then."""
+        number = self._next
+        entry = self._entry(number, changes)
+        try:
+            await self._log.create(number, msgspec.json.encode(entry))
+        except Conflict:
+            found = await self._read(number)
+            self._apply(number, found)
+            return found.entry_id == entry.entry_id  # our own: its first answer was lost
+        except Unavailable:
+            self._outcome_unknown = True
+            raise
+        self._apply(number, entry)
+        return True
+
+    def _entry(self, number: int, changes: tuple[Change, ...]) -> JournalEntry:
+        checkpoint = _applied(self._state, changes) if number % CHECKPOINT_EVERY == 0 else None
+        return JournalEntry(
+            JOURNAL_FORMAT_VERSION,
+            self._runtime.entropy.new_id(),
+            self._runtime.clock.now_ms(),
+            changes,
+            checkpoint,
+        )
+
+    def _apply(self, number: int, entry: JournalEntry) -> None:
+        self._state = dict(entry.state) if entry.state is not None else _applied(self._state, entry.changes)
+        self._next = number + 1
+
+    async def _read(self, number: int) -> JournalEntry:
+        return decode_entry(self._log.key(number), (await self._log.read(number)).data)
+
+
+def decode_entry(key: str, data: bytes) -> JournalEntry:
+    """The entry in `data`. Raises `Corrupt` naming `key`."""
+    try:
+        version = msgspec.json.decode(data, type=_Version).format_version
+        if version != JOURNAL_FORMAT_VERSION:
+            raise Corrupt(key, f"has format version {version}; this Tidelog reads {JOURNAL_FORMAT_VERSION}")
+        return msgspec.json.decode(data, type=JournalEntry)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Corrupt(key, f"is no journal entry: {error}") from error
+
+
+def _applied(state: Mapping[str, msgspec.Raw], changes: Sequence[Change]) -> dict[str, msgspec.Raw]:
+    after = dict(state)
+    for change in changes:
+        if isinstance(change, Put):
+            after[change.key] = change.value
+        else:
+            after.pop(change.key, None)
+    return after

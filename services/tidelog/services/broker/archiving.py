@@ -1,0 +1,106 @@
+"""The loop that turns a shard's WAL into segments, behind everybody's back.
+
+A shard's WAL is archived once it is large or old enough, and at most one shard's at a time, since a pass takes memory
+and a processor. What a pass has appended to manifests goes into the partitions' states in one step each, so that a
+reader sees a partition before or after, never between (inv. 5). Entries that the floor has passed are deleted after
+the grace (inv. 6). The store being away only delays all this: a pass is restart-safe and simply runs again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.storage.archiver import Archiver
+
+from tidelog.services.broker.shard_leader import ShardLeader
+from tidelog.storage.errors import TidelogError
+from tidelog.storage.runtime import Runtime
+
+CHECK_EVERY_S = 0.5
+PAUSE_AFTER_ERROR_S = 5.0
+COLLECT_EVERY_S = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ArchivePolicy:
+    """When a WAL is archived: older than `interval_ms` or larger than `bytes_min`."""
+
+    interval_ms: int
+    bytes_min: int
+
+    def is_due(self, wal_bytes: int, oldest_at_ms: int | None, now_ms: int) -> bool:
+        """Pure: for a WAL of `wal_bytes` whose oldest entry was written at `oldest_at_ms`."""
+        if oldest_at_ms is None:
+            return False
+        return wal_bytes >= self.bytes_min or now_ms - oldest_at_ms >= self.interval_ms
+
+
+@dataclass(frozen=True)
+class ShardArchive:
+    """A shard and the archiver of its WAL."""
+
+    leader: ShardLeader
+    archiver: Archiver
+
+
+class Archivist:
+    """Runs from `start` to `close`."""
+
+    def __init__(self, shards: Sequence[ShardArchive], policy: ArchivePolicy, runtime: Runtime) -> None:
+        self._shards = shards
+        self._policy = policy
+        self._runtime = runtime
+        self._loop: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._loop = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop between any two object operations; the next broker goes on."""
+        if self._loop:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+
+    async def archive_due(self) -> int:
+        """Archive the shards that are due, once each. Returns how many were."""
+        due = [shard for shard in self._shards if self._is_due(shard.leader)]
+        for shard in due:
+            await archive(shard)
+        return len(due)
+
+    async def _run(self) -> None:
+        collect_at_s = self._runtime.clock.monotonic()
+        while True:
+            pause_s = CHECK_EVERY_S
+            try:
+                await self.archive_due()
+                if self._runtime.clock.monotonic() >= collect_at_s:
+                    collect_at_s = self._runtime.clock.monotonic() + COLLECT_EVERY_S
+                    await self._collect()
+            except TidelogError as error:
+                _log.warning("archiving goes on in %.0f s: %s", PAUSE_AFTER_ERROR_S, error)
+                pause_s = PAUSE_AFTER_ERROR_S
+            await self._runtime.clock.sleep(pause_s)
+
+    async def _collect(self) -> None:
+        for shard in self._shards:
+            if shard.leader.down is None:
+                await shard.archiver.collect()
+
+    def _is_due(self, leader: ShardLeader) -> bool:
+        extent = leader.extent
+        return leader.down is None and self._policy.is_due(
+            extent.bytes, extent.oldest_at_ms, self._runtime.clock.now_ms()
+        )
+
+
+async def archive(shard: ShardArchive) -> None:
+    """One pass over a shard's WAL, and the partitions' states go over to what it made."""
+    report = await shard.archiver.run_once()
+    if report:
+        shard.leader.archived(report.manifests, report.floor)

@@ -1,0 +1,274 @@
+"""The broker of one node: it leads every shard of the bucket itself and implements `api.Broker`.
+
+Putting requests together is all it does: topics come from the `Catalog`, writing is the `ProducePath`'s and each
+`ShardLeader`'s, reading the `PartitionReader`'s, and the `Archivist` turns WALs into segments behind their backs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidelog.coordinator.catalog import Catalog
+from tidelog.coordinator.journal import Journal
+from tidelog.coordinator.topic import Topic
+from tidelog.services.broker.admission import admitted
+from tidelog.services.broker.api import (
+    Acks,
+    Anchor,
+    Appended,
+    BrokerStatus,
+    Draft,
+    Fetched,
+    FetchLimits,
+    PartitionLog,
+    Position,
+    ProduceOptions,
+)
+from tidelog.services.broker.append_buffer import RETRY_AFTER_S
+from tidelog.services.broker.archiving import Archivist
+from tidelog.services.broker.long_poll import LongPolls
+from tidelog.services.broker.measurements import BrokerMeasurements, PartitionLag
+from tidelog.services.broker.partition_reader import PartitionReader
+from tidelog.services.broker.partition_state import PartitionState
+from tidelog.services.broker.producing import ProducePath
+from tidelog.services.broker.routing import Share, check_all_name, route, whole
+from tidelog.services.broker.shard_leader import ShardLeader, ShardMeans
+from tidelog.services.broker.status import broker_status
+from tidelog.services.settings import Settings
+from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, Overloaded
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.stores.counting import CountingObjectStore
+
+
+class Shards(Protocol):
+    """Builds what the catalog asks for, once that has been read."""
+
+    def leaders(self) -> dict[int, ShardLeader]:
+        """A leader, not opened yet, for each shard there is."""
+        ...
+
+    def archivist(self, leaders: dict[int, ShardLeader]) -> Archivist:
+        """The archivist of their WALs."""
+        ...
+
+
+@dataclass(frozen=True)
+class BrokerParts:
+    """What `wiring` builds and a broker runs on."""
+
+    store: ObjectStore
+    counting: CountingObjectStore
+    settings: Settings
+    journal: Journal
+    catalog: Catalog
+    means: ShardMeans
+    reader: PartitionReader
+    shards: Shards
+
+
+class LocalBroker:
+    """See `api.Broker`. Between `start` and `aclose` it takes requests."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._parts = parts
+        self._settings = parts.settings
+        self._clock = parts.means.runtime.clock
+        self._leaders: dict[int, ShardLeader] = {}
+        self._archivist: Archivist | None = None
+        self._produce_path = ProducePath(
+            self._leaders,
+            parts.means.budget,
+            parts.reader,
+            commit_timeout_s=parts.settings.commit_timeout_ms / 1000,
+        )
+        self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+        self._polls = LongPolls()
+        self._not_ready: str | None = "the broker is starting"
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Claim every shard and take requests. Raises `Unavailable`, `Denied`, `Corrupt`."""
+        await self._parts.journal.open()
+        self._leaders.update(self._parts.shards.leaders())
+        await asyncio.gather(*(leader.open() for leader in self._leaders.values()))
+        self._archivist = self._parts.shards.archivist(self._leaders)
+        self._archivist.start()
+        self._not_ready = None
+
+    async def aclose(self) -> None:
+        """Refuse what is new, commit and answer what was taken, within `shutdown_timeout_ms`; then let go of the
+        store."""
+        self._not_ready = "the broker is stopping"
+        self._polls.end()
+        if self._archivist:
+            await self._archivist.close()
+        drained = asyncio.gather(*(leader.drain() for leader in self._leaders.values()))
+        await asyncio.wait((drained,), timeout=self._settings.shutdown_timeout_ms / 1000)
+        drained.cancel()
+        await asyncio.gather(drained, return_exceptions=True)
+        for leader in self._leaders.values():
+            await leader.close()
+        self._parts.means.executor.shutdown(wait=True)
+        await self._parts.store.aclose()
+
+    # ---- topics
+
+    async def create_topic(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
+        self._check_open()
+        count = self._settings.num_partitions if partitions is None else partitions
+        return await self._parts.catalog.create(name, count, configs, shard_count=self._settings.shards)
+
+    async def alter_topic(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
+        self._check_open()
+        return await self._parts.catalog.alter(name, partitions, configs, shard_count=self._settings.shards)
+
+    async def delete_topic(self, name: str) -> None:
+        self._check_open()
+        topic = await self._parts.catalog.delete(name)
+        self._forget(topic)
+
+    def topic(self, name: str) -> Topic:
+        return self._parts.catalog.get(name)
+
+    def topics(self) -> Sequence[Topic]:
+        return self._parts.catalog.list_topics()
+
+    # ---- produce
+
+    async def produce(self, topic: str, draft: Draft, options: ProduceOptions) -> Sequence[Appended]:
+        self._check_open()
+        came_s = self._clock.monotonic()
+        found = await self._topic_to_produce(topic, options)
+        shares = self._shares(found, draft, options)
+        answers = await self._produce_path.produce(found, shares, options)
+        if options.acks is Acks.ALL:
+            self._parts.means.measurements.acked(self._clock.monotonic() - came_s)
+        return answers
+
+    async def _topic_to_produce(self, name: str, options: ProduceOptions) -> Topic:
+        try:
+            return self.topic(name)
+        except NotFound:
+            if not (self._settings.auto_create_topics_enable and options.auto_create):
+                raise
+        try:
+            return await self.create_topic(name, None, {})
+        except AlreadyExists:
+            return self.topic(name)
+
+    def _shares(self, topic: Topic, draft: Draft, options: ProduceOptions) -> Sequence[Share]:
+        records = admitted(
+            draft.records,
+            topic.config,
+            key_bytes_max=self._settings.key_max_bytes,
+            now_ms=self._clock.now_ms(),
+        )
+        if options.partition is None:
+            if options.producer or options.expected_offset is not None:
+                raise Invalid(
+                    "expected_offset and a producer's sequence need one partition: name it", field="partition"
+                )
+            return route(
+                records,
+                draft.partitions,
+                held_bytes=draft.body_bytes,
+                partition_count=topic.partition_count,
+                keyless_partition=next(self._turns[topic.topic_id]) % topic.partition_count,
+            )
+        _check_partition(topic, options.partition)
+        check_all_name(draft.partitions, options.partition)
+        return (whole(options.partition, records, draft.body_bytes),)
+
+    # ---- fetch
+
+    async def resolve(self, topic: str, partition: int, position: Position) -> int:
+        leader, state = await self._state(topic, partition)
+        match position.anchor:
+            case Anchor.OFFSET:
+                return position.value
+            case Anchor.EARLIEST:
+                return state.log_start_offset
+            case Anchor.LATEST:
+                return state.high_watermark
+            case Anchor.FROM_END:
+                return max(state.log_start_offset, state.high_watermark - position.value)
+            case Anchor.TIMESTAMP:
+                return await self._parts.reader.first_at(leader.partitions, state, position.value)
+
+    async def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
+        leader, state = await self._state(topic, partition)
+        state.check_readable(offset)
+        if offset == state.high_watermark and limits.wait_ms > 0:
+            await self._polls.wait(state, min(limits.wait_ms, self._settings.fetch_max_wait_ms) / 1000)
+            leader.check_leading()
+            state.check_readable(offset)
+        capped = FetchLimits(
+            min(limits.max_records, self._settings.fetch_max_records),
+            min(limits.max_bytes, self._settings.fetch_max_bytes),
+        )
+        batches, next_offset = await self._parts.reader.read(leader.partitions, state, offset, capped)
+        return Fetched(batches, next_offset, state.log_start_offset, state.high_watermark)
+
+    async def partition_log(self, topic: str, partition: int) -> PartitionLog:
+        _, state = await self._state(topic, partition)
+        manifest = state.manifest
+        return PartitionLog(
+            topic=topic,
+            topic_id=manifest.topic_partition.topic_id,
+            partition=partition,
+            shard=state.shard,
+            log_start_offset=manifest.log_start_offset,
+            cold_end=manifest.cold_end,
+            high_watermark=state.high_watermark,
+            manifest_version=manifest.version,
+            segments=manifest.segments,
+            store_url=self._parts.store.url,
+        )
+
+    async def _state(self, name: str, partition: int) -> tuple[ShardLeader, PartitionState]:
+        topic = self.topic(name)
+        _check_partition(topic, partition)
+        leader = self._leaders[topic.shards[partition]]
+        leader.check_leading()
+        state = leader.partitions.loaded(topic.partition(partition)) or await leader.partitions.load(topic, partition)
+        return leader, state
+
+    # ---- what is known of it
+
+    def status(self) -> BrokerStatus:
+        return broker_status(self._parts.store.url, tuple(self._leaders.values()), self._not_ready)
+
+    def measurements(self) -> BrokerMeasurements:
+        """What was counted up to now."""
+        means = self._parts.means
+        states = [state for leader in self._leaders.values() for state in leader.partitions]
+        return BrokerMeasurements(
+            topics=dict(means.measurements.topics),
+            ack_seconds=means.measurements.ack_seconds(),
+            buffered_bytes=means.budget.used_bytes,
+            cache_bytes=means.hot_tail.held_bytes,
+            waiting_fetches=len(self._polls),
+            lags=tuple(
+                PartitionLag(s.topic, s.topic_partition.partition, s.cold_end, s.high_watermark) for s in states
+            ),
+        )
+
+    def _check_open(self) -> None:
+        if self._not_ready:
+            raise Overloaded(f"{self._not_ready}; nothing was taken", retry_after_s=RETRY_AFTER_S)
+
+    def _forget(self, topic: Topic) -> None:
+        self._turns.pop(topic.topic_id, None)
+        for shard in set(topic.shards):
+            self._leaders[shard].partitions.deleted(topic)
+
+
+def _check_partition(topic: Topic, partition: int) -> None:
+    if not 0 <= partition < topic.partition_count:
+        raise NotFound(f"topic {topic.name!r} has partitions 0 to {topic.partition_count - 1}, not {partition}")

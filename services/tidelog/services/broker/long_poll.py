@@ -1,0 +1,47 @@
+"""Fetches that wait at the end of a partition for its next commit."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tidelog.services.broker.append_buffer import RETRY_AFTER_S
+from tidelog.services.broker.partition_state import PartitionState
+from tidelog.storage.errors import Overloaded
+
+WAITERS_MAX = 100_000
+
+
+class LongPolls:
+    """All waiting fetches of a broker, `waiters_max` at most. A client that leaves is waited for no longer."""
+
+    def __init__(self, waiters_max: int = WAITERS_MAX) -> None:
+        self._waiters_max = waiters_max
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._ended = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def wait(self, state: PartitionState, timeout_s: float) -> None:
+        """Return at the next commit, after `timeout_s`, or when the broker stops. Raises `Overloaded`."""
+        if self._ended:
+            return
+        if len(self._waiting) >= self._waiters_max:
+            raise Overloaded(f"{self._waiters_max:,} fetches are waiting already", retry_after_s=RETRY_AFTER_S)
+        commit = state.next_commit()
+        self._waiting.add(commit)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await commit
+        except TimeoutError:
+            return  # nothing came: an empty answer
+        finally:
+            self._waiting.discard(commit)
+            commit.cancel()
+
+    def end(self) -> None:
+        """Let all of them go, with what there is."""
+        self._ended = True
+        for commit in tuple(self._waiting):
+            if not commit.done():
+                commit.set_result(None)

@@ -1,0 +1,121 @@
+"""What a broker counts while it works, and a frozen picture of it for whoever exports it (as `/metrics` does).
+
+Counting is plain addition on the event loop. A PUT of the WAL is shared by the topics in it; each is given a part of
+it by its bytes, so that the parts of all topics add up to the PUTs made.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tidelog.services.broker.append_buffer import Append
+
+ACK_SECONDS_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+OTHER_TOPICS = "(other topics)"
+TOPICS_MAX = 5_000
+
+
+@dataclass(frozen=True)
+class TopicCounts:
+    """Totals since the broker started. Bytes are those of keys and values for fetches, of memory for produces."""
+
+    records_in: int = 0
+    bytes_in: int = 0
+    records_out: int = 0
+    bytes_out: int = 0
+    wal_puts: float = 0.0
+    wal_bytes: float = 0.0
+    cold_gets: int = 0
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """`counts[i]` observations were at most `bounds[i]`, and more than the bound before; the last has no bound."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float
+
+
+@dataclass(frozen=True)
+class PartitionLag:
+    """How far the archive is behind: records of one partition that are committed and not in a segment."""
+
+    topic: str
+    partition: int
+    cold_end: int
+    high_watermark: int
+
+
+@dataclass(frozen=True)
+class BrokerMeasurements:
+    """One picture of a broker. `topics` by name; `lags` of the partitions that are loaded."""
+
+    topics: Mapping[str, TopicCounts]
+    ack_seconds: Histogram
+    buffered_bytes: int
+    cache_bytes: int
+    waiting_fetches: int
+    lags: Sequence[PartitionLag]
+
+
+@dataclass
+class Measurements:
+    """The running counts. Beyond `TOPICS_MAX` topics the rest are counted together as `OTHER_TOPICS`."""
+
+    topics: dict[str, TopicCounts] = field(default_factory=dict)
+    _ack_counts: list[int] = field(default_factory=lambda: [0] * (len(ACK_SECONDS_BOUNDS) + 1))
+    _ack_total_s: float = 0.0
+
+    def committed(self, appends: Sequence[Append], entry_bytes: int) -> None:
+        """An entry of `entry_bytes` that holds `appends` is in the log."""
+        records: Counter[str] = Counter()
+        held: Counter[str] = Counter()
+        for append in appends:
+            records[append.partition.topic] += append.count
+            held[append.partition.topic] += append.held_bytes
+        whole = max(1, held.total())
+        for topic, held_bytes in held.items():
+            counts = self._counts(topic)
+            self._set(
+                topic,
+                replace(
+                    counts,
+                    records_in=counts.records_in + records[topic],
+                    bytes_in=counts.bytes_in + held_bytes,
+                    wal_puts=counts.wal_puts + held_bytes / whole,
+                    wal_bytes=counts.wal_bytes + entry_bytes * held_bytes / whole,
+                ),
+            )
+
+    def fetched(self, topic: str, records: int, payload_bytes: int) -> None:
+        counts = self._counts(topic)
+        self._set(
+            topic,
+            replace(counts, records_out=counts.records_out + records, bytes_out=counts.bytes_out + payload_bytes),
+        )
+
+    def cold_get(self, topic: str) -> None:
+        """A fetch had to go to the bucket."""
+        counts = self._counts(topic)
+        self._set(topic, replace(counts, cold_gets=counts.cold_gets + 1))
+
+    def acked(self, seconds: float) -> None:
+        """A produce with acks=all was answered `seconds` after it came."""
+        self._ack_counts[bisect_left(ACK_SECONDS_BOUNDS, seconds)] += 1
+        self._ack_total_s += seconds
+
+    def ack_seconds(self) -> Histogram:
+        return Histogram(ACK_SECONDS_BOUNDS, tuple(self._ack_counts), self._ack_total_s)
+
+    def _counts(self, topic: str) -> TopicCounts:
+        return self.topics.get(self._label(topic), TopicCounts())
+
+    def _set(self, topic: str, counts: TopicCounts) -> None:
+        self.topics[self._label(topic)] = counts
+
+    def _label(self, topic: str) -> str:
+        return topic if topic in self.topics or len(self.topics) < TOPICS_MAX else OTHER_TOPICS

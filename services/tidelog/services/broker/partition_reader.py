@@ -1,0 +1,121 @@
+"""Committed records of a partition, from wherever they lie: segments below the cold end, WAL entries from it on.
+
+Steady reading makes no listing: the partition's state says which object holds an offset, and memory holds the recent
+ones. What a fetch sees of the state is taken anew at each step, so it may run while the archiver moves the cold end
+(inv. 5); a WAL entry that was archived and deleted meanwhile is found again in the manifest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from tidelog.storage.segment_reader import SegmentReader
+
+from tidelog.services.broker.admission import timestamps_ms
+from tidelog.services.broker.api import FetchLimits
+from tidelog.services.broker.entry_reader import EntryReader
+from tidelog.services.broker.measurements import Measurements
+from tidelog.services.broker.partition_state import HotSpan, PartitionState
+from tidelog.services.broker.read_budget import ReadBudget
+from tidelog.services.broker.shard_partitions import ShardPartitions
+from tidelog.storage.errors import NotFound
+
+_PLACES = ["topic_id", "partition"]
+
+
+class PartitionReader:
+    """Reads partitions of one broker. Raises `OutOfRange`, `NotFound`, `Unavailable`, `Corrupt`."""
+
+    def __init__(
+        self,
+        entries: EntryReader,
+        segments: SegmentReader,
+        cold_reads: asyncio.Semaphore,
+        measurements: Measurements,
+    ) -> None:
+        self._entries = entries
+        self._segments = segments
+        self._cold_reads = cold_reads
+        self._measurements = measurements
+
+    async def read(
+        self, partitions: ShardPartitions, state: PartitionState, offset: int, limits: FetchLimits
+    ) -> tuple[Sequence[pa.RecordBatch], int]:
+        """Batches (`RECORD_SCHEMA`) from `offset` on within `limits`, and where to go on; none at the end."""
+        budget = ReadBudget(limits.max_records, limits.max_bytes)
+        while not budget.spent and offset < state.high_watermark:
+            state.check_readable(offset)
+            if offset < state.cold_end:
+                offset = await self._read_segment(state, offset, budget)
+            else:
+                offset = await self._read_span(partitions, state, offset, budget)
+        self._measurements.fetched(state.topic, budget.records, budget.payload_bytes)
+        return budget.batches(), offset
+
+    async def first_at(self, partitions: ShardPartitions, state: PartitionState, timestamp_ms: int) -> int:
+        """The offset of the first record at or after `timestamp_ms`, the high watermark if there is none."""
+        for segment in state.manifest.segments:
+            if segment.max_timestamp_ms >= timestamp_ms:
+                offset = await self._first_in_segment(state, segment, timestamp_ms)
+                if offset is not None:
+                    return offset
+        for span in state.spans_from(state.cold_end):
+            if span.timestamp_ms_max is None or span.timestamp_ms_max >= timestamp_ms:
+                row = _first_row(await self._span_records(partitions, state, span), timestamp_ms)
+                if row is not None:
+                    return max(span.base_offset + row, state.log_start_offset)
+        return state.high_watermark
+
+    async def latest_timestamp_ms(
+        self, partitions: ShardPartitions, state: PartitionState, offset: int, count: int
+    ) -> int:
+        """The largest timestamp of `count` records from `offset` on; -1 (Kafka's "none") if they are gone."""
+        if offset < state.log_start_offset:
+            return -1
+        limits = FetchLimits(count, 1 << 62)
+        batches, _ = await self.read(partitions, state, offset, limits)
+        return max((int(timestamps_ms(batch).max()) for batch in batches), default=-1)
+
+    async def _read_segment(self, state: PartitionState, offset: int, budget: ReadBudget) -> int:
+        raise NotImplementedError
+
+    async def _read_span(
+        self, partitions: ShardPartitions, state: PartitionState, offset: int, budget: ReadBudget
+    ) -> int:
+        span = next(state.spans_from(offset))
+        records = self._entries.in_memory(span.entry)
+        if records is None:
+            records = await self._from_bucket(partitions, state, span)
+            if records is None:
+                return offset  # archived meanwhile: the state says where it is now
+        skipped = offset - span.base_offset
+        rows = records.slice(span.first_row + skipped, span.count - skipped)
+        budget.take(rows.drop_columns(_PLACES).to_batches())
+        return budget.next_offset or offset
+
+    async def _from_bucket(self, partitions: ShardPartitions, state: PartitionState, span: HotSpan) -> pa.Table | None:
+        """The records of the entry that holds `span`; None if it is archived and deleted."""
+        self._measurements.cold_get(state.topic)
+        try:
+            return await self._entries.read(partitions.wal, span.entry)
+        except NotFound:
+            await partitions.refresh(state)
+            if state.cold_end <= span.base_offset:
+                raise
+            return None
+
+    async def _span_records(self, partitions: ShardPartitions, state: PartitionState, span: HotSpan) -> pa.Table:
+        records = self._entries.in_memory(span.entry)
+        if records is None:
+            records = await self._from_bucket(partitions, state, span)
+        if records is None:
+            raise NotFound(f"records {span.base_offset} on were archived while they were searched: ask again")
+        return records.slice(span.first_row, span.count)
+
+
+def _first_row(records: pa.Table, timestamp_ms: int) -> int | None:
+    rows = np.flatnonzero(timestamps_ms(records) >= timestamp_ms)
+    return int(rows[0]) if len(rows) else None

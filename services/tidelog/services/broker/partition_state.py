@@ -1,0 +1,134 @@
+"""One partition as its shard's leader knows it.
+
+    0 ........ log start ........ cold end ............ high watermark ...... next offset
+                    segments (manifest)    spans of WAL entries      buffered, not readable
+
+The manifest and the spans change in one step each, without an await between, so every reader sees a log without gap or
+overlap (inv. 5). Only records below the high watermark may be read (inv. 1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tidelog.services.broker.failure import Failure
+from tidelog.services.broker.hot_tail import EntryName
+from tidelog.services.broker.idempotence import ProducerTable
+from tidelog.storage.errors import NotFound, OutOfRange
+from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifest import Manifest
+from tidelog.storage.wal_entry import ProducerMark, Span
+
+
+@dataclass(frozen=True, slots=True)
+class HotSpan:
+    """Committed records of a partition in a WAL entry. `timestamp_ms_max` is None if only the entry can tell."""
+
+    entry: EntryName
+    base_offset: int
+    count: int
+    first_row: int
+    timestamp_ms_max: int | None = None
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.count
+
+
+def hot_span(entry: EntryName, span: Span, timestamp_ms_max: int | None = None) -> HotSpan:
+    return HotSpan(entry, span.base_offset, span.count, span.first_row, timestamp_ms_max)
+
+
+class PartitionState:
+    """Mutable, owned by the event loop."""
+
+    def __init__(self, topic: str, shard: int, manifest: Manifest) -> None:
+        self.topic = topic
+        self.shard = shard
+        self.manifest = manifest
+        self.next_offset = manifest.cold_end
+        self.high_watermark = manifest.cold_end
+        self.producers = ProducerTable()
+        self.deleted = False
+        self.last_outcome: asyncio.Future[Failure | None] | None = None
+        self._spans: list[HotSpan] = []
+        self._commit_waiters: set[asyncio.Future[None]] = set()
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.manifest.topic_partition
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.manifest.log_start_offset
+
+    @property
+    def cold_end(self) -> int:
+        return self.manifest.cold_end
+
+    def recover(self, spans: Sequence[HotSpan], marks: Sequence[ProducerMark]) -> None:
+        """Take over what the WAL holds beyond the manifest, found before this partition was first asked for."""
+        self.producers.restore((*self.manifest.producers, *marks))
+        for span in spans:
+            if span.next_offset > self.cold_end:
+                self.commit(span)
+        self.next_offset = self.high_watermark
+
+    def assign(self, count: int) -> int:
+        """The base offset for `count` records that are being buffered."""
+        base_offset = self.next_offset
+        self.next_offset += count
+        return base_offset
+
+    def commit(self, span: HotSpan) -> None:
+        """`span` is in the log: readable from now on."""
+        assert span.base_offset <= self.high_watermark < span.next_offset, "offsets in the WAL are dense (inv. 4)"
+        self._spans.append(span)
+        self.high_watermark = span.next_offset
+
+    def wake(self) -> None:
+        """Tell who waits that there is something new."""
+        waiters, self._commit_waiters = self._commit_waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def archived(self, manifest: Manifest) -> None:
+        """Go over to a newer manifest: spans that it covers are dropped in the same step (inv. 5)."""
+        if manifest.version <= self.manifest.version:
+            return
+        assert manifest.cold_end <= self.high_watermark, "only what is committed is archived (inv. 1)"
+        self.manifest = manifest
+        covered = bisect_right(self._spans, manifest.cold_end, key=lambda span: span.next_offset)
+        del self._spans[:covered]
+
+    def spans_from(self, offset: int) -> Iterator[HotSpan]:
+        """The spans that hold `offset` and what follows, as they are now."""
+        first = bisect_right(self._spans, offset, key=lambda span: span.next_offset)
+        return iter(self._spans[first:])
+
+    @property
+    def hot_spans(self) -> int:
+        return len(self._spans)
+
+    def check_readable(self, offset: int) -> None:
+        """Raises `OutOfRange` for an offset that is not in the log, `NotFound` once the topic is deleted."""
+        if self.deleted:
+            raise NotFound(f"topic {self.topic!r} was deleted")
+        if not self.log_start_offset <= offset <= self.high_watermark:
+            raise OutOfRange(
+                f"partition {self.topic_partition.partition} of {self.topic!r} holds offsets "
+                f"{self.log_start_offset} to {self.high_watermark} (exclusive), not {offset}",
+                log_start_offset=self.log_start_offset,
+                high_watermark=self.high_watermark,
+            )
+
+    def next_commit(self) -> asyncio.Future[None]:
+        """Done at the next commit (or deletion). Whoever stops waiting cancels it."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._commit_waiters.add(waiter)
+        waiter.add_done_callback(self._commit_waiters.discard)
+        return waiter

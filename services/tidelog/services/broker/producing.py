@@ -1,0 +1,196 @@
+"""A produce request, from its checks to its answer.
+
+Everything that can be refused is refused before anything is taken (inv. 10): between the last check and the last
+append nothing is awaited, so no other request comes between. A refusal that rests on records that are buffered and
+not yet committed is given only once they are: were it given sooner and they then failed, it would have been wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidelog.coordinator.topic import Topic
+from tidelog.services.broker.api import Acks, Appended, ProduceOptions
+from tidelog.services.broker.append_buffer import APPEND_OVERHEAD_BYTES, Append, BufferBudget, Outcome
+from tidelog.services.broker.idempotence import RememberedBatch
+from tidelog.services.broker.partition_reader import PartitionReader
+from tidelog.services.broker.partition_state import PartitionState
+from tidelog.services.broker.routing import Share
+from tidelog.services.broker.shard_leader import ShardLeader
+from tidelog.storage.errors import Conflict, Fenced, NotFound, OffsetConflict, Unavailable
+from tidelog.storage.wal_entry import ProducerMark
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A share with where it goes."""
+
+    share: Share
+    leader: ShardLeader
+    state: PartitionState
+
+
+class ProducePath:
+    """Appends shares to the shards that lead their partitions."""
+
+    def __init__(
+        self,
+        leaders: Mapping[int, ShardLeader],
+        budget: BufferBudget,
+        reader: PartitionReader,
+        *,
+        commit_timeout_s: float,
+    ) -> None:
+        self._leaders = leaders
+        self._budget = budget
+        self._reader = reader
+        self._commit_timeout_s = commit_timeout_s
+
+    async def produce(self, topic: Topic, shares: Sequence[Share], options: ProduceOptions) -> Sequence[Appended]:
+        """Take `shares` and answer as `options.acks` says. Raises what `api.Broker.produce` lists."""
+        places = [await self._place(topic, share) for share in shares]
+        for place in places:
+            place.leader.check_leading()
+            if place.state.deleted:
+                raise NotFound(f"topic {topic.name!r} was deleted")
+        if options.producer or options.expected_offset is not None:
+            duplicate = await self._duplicate(places[0], options)
+            if duplicate:
+                return (await self._answer_again(places[0], duplicate, options.acks),)
+        outcomes = self._take(places, options)
+        answers = tuple(_appended(place.share, append, options.acks) for place, append, _ in outcomes)
+        if options.acks is Acks.ALL:
+            await self._all_committed([(append.partition.topic_partition.partition, o) for _, append, o in outcomes])
+        return answers
+
+    # ---- finding
+
+    async def _place(self, topic: Topic, share: Share) -> _Place:
+        leader = self._leaders[topic.shards[share.partition]]
+        state = leader.partitions.loaded(topic.partition(share.partition))
+        if state is None:
+            leader.check_leading()
+            state = await leader.partitions.load(topic, share.partition)
+        return _Place(share, leader, state)
+
+    # ---- checking
+
+    async def _duplicate(self, place: _Place, options: ProduceOptions) -> RememberedBatch | None:
+        """The batch that this request repeats. Raises the conflict that stands in its way, once that is certain."""
+        try:
+            return _checked(place, options)
+        except Conflict as refusal:
+            if not _rests_on_buffered(place.state, options):
+                raise
+            conflict = refusal
+        await self._committed(place.state)
+        if isinstance(conflict, OffsetConflict):
+            conflict.next_offset = place.state.high_watermark
+        raise conflict
+
+    async def _committed(self, state: PartitionState) -> None:
+        """Return once what is buffered for `state` now is committed; raise if it is not."""
+        if state.last_outcome and not state.last_outcome.done():
+            await asyncio.wait((state.last_outcome,), timeout=self._commit_timeout_s)
+        if state.last_outcome:
+            _check_outcome(state.last_outcome)
+
+    async def _answer_again(self, place: _Place, batch: RememberedBatch, acks: Acks) -> Appended:
+        """Answer a repeated batch as the first time, when it is committed."""
+        if acks is Acks.ALL and batch.base_offset >= place.state.high_watermark:
+            await self._committed(place.state)
+        timestamp_ms = batch.timestamp_ms
+        if timestamp_ms is None:
+            timestamp_ms = await self._reader.latest_timestamp_ms(
+                place.leader.partitions, place.state, batch.base_offset, batch.count
+            )
+        return Appended(place.share.partition, batch.base_offset, batch.count, timestamp_ms, duplicate=True)
+
+    # ---- taking
+
+    def _take(self, places: Sequence[_Place], options: ProduceOptions) -> list[tuple[_Place, Append, Outcome]]:
+        """All of it or, with `Overloaded`, nothing. No await in here."""
+        held_bytes = sum(_held_bytes(place.share) for place in places)
+        self._budget.reserve(held_bytes)
+        return [self._append(place, options) for place in places]
+
+    def _append(self, place: _Place, options: ProduceOptions) -> tuple[_Place, Append, Outcome]:
+        share, state = place.share, place.state
+        base_offset = state.assign(share.records.num_rows)
+        mark = _mark(state, options, base_offset, share.records.num_rows)
+        if mark:
+            state.producers.remember(mark, share.timestamp_ms_max)
+        append = Append(state, share.records, base_offset, _held_bytes(share), share.timestamp_ms_max, mark)
+        state.last_outcome = place.leader.append(append)
+        return place, append, state.last_outcome
+
+    # ---- answering
+
+    async def _all_committed(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
+        """Return once all are committed; else raise what is known of those that are not."""
+        waiting = {outcome for _, outcome in outcomes if not outcome.done()}
+        if waiting:
+            await asyncio.wait(waiting, timeout=self._commit_timeout_s)
+        committed = tuple(number for number, o in outcomes if o.done() and o.result() is None)
+        if len(committed) == len(outcomes):
+            return
+        try:
+            for _, outcome in outcomes:
+                _check_outcome(outcome)
+        except (Fenced, Unavailable) as error:
+            error.committed = committed
+            raise
+
+
+def _checked(place: _Place, options: ProduceOptions) -> RememberedBatch | None:
+    state, count = place.state, place.share.records.num_rows
+    if options.producer and (found := state.producers.find(options.producer, count)):
+        return found
+    if options.expected_offset is not None and options.expected_offset != state.next_offset:
+        raise OffsetConflict(
+            f"partition {place.share.partition} of {state.topic!r} goes on at offset {state.high_watermark}, "
+            f"not {options.expected_offset}",
+            next_offset=state.high_watermark,
+        )
+    return None
+
+
+def _rests_on_buffered(state: PartitionState, options: ProduceOptions) -> bool:
+    """Whether a refusal could turn out wrong if what is buffered were lost."""
+    if state.high_watermark == state.next_offset:
+        return False
+    overtaken = options.expected_offset is not None and options.expected_offset < state.high_watermark
+    return not overtaken or options.producer is not None
+
+
+def _held_bytes(share: Share) -> int:
+    return share.held_bytes + APPEND_OVERHEAD_BYTES
+
+
+def _mark(state: PartitionState, options: ProduceOptions, base_offset: int, count: int) -> ProducerMark | None:
+    if options.producer is None:
+        return None
+    first = options.producer.first_sequence
+    return ProducerMark(
+        state.topic_partition,
+        options.producer.producer_id,
+        options.producer.producer_epoch,
+        first,
+        first + count - 1,
+        base_offset,
+    )
+
+
+def _appended(share: Share, append: Append, acks: Acks) -> Appended:
+    base_offset = None if acks is Acks.NONE else append.base_offset
+    return Appended(share.partition, base_offset, append.count, share.timestamp_ms_max)
+
+
+def _check_outcome(outcome: Outcome) -> None:
+    """Raises unless `outcome` says committed."""
+    if not outcome.done():
+        raise Unavailable("the store did not confirm in time: the outcome is unknown; a retry may repeat the records")
+    if failure := outcome.result():
+        raise failure.error()

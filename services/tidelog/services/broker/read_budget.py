@@ -1,0 +1,60 @@
+"""How many records and bytes a fetch still takes, and batches cut to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.services.broker.admission import payload_bytes
+from tidelog.storage.records import RECORD_SCHEMA
+
+BATCHES_MAX = 64
+"""Fetches of more batches than this are gathered into one: a copy, cheaper than to encode each."""
+
+
+class ReadBudget:
+    """Collects batches until `records_max` or `bytes_max` (of keys and values) is reached; one record always fits."""
+
+    def __init__(self, records_max: int, bytes_max: int) -> None:
+        self._records_left = max(1, records_max)
+        self._bytes_left = bytes_max
+        self._batches: list[pa.RecordBatch] = []
+        self.payload_bytes = 0
+        self.spent = False
+
+    def take(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Take `batches` (`RECORD_SCHEMA`) as far as there is room; `spent` tells that there is no more."""
+        for batch in batches:
+            if self.spent:
+                return
+            if batch.num_rows:
+                self._take(batch)
+
+    @property
+    def next_offset(self) -> int | None:
+        """One beyond the last record taken, None if there is none."""
+        return self._batches[-1].column("offset")[-1].as_py() + 1 if self._batches else None
+
+    def batches(self) -> list[pa.RecordBatch]:
+        if len(self._batches) <= BATCHES_MAX:
+            return self._batches
+        return pa.Table.from_batches(self._batches, RECORD_SCHEMA).combine_chunks().to_batches()
+
+    @property
+    def records(self) -> int:
+        return sum(batch.num_rows for batch in self._batches)
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        sizes = np.cumsum(payload_bytes(batch))
+        fitting = int(np.searchsorted(sizes, self._bytes_left, side="right"))
+        count = min(self._records_left, max(fitting, 0 if self._batches else 1), batch.num_rows)
+        self.spent = count < batch.num_rows
+        if not count:
+            return
+        self._batches.append(batch.slice(0, count))
+        self._records_left -= count
+        self._bytes_left -= int(sizes[count - 1])
+        self.payload_bytes += int(sizes[count - 1])
+        self.spent = self.spent or self._records_left <= 0 or self._bytes_left <= 0

@@ -1,0 +1,93 @@
+"""Which records of a request go to which partition; each partition's share keeps their order.
+
+A record goes where its `partition` says, else where its key says (`partitioner`), else to the request's own keyless
+partition. When all of a request goes to one partition, which is the common case, nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidelog.services.broker.admission import timestamps_ms
+from tidelog.storage.errors import Invalid
+from tidelog.storage.partitioner import NO_PARTITION, partitions_of
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one partition gets of a request. `held_bytes` is the memory these records keep alive."""
+
+    partition: int
+    records: pa.Table
+    held_bytes: int
+    timestamp_ms_max: int
+
+
+def whole(partition: int, records: pa.Table, held_bytes: int) -> Share:
+    """All of a request for one partition."""
+    return Share(partition, records, held_bytes, int(timestamps_ms(records).max()))
+
+
+def route(
+    records: pa.Table, named: Any, *, held_bytes: int, partition_count: int, keyless_partition: int
+) -> Sequence[Share]:
+    """The shares of a request, ascending by partition. `named` (int32 or None) goes with `records` row by row.
+    Raises `Invalid` for a partition that is not there."""
+    if named is None and (partition_count == 1 or records.column("key").null_count == records.num_rows):
+        return (whole(keyless_partition, records, held_bytes),)
+    partitions = _partitions(records, named, partition_count, keyless_partition)
+    first = int(partitions[0])
+    if (partitions == first).all():
+        return (whole(first, records, held_bytes),)
+    return _split(records, partitions)
+
+
+def check_all_name(named: Any, partition: int) -> None:
+    """`Invalid` if a row names another partition than the one the whole request is for."""
+    if named is not None and not (_named_or(named, partition) == partition).all():
+        raise Invalid(f"a record names another partition than {partition}, which the request is for", field="partition")
+
+
+def _named_or(named: Any, default: int) -> npt.NDArray[np.int32]:
+    numbers: npt.NDArray[np.int32] = (named.fill_null(default) if named.null_count else named).to_numpy()
+    return numbers
+
+
+def _partitions(records: pa.Table, named: Any, partition_count: int, keyless_partition: int) -> npt.NDArray[np.int32]:
+    by_key = partitions_of(records.column("key"), partition_count)
+    chosen: npt.NDArray[np.int32] = np.where(by_key == NO_PARTITION, np.int32(keyless_partition), by_key)
+    if named is None:
+        return chosen
+    _check_named(named, partition_count)
+    unnamed = np.asarray(named.is_null())
+    return np.where(unnamed, chosen, _named_or(named, 0)).astype(np.int32)
+
+
+def _check_named(named: Any, partition_count: int) -> None:
+    numbers = _named_or(named, 0)
+    wrong = numbers[(numbers < 0) | (numbers >= partition_count)]
+    if len(wrong):
+        raise Invalid(
+            f"there is no partition {int(wrong[0])}: the topic has 0 to {partition_count - 1}", field="partition"
+        )
+
+
+def _split(records: pa.Table, partitions: npt.NDArray[np.int32]) -> Sequence[Share]:
+    order = np.argsort(partitions, kind="stable")
+    gathered = records.combine_chunks().take(order)
+    numbers, firsts = np.unique(partitions[order], return_index=True)
+    bounds = [*firsts.tolist(), len(order)]
+    return tuple(
+        _share(int(number), gathered.slice(low, high - low))
+        for number, low, high in zip(numbers.tolist(), bounds[:-1], bounds[1:], strict=True)
+    )
+
+
+def _share(partition: int, records: pa.Table) -> Share:
+    return whole(partition, records, records.nbytes)

@@ -1,0 +1,241 @@
+"""The leader of one shard: it claims the WAL, commits batches and publishes them.
+
+Two loops run side by side. The first cuts a batch when `flush_policy` says so and encodes it in a thread; the second
+commits entries, one PUT in flight. At most one batch is encoded ahead of the PUT under way.
+
+    append -> AppendBuffer -> cut, encode -> (one waits) -> WalWriter.commit -> publish to readers -> answer producers
+
+A shard that is fenced steps down and stays down: whoever fenced it leads now, and two brokers that keep claiming one
+bucket from each other would serve nobody. It says so (`down`), refuses, and an operator decides; a restart claims
+anew. Whatever was waiting fails with `Fenced` and may be sent again elsewhere with the same sequence (inv. 7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from tidelog.services.broker.append_buffer import Append, AppendBuffer, Batch, BufferBudget, Outcome
+from tidelog.services.broker.batch_entry import EntryDraft, entry_draft
+from tidelog.services.broker.failure import Failure
+from tidelog.services.broker.flush_policy import FlushPolicy, ShardLoad, seconds_to_cut
+from tidelog.services.broker.hot_tail import EntryName, HotTail
+from tidelog.services.broker.measurements import Measurements
+from tidelog.services.broker.partition_state import hot_span
+from tidelog.services.broker.shard_partitions import ShardPartitions
+from tidelog.services.broker.wal_extent import WalExtent
+from tidelog.storage.errors import Fenced, TidelogError
+from tidelog.storage.manifest import Manifest
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.wal_entry import PreparedEntry, WalHeader
+from tidelog.storage.wal_writer import WalWriter
+
+BATCHES_IN_FLIGHT_MAX = 2
+"""One being written, one encoded ahead of it."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ShardMeans:
+    """What all shards of a broker share."""
+
+    runtime: Runtime
+    policy: FlushPolicy
+    budget: BufferBudget
+    hot_tail: HotTail
+    measurements: Measurements
+    executor: Executor
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    batch: Batch
+    draft: EntryDraft
+    prepared: PreparedEntry
+
+
+class ShardLeader:
+    """Leads `shard` from `open` until `close`, or until it is fenced."""
+
+    def __init__(self, writer: WalWriter, partitions: ShardPartitions, means: ShardMeans) -> None:
+        self.shard = partitions.wal.shard
+        self.partitions = partitions
+        self.extent = WalExtent()
+        self._wal = partitions.wal
+        self._writer = writer
+        self._means = means
+        self._buffer = AppendBuffer(means.policy.batch_bytes_max)
+        self._encoded: asyncio.Queue[_Encoded] = asyncio.Queue()
+        self._in_flight: list[Batch] = []
+        self._last_header: WalHeader | None = None
+        self._last_cut_s: float | None = None
+        self._changed = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._settled.set()
+        self._hurry = False
+        self._failure: Failure | None = None
+        self._loops: list[asyncio.Task[None]] = []
+
+    # ---- life
+
+    async def open(self) -> None:
+        """Begin an epoch, read what the log holds, start the loops. Raises `Unavailable`, `Corrupt`."""
+        await self._writer.claim()
+        floor = await self._wal.floor()
+        await self.extent.read(self._wal, floor.number, self._writer.next_seq)
+        await self.partitions.read_headers(floor.number, self._writer.next_seq)
+        self._loops = [asyncio.create_task(self._guarded(loop)) for loop in (self._cut_batches, self._commit_entries)]
+
+    async def drain(self) -> None:
+        """Write what waits without further delay and return when it is settled."""
+        self._hurry = True
+        self._changed.set()
+        await self._settled.wait()
+
+    async def close(self) -> None:
+        """Stop at once; what is not committed by now may or may not be in the log."""
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        self._step_down(Failure(f"shard {self.shard}: the broker was stopped", fenced=False))
+
+    @property
+    def down(self) -> Failure | None:
+        """Why this shard is not led any more, None while it is."""
+        return self._failure
+
+    @property
+    def epoch(self) -> int:
+        return self._writer.epoch
+
+    @property
+    def next_seq(self) -> int:
+        return self._writer.next_seq
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._buffer.held_bytes + sum(batch.held_bytes for batch in self._in_flight)
+
+    # ---- taking
+
+    def check_leading(self) -> None:
+        """Raises why this shard cannot be written to or read from here."""
+        if self._failure:
+            raise self._failure.error()
+
+    def append(self, append: Append) -> Outcome:
+        """Take records whose room is reserved and whose offsets are assigned; the outcome comes with their batch."""
+        assert not self._failure
+        idle = self._buffer.next_bytes == 0
+        outcome = self._buffer.add(append)
+        self._settled.clear()
+        if idle or self._buffer.next_bytes >= self._means.policy.batch_bytes_max:
+            self._changed.set()
+        return outcome
+
+    # ---- cutting and encoding
+
+    async def _cut_batches(self) -> None:
+        while True:
+            await self._time_to_cut()
+            batch = self._buffer.take()
+            self._in_flight.append(batch)
+            self._last_cut_s = self._means.runtime.clock.monotonic()
+            loop = asyncio.get_running_loop()
+            draft = await loop.run_in_executor(self._means.executor, entry_draft, batch.appends)
+            header = self._header(draft)
+            body = await loop.run_in_executor(self._means.executor, self._wal.codec.encode, header, draft.records)
+            self._encoded.put_nowait(_Encoded(batch, draft, PreparedEntry(header, body)))
+
+    async def _time_to_cut(self) -> None:
+        while True:
+            self._changed.clear()
+            delay_s = self._seconds_to_cut()
+            if delay_s == 0:
+                return
+            await self._changed_within(delay_s)
+
+    def _seconds_to_cut(self) -> float | None:
+        if len(self._in_flight) >= BATCHES_IN_FLIGHT_MAX:
+            return None
+        load = ShardLoad(self._buffer.next_bytes, self._last_cut_s, bool(self._in_flight), self._hurry)
+        return seconds_to_cut(self._means.policy, load, self._means.runtime.clock.monotonic())
+
+    async def _changed_within(self, delay_s: float | None) -> None:
+        if delay_s is None:
+            await self._changed.wait()
+            return
+        pause = asyncio.ensure_future(self._means.runtime.clock.sleep(delay_s))
+        change = asyncio.ensure_future(self._changed.wait())
+        try:
+            await asyncio.wait((pause, change), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            pause.cancel()
+            change.cancel()
+
+    def _header(self, draft: EntryDraft) -> WalHeader:
+        spans = tuple(drafted.span for drafted in draft.spans)
+        after = self._last_header if len(self._in_flight) > 1 else None
+        self._last_header = self._writer.next_header(spans=spans, producers=draft.producers, after=after)
+        return self._last_header
+
+    # ---- committing
+
+    async def _commit_entries(self) -> None:
+        while True:
+            encoded = await self._encoded.get()
+            await self._writer.commit(encoded.prepared)
+            self._publish(encoded)
+
+    def _publish(self, encoded: _Encoded) -> None:
+        """The entry is in the log: readers first, then producers (inv. 1)."""
+        seq, batch, draft = encoded.prepared.header.seq, encoded.batch, encoded.draft
+        name = EntryName(self.shard, seq)
+        size_bytes = memoryview(encoded.prepared.body).nbytes
+        self.extent.add(seq, size_bytes, encoded.prepared.header.written_at_ms)
+        self._means.hot_tail.put(name, draft.records, draft.held_bytes)
+        states = {append.partition.topic_partition: append.partition for append in batch.appends}
+        for drafted in draft.spans:
+            state = states[drafted.span.topic_partition]
+            state.commit(hot_span(name, drafted.span, drafted.timestamp_ms_max))
+            state.wake()
+        self._means.measurements.committed(batch.appends, size_bytes)
+        self._in_flight.remove(batch)
+        self._settle(batch, None)
+        if not self._in_flight and not self._buffer.next_bytes:
+            self._settled.set()
+        self._changed.set()
+
+    def _settle(self, batch: Batch, failure: Failure | None) -> None:
+        self._means.budget.release(batch.held_bytes)
+        batch.outcome.set_result(failure)
+
+    # ---- stepping down
+
+    async def _guarded(self, loop: Callable[[], Awaitable[None]]) -> None:
+        """A loop that ends by an error takes the shard down with it: nobody waits for what will not come."""
+        try:
+            await loop()
+        except Fenced as error:
+            _log.error("shard %d steps down, another broker leads it: %s", self.shard, error)
+            self._step_down(Failure(f"shard {self.shard} is led by another broker now: {error}", fenced=True))
+        except TidelogError as error:
+            _log.error("shard %d stops: %s", self.shard, error)
+            self._step_down(Failure(f"shard {self.shard} stopped: {error}", fenced=False))
+
+    def _step_down(self, failure: Failure) -> None:
+        self._failure = self._failure or failure
+        for batch in (*self._in_flight, *self._buffer.take_all()):
+            self._settle(batch, self._failure)
+        self._in_flight.clear()
+        self._settled.set()
+        self.partitions.wake_all()
+
+    def archived(self, manifests: Sequence[Manifest], floor: int) -> None:
+        """Go over to newer manifests and a higher floor."""
+        self.partitions.archived(manifests)
+        self.extent.cut(floor)

@@ -1,0 +1,111 @@
+"""The partitions of one shard, each loaded when it is first asked for.
+
+A broker with 10,000 partitions opens with the headers of its WALs alone: what they hold of each partition waits here
+until somebody wants that partition, and only then is its manifest read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from tidelog.storage.manifest_log import ManifestLog
+
+from tidelog.coordinator.topic import Topic
+from tidelog.services.broker.hot_tail import EntryName
+from tidelog.services.broker.partition_state import HotSpan, PartitionState, hot_span
+from tidelog.services.broker.single_flight import SingleFlight
+from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifest import Manifest
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_entry import ProducerMark, WalHeader
+
+HEADER_READS_MAX = 32
+
+
+class ShardPartitions:
+    """Partition states by topic and number. Loading raises `Unavailable`, `Corrupt`."""
+
+    def __init__(self, store: ObjectStore, wal: Wal) -> None:
+        self.wal = wal
+        self._store = store
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._spans: defaultdict[TopicPartition, list[HotSpan]] = defaultdict(list)
+        self._marks: defaultdict[TopicPartition, list[ProducerMark]] = defaultdict(list)
+        self._loads: SingleFlight[TopicPartition, PartitionState] = SingleFlight()
+        self._newer: dict[TopicPartition, Manifest] = {}
+
+    def __iter__(self) -> Iterator[PartitionState]:
+        """The partitions that are loaded."""
+        return iter(tuple(self._states.values()))
+
+    def __len__(self) -> int:
+        """How many partitions are loaded or have records in the WAL."""
+        return len(self._states.keys() | self._spans.keys())
+
+    async def read_headers(self, floor: int, end: int) -> None:
+        """Index the log ``[floor, end)`` by the headers of its entries."""
+        for first in range(floor, end, HEADER_READS_MAX):
+            seqs = range(first, min(first + HEADER_READS_MAX, end))
+            for header in await asyncio.gather(*(self.wal.header(seq) for seq in seqs)):
+                self._index(header)
+
+    def loaded(self, topic_partition: TopicPartition) -> PartitionState | None:
+        return self._states.get(topic_partition)
+
+    async def load(self, topic: Topic, number: int) -> PartitionState:
+        """The state of a partition, read from the bucket if it is not here."""
+        topic_partition = topic.partition(number)
+        if state := self._states.get(topic_partition):
+            return state
+        return await self._loads.run(topic_partition, lambda: self._read(topic, topic_partition))
+
+    async def refresh(self, state: PartitionState) -> None:
+        """Read the newest manifest: another process may have archived, as a job does."""
+        state.archived(await ManifestLog(self._store, state.topic, state.topic_partition).latest())
+
+    def archived(self, manifests: Sequence[Manifest]) -> None:
+        """Go over to newer manifests, each partition in one step (inv. 5)."""
+        for manifest in manifests:
+            topic_partition = manifest.topic_partition
+            if state := self._states.get(topic_partition):
+                state.archived(manifest)
+                continue
+            if self._loads.running(topic_partition):
+                self._newer[topic_partition] = manifest  # the load may have read the one before
+            if spans := self._spans.pop(topic_partition, None):
+                self._spans[topic_partition] = [span for span in spans if span.next_offset > manifest.cold_end]
+
+    def deleted(self, topic: Topic) -> None:
+        """Forget a topic's partitions; who waits for their records is told."""
+        for number in range(topic.partition_count):
+            topic_partition = topic.partition(number)
+            self._spans.pop(topic_partition, None)
+            self._marks.pop(topic_partition, None)
+            self._newer.pop(topic_partition, None)
+            if state := self._states.pop(topic_partition, None):
+                state.deleted = True
+                state.wake()
+
+    def wake_all(self) -> None:
+        for state in self:
+            state.wake()
+
+    def _index(self, header: WalHeader) -> None:
+        entry = EntryName(self.wal.shard, header.seq)
+        for span in header.spans:
+            self._spans[span.topic_partition].append(hot_span(entry, span))
+        for mark in header.producers:
+            self._marks[mark.topic_partition].append(mark)
+
+    async def _read(self, topic: Topic, topic_partition: TopicPartition) -> PartitionState:
+        manifest = await ManifestLog(self._store, topic.name, topic_partition).latest()
+        newer = self._newer.pop(topic_partition, None)
+        if newer and newer.version > manifest.version:
+            manifest = newer
+        state = PartitionState(topic.name, self.wal.shard, manifest)
+        state.recover(self._spans.pop(topic_partition, []), self._marks.pop(topic_partition, []))
+        self._states[topic_partition] = state
+        return state

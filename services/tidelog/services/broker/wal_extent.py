@@ -1,0 +1,49 @@
+"""How much of a shard's WAL is not archived yet: what tells the archiver when to run, and an operator how it stands."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from tidelog.storage.wal import Wal
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    seq: int
+    size_bytes: int
+    written_at_ms: int
+
+
+class WalExtent:
+    """Entries from the floor on, with their sizes in bytes."""
+
+    def __init__(self) -> None:
+        self._entries: deque[_Entry] = deque()
+        self.floor = 0
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def oldest_at_ms(self) -> int | None:
+        """When the oldest entry was written, None if there is none."""
+        return self._entries[0].written_at_ms if self._entries else None
+
+    async def read(self, wal: Wal, floor: int, end: int) -> None:
+        """Count what the log ``[floor, end)`` holds."""
+        self.floor = floor
+        async for entry in wal.entries(floor):
+            if entry.number < end:
+                self.add(entry.number, entry.size_bytes, entry.modified_ms)
+
+    def add(self, seq: int, size_bytes: int, written_at_ms: int) -> None:
+        self._entries.append(_Entry(seq, size_bytes, written_at_ms))
+        self.bytes += size_bytes
+
+    def cut(self, floor: int) -> None:
+        """The floor has moved up to `floor`."""
+        self.floor = max(self.floor, floor)
+        while self._entries and self._entries[0].seq < self.floor:
+            self.bytes -= self._entries.popleft().size_bytes

@@ -1,0 +1,121 @@
+"""From settings to a broker: the one place where components are put together.
+
+RetryingObjectStore( CountingObjectStore( the store that `settings.store` names ) )
+    Journal, Catalog                 topics
+    a ShardLeader for each shard     Wal, WalWriter, ShardPartitions
+    PartitionReader                  HotTail, EntryReader, SegmentReader
+    Archivist                        an Archiver for each shard
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from tidelog.storage.archiver import Archiver
+from tidelog.storage.segment_reader import SegmentReader
+
+from tidelog.coordinator.catalog import Catalog
+from tidelog.coordinator.journal import Journal
+from tidelog.services.broker.append_buffer import BufferBudget
+from tidelog.services.broker.archiving import ArchivePolicy, Archivist, ShardArchive
+from tidelog.services.broker.entry_reader import EntryReader
+from tidelog.services.broker.flush_policy import FlushPolicy
+from tidelog.services.broker.hot_tail import HotTail
+from tidelog.services.broker.local_broker import BrokerParts, LocalBroker
+from tidelog.services.broker.measurements import Measurements
+from tidelog.services.broker.partition_reader import PartitionReader
+from tidelog.services.broker.shard_leader import ShardLeader, ShardMeans
+from tidelog.services.broker.shard_partitions import ShardPartitions
+from tidelog.services.settings import Settings
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.counting import CountingObjectStore
+from tidelog.storage.stores.opening import open_store
+from tidelog.storage.stores.retrying import RetryingObjectStore
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal_writer import WalWriter
+
+ENCODE_THREADS = 2
+S3_FLUSH_INTERVAL_MS = 250
+"""Bounds the cost of a busy shard at 4 PUTs a second; on other stores a PUT costs nothing."""
+REPLAY_PART = 4
+"""One part in so many of `cache.max.bytes` keeps what replays read; the rest is the hot tail's."""
+
+
+def open_broker(settings: Settings, runtime: Runtime, *, store: ObjectStore | None = None) -> LocalBroker:
+    """A broker on the store that the settings name, or on `store`. It takes requests from `start` to `aclose`, which
+    closes the store too. Raises `Invalid` for a store that cannot be."""
+    counting = CountingObjectStore(store or open_store(settings.store, runtime=runtime))
+    retrying = RetryingObjectStore(counting, runtime)
+    means = _means(settings, runtime, retrying.url)
+    journal = Journal(retrying, runtime)
+    catalog = Catalog(journal, runtime)
+    return LocalBroker(
+        BrokerParts(
+            store=retrying,
+            counting=counting,
+            settings=settings,
+            journal=journal,
+            catalog=catalog,
+            means=means,
+            reader=_reader(settings, means, retrying),
+            shards=ShardFactory(settings, runtime, means, retrying, catalog),
+        )
+    )
+
+
+class ShardFactory:
+    """Builds shards once the catalog tells how many there are."""
+
+    def __init__(
+        self, settings: Settings, runtime: Runtime, means: ShardMeans, store: ObjectStore, catalog: Catalog
+    ) -> None:
+        self._settings = settings
+        self._runtime = runtime
+        self._means = means
+        self._store = store
+        self._catalog = catalog
+
+    def leaders(self) -> dict[int, ShardLeader]:
+        """A leader for each shard of the settings, and for each further one that a topic lives in."""
+        used = {shard for topic in self._catalog.list_topics() for shard in topic.shards}
+        return {shard: self._leader(shard) for shard in sorted(used.union(range(self._settings.shards)))}
+
+    def archivist(self, leaders: dict[int, ShardLeader]) -> Archivist:
+        policy = ArchivePolicy(self._settings.archive_interval_ms, self._settings.archive_min_bytes)
+        shards = [ShardArchive(leader, self._archiver(leader)) for leader in leaders.values()]
+        return Archivist(shards, policy, self._runtime)
+
+    def _archiver(self, leader: ShardLeader) -> Archiver:
+        return Archiver(self._store, leader.partitions.wal, self._runtime)
+
+    def _leader(self, shard: int) -> ShardLeader:
+        wal = Wal(self._store, shard, ParquetWalCodec())
+        writer = WalWriter(wal, self._runtime, self._runtime.entropy.new_id())
+        return ShardLeader(writer, ShardPartitions(self._store, wal), self._means)
+
+
+def _means(settings: Settings, runtime: Runtime, store_url: str) -> ShardMeans:
+    return ShardMeans(
+        runtime=runtime,
+        policy=FlushPolicy(_flush_interval_ms(settings, store_url) / 1000, settings.flush_max_bytes),
+        budget=BufferBudget(settings.buffer_max_bytes),
+        hot_tail=HotTail(settings.cache_max_bytes - settings.cache_max_bytes // REPLAY_PART),
+        measurements=Measurements(),
+        executor=ThreadPoolExecutor(ENCODE_THREADS, thread_name_prefix="encode"),
+    )
+
+
+def _flush_interval_ms(settings: Settings, store_url: str) -> int:
+    if settings.flush_interval_ms is not None:
+        return settings.flush_interval_ms
+    return S3_FLUSH_INTERVAL_MS if store_url.startswith("s3:") else 0
+
+
+def _reader(settings: Settings, means: ShardMeans, store: ObjectStore) -> PartitionReader:
+    cold_reads = asyncio.Semaphore(settings.fetch_cold_concurrency)
+    replayed = HotTail(settings.cache_max_bytes // REPLAY_PART)
+    entries = EntryReader(means.hot_tail, replayed, cold_reads)
+    return PartitionReader(entries, SegmentReader(store), cold_reads, means.measurements)
