@@ -1,0 +1,75 @@
+"""A query's filters narrow what is read, and never by a row that could meet them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
+
+from tidelog.spark_connector.partition_log import ColdSegment, ColdSlice, HotSlice, Slice
+from tidelog.spark_connector.pruning import Interval, Pruning, pruning_of
+
+COLD = ColdSlice(0, ColdSegment("a.parquet", 0, 99, 100, 1_000, 1_999), 0, 100)
+HOT = HotSlice(1, 100, 200)
+SLICES: list[Slice] = [COLD, HOT]
+
+
+def at(ms: int, microseconds: int = 0) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms, microseconds=microseconds)
+
+
+def spans(filters: list[Filter]) -> list[tuple[int, int]]:
+    return [(piece.start, piece.end) for piece in pruning_of(filters).narrowed(SLICES)]
+
+
+@pytest.mark.parametrize(
+    ("filters", "left"),
+    [
+        ([], [(0, 100), (100, 200)]),
+        ([GreaterThanOrEqual(("offset",), 40)], [(40, 100), (100, 200)]),
+        ([LessThanOrEqual(("offset",), 140)], [(0, 100), (100, 141)]),
+        ([GreaterThan(("offset",), 150), LessThan(("offset",), 160)], [(150, 161)]),
+        ([EqualTo(("offset",), 7)], [(7, 8)]),
+        ([In(("offset",), (7, 3, 12))], [(3, 13)]),
+        ([EqualTo(("partition",), 1)], [(100, 200)]),
+        ([In(("partition",), (0, 5)), IsNotNull(("partition",))], [(0, 100)]),
+        ([EqualTo(("partition",), 0), EqualTo(("partition",), 1)], []),
+        ([GreaterThan(("timestamp",), at(2_000))], [(100, 200)]),
+        ([GreaterThanOrEqual(("timestamp",), at(1_999))], [(0, 100), (100, 200)]),
+        ([LessThan(("timestamp",), at(999, 999))], [(100, 200)]),
+        ([Not(EqualTo(("offset",), 7))], [(0, 100), (100, 200)]),
+        ([StringStartsWith(("topic",), "w")], [(0, 100), (100, 200)]),
+        ([EqualTo(("value",), b"x")], [(0, 100), (100, 200)]),
+        ([EqualTo(("timestamp",), datetime(1990, 1, 1))], [(0, 100), (100, 200)]),  # noqa: DTZ001 - what is tested
+    ],
+)
+def test_filters_narrow_slices(filters: list[Filter], left: list[tuple[int, int]]) -> None:
+    assert spans(filters) == left
+
+
+def test_topics_are_chosen_by_equality_and_by_list() -> None:
+    pruning = pruning_of([In(("topic",), ("web", "app")), EqualTo(("topic",), "app")])
+
+    assert [pruning.takes_topic(name) for name in ("web", "app", "sys")] == [False, True, False]
+    assert Pruning().takes_topic("any")
+
+
+def test_an_interval_meets_what_touches_it() -> None:
+    interval = Interval(10, 20)
+
+    assert interval.meets(20, 30)
+    assert interval.meets(0, 10)
+    assert not interval.meets(21, 30)
+    assert Interval().meets(0, 0)
