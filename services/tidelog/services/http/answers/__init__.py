@@ -1,0 +1,1 @@
+"""Fetched records, written as every media type."""

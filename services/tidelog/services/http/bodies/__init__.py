@@ -1,0 +1,1 @@
+"""Request bodies of every media type, turned into Arrow drafts."""

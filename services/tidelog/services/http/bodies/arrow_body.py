@@ -1,0 +1,103 @@
+"""``application/vnd.apache.arrow.stream``: the fast path, on which no record is touched in Python.
+
+Order matters, since Arrow trusts what it reads: the frames and what they claim first (`arrow_framing`), then the
+schema, compared exactly, then the batches, each validated in full; without that a crafted offset reads outside the
+body and ends the process (inv. 10). The columns are views of the body, not copies, unless its buffers are compressed.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tidelog.services.broker.api import Draft
+from tidelog.services.http.bodies.arrow_framing import read_claims
+from tidelog.services.http.bodies.draft_columns import BINARY, PARTITION, check_record_count, draft_of
+from tidelog.services.http.problems import Unreadable
+from tidelog.storage.errors import Invalid, TooLarge
+from tidelog.storage.records import HEADERS, TIMESTAMP
+
+_TYPES: dict[str, pa.DataType] = {
+    "value": BINARY,
+    "key": BINARY,
+    "timestamp": TIMESTAMP,
+    "headers": HEADERS,
+    "partition": PARTITION,
+}
+
+
+def decode_arrow(body: bytes, records_max: int, expanded_bytes_max: int) -> Draft:
+    """The records of an IPC stream. `Unreadable` if it is not one, `Invalid` for another schema or too many records,
+    `TooLarge` if its buffers would expand past `expanded_bytes_max`."""
+    if not body:
+        raise Unreadable("the body is empty: send an Arrow IPC stream")
+    claims = read_claims(body)
+    if claims.expanded_bytes > expanded_bytes_max:
+        raise TooLarge(
+            f"the Arrow buffers expand to {claims.expanded_bytes} bytes: send fewer records a request",
+            limit_name="request.max.bytes",
+            limit_bytes=expanded_bytes_max,
+        )
+    check_record_count(claims.records, records_max)
+    table = _read_table(body)
+    check_record_count(table.num_rows, records_max)
+    columns = {name: table.column(name) for name in table.column_names}
+    return draft_of(
+        columns["value"],
+        key=columns.get("key"),
+        timestamp=columns.get("timestamp"),
+        headers=_headers(columns["headers"]) if "headers" in columns else None,
+        partitions=columns.get("partition"),
+        body_bytes=max(len(body), claims.expanded_bytes),
+    )
+
+
+def _read_table(body: bytes) -> pa.Table:
+    options = pa.ipc.IpcReadOptions(use_threads=False)
+    try:
+        with pa.ipc.open_stream(pa.BufferReader(body), options=options) as reader:
+            _check_schema(reader.schema)
+            batches = []
+            for batch in reader:
+                batch.validate(full=True)
+                batches.append(batch)
+            return pa.Table.from_batches(batches, reader.schema)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise Unreadable(f"the Arrow IPC stream does not hold what it claims: {error}") from None
+
+
+def _check_schema(schema: pa.Schema) -> None:
+    for field in schema:
+        expected = _TYPES.get(field.name)
+        if expected is None:
+            raise Invalid(
+                f"column {field.name[:80]!r} is not known: the columns are {', '.join(_TYPES)}", field=field.name[:80]
+            )
+        if not _same_type(field.type, expected):
+            raise Invalid(f"column {field.name} has to be {expected}, not {str(field.type)[:200]}", field=field.name)
+    if len(set(schema.names)) != len(schema.names):
+        raise Invalid("a column is there twice: send each once")
+    if "value" not in schema.names:
+        raise Invalid("there is no column value (binary): it is the one that has to be there", field="value")
+
+
+def _same_type(given: pa.DataType, expected: pa.DataType) -> bool:
+    """Equal, but for whether a header's key may be null and how a list's items are named."""
+    if not pa.types.is_list(expected):
+        return given.equals(expected)
+    if not (pa.types.is_list(given) and pa.types.is_struct(given.value_type)):
+        return False
+    return [(f.name, f.type) for f in given.value_type] == [(f.name, f.type) for f in expected.value_type]
+
+
+def _headers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([_headers_chunk(chunk) for chunk in column.chunks], HEADERS)
+
+
+def _headers_chunk(chunk: pa.Array) -> pa.Array:
+    """The same buffers under the log's own header type, whose key is never null."""
+    items = chunk.values
+    if items.null_count or items.field("key").null_count:
+        raise Invalid("a header is null or has no key: give each header a key", field="headers")
+    children = [items.field("key"), items.field("value")]
+    entries = pa.Array.from_buffers(HEADERS.value_type, len(items), [None], 0, items.offset, children)
+    return pa.Array.from_buffers(HEADERS, len(chunk), chunk.buffers()[:2], chunk.null_count, chunk.offset, [entries])

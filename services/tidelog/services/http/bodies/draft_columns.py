@@ -1,0 +1,65 @@
+"""Columns put together to a `Draft`, with the checks that hold for every media type."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.services.broker.api import Draft
+from tidelog.services.http.positions import TIMESTAMP_MS_MAX
+from tidelog.storage.errors import Invalid
+from tidelog.storage.records import DRAFT_SCHEMA, HEADERS, TIMESTAMP
+
+BINARY = pa.binary()
+PARTITION = pa.int32()
+Column = pa.Array | pa.ChunkedArray
+
+
+def draft_of(
+    value: Column,
+    *,
+    body_bytes: int,
+    timestamp: Column | None = None,
+    key: Column | None = None,
+    headers: Column | None = None,
+    partitions: Column | None = None,
+) -> Draft:
+    """A draft of equally long columns; one that is None is null in every row. `Invalid` for a timestamp or partition
+    out of its range, or for no records at all."""
+    count = len(value)
+    if not count:
+        raise Invalid("the body holds no records: send at least one", field="records")
+    if timestamp is not None:
+        _check_range(timestamp.cast(pa.int64()), "timestamp", TIMESTAMP_MS_MAX)
+    if partitions is not None:
+        _check_range(partitions, "partition", 2**31 - 1)
+    columns = [
+        pa.nulls(count, TIMESTAMP) if timestamp is None else timestamp,
+        pa.nulls(count, BINARY) if key is None else key,
+        value,
+        pa.nulls(count, HEADERS) if headers is None else headers,
+    ]
+    records = pa.Table.from_arrays(columns, schema=DRAFT_SCHEMA)
+    return Draft(records, None if partitions is None else _chunked(partitions), body_bytes)
+
+
+def check_record_count(count: int, records_max: int) -> None:
+    """`Invalid` if a body has more records than ``request.max.records``."""
+    if count > records_max:
+        raise Invalid(
+            f"the body holds {count} records, more than request.max.records ({records_max}): send fewer a request",
+            field="records",
+        )
+
+
+def _check_range(column: Column, name: str, high: int) -> None:
+    least, most = pc.min_max(column).values()
+    if not least.is_valid:
+        return
+    if least.as_py() < 0 or most.as_py() > high:
+        wrong = least.as_py() if least.as_py() < 0 else most.as_py()
+        raise Invalid(f"{name} is a number from 0 to {high}, not {wrong}", field=name)
+
+
+def _chunked(column: Column) -> pa.ChunkedArray:
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])

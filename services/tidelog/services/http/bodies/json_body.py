@@ -1,0 +1,145 @@
+"""``application/json``: ``{"records": [{"value": V, "key": V, "timestamp": T, "headers": [...], "partition": 0}]}``.
+
+V is ``"text"``, ``{"base64": "…"}``, ``{"json": any}`` or null, so the three forms cannot be confused. `{"json": …}`
+is kept as the bytes that stand in the body. The parser is typed, so a record is checked while it is parsed, and only
+values that are not plain text are touched one by one afterwards.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Sequence
+from typing import Annotated, TypeAlias
+
+import msgspec
+import pyarrow as pa
+from msgspec import UNSET, UnsetType
+
+from tidelog.services.broker.api import Draft
+from tidelog.services.http.bodies.draft_columns import BINARY, PARTITION, check_record_count, draft_of
+from tidelog.services.http.bodies.typed_json import parse_typed
+from tidelog.services.http.positions import TIMESTAMP_MS_MAX, parse_iso_ms
+from tidelog.services.http.problems import Unreadable
+from tidelog.storage.errors import Invalid
+from tidelog.storage.records import HEADERS, TIMESTAMP
+
+
+class Encoded(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """Bytes that are not plain text; exactly one of the two is there."""
+
+    base64: str | UnsetType = UNSET
+    json: msgspec.Raw | UnsetType = UNSET
+
+
+Payload: TypeAlias = str | Encoded | None
+
+
+class HeaderForm(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """One header of a record."""
+
+    key: str
+    value: Payload
+
+
+class RecordForm(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """One record as a client writes it."""
+
+    value: Payload
+    key: Payload = None
+    timestamp: int | str | None = None
+    headers: list[HeaderForm] | None = None
+    partition: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
+
+
+class RecordsForm(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """The whole body."""
+
+    records: list[RecordForm]
+
+
+_DECODER = msgspec.json.Decoder(RecordsForm)
+
+
+def decode_json(body: bytes, records_max: int) -> Draft:
+    """The records of `body`. `Unreadable` if it is not JSON; `Invalid` with the field's path if it is of another form
+    than above."""
+    records = parse_typed(_DECODER, body).records
+    check_record_count(len(records), records_max)
+    keys = [record.key for record in records]
+    timestamps = [record.timestamp for record in records]
+    headers = [record.headers for record in records]
+    partitions = [record.partition for record in records]
+    return draft_of(
+        _payload_column([record.value for record in records], "value"),
+        key=None if _all_none(keys) else _payload_column(keys, "key"),
+        timestamp=None if _all_none(timestamps) else _timestamp_column(timestamps),
+        headers=None if _all_none(headers) else _header_column(headers),
+        partitions=None if _all_none(partitions) else pa.array(partitions, PARTITION),
+        body_bytes=len(body),
+    )
+
+
+def _all_none(cells: Sequence[object]) -> bool:
+    return cells.count(None) == len(cells)
+
+
+def _payload_column(cells: Sequence[Payload], name: str) -> pa.Array:
+    """A binary column; text goes over in one call, without a look at each."""
+    if any(type(cell) is Encoded for cell in cells):
+        cells = [_payload(cell, f"records[{row}].{name}") for row, cell in enumerate(cells)]  # type: ignore[misc]
+    return pa.array(cells, BINARY)
+
+
+def _payload(cell: Payload, path: str) -> str | bytes | None:
+    if not isinstance(cell, Encoded):
+        return cell
+    if (cell.base64 is UNSET) == (cell.json is UNSET):
+        raise Invalid(f'{path}: say {{"base64": "…"}} or {{"json": …}}, exactly one of the two', field=path)
+    if isinstance(cell.json, msgspec.Raw):
+        return _json_bytes(cell.json, path)
+    assert isinstance(cell.base64, str), "one of the two is there"
+    try:
+        return binascii.a2b_base64(cell.base64, strict_mode=True)
+    except ValueError as error:
+        raise Invalid(f"{path}.base64 is not base64 (RFC 4648, section 4): {error}", field=f"{path}.base64") from None
+
+
+def _json_bytes(raw: msgspec.Raw, path: str) -> bytes:
+    """The bytes of a JSON value as they stand; the parser has checked all but their UTF-8."""
+    text = bytes(raw)
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{path}.json is not UTF-8: {error.reason}", field=f"{path}.json") from None
+    return text
+
+
+def _timestamp_column(cells: Sequence[int | str | None]) -> pa.Array:
+    times = [
+        None if cell is None else _timestamp_ms(cell, f"records[{row}].timestamp") for row, cell in enumerate(cells)
+    ]
+    return pa.array(times, pa.int64()).cast(TIMESTAMP)
+
+
+def _timestamp_ms(cell: int | str, path: str) -> int:
+    if isinstance(cell, str):
+        try:
+            return parse_iso_ms(cell)
+        except ValueError as error:
+            raise Invalid(f"{path} is ms since 1970 or ISO 8601 with a zone: {error}", field=path) from None
+    if not 0 <= cell <= TIMESTAMP_MS_MAX:
+        raise Invalid(f"{path} is a number of ms from 0 to {TIMESTAMP_MS_MAX}", field=path)
+    return cell
+
+
+def _header_column(rows: Sequence[list[HeaderForm] | None]) -> pa.Array:
+    cells = [
+        None
+        if headers is None
+        else [
+            (header.key, _payload(header.value, f"records[{row}].headers[{n}].value"))
+            for n, header in enumerate(headers)
+        ]
+        for row, headers in enumerate(rows)
+    ]
+    return pa.array(cells, HEADERS)

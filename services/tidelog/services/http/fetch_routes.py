@@ -1,0 +1,207 @@
+"""``GET …/partitions/{p}/records``, ``…/log`` and ``…/offset``: reading one partition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+
+import msgspec
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidelog.services.broker.api import Anchor, Fetched, FetchLimits, PartitionLog, Position
+from tidelog.services.http import openapi
+from tidelog.services.http.answers.arrow_answer import encode_arrow
+from tidelog.services.http.answers.event_answer import HEARTBEAT, encode_event
+from tidelog.services.http.answers.json_answer import encode_json, encode_ndjson
+from tidelog.services.http.answers.record_json import records_json
+from tidelog.services.http.answers.stream_answer import StreamAnswer
+from tidelog.services.http.connections import Draining
+from tidelog.services.http.media import Media, answer_media
+from tidelog.services.http.parameters import OFFSET_MAX, capped_number, partition_of, query_of, topic_of, whole_number
+from tidelog.services.http.positions import EARLIEST, parse_position
+from tidelog.services.http.problems import Unreadable
+from tidelog.services.http.service import Service
+
+FETCH_MEDIA = (Media.JSON, Media.NDJSON, Media.ARROW, Media.EVENTS)
+JSON_RECORDS_DEFAULT = 10_000
+JSON_BYTES_DEFAULT = 1 << 20
+STREAM_PAGE_BYTES = 1 << 18
+HEARTBEAT_MS = 15_000
+_QUERY = frozenset({"offset", "max_records", "max_bytes", "wait_ms", "encoding"})
+_THREAD_BYTES_MIN = 1 << 18
+_ENCODER = msgspec.json.Encoder()
+
+
+class SegmentJson(msgspec.Struct):
+    """One cold segment."""
+
+    key: str
+    base_offset: int
+    last_offset: int
+    records: int
+    size_bytes: int
+    min_timestamp: int
+    max_timestamp: int
+
+
+class PartitionLogJson(msgspec.Struct):
+    """What a direct reader of the bucket needs."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    shard: int
+    log_start_offset: int
+    cold_end: int
+    high_watermark: int
+    manifest_version: int
+    store: str
+    segments: list[SegmentJson]
+
+
+class FetchRoutes:
+    """The calls that read one partition."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._broker = service.broker
+
+    def add_to(self, router: APIRouter) -> None:
+        under = "/v1/topics/{topic}/partitions/{partition}"
+        router.add_api_route(f"{under}/records", self.fetch, **openapi.FETCH)
+        router.add_api_route(f"{under}/log", self.log, **openapi.LOG)
+        router.add_api_route(f"{under}/offset", self.offset, **openapi.OFFSET)
+
+    async def fetch(self, request: Request) -> Response:
+        """Read records of a partition."""
+        query = query_of(request, _QUERY)
+        topic, partition = topic_of(request), partition_of(request)
+        media = answer_media(request, FETCH_MEDIA)
+        base64 = wants_base64(query)
+        limits = self._limits(query, media)
+        offset = await self._start(request, query, media)
+        fetched = await self._fetch(request, topic, partition, offset, limits)
+        if media is Media.EVENTS:
+            pieces = self._events(topic, partition, fetched, base64)
+            return StreamAnswer(self._service.connections, media, pieces)
+        return Response(
+            await _encode(media, topic, partition, fetched, base64), headers=_headers(fetched), media_type=media.value
+        )
+
+    def _limits(self, query: Mapping[str, str], media: Media) -> FetchLimits:
+        settings = self._service.settings
+        arrow = media is Media.ARROW
+        records_max, bytes_max = settings.fetch_max_records, settings.fetch_max_bytes
+        default_records = records_max if arrow else JSON_RECORDS_DEFAULT
+        default_bytes = bytes_max if arrow else JSON_BYTES_DEFAULT
+        return FetchLimits(
+            capped_number(query, "max_records", 1, default_records, records_max),
+            capped_number(query, "max_bytes", 1, default_bytes, bytes_max),
+            0 if media is Media.EVENTS else capped_number(query, "wait_ms", 0, 0, settings.fetch_max_wait_ms),
+        )
+
+    async def _start(self, request: Request, query: Mapping[str, str], media: Media) -> int:
+        last_id = request.headers.get("last-event-id") if media is Media.EVENTS else None
+        if last_id:
+            return whole_number(last_id, "Last-Event-ID", 0, OFFSET_MAX - 1) + 1
+        return await self._resolve(request, parse_position(query["offset"]) if "offset" in query else EARLIEST)
+
+    async def _resolve(self, request: Request, position: Position) -> int:
+        if position.anchor is Anchor.OFFSET:
+            return position.value
+        return await self._broker.resolve(topic_of(request), partition_of(request), position)
+
+    async def _fetch(self, request: Request, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
+        """What is there at once; only with nothing there, and a wait asked for, does the request hold its place."""
+        at_once = FetchLimits(limits.max_records, limits.max_bytes)
+        fetched = await self._broker.fetch(topic, partition, offset, at_once)
+        if fetched.next_offset > offset or not limits.wait_ms:
+            return fetched
+        waiting = self._broker.fetch(topic, partition, offset, limits)
+        try:
+            return await self._service.connections.hold(request.receive, waiting)
+        except Draining:
+            return fetched
+
+    async def _events(self, topic: str, partition: int, first: Fetched, base64: bool) -> AsyncGenerator[bytes]:
+        settings = self._service.settings
+        limits = FetchLimits(JSON_RECORDS_DEFAULT, min(STREAM_PAGE_BYTES, settings.fetch_max_bytes), HEARTBEAT_MS)
+        page, offset = first, first.next_offset
+        while True:
+            records = records_json(page.batches, base64=base64)
+            events = b"".join(encode_event(str(record.offset), record) for record in records)
+            yield events or HEARTBEAT
+            page = await self._broker.fetch(topic, partition, offset, limits)
+            offset = page.next_offset
+
+    async def log(self, request: Request) -> Response:
+        """What a direct reader of the bucket needs."""
+        query_of(request, frozenset())
+        log = await self._broker.partition_log(topic_of(request), partition_of(request))
+        return Response(_ENCODER.encode(_log_json(log)), media_type=Media.JSON.value)
+
+    async def offset(self, request: Request) -> Response:
+        """Resolve a position."""
+        query = query_of(request, frozenset({"at"}))
+        if "at" not in query:
+            raise Unreadable("at is missing: say ?at=earliest, latest, N, -N or @time", field="at")
+        offset = await self._resolve(request, parse_position(query["at"], "at"))
+        return Response(_ENCODER.encode({"offset": offset}), media_type=Media.JSON.value)
+
+
+def wants_base64(query: Mapping[str, str]) -> bool:
+    encoding = query.get("encoding")
+    if encoding not in (None, "base64"):
+        raise Unreadable(f"encoding is base64 or left out, not {encoding[:80]!r}", field="encoding")
+    return encoding == "base64"
+
+
+async def _encode(media: Media, topic: str, partition: int, fetched: Fetched, base64: bool) -> bytes | memoryview:
+    if media is Media.ARROW:
+        return encode_arrow(fetched.batches)
+    if sum(batch.nbytes for batch in fetched.batches) > _THREAD_BYTES_MIN:
+        return await asyncio.to_thread(_encode_text, media, topic, partition, fetched, base64)
+    return _encode_text(media, topic, partition, fetched, base64)
+
+
+def _encode_text(media: Media, topic: str, partition: int, fetched: Fetched, base64: bool) -> bytes:
+    if media is Media.NDJSON:
+        return encode_ndjson(fetched.batches, base64=base64)
+    return encode_json(topic, partition, fetched, base64=base64)
+
+
+def _headers(fetched: Fetched) -> dict[str, str]:
+    return {
+        "Tidelog-Next-Offset": str(fetched.next_offset),
+        "Tidelog-High-Watermark": str(fetched.high_watermark),
+        "Tidelog-Log-Start-Offset": str(fetched.log_start_offset),
+    }
+
+
+def _log_json(log: PartitionLog) -> PartitionLogJson:
+    segments = [
+        SegmentJson(
+            segment.key,
+            segment.base_offset,
+            segment.last_offset,
+            segment.records,
+            segment.size_bytes,
+            segment.min_timestamp_ms,
+            segment.max_timestamp_ms,
+        )
+        for segment in log.segments
+    ]
+    return PartitionLogJson(
+        topic=log.topic,
+        topic_id=log.topic_id,
+        partition=log.partition,
+        shard=log.shard,
+        log_start_offset=log.log_start_offset,
+        cold_end=log.cold_end,
+        high_watermark=log.high_watermark,
+        manifest_version=log.manifest_version,
+        store=log.store_url,
+        segments=segments,
+    )

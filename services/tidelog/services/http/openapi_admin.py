@@ -1,0 +1,159 @@
+"""What `/openapi.json` says of the calls on topics and on the broker itself."""
+
+from __future__ import annotations
+
+from tidelog.coordinator.topic import PARTITIONS_MAX
+from tidelog.services.http.openapi_parts import (
+    COUNT,
+    TEXT,
+    Json,
+    body,
+    list_of,
+    operation,
+    or_null,
+    path,
+    record_of,
+    whole,
+)
+
+_JSON = "application/json"
+_TOPIC = path("topic", {"type": "string", "pattern": "^[a-zA-Z0-9._-]{1,249}$"}, "the topic's name", "web")
+_CONFIGS: Json = {"type": "object", "additionalProperties": {"type": ["string", "integer", "null"]}}
+_PARTITIONS = or_null(whole(1, PARTITIONS_MAX))
+_TOPIC_JSON = record_of(
+    {
+        "name": TEXT,
+        "topic_id": TEXT,
+        "partitions": list_of(
+            record_of(
+                {
+                    "partition": COUNT,
+                    "shard": COUNT,
+                    "log_start_offset": COUNT,
+                    "cold_end": COUNT,
+                    "high_watermark": COUNT,
+                }
+            )
+        ),
+        "configs": {"type": "object", "additionalProperties": TEXT},
+        "created_at_ms": {"type": "integer"},
+    }
+)
+_TOPIC_EXAMPLE = {
+    "name": "web",
+    "topic_id": "0123456789abcdef0123456789abcdef",
+    "partitions": [{"partition": 0, "shard": 0, "log_start_offset": 0, "cold_end": 0, "high_watermark": 42}],
+    "configs": {"retention.ms": "86400000", "cleanup.policy": "delete"},
+    "created_at_ms": 1_763_712_000_000,
+}
+_BODY_REFUSALS = (400, 408, 409, 413, 415, 422)
+
+CREATE = operation(
+    "POST",
+    "topics",
+    description="Create a topic. Names follow Kafka's rules, configs are Kafka's.",
+    answers={201: body(_JSON, _TOPIC_JSON, _TOPIC_EXAMPLE)},
+    refusals=_BODY_REFUSALS,
+    request=body(
+        _JSON,
+        record_of(
+            {"name": {"type": "string", "minLength": 1, "maxLength": 249}},
+            {"partitions": _PARTITIONS, "configs": _CONFIGS},
+            closed=True,
+        ),
+        {"name": "web", "partitions": 4, "configs": {"retention.ms": 86_400_000}},
+    ),
+)
+LIST = operation(
+    "GET",
+    "topics",
+    description="All topics by name.",
+    answers={200: body(_JSON, record_of({"topics": list_of(_TOPIC_JSON)}), {"topics": [_TOPIC_EXAMPLE]})},
+    refusals=(400, 406),
+)
+DESCRIBE = operation(
+    "GET",
+    "topics",
+    description="One topic: its partitions and configs.",
+    answers={200: body(_JSON, _TOPIC_JSON, _TOPIC_EXAMPLE)},
+    refusals=(400, 404, 406, 422),
+    parameters=[_TOPIC],
+)
+ALTER = operation(
+    "PATCH",
+    "topics",
+    description="Change configs (null puts a default back) or add partitions.",
+    answers={200: body(_JSON, _TOPIC_JSON, _TOPIC_EXAMPLE)},
+    refusals=(*_BODY_REFUSALS, 404),
+    parameters=[_TOPIC],
+    request=body(
+        _JSON,
+        record_of({}, {"partitions": _PARTITIONS, "configs": _CONFIGS}, closed=True),
+        {"configs": {"retention.ms": None}, "partitions": 8},
+    ),
+)
+DELETE = operation(
+    "DELETE",
+    "topics",
+    description="Delete a topic and its records.",
+    answers={204: None},
+    refusals=(400, 404, 422),
+    parameters=[_TOPIC],
+)
+
+_STATUS = record_of({"status": TEXT})
+HEALTH = operation(
+    "GET",
+    "broker",
+    description="200 while the process lives.",
+    answers={200: body(_JSON, _STATUS, {"status": "alive"})},
+    refusals=(),
+)
+READY = operation(
+    "GET",
+    "broker",
+    description="200 if the broker takes requests, else 503 and why.",
+    answers={200: body(_JSON, _STATUS, {"status": "ready"})},
+    refusals=(),
+)
+METRICS = operation(
+    "GET",
+    "broker",
+    description="Prometheus text.",
+    answers={200: body("text/plain", TEXT, "# HELP tidelog_produced_records_total …")},
+    refusals=(),
+)
+_SHARD = record_of(
+    {
+        "shard": COUNT,
+        "leading": {"type": "boolean"},
+        "epoch": {"type": "integer"},
+        "wal_floor": COUNT,
+        "wal_next": COUNT,
+        "wal_bytes": COUNT,
+        "buffered_bytes": COUNT,
+        "partitions": COUNT,
+    }
+)
+CLUSTER = operation(
+    "GET",
+    "broker",
+    description="Version, store, and each shard's epoch, WAL floor and next entry.",
+    answers={
+        200: body(
+            _JSON,
+            record_of(
+                {
+                    "version": TEXT,
+                    "store": TEXT,
+                    "ready": {"type": "boolean"},
+                    "reason": TEXT,
+                    "buffered_bytes": COUNT,
+                    "shards": list_of(_SHARD),
+                }
+            ),
+            {"version": "0.1.0", "store": "memory:", "ready": True, "reason": "", "buffered_bytes": 0, "shards": []},
+        )
+    },
+    refusals=(400,),
+)

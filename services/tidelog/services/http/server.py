@@ -1,0 +1,143 @@
+"""`tidelog serve`: one broker process, from its listening socket to its exit code.
+
+The socket is bound first, so that a port in use is told before the store is touched. SIGTERM and SIGINT stop it
+gracefully: no new connections, streams and long polls end, produces under way are committed and answered, the buffer
+is flushed, exit 0; all within ``shutdown.timeout.ms``. A second signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+
+import uvicorn
+
+from tidelog.services.http.app import create_app, running
+from tidelog.services.http.logs import configure_logs
+from tidelog.services.http.service import Service
+from tidelog.services.settings import Settings
+from tidelog.services.wiring import open_broker
+from tidelog.storage.errors import TidelogError
+from tidelog.storage.runtime import Runtime
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+_BACKLOG = 2048
+_KEEP_ALIVE_S = 75
+
+logger = logging.getLogger(__name__)
+
+
+class DrainingServer(uvicorn.Server):
+    """uvicorn's server with signals that stop it and leave the exit code alone, and streams that end when it stops."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """uvicorn raises a captured signal again once it has stopped; here a signal is a request, well met."""
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGTERM, signal.SIGINT)
+        for number in signals:
+            loop.add_signal_handler(number, self._stop, number)
+        try:
+            yield
+        finally:
+            for number in signals:
+                loop.remove_signal_handler(number)
+
+    def _stop(self, number: signal.Signals) -> None:
+        logger.info("stopping", extra={"fields": {"signal": number.name}})
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._service.connections.drain()
+
+
+def serve(settings: Settings) -> int:
+    """Run a broker until a signal. 0 after a clean stop; 1 if it could not start or could not flush, with the reason
+    in the log."""
+    configure_logs(settings.log_level, settings.log_format)
+    try:
+        listening = _bind(settings.host, settings.port)
+    except OSError as error:
+        logger.error("%s", _bind_failure(settings, error))
+        return EXIT_FAILED
+    with listening, asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_serve(settings, listening))
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop]:
+    if sys.platform == "win32":
+        return asyncio.ProactorEventLoop
+    import uvloop
+
+    return uvloop.Loop
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(_BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def _bind_failure(settings: Settings, error: OSError) -> str:
+    place = f"{settings.host}:{settings.port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{place} is in use by another process: stop that one, or choose another port with --port"
+    return f"cannot listen on {place}: {error.strerror or error}"
+
+
+async def _serve(settings: Settings, listening: socket.socket) -> int:
+    runtime = Runtime()
+    try:
+        broker = open_broker(settings, runtime)
+        app = create_app(broker, settings, runtime)
+        service: Service = app.state.service
+        async with running(broker, service):
+            host, port = listening.getsockname()[:2]
+            address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+            fields = {"address": address, "store": settings.store, "version": version("tidelog")}
+            logger.info("listening", extra={"fields": fields})
+            await DrainingServer(_config(app, settings), service).serve(sockets=[listening])
+    except TidelogError as error:
+        logger.error("%s", error, extra={"fields": {"store": settings.store}})
+        return EXIT_FAILED
+    except TimeoutError:
+        logger.error("records were still unflushed after shutdown.timeout.ms: their producers were not answered")
+        return EXIT_FAILED
+    logger.info("stopped")
+    return EXIT_OK
+
+
+def _config(app: object, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]  # a FastAPI application; uvicorn's own type is wider than any
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        loop="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=max(1, settings.shutdown_timeout_ms // 2000),
+        backlog=_BACKLOG,
+    )

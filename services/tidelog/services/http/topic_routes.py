@@ -1,0 +1,126 @@
+"""``/v1/topics``: create, list, describe, alter and delete topics."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidelog.coordinator.topic import PARTITIONS_MAX, Topic
+from tidelog.services.http import openapi_admin
+from tidelog.services.http.bodies.typed_json import parse_typed
+from tidelog.services.http.media import Media, answer_media, body_media
+from tidelog.services.http.parameters import query_of, topic_of
+from tidelog.services.http.service import Service
+
+_ENCODER = msgspec.json.Encoder()
+_NO_QUERY: frozenset[str] = frozenset()
+
+Partitions = Annotated[int, msgspec.Meta(ge=1, le=PARTITIONS_MAX)]
+ConfigForm = dict[str, str | int | None]
+
+
+class CreateForm(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a create."""
+
+    name: str
+    partitions: Partitions | None = None
+    configs: ConfigForm = {}
+
+
+class AlterForm(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of an alter; null puts a config's default back."""
+
+    partitions: Partitions | None = None
+    configs: ConfigForm = {}
+
+
+class PartitionJson(msgspec.Struct):
+    """Where a partition lives and what it holds."""
+
+    partition: int
+    shard: int
+    log_start_offset: int
+    cold_end: int
+    high_watermark: int
+
+
+class TopicJson(msgspec.Struct):
+    """A topic as clients see it."""
+
+    name: str
+    topic_id: str
+    partitions: list[PartitionJson]
+    configs: dict[str, str]
+    created_at_ms: int
+
+
+_CREATE = msgspec.json.Decoder(CreateForm)
+_ALTER = msgspec.json.Decoder(AlterForm)
+
+
+class TopicRoutes:
+    """The calls on topics."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._broker = service.broker
+
+    def add_to(self, router: APIRouter) -> None:
+        one, every = "/v1/topics/{topic}", "/v1/topics"
+        router.add_api_route(every, self.create, **openapi_admin.CREATE)
+        router.add_api_route(every, self.list_all, **openapi_admin.LIST)
+        router.add_api_route(one, self.describe, **openapi_admin.DESCRIBE)
+        router.add_api_route(one, self.alter, **openapi_admin.ALTER)
+        router.add_api_route(one, self.delete, **openapi_admin.DELETE)
+
+    async def create(self, request: Request) -> Response:
+        """Create a topic."""
+        form = parse_typed(_CREATE, await self._json_body(request))
+        topic = await self._broker.create_topic(form.name, form.partitions, form.configs)
+        return await self._answer(topic, 201)
+
+    async def list_all(self, request: Request) -> Response:
+        """List the topics."""
+        query_of(request, _NO_QUERY)
+        answer_media(request, (Media.JSON,))
+        topics = [await self._topic_json(topic) for topic in self._broker.topics()]
+        return Response(_ENCODER.encode({"topics": topics}), media_type=Media.JSON.value)
+
+    async def describe(self, request: Request) -> Response:
+        """Describe a topic."""
+        query_of(request, _NO_QUERY)
+        answer_media(request, (Media.JSON,))
+        return await self._answer(self._broker.topic(topic_of(request)), 200)
+
+    async def alter(self, request: Request) -> Response:
+        """Alter a topic's configs, or add partitions."""
+        form = parse_typed(_ALTER, await self._json_body(request))
+        topic = await self._broker.alter_topic(topic_of(request), form.partitions, form.configs)
+        return await self._answer(topic, 200)
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a topic and its records."""
+        query_of(request, _NO_QUERY)
+        await self._broker.delete_topic(topic_of(request))
+        return Response(status_code=204)
+
+    async def _json_body(self, request: Request) -> bytes:
+        query_of(request, _NO_QUERY)
+        body_media(request, (Media.JSON,))
+        with self._service.bodies.in_flight() as held:
+            return await self._service.bodies.read(request, held)
+
+    async def _answer(self, topic: Topic, status: int) -> Response:
+        return Response(_ENCODER.encode(await self._topic_json(topic)), status, media_type=Media.JSON.value)
+
+    async def _topic_json(self, topic: Topic) -> TopicJson:
+        partitions = [await self._partition_json(topic.name, number) for number in range(topic.partition_count)]
+        return TopicJson(topic.name, topic.topic_id, partitions, topic.config.as_kafka(), topic.created_at_ms)
+
+    async def _partition_json(self, topic: str, number: int) -> PartitionJson:
+        log = await self._broker.partition_log(topic, number)
+        return PartitionJson(number, log.shard, log.log_start_offset, log.cold_end, log.high_watermark)
