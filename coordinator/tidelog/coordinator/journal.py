@@ -90,7 +90,8 @@ class Journal:
         if last < 0:
             return
         first = last - last % CHECKPOINT_EVERY
-        for number, entry in enumerate(await asyncio.gather(*(self._read(n) for n in range(first, last + 1))), first):
+        entries = await asyncio.gather(*(self._read_listed(number) for number in range(first, last + 1)))
+        for number, entry in enumerate(entries, first):
             self._apply(number, entry)
 
     async def catch_up(self) -> None:
@@ -141,6 +142,12 @@ class Journal:
     def _apply(self, number: int, entry: JournalEntry) -> None:
         self._state = dict(entry.state) if entry.state is not None else _applied(self._state, entry.changes)
         self._next = number + 1
+
+    async def _read_listed(self, number: int) -> JournalEntry:
+        try:
+            return await self._read(number)
+        except NotFound as error:
+            raise Corrupt(self._log.key(number), "is missing, though later entries are there") from error
 
     async def _read(self, number: int) -> JournalEntry:
         return decode_entry(self._log.key(number), (await self._log.read(number)).data)

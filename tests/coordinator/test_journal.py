@@ -1,0 +1,141 @@
+import asyncio
+
+import msgspec
+import pytest
+
+from tidelog.coordinator.journal import CHECKPOINT_EVERY, Change, Delete, Journal, Put, decode_entry
+from tidelog.storage.errors import Conflict, Corrupt, Unavailable
+from tidelog.storage.layout import META_PREFIX, numbered_key
+from tidelog.storage.object_store import Body
+from tidelog.storage.runtime import Runtime, SeededEntropy
+from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+
+def put(key: str, value: object) -> Put:
+    return Put(key, msgspec.Raw(msgspec.json.encode(value)))
+
+
+def runtime(seed: int = 1) -> Runtime:
+    return Runtime(entropy=SeededEntropy(seed))
+
+
+async def opened(store: MemoryObjectStore | CountingObjectStore, seed: int = 1) -> Journal:
+    journal = Journal(store, runtime(seed))
+    await journal.open()
+    return journal
+
+
+def state(journal: Journal) -> dict[str, object]:
+    return {key: msgspec.json.decode(raw) for key, raw in journal.items("")}
+
+
+async def test_what_was_written_is_there_after_opening_again() -> None:
+    store = MemoryObjectStore()
+    journal = await opened(store)
+    await journal.update(lambda: (put("a", 1), put("b", 2)))
+    await journal.update(lambda: (Delete("a"), put("c", "three")))
+    assert state(await opened(store)) == state(journal) == {"b": 2, "c": "three"}
+
+
+async def test_opening_a_long_journal_reads_from_the_last_checkpoint_on() -> None:
+    store = CountingObjectStore(MemoryObjectStore())
+    journal = await opened(store)
+    for number in range(2 * CHECKPOINT_EVERY + 5):
+        await journal.update(lambda number=number: (put(f"k{number % 7}", number),))  # type: ignore[misc]
+    before = store.usage()
+    again = await opened(store)
+    spent = store.usage() - before
+    assert state(again) == state(journal)
+    assert (spent.requests(Verb.LIST), spent.requests(Verb.GET)) == (1, 5)
+
+
+async def test_a_decision_rests_on_what_another_writer_wrote_first() -> None:
+    store = MemoryObjectStore()
+    first, second = await opened(store, 1), await opened(store, 2)
+    await first.update(lambda: (put("n", 1),))
+
+    def one_more() -> tuple[Change, ...]:
+        raw = second.get("n")
+        return (put("n", (0 if raw is None else msgspec.json.decode(raw)) + 1),)
+
+    await second.update(one_more)
+    assert state(second) == {"n": 2}
+
+
+async def test_racing_writers_lose_no_update() -> None:
+    store = MemoryObjectStore()
+    journals = [await opened(store, seed) for seed in range(5)]
+
+    async def count(journal: Journal) -> None:
+        for _ in range(20):
+            await journal.update(
+                lambda: (put("n", (msgspec.json.decode(journal.get("n")) if journal.get("n") else 0) + 1),)
+            )
+
+    await asyncio.gather(*(count(journal) for journal in journals))
+    assert state(await opened(store)) == {"n": 100}
+
+
+async def test_an_update_that_decides_nothing_writes_nothing() -> None:
+    store = CountingObjectStore(MemoryObjectStore())
+    journal = await opened(store)
+    await journal.update(lambda: ())
+    assert store.usage().requests(Verb.CREATE) == 0
+
+
+class LosesAnswers(MemoryObjectStore):
+    """Its creates take effect; the first answer is lost, as a `Conflict` of a retry or as an outage."""
+
+    def __init__(self, lost: type[Exception]) -> None:
+        super().__init__()
+        self.lost: Exception | None = lost("the answer was lost")
+
+    async def create(self, key: str, data: Body) -> str:
+        version = await super().create(key, data)
+        if self.lost:
+            lost, self.lost = self.lost, None
+            raise lost
+        return version
+
+
+async def test_its_own_entry_is_known_by_its_id_when_the_answer_was_lost() -> None:
+    store = LosesAnswers(Conflict)
+    journal = await opened(store)
+    await journal.update(lambda: (put("a", 1),))
+    assert (state(journal), journal.next_number) == ({"a": 1}, 1)
+
+
+async def test_after_an_unknown_outcome_the_next_update_reads_on_first() -> None:
+    journal = await opened(LosesAnswers(Unavailable))
+    with pytest.raises(Unavailable):
+        await journal.update(lambda: (put("a", 1),))
+    seen: list[object] = []
+    await journal.update(lambda: (seen.append(state(journal)), (put("b", 2),))[1])  # type: ignore[func-returns-value]
+    assert seen == [{"a": 1}]
+    assert state(journal) == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}", b"[]", b'{"format_version": 1}', b'{"format_version": "1"}', b"\xff\xfe", b'{"format_version": 1, "x'],
+)
+def test_an_entry_that_cannot_be_read_is_corrupt_and_named(data: bytes) -> None:
+    with pytest.raises(Corrupt) as raised:
+        decode_entry("meta/7.json", data)
+    assert raised.value.name == "meta/7.json"
+
+
+def test_an_unknown_format_version_is_refused_by_its_number() -> None:
+    with pytest.raises(Corrupt, match="format version 9"):
+        decode_entry("meta/0.json", b'{"format_version": 9, "more": true}')
+
+
+async def test_an_entry_lost_from_the_middle_is_corrupt() -> None:
+    store = MemoryObjectStore()
+    journal = await opened(store)
+    for number in range(3):
+        await journal.update(lambda number=number: (put("k", number),))  # type: ignore[misc]
+    await store.delete(numbered_key(META_PREFIX, 1, ".json"))
+    with pytest.raises(Corrupt, match="missing"):
+        await opened(store)
