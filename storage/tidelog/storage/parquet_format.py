@@ -1,0 +1,269 @@
+"""How Tidelog writes Parquet: settings measured best, and checksums over every byte of an object that stays plain Parquet.
+
+What any reader sees is a Parquet file (columns of `records.RECORD_SCHEMA`, page checksums on). Three entries of the
+footer's key-value metadata are ours:
+
+- ``tidelog.format``: kind and version, as ``wal/1``; an unknown one is refused.
+- ``tidelog.header``: JSON that belongs to the kind (`wal_codec`, `segment_codec`).
+- ``tidelog.checksums``: CRC32s as eight hexadecimal digits each: the footer's first, then one per row group.
+
+Parquet's own page checksums leave out page headers and the footer, and a flipped bit there is what makes readers
+allocate gigabytes, crash, or give wrong records. So the footer's bytes are checked before anything parses them, and a
+row group's before anything decodes it; the footer's CRC32 is taken with its own eight digits as ``00000000``. The
+digits have a fixed width, so the encoder patches them in place once the bytes are known.
+
+    "PAR1" | row group 0 | row group 1 | ... | footer (Thrift) | footer's length, 4 bytes | "PAR1"
+
+A CRC32 finds damage, not malice: who may write to the bucket is trusted to write Parquet.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidelog.storage.errors import Corrupt
+from tidelog.storage.sparse_file import SparseFile
+
+MAGIC = b"PAR1"
+TAIL_BYTES = 8
+"""The footer's length and the magic: what `footer_bytes` needs to see."""
+
+ROW_GROUP_ROWS_MAX = 1_000_000
+ROW_GROUP_RAW_BYTES = 8 * 1024 * 1024
+"""Row groups are cut at about so many bytes of raw records: what one read from the middle has to fetch and decode."""
+
+FORMAT_KEY = "tidelog.format"
+HEADER_KEY = "tidelog.header"
+CHECKSUMS_KEY = "tidelog.checksums"
+
+_DIGITS = 8
+_DELTA_COLUMNS = ("partition", "offset", "timestamp")
+# The entry as Thrift's compact protocol writes it: the key, field 2 of type binary, a varint length, the digits, stop.
+_CHECKSUMS = re.compile(re.escape(CHECKSUMS_KEY.encode()) + rb"\x18[\x80-\xff]{0,4}[\x00-\x7f]((?:[0-9a-f]{8})+)\x00")
+
+
+@dataclass(frozen=True)
+class ParquetFlavor:
+    """What differs between WAL entries and segments."""
+
+    name: str
+    schema: pa.Schema
+    zstd_level: int
+    statistics: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Bytes ``[start, end)`` of the object hold rows ``[first_row, first_row + rows)``. `raw_bytes` is what
+    they take uncompressed."""
+
+    index: int
+    start: int
+    end: int
+    crc32: int
+    first_row: int
+    rows: int
+    raw_bytes: int
+
+
+@dataclass(frozen=True)
+class Footer:
+    """A checked footer. `start` is where it begins in the object of `object_bytes`."""
+
+    header_json: bytes
+    start: int
+    object_bytes: int
+    row_groups: tuple[RowGroup, ...]
+    metadata: pq.FileMetaData
+
+    @property
+    def rows(self) -> int:
+        return sum(group.rows for group in self.row_groups)
+
+
+# ---- encoding
+
+
+def encode_parquet(flavor: ParquetFlavor, table: pa.Table, header_json: bytes) -> memoryview:
+    """`table` as an object of `flavor`. Its columns are as in the flavor's schema, or dictionaries of that. Holds the
+    interpreter only between row groups, and copies nothing."""
+    sink = pa.BufferOutputStream()
+    ends = []
+    with _writer(flavor, table.schema, sink) as writer:
+        rows = row_group_rows(table)
+        for first_row in range(0, table.num_rows, rows):
+            writer.write_table(table.slice(first_row, rows), row_group_size=rows)
+            ends.append(sink.tell())
+        writer.add_key_value_metadata(
+            {
+                FORMAT_KEY: flavor.name,
+                HEADER_KEY: header_json.decode(),
+                CHECKSUMS_KEY: "0" * _DIGITS * (1 + len(ends)),
+            }
+        )
+    body = memoryview(sink.getvalue()).cast("B")
+    _fill_in_checksums(body, ends)
+    return body.toreadonly()
+
+
+def row_group_rows(table: pa.Table) -> int:
+    """Rows a row group of `table` takes so that it has about `ROW_GROUP_RAW_BYTES`, evenly spread."""
+    groups = max(1, round(table.nbytes / ROW_GROUP_RAW_BYTES), -(-table.num_rows // ROW_GROUP_ROWS_MAX))
+    return max(1, -(-table.num_rows // groups))
+
+
+def _writer(flavor: ParquetFlavor, schema: pa.Schema, sink: pa.BufferOutputStream) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        version="2.6",
+        compression="zstd",
+        compression_level=flavor.zstd_level,
+        use_dictionary=["topic_id"] if "topic_id" in schema.names else False,
+        column_encoding={name: "DELTA_BINARY_PACKED" for name in _DELTA_COLUMNS if name in schema.names},
+        write_statistics=list(flavor.statistics),
+        write_page_checksum=True,
+        store_schema=False,
+    )
+
+
+def _fill_in_checksums(body: memoryview, ends: Sequence[int]) -> None:
+    footer = body[_footer_start(body) :]
+    found = _CHECKSUMS.search(footer)
+    assert found is not None
+    first = found.start(1)
+    starts = [len(MAGIC), *ends[:-1]]
+    for place, (start, end) in enumerate(zip(starts, ends, strict=bool(ends)), start=1):
+        position = first + place * _DIGITS
+        footer[position : position + _DIGITS] = b"%08x" % zlib.crc32(body[start:end])
+    footer[first : first + _DIGITS] = b"%08x" % zlib.crc32(footer)
+
+
+# ---- decoding
+
+
+def footer_bytes(key: str, tail: bytes | memoryview) -> int:
+    """How many of the object's last bytes hold its footer. `tail` is at least its last `TAIL_BYTES`."""
+    if len(tail) < TAIL_BYTES or bytes(tail[-4:]) != MAGIC:
+        raise Corrupt(key, "does not end as Parquet does: it is truncated, or not one of Tidelog's objects")
+    return int.from_bytes(tail[-8:-4], "little") + TAIL_BYTES
+
+
+def decode_header(key: str, flavor: ParquetFlavor, tail: bytes | memoryview) -> bytes:
+    """The header's JSON out of an object's last bytes, at least `footer_bytes` of them."""
+    return _header(key, flavor, _parsed(key, _checked(key, tail).footer))
+
+
+def decode_footer(key: str, flavor: ParquetFlavor, tail: bytes | memoryview, object_bytes: int) -> Footer:
+    """All of the footer out of the last bytes of an object of `object_bytes`."""
+    checked = _checked(key, tail)
+    metadata = _parsed(key, checked.footer)
+    header_json = _header(key, flavor, metadata)
+    if not metadata.schema.to_arrow_schema().remove_metadata().equals(flavor.schema):
+        raise Corrupt(key, f"its columns are not those of {flavor.name}")
+    start = object_bytes - len(checked.footer)
+    groups = _row_groups(key, metadata, checked.row_groups, start)
+    return Footer(header_json, start, object_bytes, groups, metadata)
+
+
+def decode_rows(
+    key: str, flavor: ParquetFlavor, footer: Footer, groups: Sequence[RowGroup], data: memoryview
+) -> pa.Table:
+    """The rows of `groups`, neighbours in the object, whose bytes are `data`: checked, then decoded."""
+    if not groups:
+        return flavor.schema.empty_table()
+    base = groups[0].start
+    if len(data) != groups[-1].end - base:
+        raise Corrupt(key, f"{groups[-1].end - base} bytes from {base} on were to be read, {len(data)} came")
+    for group in groups:
+        if zlib.crc32(data[group.start - base : group.end - base]) != group.crc32:
+            raise Corrupt(key, f"row group {group.index} does not have its checksum")
+    source = pa.PythonFile(SparseFile(data, base, footer.object_bytes), mode="r")
+    try:
+        with pq.ParquetFile(source, metadata=footer.metadata, page_checksum_verification=True) as file:
+            table = file.read_row_groups([group.index for group in groups], use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise Corrupt(key, f"its pages cannot be decoded: {error}") from error
+    if table.num_rows != sum(group.rows for group in groups):
+        raise Corrupt(key, f"has {table.num_rows} rows where its footer says otherwise")
+    return pa.Table.from_arrays(table.columns, schema=flavor.schema)
+
+
+def decode_parquet(key: str, flavor: ParquetFlavor, data: bytes | memoryview) -> tuple[Footer, pa.Table]:
+    """A whole object, every byte of it checked."""
+    view = memoryview(data).cast("B")
+    footer = decode_footer(key, flavor, view, len(view))
+    if bytes(view[: len(MAGIC)]) != MAGIC:
+        raise Corrupt(key, "does not begin as Parquet does")
+    return footer, decode_rows(key, flavor, footer, footer.row_groups, view[len(MAGIC) : footer.start])
+
+
+def _footer_start(body: memoryview) -> int:
+    return len(body) - TAIL_BYTES - int.from_bytes(body[-8:-4], "little")
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A footer's bytes, its length and the magic included, and the checksums of its row groups."""
+
+    footer: memoryview
+    row_groups: tuple[int, ...]
+
+
+def _checked(key: str, tail: bytes | memoryview) -> _Checked:
+    length = footer_bytes(key, tail)
+    if length > len(tail):
+        raise Corrupt(key, f"its footer takes {length} bytes, of which {len(tail)} are there")
+    footer = memoryview(tail).cast("B")[len(tail) - length :]
+    found = _CHECKSUMS.search(footer)
+    if found is None:
+        raise Corrupt(key, "its footer has no checksums of Tidelog's: it is damaged, or another program wrote it")
+    first, digits = found.start(1), found.group(1)
+    crc32 = zlib.crc32(footer[first + _DIGITS :], zlib.crc32(b"0" * _DIGITS, zlib.crc32(footer[:first])))
+    numbers = [int(digits[place : place + _DIGITS], 16) for place in range(0, len(digits), _DIGITS)]
+    if numbers[0] != crc32:
+        raise Corrupt(key, "its footer does not have its checksum")
+    return _Checked(footer, tuple(numbers[1:]))
+
+
+def _parsed(key: str, footer: memoryview) -> pq.FileMetaData:
+    try:
+        return pq.read_metadata(pa.BufferReader(footer))
+    except (pa.ArrowException, OSError) as error:
+        raise Corrupt(key, f"its footer cannot be read: {error}") from error
+
+
+def _header(key: str, flavor: ParquetFlavor, metadata: pq.FileMetaData) -> bytes:
+    ours = metadata.metadata or {}
+    name = ours.get(FORMAT_KEY.encode(), b"of no format of Tidelog's").decode(errors="replace")
+    if name != flavor.name:
+        raise Corrupt(key, f"is {name}; this version of Tidelog reads {flavor.name} here")
+    return ours.get(HEADER_KEY.encode(), b"")
+
+
+def _row_groups(key: str, metadata: pq.FileMetaData, checksums: Sequence[int], end: int) -> tuple[RowGroup, ...]:
+    """The row groups, which have to fill the object from the magic to `end`, the footer."""
+    if len(checksums) != metadata.num_row_groups:
+        raise Corrupt(key, f"has {metadata.num_row_groups} row groups and {len(checksums)} checksums")
+    starts = [_start(metadata.row_group(index).column(0)) for index in range(metadata.num_row_groups)]
+    bounds = [*starts, end]
+    if bounds[0] != len(MAGIC) or bounds != sorted(bounds):
+        raise Corrupt(key, "its row groups do not fill it")
+    groups, first_row = [], 0
+    for index, crc32 in enumerate(checksums):
+        group = metadata.row_group(index)
+        span = bounds[index], bounds[index + 1]
+        groups.append(RowGroup(index, *span, crc32, first_row, group.num_rows, group.total_byte_size))
+        first_row += group.num_rows
+    return tuple(groups)
+
+
+def _start(column: pq.ColumnChunkMetaData) -> int:
+    offset = column.dictionary_page_offset
+    return int(column.data_page_offset if offset is None else offset)
