@@ -1,4 +1,4 @@
-"""How Tidelog writes Parquet: settings measured best, and checksums over every byte of an object that stays plain Parquet.
+"""How Tidelog writes Parquet: the settings measured best, and checksums over every byte of what stays plain Parquet.
 
 What any reader sees is a Parquet file (columns of `records.RECORD_SCHEMA`, page checksums on). Three entries of the
 footer's key-value metadata are ours:
@@ -19,10 +19,12 @@ A CRC32 finds damage, not malice: who may write to the bucket is trusted to writ
 
 from __future__ import annotations
 
+import io
 import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -119,17 +121,20 @@ def row_group_rows(table: pa.Table) -> int:
 
 
 def _writer(flavor: ParquetFlavor, schema: pa.Schema, sink: pa.BufferOutputStream) -> pq.ParquetWriter:
+    settings: dict[str, Any] = {  # the stubs know fewer types than the writer takes
+        "use_dictionary": ["topic_id"] if "topic_id" in schema.names else False,
+        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in _DELTA_COLUMNS if name in schema.names},
+        "write_statistics": list(flavor.statistics),
+    }
     return pq.ParquetWriter(
         sink,
         schema,
         version="2.6",
         compression="zstd",
         compression_level=flavor.zstd_level,
-        use_dictionary=["topic_id"] if "topic_id" in schema.names else False,
-        column_encoding={name: "DELTA_BINARY_PACKED" for name in _DELTA_COLUMNS if name in schema.names},
-        write_statistics=list(flavor.statistics),
         write_page_checksum=True,
         store_schema=False,
+        **settings,
     )
 
 
@@ -184,7 +189,8 @@ def decode_rows(
     for group in groups:
         if zlib.crc32(data[group.start - base : group.end - base]) != group.crc32:
             raise Corrupt(key, f"row group {group.index} does not have its checksum")
-    source = pa.PythonFile(SparseFile(data, base, footer.object_bytes), mode="r")
+    file_object = cast(io.IOBase, SparseFile(data, base, footer.object_bytes))  # PythonFile asks for its methods alone
+    source = pa.PythonFile(file_object, mode="r")
     try:
         with pq.ParquetFile(source, metadata=footer.metadata, page_checksum_verification=True) as file:
             table = file.read_row_groups([group.index for group in groups], use_threads=False)

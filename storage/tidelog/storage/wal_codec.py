@@ -10,7 +10,8 @@ fill the rows, and that each row has the topic, partition and offset its span sa
 
 from __future__ import annotations
 
-from typing import Annotated
+from itertools import pairwise
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -190,7 +191,7 @@ def _spans_mismatch(header: WalHeader, records: pa.Table) -> str | None:
     if any(span.first_row != row for span, row in zip(spans, first_rows.tolist(), strict=True)):
         return "its spans do not follow each other"
     places = [span.topic_partition for span in spans]
-    if any(left >= right for left, right in zip(places, places[1:], strict=False)):
+    if any(left >= right for left, right in pairwise(places)):
         return "its spans are not ascending"
     if any(column.null_count for column in records.columns[:4]):
         return "a record lacks its place or timestamp"
@@ -209,16 +210,18 @@ def _topics_mismatch(spans: tuple[Span, ...], records: pa.Table) -> str | None:
     return None if pa.chunked_array([expected]).equals(records["topic_id"]) else "its topics are not those of its spans"
 
 
-def _numbers(column: pa.ChunkedArray, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
+def _numbers(column: pa.ChunkedArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
     return np.concatenate([np.empty(0, dtype), *(chunk.to_numpy() for chunk in column.chunks)])
 
 
-def _topic_dictionary(spans: tuple[Span, ...]) -> pa.DictionaryArray:
+def _topic_dictionary(spans: tuple[Span, ...]) -> pa.DictionaryArray[Any, Any]:
     topic_ids = list(dict.fromkeys(span.topic_partition.topic_id for span in spans))
     index = {topic_id: place for place, topic_id in enumerate(topic_ids)}
     places = np.fromiter((index[span.topic_partition.topic_id] for span in spans), np.int32, len(spans))
     counts = np.fromiter((span.count for span in spans), np.int64, len(spans))
-    return pa.DictionaryArray.from_arrays(pa.array(np.repeat(places, counts)), pa.array(topic_ids, pa.string()))
+    return pa.DictionaryArray.from_arrays(
+        pa.array(np.repeat(places, counts), pa.int32()), pa.array(topic_ids, pa.string())
+    )
 
 
 def _with_topic_dictionary(spans: tuple[Span, ...], records: pa.Table) -> pa.Table:

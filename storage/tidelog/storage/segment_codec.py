@@ -1,0 +1,130 @@
+"""Segments: the cold records of one partition as one Parquet object, what `spark.read.parquet`, DuckDB and pandas open.
+
+Columns are `records.RECORD_SCHEMA`, offsets ascending (compaction may leave gaps, inv. 4). Row groups of about 8 MiB
+of raw records carry statistics of `offset` and `timestamp`, so that any reader finds its place from the footer. The
+footer's header (`parquet_format`) says whose records these are. A range of a segment is read by `segment_reader`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.storage.errors import Corrupt, Invalid
+from tidelog.storage.layout import SegmentName, TopicPartition, parse_segment_key, segment_key
+from tidelog.storage.manifest import Segment
+from tidelog.storage.object_store import Body
+from tidelog.storage.parquet_format import Footer, ParquetFlavor, decode_footer, decode_parquet, encode_parquet
+from tidelog.storage.records import RECORD_SCHEMA
+
+SEGMENT_FLAVOR = ParquetFlavor("segment/1", RECORD_SCHEMA, zstd_level=3, statistics=("offset", "timestamp"))
+
+_Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class _Header(msgspec.Struct, forbid_unknown_fields=True):
+    topic: str
+    topic_id: str
+    partition: _Natural
+    base_offset: _Natural
+    last_offset: _Natural
+    records: _Natural
+
+
+_decoder = msgspec.json.Decoder(_Header)
+
+
+@dataclass(frozen=True)
+class EncodedSegment:
+    """A segment to be, under the key that `segment` carries."""
+
+    segment: Segment
+    body: Body
+
+
+def encode_segment(topic: str, topic_partition: TopicPartition, records: pa.Table, segment_id: str) -> EncodedSegment:
+    """`records` (`RECORD_SCHEMA`, at least one, offsets ascending) as a segment of `topic_partition`; `segment_id` is
+    what tells it from another of the same offsets. Raises `Invalid`."""
+    if not records.schema.equals(RECORD_SCHEMA):
+        raise Invalid(f"a segment has the columns of RECORD_SCHEMA, not {records.schema.names}")
+    if reason := _offsets_fault(records):
+        raise Invalid(f"{topic}-{topic_partition.partition}: {reason}")
+    base_offset, last_offset = records["offset"][0].as_py(), records["offset"][-1].as_py()
+    header = _Header(
+        topic, topic_partition.topic_id, topic_partition.partition, base_offset, last_offset, records.num_rows
+    )
+    body = encode_parquet(SEGMENT_FLAVOR, records, msgspec.json.encode(header))
+    place = topic_partition.topic_id, topic_partition.partition
+    key = segment_key(topic, *place, base_offset, last_offset, segment_id)
+    return EncodedSegment(_described(key, body, records), body)
+
+
+def decode_segment(key: str, data: bytes | memoryview) -> pa.Table:
+    """The records of a whole segment, every byte checked. Raises `Corrupt` naming `key`."""
+    footer, records = decode_parquet(key, SEGMENT_FLAVOR, data)
+    header = _checked_header(key, footer)
+    if reason := _offsets_fault(records):
+        raise Corrupt(key, reason)
+    if (records["offset"][0].as_py(), records["offset"][-1].as_py()) != (header.base_offset, header.last_offset):
+        raise Corrupt(key, "its first and last records are not those that its footer names")
+    return records
+
+
+def decode_segment_footer(key: str, tail: bytes | memoryview, object_bytes: int) -> Footer:
+    """The footer of a segment of `object_bytes` out of its last bytes, checked against its key. Raises `Corrupt`."""
+    footer = decode_footer(key, SEGMENT_FLAVOR, tail, object_bytes)
+    _checked_header(key, footer)
+    return footer
+
+
+def describe_segment(key: str, data: bytes | memoryview) -> Segment:
+    """What a manifest would say of the segment `data` under `key`. Raises `Corrupt`."""
+    return _described(key, data, decode_segment(key, data))
+
+
+def _described(key: str, data: Body, records: pa.Table) -> Segment:
+    timestamps = pc.min_max(records["timestamp"].cast(pa.int64()))
+    return Segment(
+        key=key,
+        base_offset=records["offset"][0].as_py(),
+        last_offset=records["offset"][-1].as_py(),
+        records=records.num_rows,
+        size_bytes=len(data),
+        min_timestamp_ms=timestamps["min"].as_py(),
+        max_timestamp_ms=timestamps["max"].as_py(),
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def _checked_header(key: str, footer: Footer) -> _Header:
+    try:
+        header = _decoder.decode(footer.header_json)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Corrupt(key, f"its header is not that of a segment: {error}") from error
+    name = parse_segment_key(key)
+    said = SegmentName(
+        header.topic, header.topic_id, header.partition, header.base_offset, header.last_offset, name.segment_id
+    )
+    if said != name:
+        raise Corrupt(key, "it holds other records than its name says")
+    if header.records != footer.rows or header.records == 0:
+        raise Corrupt(key, f"it has {footer.rows} rows, its header says {header.records}")
+    return header
+
+
+def _offsets_fault(records: pa.Table) -> str | None:
+    """Why the offsets of `records` are not those of a segment; None if they are."""
+    if records.num_rows == 0:
+        return "a segment holds at least one record"
+    if records["offset"].null_count or records["timestamp"].null_count:
+        return "a record lacks its offset or timestamp"
+    offsets = records["offset"].to_numpy()
+    if offsets[0] < 0 or not bool(np.all(offsets[1:] > offsets[:-1])):
+        return "its offsets are not ascending from 0 on"
+    return None
