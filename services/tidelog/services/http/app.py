@@ -23,6 +23,8 @@ from tidelog.services.http.topic_routes import TopicRoutes
 from tidelog.services.settings import Settings
 from tidelog.storage.runtime import Runtime
 
+BROKER_SHARE = 0.5
+"""Of ``shutdown.timeout.ms``: what the broker has to flush, after the connections had the rest to end."""
 _DESCRIPTION = "A log service with Kafka's semantics whose only truth is an object-storage bucket."
 
 
@@ -74,6 +76,6 @@ async def running(broker: StartableBroker, service: Service) -> AsyncGenerator[N
         yield
     finally:
         service.connections.drain()
-        async with asyncio.timeout(service.settings.shutdown_timeout_ms / 1000):
+        async with asyncio.timeout(service.settings.shutdown_timeout_ms / 1000 * BROKER_SHARE):
             await broker.aclose()
         service.decoding.shutdown(wait=False, cancel_futures=True)

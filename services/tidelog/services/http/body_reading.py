@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import pyarrow as pa
 from starlette.requests import Request
@@ -22,6 +23,7 @@ from tidelog.storage.errors import Overloaded, TooLarge
 LIMIT_NAME = "request.max.bytes"
 _RETRY_AFTER_S = 1.0
 _THREAD_BYTES_MIN = 65_536
+_CODECS: dict[str, Literal["gzip", "zstd"]] = {"gzip": "gzip", "zstd": "zstd"}
 
 
 class InFlightBody:
@@ -76,8 +78,10 @@ class BodyReader:
             ) from None
         if encoding == "identity":
             return body
-        undo = asyncio.to_thread(self._undo, body, encoding) if len(body) > _THREAD_BYTES_MIN else None
-        plain = self._undo(body, encoding) if undo is None else await undo
+        if len(body) < _THREAD_BYTES_MIN:
+            plain = self._undo(body, encoding)
+        else:
+            plain = await asyncio.to_thread(self._undo, body, encoding)
         held.grow(len(plain))
         return plain
 
@@ -103,7 +107,7 @@ class BodyReader:
     def _undo(self, body: bytes, encoding: str) -> bytes:
         """The bytes that `body` was compressed from; never more than the limit and one are made."""
         try:
-            with pa.CompressedInputStream(pa.BufferReader(body), encoding) as stream:
+            with pa.CompressedInputStream(pa.BufferReader(body), _CODECS[encoding]) as stream:
                 plain: bytes = stream.read(self.limit_bytes + 1)
         except OSError as error:
             raise Unreadable(f"the body is not whole {encoding}: {error}") from error

@@ -12,7 +12,7 @@ _OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False)
 
 
 def encode_arrow(batches: Iterable[pa.RecordBatch]) -> memoryview:
-    """The stream of `batches` (`RECORD_SCHEMA`), ended as it should be; as memory that a socket takes without copying."""
+    """The stream of `batches` (`RECORD_SCHEMA`), ended; as memory that a socket takes without a copy."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, RECORD_SCHEMA, options=_OPTIONS) as writer:
         for batch in batches:

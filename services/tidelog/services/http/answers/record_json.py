@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 from msgspec import UNSET, UnsetType
-
-from tidelog.storage.records import TIMESTAMP
 
 
 class Base64(msgspec.Struct):
@@ -48,8 +47,8 @@ def records_json(
     """The records of `batches` in their order. `base64`: keys and values in the second form always."""
     for batch in batches:
         rows = zip(
-            batch.column("offset").to_pylist(),
-            _times_ms(batch.column("timestamp")),
+            _numbers(batch.column("offset")),
+            _numbers(batch.column("timestamp")),
             _payloads(batch.column("key"), base64),
             _payloads(batch.column("value"), base64),
             _header_lists(batch.column("headers"), base64),
@@ -59,13 +58,14 @@ def records_json(
             yield RecordJson(offset, timestamp, key, value, headers, partition)
 
 
-def _times_ms(column: pa.Array) -> list[int]:
-    assert column.type == TIMESTAMP, "readers get RECORD_SCHEMA"
-    times: list[int] = column.cast(pa.int64()).to_pylist()
-    return times
+def _numbers(column: pa.Array[Any]) -> list[int]:
+    """Offsets as they are, timestamps as ms since 1970."""
+    numbers: Any = column.cast(pa.int64())
+    plain: list[int] = numbers.to_pylist()
+    return plain
 
 
-def _payloads(column: pa.Array, base64: bool) -> Sequence[PayloadJson]:
+def _payloads(column: pa.Array[Any], base64: bool) -> Sequence[PayloadJson]:
     """A whole column at once where all of it is text, else one by one."""
     if column.null_count == len(column):
         return [None] * len(column)
@@ -89,7 +89,7 @@ def _payload(cell: bytes | None, base64: bool) -> PayloadJson:
     return Base64(binascii.b2a_base64(cell, newline=False).decode())
 
 
-def _header_lists(column: pa.Array, base64: bool) -> list[list[HeaderJson]]:
+def _header_lists(column: pa.Array[Any], base64: bool) -> list[list[HeaderJson]]:
     if column.null_count == len(column):
         return [[] for _ in range(len(column))]
     return [

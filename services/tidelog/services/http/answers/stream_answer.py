@@ -28,7 +28,7 @@ class StreamAnswer(Response):
         self._media = media
         self._pieces = pieces
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._connections.hold(receive, self._send_all(send))
         except ClientGone:

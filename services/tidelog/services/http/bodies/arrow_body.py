@@ -7,6 +7,8 @@ body and ends the process (inv. 10). The columns are views of the body, not copi
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from tidelog.services.broker.api import Draft
@@ -89,15 +91,16 @@ def _same_type(given: pa.DataType, expected: pa.DataType) -> bool:
     return [(f.name, f.type) for f in given.value_type] == [(f.name, f.type) for f in expected.value_type]
 
 
-def _headers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pa.chunked_array([_headers_chunk(chunk) for chunk in column.chunks], HEADERS)
+def _headers(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
+    chunks: Any = [_headers_chunk(chunk) for chunk in column.chunks]
+    return pa.chunked_array(chunks or [pa.array([], HEADERS)])
 
 
-def _headers_chunk(chunk: pa.Array) -> pa.Array:
+def _headers_chunk(chunk: Any) -> pa.Array[Any]:
     """The same buffers under the log's own header type, whose key is never null."""
     items = chunk.values
     if items.null_count or items.field("key").null_count:
         raise Invalid("a header is null or has no key: give each header a key", field="headers")
     children = [items.field("key"), items.field("value")]
-    entries = pa.Array.from_buffers(HEADERS.value_type, len(items), [None], 0, items.offset, children)
+    entries = pa.Array.from_buffers(HEADERS.value_type, len(items), [None], 0, 0, children)
     return pa.Array.from_buffers(HEADERS, len(chunk), chunk.buffers()[:2], chunk.null_count, chunk.offset, [entries])

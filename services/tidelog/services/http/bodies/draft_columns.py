@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,7 +14,7 @@ from tidelog.storage.records import DRAFT_SCHEMA, HEADERS, TIMESTAMP
 
 BINARY = pa.binary()
 PARTITION = pa.int32()
-Column = pa.Array | pa.ChunkedArray
+Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
 
 
 def draft_of(
@@ -61,5 +63,5 @@ def _check_range(column: Column, name: str, high: int) -> None:
         raise Invalid(f"{name} is a number from 0 to {high}, not {wrong}", field=name)
 
 
-def _chunked(column: Column) -> pa.ChunkedArray:
+def _chunked(column: Column) -> pa.ChunkedArray[Any]:
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Sequence
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -83,7 +83,7 @@ def _all_none(cells: Sequence[object]) -> bool:
     return cells.count(None) == len(cells)
 
 
-def _payload_column(cells: Sequence[Payload], name: str) -> pa.Array:
+def _payload_column(cells: Sequence[Payload], name: str) -> pa.Array[Any]:
     """A binary column; text goes over in one call, without a look at each."""
     if any(type(cell) is Encoded for cell in cells):
         cells = [_payload(cell, f"records[{row}].{name}") for row, cell in enumerate(cells)]  # type: ignore[misc]
@@ -114,7 +114,7 @@ def _json_bytes(raw: msgspec.Raw, path: str) -> bytes:
     return text
 
 
-def _timestamp_column(cells: Sequence[int | str | None]) -> pa.Array:
+def _timestamp_column(cells: Sequence[int | str | None]) -> pa.Array[Any]:
     times = [
         None if cell is None else _timestamp_ms(cell, f"records[{row}].timestamp") for row, cell in enumerate(cells)
     ]
@@ -132,7 +132,7 @@ def _timestamp_ms(cell: int | str, path: str) -> int:
     return cell
 
 
-def _header_column(rows: Sequence[list[HeaderForm] | None]) -> pa.Array:
+def _header_column(rows: Sequence[list[HeaderForm] | None]) -> pa.Array[Any]:
     cells = [
         None
         if headers is None

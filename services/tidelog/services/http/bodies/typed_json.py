@@ -1,4 +1,4 @@
-"""JSON parsed straight into a typed form (msgspec), with every way it can fail told as a refusal that names the field."""
+"""JSON parsed straight into a typed form (msgspec); every way it can fail is told as a refusal that names the field."""
 
 from __future__ import annotations
 
