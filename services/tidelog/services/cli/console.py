@@ -1,0 +1,61 @@
+"""The command's two outputs: what was asked for on stdout, all else on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+_SIZE_UNITS = ("B", "KB", "MB", "GB", "TB")
+
+
+def complain(message: str) -> None:
+    """A line on stderr."""
+    mark = "\x1b[31mtidelog:\x1b[0m" if sys.stderr.isatty() else "tidelog:"
+    print(f"{mark} {message}", file=sys.stderr)
+
+
+def print_json(value: object) -> None:
+    """`value` (plain values or dataclasses) as indented JSON."""
+    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Rows under headings, numbers to the right. The same with and without a terminal, so that `awk` can read it."""
+    cells = [[column.upper() for column in columns], *([_cell(value) for value in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    numeric = [bool(rows) and all(isinstance(row[i], int) for row in rows) for i in range(len(columns))]
+    for row in cells:
+        parts = [
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(row, widths, numeric, strict=True)
+        ]
+        print("  ".join(parts).rstrip())
+
+
+def print_facts(facts: Sequence[tuple[str, object]]) -> None:
+    """``name  value`` lines."""
+    width = max(len(name) for name, _ in facts)
+    for name, value in facts:
+        print(f"{name.ljust(width)}  {_cell(value)}")
+
+
+def size_text(size_bytes: float) -> str:
+    """`size_bytes` for people, in powers of 1,000: ``12.3 MB``."""
+    value, unit = float(size_bytes), 0
+    while value >= 1_000 and unit < len(_SIZE_UNITS) - 1:
+        value, unit = value / 1_000, unit + 1
+    return f"{value:.0f} B" if unit == 0 else f"{value:.1f} {_SIZE_UNITS[unit]}"
+
+
+def time_text(time_ms: int) -> str:
+    """``2026-01-31T12:00:00Z``"""
+    return datetime.fromtimestamp(time_ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else str(value)

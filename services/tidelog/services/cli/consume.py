@@ -1,0 +1,75 @@
+"""`tidelog topic consume TOPIC`: records to stdout, as kcat prints them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, TopicArgument
+
+if TYPE_CHECKING:
+    from tidelog.client import Batch, Consumer
+
+Render = Callable[["Batch"], bytes | memoryview]
+
+VALUES_ONLY = "%v\\n"
+
+
+def consume(
+    topic: TopicArgument,
+    start: Annotated[
+        str,
+        typer.Option("--offset", "-o", help="Where to begin, in each partition.", metavar="start|end|N|-N|@TIME"),
+    ] = "start",
+    count: Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many records.", min=0)] = None,
+    exit_at_end: Annotated[
+        bool, typer.Option("--exit", "-e", help="Stop at the end that the log has now, instead of following it.")
+    ] = False,
+    line_format: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            help="kcat's letters: %t topic, %p partition, %o offset, %T time in ms, %k key, %v value, %h headers, "
+            "%K and %V lengths.",
+            metavar="FORMAT",
+        ),
+    ] = VALUES_ONLY,
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", help="Only this partition. Repeatable.", min=0)
+    ] = None,
+    broker: BrokerOption = DEFAULT_BROKER,
+    as_json: JsonOption = False,
+) -> None:
+    """Print records: by default each value and a newline, from the oldest on, and goes on.
+
+    [dim]tidelog topic consume web -o start -e > access.log
+    tidelog topic consume web -o -10 -n 10 -f '%t %p %o %k %v\\n'[/dim]
+    """
+    from tidelog.client import Consumer
+    from tidelog.services.cli.rendering import renderer
+
+    render = renderer(topic, line_format, as_json=as_json)
+    with Consumer(broker, topic, partitions=partitions, start=start) as consumer:
+        for batch in _bounded(consumer, count, follow=not exit_at_end):
+            sys.stdout.buffer.write(render(batch))
+            sys.stdout.buffer.flush()
+
+
+def _bounded(consumer: Consumer, count: int | None, *, follow: bool) -> Iterator[Batch]:
+    """Batches until `count` records were given."""
+    left = count
+    if left == 0:
+        return
+    for batch in consumer.batches(follow=follow):
+        if left is None:
+            yield batch
+            continue
+        yield replace(batch, records=batch.records.slice(0, left))
+        left -= min(left, batch.records.num_rows)
+        if not left:
+            return

@@ -1,0 +1,47 @@
+"""What the command's exit code tells a script. The table of ``docs/cli.md`` is this one."""
+
+from __future__ import annotations
+
+from tidelog.storage.errors import (
+    Conflict,
+    Corrupt,
+    Fenced,
+    Invalid,
+    NotFound,
+    TidelogError,
+    Unavailable,
+)
+
+OK = 0
+FAILED = 1
+USAGE = 2
+UNAVAILABLE = 3
+NOT_FOUND = 4
+CONFLICT = 5
+DAMAGED = 6
+INTERRUPTED = 130
+
+MEANINGS = {
+    OK: "done; also when the reader of a pipe had enough and left",
+    FAILED: "refused or failed for another reason than those below",
+    USAGE: "the command line or the input is wrong: change it",
+    UNAVAILABLE: "no broker or store answers, or it is overloaded: try again",
+    NOT_FOUND: "there is no such topic, partition or object",
+    CONFLICT: "it exists already, or another came first",
+    DAMAGED: "an object of the bucket is damaged, or `bucket verify` found what should not be",
+    INTERRUPTED: "Ctrl-C",
+}
+
+_BY_ERROR: tuple[tuple[type[TidelogError], int], ...] = (
+    (Invalid, USAGE),
+    (NotFound, NOT_FOUND),
+    (Conflict, CONFLICT),
+    (Fenced, UNAVAILABLE),
+    (Unavailable, UNAVAILABLE),
+    (Corrupt, DAMAGED),
+)
+
+
+def exit_code_of(error: TidelogError) -> int:
+    """The code for `error`, by what the caller does next."""
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), FAILED)

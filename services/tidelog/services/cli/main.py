@@ -1,0 +1,95 @@
+"""The command `tidelog`: its tree, and how it ends.
+
+Each command lives in the module of its noun and imports what it needs when it runs, so that `tidelog --help` is there
+at once. Errors of `tidelog.storage.errors` end it with a line on stderr and a code of `exit_codes`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from tidelog.services.cli import bucket, cluster, consume, produce, serve, topic
+from tidelog.services.cli.console import complain
+from tidelog.services.cli.exit_codes import FAILED, INTERRUPTED, OK, exit_code_of
+from tidelog.storage.errors import TidelogError
+
+app = typer.Typer(
+    name="tidelog",
+    help="A log service with Kafka's semantics whose only truth is an object-storage bucket.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+topics = typer.Typer(help="Topics and their records.", no_args_is_help=True)
+clusters = typer.Typer(help="The broker and its shards.", no_args_is_help=True)
+buckets = typer.Typer(help="The bucket itself, without a broker.", no_args_is_help=True)
+
+app.command("serve")(serve.with_settings(serve.serve))
+app.command("config")(serve.with_settings(serve.config))
+app.add_typer(topics, name="topic")
+app.add_typer(clusters, name="cluster")
+app.add_typer(buckets, name="bucket")
+topics.command("create")(topic.create)
+topics.command("list")(topic.list_topics)
+topics.command("describe")(topic.describe)
+topics.command("alter")(topic.alter)
+topics.command("delete")(topic.delete)
+topics.command("produce")(produce.produce)
+topics.command("consume")(consume.consume)
+clusters.command("info")(cluster.info)
+clusters.command("health")(cluster.health)
+buckets.command("ls")(bucket.ls)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as version_of
+
+    print(f"tidelog {version_of('tidelog')}")
+
+
+def main() -> int:
+    """Run the command line; the exit code."""
+    try:
+        app(prog_name="tidelog")
+    except SystemExit as end:
+        return _flushed(_code(end))
+    except TidelogError as error:
+        complain(str(error))
+        return exit_code_of(error)
+    except BrokenPipeError:
+        return _quiet_end()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return OK
+
+
+def _code(end: SystemExit) -> int:
+    if isinstance(end.code, str):
+        complain(end.code)
+        return FAILED
+    return OK if end.code is None else int(end.code)
+
+
+def _flushed(code: int) -> int:
+    """`code`, once stdout has taken what was printed."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _quiet_end()
+    return code
+
+
+def _quiet_end() -> int:
+    """The reader of our pipe has left: it had what it wanted. Python's own flush at exit must not complain either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

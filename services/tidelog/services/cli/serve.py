@@ -1,0 +1,69 @@
+"""`tidelog serve` and `tidelog config`: a flag for every setting, made from the table of the settings."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidelog.services.cli.console import print_json, print_table
+from tidelog.services.setting_rules import Setting, known_settings
+from tidelog.services.settings_sources import LoadedSettings, load_settings
+
+_METAVARS = {"text": "TEXT", "switch": "true|false", "count": "N", "size": "SIZE", "duration": "TIME"}
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """`command(loaded, **others)` as a command that takes `--config` and a flag for each setting."""
+
+    def run(config: Path | None = None, **given: Any) -> None:
+        flags = {name: given.pop(setting.field) for name, setting in known_settings().items()}
+        command(load_settings(config=config, environ=os.environ, flags=flags), **given)
+
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    parameters = [*own, _config_parameter(), *map(_flag, known_settings().values())]
+    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what Typer reads
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def serve(loaded: LoadedSettings) -> None:
+    """Run a broker, until SIGTERM or Ctrl-C.
+
+    Settings come from defaults < --config FILE < TIDELOG_* variables < flags. Sizes are written 8MiB or 8388608,
+    times 250ms, 30s or 30000.
+    """
+    from tidelog.services.http.server import serve as run_broker
+
+    raise typer.Exit(run_broker(loaded.settings))
+
+
+def config(
+    loaded: LoadedSettings, as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False
+) -> None:
+    """Show every setting as `serve` would have it, and where each value comes from."""
+    if as_json:
+        print_json({chosen.setting.name: {"value": chosen.value, "source": chosen.source} for chosen in loaded.chosen})
+        return
+    rows = [(chosen.setting.name, chosen.setting.shown(chosen.value), chosen.source) for chosen in loaded.chosen]
+    print_table(("setting", "value", "from"), rows)
+
+
+def _config_parameter() -> inspect.Parameter:
+    option = typer.Option("--config", help="A TOML file of settings.", metavar="FILE", envvar="TIDELOG_CONFIG")
+    annotation = Annotated[Path | None, option]
+    return inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _flag(setting: Setting) -> inspect.Parameter:
+    rule = setting.rule
+    meaning = f"{rule.meaning[0].upper()}{rule.meaning[1:]}. [dim]\\[{setting.shown(setting.default)}][/dim]"
+    metavar = "|".join(rule.choices) or _METAVARS[setting.kind]
+    option = typer.Option(setting.flag, help=meaning, metavar=metavar, rich_help_panel=rule.group, show_default=False)
+    annotation = Annotated[str | None, option]
+    return inspect.Parameter(setting.field, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
