@@ -13,7 +13,7 @@ Options and their meaning are those of Spark's Kafka source: see `tidelog.spark_
 from tidelog.spark_connector.java_runtime import JavaNotFound, JavaRuntime, use_java
 from tidelog.spark_connector.native_read import read
 from tidelog.spark_connector.partition_log import DataLoss
-from tidelog.spark_connector.s3_settings import HADOOP_AWS_PACKAGE, s3_options
+from tidelog.spark_connector.s3_access import HADOOP_AWS_PACKAGE, s3_options
 from tidelog.spark_connector.source import TidelogDataSource, register
 
 __all__ = [

@@ -28,6 +28,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 
+from tidelog.spark_connector.cache_folder import cache_folder
 from tidelog.storage.errors import NotFound
 
 JAVA_MAJOR_MIN = 17
@@ -131,13 +132,8 @@ def _ask(java: Path, *arguments: str) -> _Probe:
 def _runtime(candidate: _Candidate, probe: _Probe, environ: Mapping[str, str]) -> JavaRuntime:
     if probe.has_vector_module:
         return JavaRuntime(probe.home, probe.major, candidate.origin)
-    shim_home = _write_shim(probe.home / "bin" / "java", _cache_folder(environ))
+    shim_home = _write_shim(probe.home / "bin" / "java", cache_folder(environ, "java"))
     return JavaRuntime(shim_home, probe.major, candidate.origin, shimmed=True)
-
-
-def _cache_folder(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tidelog" / "java"
 
 
 def _write_shim(java: Path, cache: Path) -> Path:

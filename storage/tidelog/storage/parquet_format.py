@@ -62,16 +62,16 @@ class ParquetFlavor:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Bytes ``[start, end)`` of the object hold rows ``[first_row, first_row + rows)``. `raw_bytes` is what
-    they take uncompressed."""
+    """Bytes ``[start, end)`` of the object hold `rows` rows, which take `raw_bytes` uncompressed. `bounds` are the least
+    and greatest number in each column that the flavor keeps statistics of, in its order."""
 
     index: int
     start: int
     end: int
     crc32: int
-    first_row: int
     rows: int
     raw_bytes: int
+    bounds: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -173,16 +173,23 @@ def decode_footer(key: str, flavor: ParquetFlavor, tail: bytes | memoryview, obj
     if not metadata.schema.to_arrow_schema().remove_metadata().equals(flavor.schema):
         raise Corrupt(key, f"its columns are not those of {flavor.name}")
     start = object_bytes - len(checked.footer)
-    groups = _row_groups(key, metadata, checked.row_groups, start)
+    groups = _row_groups(key, flavor, metadata, checked.row_groups, start)
     return Footer(header_json, start, object_bytes, groups, metadata)
 
 
 def decode_rows(
-    key: str, flavor: ParquetFlavor, footer: Footer, groups: Sequence[RowGroup], data: memoryview
+    key: str,
+    flavor: ParquetFlavor,
+    footer: Footer,
+    groups: Sequence[RowGroup],
+    data: memoryview,
+    columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """The rows of `groups`, neighbours in the object, whose bytes are `data`: checked, then decoded."""
+    """The rows of `groups`, neighbours in the object, whose bytes are `data`: checked, then decoded, all columns or
+    those named."""
+    schema = flavor.schema if columns is None else pa.schema([flavor.schema.field(name) for name in columns])
     if not groups:
-        return flavor.schema.empty_table()
+        return schema.empty_table()
     base = groups[0].start
     if len(data) != groups[-1].end - base:
         raise Corrupt(key, f"{groups[-1].end - base} bytes from {base} on were to be read, {len(data)} came")
@@ -193,12 +200,12 @@ def decode_rows(
     source = pa.PythonFile(file_object, mode="r")
     try:
         with pq.ParquetFile(source, metadata=footer.metadata, page_checksum_verification=True) as file:
-            table = file.read_row_groups([group.index for group in groups], use_threads=False)
+            table = file.read_row_groups([group.index for group in groups], columns=schema.names, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise Corrupt(key, f"its pages cannot be decoded: {error}") from error
     if table.num_rows != sum(group.rows for group in groups):
         raise Corrupt(key, f"has {table.num_rows} rows where its footer says otherwise")
-    return pa.Table.from_arrays(table.columns, schema=flavor.schema)
+    return pa.Table.from_arrays(table.select(schema.names).columns, schema=schema)
 
 
 def decode_parquet(key: str, flavor: ParquetFlavor, data: bytes | memoryview) -> tuple[Footer, pa.Table]:
@@ -253,23 +260,38 @@ def _header(key: str, flavor: ParquetFlavor, metadata: pq.FileMetaData) -> bytes
     return ours.get(HEADER_KEY.encode(), b"")
 
 
-def _row_groups(key: str, metadata: pq.FileMetaData, checksums: Sequence[int], end: int) -> tuple[RowGroup, ...]:
+def _row_groups(
+    key: str, flavor: ParquetFlavor, metadata: pq.FileMetaData, checksums: Sequence[int], end: int
+) -> tuple[RowGroup, ...]:
     """The row groups, which have to fill the object from the magic to `end`, the footer."""
     if len(checksums) != metadata.num_row_groups:
         raise Corrupt(key, f"has {metadata.num_row_groups} row groups and {len(checksums)} checksums")
-    starts = [_start(metadata.row_group(index).column(0)) for index in range(metadata.num_row_groups)]
-    bounds = [*starts, end]
-    if bounds[0] != len(MAGIC) or bounds != sorted(bounds):
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    edges = [*(_start(group.column(0)) for group in groups), end]
+    if edges[0] != len(MAGIC) or edges != sorted(edges):
         raise Corrupt(key, "its row groups do not fill it")
-    groups, first_row = [], 0
-    for index, crc32 in enumerate(checksums):
-        group = metadata.row_group(index)
-        span = bounds[index], bounds[index + 1]
-        groups.append(RowGroup(index, *span, crc32, first_row, group.num_rows, group.total_byte_size))
-        first_row += group.num_rows
-    return tuple(groups)
+    columns = [flavor.schema.names.index(name) for name in flavor.statistics]
+    return tuple(
+        RowGroup(
+            index=index,
+            start=edges[index],
+            end=edges[index + 1],
+            crc32=crc32,
+            rows=groups[index].num_rows,
+            raw_bytes=groups[index].total_byte_size,
+            bounds=tuple(_bounds(key, groups[index].column(column)) for column in columns),
+        )
+        for index, crc32 in enumerate(checksums)
+    )
 
 
 def _start(column: pq.ColumnChunkMetaData) -> int:
     offset = column.dictionary_page_offset
     return int(column.data_page_offset if offset is None else offset)
+
+
+def _bounds(key: str, column: pq.ColumnChunkMetaData) -> tuple[int, int]:
+    statistics = column.statistics
+    if statistics is None or not statistics.has_min_max:
+        raise Corrupt(key, f"lacks the statistics of {column.path_in_schema}")
+    return int(statistics.min_raw), int(statistics.max_raw)
