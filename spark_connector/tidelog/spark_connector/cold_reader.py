@@ -25,8 +25,8 @@ from tidelog.storage.segment_codec import SEGMENT_FLAVOR, decode_segment_footer
 FOOTER_GUESS_BYTES = 64 * 1024
 """Read at once from an object's end; most footers are shorter, and need no second request."""
 
-STRETCH_BYTES = 4 << 20
-"""Neighbouring row groups are read together up to about so many bytes of the object, some 30 MiB of records."""
+STRETCH_RAW_BYTES = 16 << 20
+"""Neighbouring row groups are read and decoded together up to about so many bytes of records."""
 
 
 class StoreReader:
@@ -108,10 +108,11 @@ def _may_hold(footer: Footer, group: RowGroup, column: str, interval: Interval) 
 
 
 def stretches(groups: Sequence[RowGroup]) -> Iterator[list[RowGroup]]:
-    """Neighbours together, up to `STRETCH_BYTES`: what one request reads."""
+    """Neighbours together, up to `STRETCH_RAW_BYTES`: what one request reads."""
     stretch: list[RowGroup] = []
     for group in groups:
-        if stretch and (group.start != stretch[-1].end or group.end - stretch[0].start > STRETCH_BYTES):
+        raw_bytes = sum(member.raw_bytes for member in stretch) + group.raw_bytes
+        if stretch and (group.start != stretch[-1].end or raw_bytes > STRETCH_RAW_BYTES):
             yield stretch
             stretch = []
         stretch.append(group)
