@@ -62,8 +62,8 @@ class ParquetFlavor:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Bytes ``[start, end)`` of the object hold `rows` rows, which take `raw_bytes` uncompressed. `bounds` are the least
-    and greatest number in each column that the flavor keeps statistics of, in its order."""
+    """Bytes ``[start, end)`` of the object hold `rows` rows, which take `raw_bytes` uncompressed. `bounds` are the
+    least and greatest number in each column that the flavor keeps statistics of, in its order."""
 
     index: int
     start: int
@@ -294,4 +294,4 @@ def _bounds(key: str, column: pq.ColumnChunkMetaData) -> tuple[int, int]:
     statistics = column.statistics
     if statistics is None or not statistics.has_min_max:
         raise Corrupt(key, f"lacks the statistics of {column.path_in_schema}")
-    return int(statistics.min_raw), int(statistics.max_raw)
+    return cast(int, statistics.min_raw), cast(int, statistics.max_raw)

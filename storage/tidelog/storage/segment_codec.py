@@ -8,6 +8,7 @@ footer's header (`parquet_format`) says whose records these are. A range of a se
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -20,7 +21,15 @@ from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.layout import SegmentName, TopicPartition, parse_segment_key, segment_key
 from tidelog.storage.manifest import Segment
 from tidelog.storage.object_store import Body
-from tidelog.storage.parquet_format import Footer, ParquetFlavor, decode_footer, decode_parquet, encode_parquet
+from tidelog.storage.parquet_format import (
+    Footer,
+    ParquetFlavor,
+    RowGroup,
+    decode_footer,
+    decode_parquet,
+    decode_rows,
+    encode_parquet,
+)
 from tidelog.storage.records import RECORD_SCHEMA
 
 SEGMENT_FLAVOR = ParquetFlavor("segment/1", RECORD_SCHEMA, zstd_level=3, statistics=("offset", "timestamp"))
@@ -81,6 +90,28 @@ def decode_segment_footer(key: str, tail: bytes | memoryview, object_bytes: int)
     footer = decode_footer(key, SEGMENT_FLAVOR, tail, object_bytes)
     _checked_header(key, footer)
     return footer
+
+
+def decode_segment_rows(key: str, footer: Footer, groups: Sequence[RowGroup], data: memoryview) -> pa.Table:
+    """The records of `groups`, neighbours in the segment, whose bytes are `data`. Raises `Corrupt` naming `key`."""
+    records = decode_rows(key, SEGMENT_FLAVOR, footer, groups, data)
+    if reason := _offsets_fault(records):
+        raise Corrupt(key, reason)
+    if (records["offset"][0].as_py(), records["offset"][-1].as_py()) != (min_offset(groups[0]), max_offset(groups[-1])):
+        raise Corrupt(key, "its records are not those that its statistics name")
+    return records
+
+
+def min_offset(group: RowGroup) -> int:
+    return group.bounds[0][0]
+
+
+def max_offset(group: RowGroup) -> int:
+    return group.bounds[0][1]
+
+
+def max_timestamp_ms(group: RowGroup) -> int:
+    return group.bounds[1][1]
 
 
 def describe_segment(key: str, data: bytes | memoryview) -> Segment:
