@@ -1,0 +1,81 @@
+"""What a pass of the archiver will do with each partition: decided purely, from the WAL entries it read.
+
+Records stay slices of the entries' tables, so a plan costs nothing per record and no copy.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidelog.storage.errors import Corrupt
+from tidelog.storage.layout import TopicPartition
+from tidelog.storage.records import RECORD_SCHEMA
+from tidelog.storage.wal_entry import ProducerMark, Span, WalEntry
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The records of one span."""
+
+    span: Span
+    records: pa.Table
+
+
+@dataclass(frozen=True)
+class PartitionPlan:
+    """What the entries hold of one partition, offsets dense and ascending (inv. 4)."""
+
+    topic_partition: TopicPartition
+    pieces: tuple[Piece, ...]
+    producers: tuple[ProducerMark, ...]
+
+    @property
+    def base_offset(self) -> int:
+        return self.pieces[0].span.base_offset
+
+    @property
+    def next_offset(self) -> int:
+        return self.pieces[-1].span.next_offset
+
+    def records_from(self, cold_end: int) -> pa.Table:
+        """The records that a manifest up to `cold_end` lacks, `RECORD_SCHEMA`. Raises `Corrupt` if some in between
+        are in neither (inv. 5)."""
+        if cold_end < self.base_offset:
+            partition = f"{self.topic_partition.topic_id}/{self.topic_partition.partition}"
+            raise Corrupt(
+                partition, f"offsets {cold_end} to {self.base_offset - 1} are neither in a segment nor in the WAL"
+            )
+        lacking = [piece for piece in self.pieces if piece.span.next_offset > cold_end]
+        tables = [piece.records.slice(max(0, cold_end - piece.span.base_offset)) for piece in lacking]
+        return pa.concat_tables([RECORD_SCHEMA.empty_table(), *tables])
+
+    def producers_after(self, before: Sequence[ProducerMark], producers_max: int) -> tuple[ProducerMark, ...]:
+        """The last mark of each producer, those of a manifest `before` included, by offset; of more than
+        `producers_max` the oldest are forgotten, whose retries are long over."""
+        last = {mark.producer_id: mark for mark in sorted((*before, *self.producers), key=_offset)}
+        return tuple(sorted(last.values(), key=_offset)[-producers_max:])
+
+
+def plan_archive(entries: Iterable[WalEntry]) -> tuple[PartitionPlan, ...]:
+    """One plan a partition, in the order of partitions. `entries` are neighbours in the log; START entries hold
+    nothing. Raises `Corrupt` where offsets are not dense."""
+    pieces: defaultdict[TopicPartition, list[Piece]] = defaultdict(list)
+    producers: defaultdict[TopicPartition, list[ProducerMark]] = defaultdict(list)
+    for entry in entries:
+        for span in entry.header.spans:
+            before = pieces[span.topic_partition]
+            if before and before[-1].span.next_offset != span.base_offset:
+                name = f"entry {entry.header.seq} of shard {entry.header.shard}"
+                raise Corrupt(name, f"begins at offset {span.base_offset}, not {before[-1].span.next_offset} (inv. 4)")
+            before.append(Piece(span, entry.records_of(span)))
+        for mark in entry.header.producers:
+            producers[mark.topic_partition].append(mark)
+    return tuple(PartitionPlan(place, tuple(pieces[place]), tuple(producers[place])) for place in sorted(pieces))
+
+
+def _offset(mark: ProducerMark) -> int:
+    return mark.base_offset

@@ -1,0 +1,191 @@
+"""Turns the write-ahead log of a shard into segments, one per partition and pass, and lets go of it afterwards.
+
+A pass takes entries from the floor on, as many as fit in memory, and goes in an order that makes a crash between any
+two requests harmless:
+
+1. read entries, then the floor once more: an entry below it was never in the log (`wal`);
+2. per partition: what lies below its manifest's cold end is archived already and skipped; the rest is uploaded as a
+   segment, then the next manifest version names it. A crash between the two leaves an orphan, which no reader sees;
+3. the floor moves, once every partition's manifest has what the entries held (inv. 5, 6).
+
+Two archivers of one shard do not harm each other: a manifest's next version is won by one of them, and the other
+starts that partition over and finds nothing left to do. A partition's records are in its manifest or in the WAL from
+the floor on at every moment; which of the two a reader takes is decided by the cold end alone (inv. 5).
+
+Deletion waits for a grace, counted on this process's own monotonic clock from when it first saw the floor there.
+Readers hold plans over WAL entries and stalled uploads may be under way; a wall clock, or the store's, may be wrong by
+more than the grace, and nothing durable says when the floor moved by a clock one can trust. So a restart waits a full
+grace again: it costs some storage, never a record (inv. 6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tidelog.storage.archive_plan import PartitionPlan, plan_archive
+from tidelog.storage.errors import Conflict, NotFound
+from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifest import Manifest
+from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.segment_codec import encode_segment
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_entry import WalEntry
+
+TopicNames = Callable[[str], str | None]
+"""The name of the topic with an id; None once it is deleted. It must know every topic that was ever written to."""
+
+MANIFEST_ATTEMPTS_MAX = 8
+
+
+@dataclass(frozen=True)
+class ArchiverSettings:
+    """`batch_bytes`: raw records held in memory by a pass (one entry at least is taken, however large)."""
+
+    batch_bytes: int = 128 * 1024 * 1024
+    grace_s: float = 900.0
+    producers_max: int = 10_000
+    manifest_logs_max: int = 20_000
+
+
+@dataclass(frozen=True)
+class ArchiveReport:
+    """What a pass did. `floor` is where the log begins now; `manifests` are the new ones."""
+
+    manifests: tuple[Manifest, ...]
+    floor: int
+    entries: int
+    records: int
+    raw_bytes: int
+    stored_bytes: int
+
+
+class Archiver:
+    """Archives `wal`. One pass at a time; other archivers may work on the same log."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        wal: Wal,
+        runtime: Runtime,
+        topic_names: TopicNames,
+        settings: ArchiverSettings | None = None,
+    ) -> None:
+        self._store = store
+        self._wal = wal
+        self._runtime = runtime
+        self._topic_names = topic_names
+        self._settings = settings or ArchiverSettings()
+        self._manifest_logs: dict[TopicPartition, ManifestLog] = {}
+        self._floors_seen: list[tuple[int, float]] = []
+        self._collected = 0
+
+    async def run_once(self, up_to: int | None = None) -> ArchiveReport | None:
+        """One pass over the committed entries below `up_to`: the writer's next number, or without it every entry that
+        is there. None if there are none. Raises `Unavailable`, `Corrupt`; running again is always right."""
+        entries = await self._read_entries(up_to)
+        if not entries:
+            return None
+        plans = await asyncio.to_thread(plan_archive, entries)
+        archived = [await self._archive(name, plan) for plan in plans if (name := self._name(plan)) is not None]
+        floor = await self._wal.advance_floor(entries[-1].header.seq + 1, entries[-1].header.epoch)
+        self._see_floor(floor.number)
+        manifests = tuple(manifest for manifest in archived if manifest is not None)
+        added = [manifest.segments[-1] for manifest in manifests]
+        return ArchiveReport(
+            manifests=manifests,
+            floor=floor.number,
+            entries=len(entries),
+            records=sum(segment.records for segment in added),
+            raw_bytes=sum(entry.records.nbytes for entry in entries),
+            stored_bytes=sum(segment.size_bytes for segment in added),
+        )
+
+    async def collect(self) -> int:
+        """Delete the entries that the floor passed at least a grace ago, as this process saw it. Returns how many."""
+        self._see_floor((await self._wal.floor()).number)
+        ripe = self._ripe_floor()
+        if ripe <= self._collected:
+            return 0
+        deleted = 0
+        async for number in self._wal.log.numbers():
+            if number >= ripe:
+                break
+            await self._wal.delete(number)
+            deleted += 1
+        self._collected = ripe
+        return deleted
+
+    # ---- a pass
+
+    async def _read_entries(self, up_to: int | None) -> Sequence[WalEntry]:
+        floor = await self._wal.floor()
+        self._see_floor(floor.number)
+        entries: list[WalEntry] = []
+        raw_bytes, seq = 0, floor.number
+        while (up_to is None or seq < up_to) and (not entries or raw_bytes < self._settings.batch_bytes):
+            try:
+                entry = await self._wal.read(seq)
+            except NotFound:
+                break
+            entries.append(entry)
+            raw_bytes += entry.records.nbytes
+            seq += 1
+        if not entries:
+            return entries
+        now = await self._wal.floor()
+        return [entry for entry in entries if entry.header.seq >= now.number]
+
+    def _name(self, plan: PartitionPlan) -> str | None:
+        return self._topic_names(plan.topic_partition.topic_id)
+
+    async def _archive(self, topic: str, plan: PartitionPlan) -> Manifest | None:
+        """Append the manifest that holds what `plan` has; None if it is archived already."""
+        log = self._manifest_log(topic, plan.topic_partition)
+        for _ in range(MANIFEST_ATTEMPTS_MAX - 1):
+            try:
+                return await self._append(log, topic, plan)
+            except Conflict:
+                continue  # another archiver was faster: start over from what it made
+        return await self._append(log, topic, plan)
+
+    async def _append(self, log: ManifestLog, topic: str, plan: PartitionPlan) -> Manifest | None:
+        manifest = await log.latest()
+        records = plan.records_from(manifest.cold_end)
+        if records.num_rows == 0:
+            return None
+        segment_id = self._runtime.entropy.new_id()
+        encoded = await asyncio.to_thread(encode_segment, topic, plan.topic_partition, records, segment_id)
+        await self._store.put(encoded.segment.key, encoded.body)
+        return await log.append(
+            replace(
+                manifest,
+                cold_end=encoded.segment.next_offset,
+                segments=(*manifest.segments, encoded.segment),
+                producers=plan.producers_after(manifest.producers, self._settings.producers_max),
+            )
+        )
+
+    def _manifest_log(self, topic: str, topic_partition: TopicPartition) -> ManifestLog:
+        log = self._manifest_logs.pop(topic_partition, None) or ManifestLog(self._store, topic, topic_partition)
+        self._manifest_logs[topic_partition] = log  # the one used last is last
+        while len(self._manifest_logs) > self._settings.manifest_logs_max:
+            del self._manifest_logs[next(iter(self._manifest_logs))]
+        return log
+
+    # ---- the grace
+
+    def _see_floor(self, number: int) -> None:
+        if not self._floors_seen or number > self._floors_seen[-1][0]:
+            self._floors_seen.append((number, self._runtime.clock.monotonic()))
+
+    def _ripe_floor(self) -> int:
+        """The highest floor that was seen at least a grace ago."""
+        now_s = self._runtime.clock.monotonic()
+        ripe = [number for number, seen_s in self._floors_seen if now_s - seen_s >= self._settings.grace_s]
+        if ripe:
+            self._floors_seen = [(n, s) for n, s in self._floors_seen if n >= ripe[-1]]
+        return ripe[-1] if ripe else 0
