@@ -12,24 +12,23 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from tidelog.storage.archiver import Archiver
-from tidelog.storage.segment_reader import SegmentReader
-
 from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.journal import Journal
 from tidelog.services.broker.append_buffer import BufferBudget
-from tidelog.services.broker.archiving import ArchivePolicy, Archivist, ShardArchive
+from tidelog.services.broker.archiving import ArchivePolicy, Archivist
 from tidelog.services.broker.entry_reader import EntryReader
 from tidelog.services.broker.flush_policy import FlushPolicy
 from tidelog.services.broker.hot_tail import HotTail
 from tidelog.services.broker.local_broker import BrokerParts, LocalBroker
 from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_reader import PartitionReader
+from tidelog.services.broker.segment_pieces import SegmentPieces
 from tidelog.services.broker.shard_leader import ShardLeader, ShardMeans
 from tidelog.services.broker.shard_partitions import ShardPartitions
 from tidelog.services.settings import Settings
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
+from tidelog.storage.segment_reader import SegmentReader
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.opening import open_store
 from tidelog.storage.stores.retrying import RetryingObjectStore
@@ -41,7 +40,8 @@ ENCODE_THREADS = 2
 S3_FLUSH_INTERVAL_MS = 250
 """Bounds the cost of a busy shard at 4 PUTs a second; on other stores a PUT costs nothing."""
 REPLAY_PART = 4
-"""One part in so many of `cache.max.bytes` keeps what replays read; the rest is the hot tail's."""
+"""One part in so many of `cache.max.bytes` keeps what replays read, half of it old WAL entries and half
+segments; the rest is the hot tail's."""
 
 
 def open_broker(settings: Settings, runtime: Runtime, *, store: ObjectStore | None = None) -> LocalBroker:
@@ -85,11 +85,7 @@ class ShardFactory:
 
     def archivist(self, leaders: dict[int, ShardLeader]) -> Archivist:
         policy = ArchivePolicy(self._settings.archive_interval_ms, self._settings.archive_min_bytes)
-        shards = [ShardArchive(leader, self._archiver(leader)) for leader in leaders.values()]
-        return Archivist(shards, policy, self._runtime)
-
-    def _archiver(self, leader: ShardLeader) -> Archiver:
-        return Archiver(self._store, leader.partitions.wal, self._runtime)
+        return Archivist([], policy, self._runtime)
 
     def _leader(self, shard: int) -> ShardLeader:
         wal = Wal(self._store, shard, ParquetWalCodec())
@@ -116,6 +112,7 @@ def _flush_interval_ms(settings: Settings, store_url: str) -> int:
 
 def _reader(settings: Settings, means: ShardMeans, store: ObjectStore) -> PartitionReader:
     cold_reads = asyncio.Semaphore(settings.fetch_cold_concurrency)
-    replayed = HotTail(settings.cache_max_bytes // REPLAY_PART)
-    entries = EntryReader(means.hot_tail, replayed, cold_reads)
-    return PartitionReader(entries, SegmentReader(store), cold_reads, means.measurements)
+    replayed_bytes = settings.cache_max_bytes // REPLAY_PART // 2
+    entries = EntryReader(means.hot_tail, HotTail(replayed_bytes), cold_reads)
+    segments = SegmentPieces(SegmentReader(store), cold_reads, replayed_bytes)
+    return PartitionReader(entries, segments, means.measurements)

@@ -5,6 +5,7 @@ All of it is decided before anything is taken (inv. 10), and none of it touches 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,16 +21,27 @@ TIMESTAMP_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999: ISO 8601 and Spark know no later one."""
 
 
-def admitted(records: pa.Table, config: TopicConfig, *, key_bytes_max: int, now_ms: int) -> pa.Table:
-    """`records` (`DRAFT_SCHEMA`) as the topic takes them, every timestamp set. Raises `Invalid`, `TooLarge`."""
+@dataclass(frozen=True)
+class Admitted:
+    """`records` (`DRAFT_SCHEMA`) with every timestamp set; of each the bytes of key and value, and the timestamp."""
+
+    records: pa.Table
+    payload_bytes: npt.NDArray[np.int64]
+    timestamps_ms: npt.NDArray[np.int64]
+
+
+def admit(records: pa.Table, config: TopicConfig, *, key_bytes_max: int, now_ms: int) -> Admitted:
+    """`records` (`DRAFT_SCHEMA`) as the topic takes them. Raises `Invalid`, `TooLarge`."""
     if records.schema != DRAFT_SCHEMA:
         raise Invalid(f"records have the schema {records.schema}, not {DRAFT_SCHEMA}")
     if not records.num_rows:
         raise Invalid("there is no record in the request", field="records")
     key_bytes = _byte_lengths(records.column("key"))
     _check_keys(records.column("key"), key_bytes, config, key_bytes_max)
-    _check_sizes(key_bytes + _byte_lengths(records.column("value")), config)
-    return records.set_column(0, DRAFT_SCHEMA.field("timestamp"), _stamped(records.column(0), config, now_ms))
+    record_bytes = key_bytes + _byte_lengths(records.column("value"))
+    _check_sizes(record_bytes, config)
+    stamped = records.set_column(0, DRAFT_SCHEMA.field("timestamp"), _stamped(records.column(0), config, now_ms))
+    return Admitted(stamped, record_bytes, timestamps_ms(stamped))
 
 
 def timestamps_ms(records: pa.Table | pa.RecordBatch) -> npt.NDArray[np.int64]:

@@ -63,6 +63,7 @@ class Append:
     records: pa.Table
     base_offset: int
     held_bytes: int
+    payload_bytes: int
     timestamp_ms_max: int
     mark: ProducerMark | None = None
 

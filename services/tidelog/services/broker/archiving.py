@@ -12,11 +12,11 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from tidelog.storage.archiver import Archiver
+from typing import Protocol
 
 from tidelog.services.broker.shard_leader import ShardLeader
 from tidelog.storage.errors import TidelogError
+from tidelog.storage.manifest import Manifest
 from tidelog.storage.runtime import Runtime
 
 CHECK_EVERY_S = 0.5
@@ -40,12 +40,34 @@ class ArchivePolicy:
         return wal_bytes >= self.bytes_min or now_ms - oldest_at_ms >= self.interval_ms
 
 
+class ArchivePass(Protocol):
+    """What a pass did: the manifests it appended, and where the floor is now."""
+
+    @property
+    def manifests(self) -> Sequence[Manifest]: ...
+
+    @property
+    def floor(self) -> int: ...
+
+
+class WalArchiver(Protocol):
+    """Archives one WAL; `storage.archiver.Archiver` does."""
+
+    async def run_once(self) -> ArchivePass | None:
+        """One pass; None if there was nothing to do."""
+        ...
+
+    async def collect(self) -> int:
+        """Delete entries whose grace is over; how many."""
+        ...
+
+
 @dataclass(frozen=True)
 class ShardArchive:
     """A shard and the archiver of its WAL."""
 
     leader: ShardLeader
-    archiver: Archiver
+    archiver: WalArchiver
 
 
 class Archivist:

@@ -62,7 +62,12 @@ def _with_places(payload: pa.Table, ordered: Sequence[Append], counts: _Int64s, 
     bases = np.fromiter((append.base_offset for append in ordered), np.int64, len(ordered))
     numbers = np.fromiter((append.partition.topic_partition.partition for append in ordered), np.int32, len(ordered))
     offsets = np.arange(payload.num_rows) + np.repeat(bases - first_rows, counts)
-    columns = [_topic_ids(ordered, counts), pa.array(np.repeat(numbers, counts)), pa.array(offsets), *payload.columns]
+    columns: list[Any] = [
+        _topic_ids(ordered, counts),
+        pa.array(np.repeat(numbers, counts)),
+        pa.array(offsets),
+        *payload.columns,
+    ]
     return pa.Table.from_arrays(columns, schema=WAL_SCHEMA)
 
 

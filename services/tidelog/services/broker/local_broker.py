@@ -16,7 +16,7 @@ from typing import Protocol
 from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.topic import Topic
-from tidelog.services.broker.admission import admitted
+from tidelog.services.broker.admission import admit
 from tidelog.services.broker.api import (
     Acks,
     Anchor,
@@ -163,7 +163,7 @@ class LocalBroker:
             return self.topic(name)
 
     def _shares(self, topic: Topic, draft: Draft, options: ProduceOptions) -> Sequence[Share]:
-        records = admitted(
+        records = admit(
             draft.records,
             topic.config,
             key_bytes_max=self._settings.key_max_bytes,
@@ -257,6 +257,7 @@ class LocalBroker:
             lags=tuple(
                 PartitionLag(s.topic, s.topic_partition.partition, s.cold_end, s.high_watermark) for s in states
             ),
+            usage=self._parts.counting.usage(),
         )
 
     def _check_open(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidelog.services.broker.append_buffer import Append
+from tidelog.storage.stores.counting import Usage
 
 ACK_SECONDS_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 OTHER_TOPICS = "(other topics)"
@@ -20,7 +21,7 @@ TOPICS_MAX = 5_000
 
 @dataclass(frozen=True)
 class TopicCounts:
-    """Totals since the broker started. Bytes are those of keys and values for fetches, of memory for produces."""
+    """Totals since the broker started. `bytes_in` and `bytes_out` are those of keys and values."""
 
     records_in: int = 0
     bytes_in: int = 0
@@ -52,7 +53,8 @@ class PartitionLag:
 
 @dataclass(frozen=True)
 class BrokerMeasurements:
-    """One picture of a broker. `topics` by name; `lags` of the partitions that are loaded."""
+    """One picture of a broker. `topics` by name; `lags` of the partitions that are loaded; `usage`: every
+    request to the store."""
 
     topics: Mapping[str, TopicCounts]
     ack_seconds: Histogram
@@ -60,6 +62,7 @@ class BrokerMeasurements:
     cache_bytes: int
     waiting_fetches: int
     lags: Sequence[PartitionLag]
+    usage: Usage
 
 
 @dataclass
@@ -73,21 +76,21 @@ class Measurements:
     def committed(self, appends: Sequence[Append], entry_bytes: int) -> None:
         """An entry of `entry_bytes` that holds `appends` is in the log."""
         records: Counter[str] = Counter()
-        held: Counter[str] = Counter()
+        payload: Counter[str] = Counter()
         for append in appends:
             records[append.partition.topic] += append.count
-            held[append.partition.topic] += append.held_bytes
-        whole = max(1, held.total())
-        for topic, held_bytes in held.items():
+            payload[append.partition.topic] += append.payload_bytes
+        whole = max(1, payload.total())
+        for topic, payload_bytes in payload.items():
             counts = self._counts(topic)
             self._set(
                 topic,
                 replace(
                     counts,
                     records_in=counts.records_in + records[topic],
-                    bytes_in=counts.bytes_in + held_bytes,
-                    wal_puts=counts.wal_puts + held_bytes / whole,
-                    wal_bytes=counts.wal_bytes + entry_bytes * held_bytes / whole,
+                    bytes_in=counts.bytes_in + payload_bytes,
+                    wal_puts=counts.wal_puts + payload_bytes / whole,
+                    wal_bytes=counts.wal_bytes + entry_bytes * payload_bytes / whole,
                 ),
             )
 

@@ -7,12 +7,10 @@ ones. What a fetch sees of the state is taken anew at each step, so it may run w
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from tidelog.storage.segment_reader import SegmentReader
 
 from tidelog.services.broker.admission import timestamps_ms
 from tidelog.services.broker.api import FetchLimits
@@ -20,6 +18,7 @@ from tidelog.services.broker.entry_reader import EntryReader
 from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_state import HotSpan, PartitionState
 from tidelog.services.broker.read_budget import ReadBudget
+from tidelog.services.broker.segment_pieces import SegmentPieces
 from tidelog.services.broker.shard_partitions import ShardPartitions
 from tidelog.storage.errors import NotFound
 
@@ -29,16 +28,9 @@ _PLACES = ["topic_id", "partition"]
 class PartitionReader:
     """Reads partitions of one broker. Raises `OutOfRange`, `NotFound`, `Unavailable`, `Corrupt`."""
 
-    def __init__(
-        self,
-        entries: EntryReader,
-        segments: SegmentReader,
-        cold_reads: asyncio.Semaphore,
-        measurements: Measurements,
-    ) -> None:
+    def __init__(self, entries: EntryReader, segments: SegmentPieces, measurements: Measurements) -> None:
         self._entries = entries
         self._segments = segments
-        self._cold_reads = cold_reads
         self._measurements = measurements
 
     async def read(
@@ -49,7 +41,7 @@ class PartitionReader:
         while not budget.spent and offset < state.high_watermark:
             state.check_readable(offset)
             if offset < state.cold_end:
-                offset = await self._read_segment(state, offset, budget)
+                offset = await self._read_segment(partitions, state, offset, budget)
             else:
                 offset = await self._read_span(partitions, state, offset, budget)
         self._measurements.fetched(state.topic, budget.records, budget.payload_bytes)
@@ -59,9 +51,10 @@ class PartitionReader:
         """The offset of the first record at or after `timestamp_ms`, the high watermark if there is none."""
         for segment in state.manifest.segments:
             if segment.max_timestamp_ms >= timestamp_ms:
-                offset = await self._first_in_segment(state, segment, timestamp_ms)
+                self._measurements.cold_get(state.topic)
+                offset = await self._segments.first_at(segment, timestamp_ms)
                 if offset is not None:
-                    return offset
+                    return max(offset, state.log_start_offset)
         for span in state.spans_from(state.cold_end):
             if span.timestamp_ms_max is None or span.timestamp_ms_max >= timestamp_ms:
                 row = _first_row(await self._span_records(partitions, state, span), timestamp_ms)
@@ -79,8 +72,23 @@ class PartitionReader:
         batches, _ = await self.read(partitions, state, offset, limits)
         return max((int(timestamps_ms(batch).max()) for batch in batches), default=-1)
 
-    async def _read_segment(self, state: PartitionState, offset: int, budget: ReadBudget) -> int:
-        raise NotImplementedError
+    async def _read_segment(
+        self, partitions: ShardPartitions, state: PartitionState, offset: int, budget: ReadBudget
+    ) -> int:
+        segment = state.segment_at(offset)
+        records = self._segments.in_memory(segment, offset)
+        if records is None:
+            self._measurements.cold_get(state.topic)
+            try:
+                records = await self._segments.read(segment, offset, max(1, budget.bytes_left))
+            except NotFound:
+                if not await self._moved_on(partitions, state):
+                    raise
+                return offset
+        if not records.num_rows:
+            return segment.next_offset
+        budget.take(records.to_batches())
+        return budget.next_offset or offset
 
     async def _read_span(
         self, partitions: ShardPartitions, state: PartitionState, offset: int, budget: ReadBudget
@@ -102,10 +110,15 @@ class PartitionReader:
         try:
             return await self._entries.read(partitions.wal, span.entry)
         except NotFound:
-            await partitions.refresh(state)
-            if state.cold_end <= span.base_offset:
+            if not await self._moved_on(partitions, state):
                 raise
             return None
+
+    async def _moved_on(self, partitions: ShardPartitions, state: PartitionState) -> bool:
+        """Whether the manifest is a newer one by now: an object that was not found has then been replaced."""
+        before = state.manifest.version
+        await partitions.refresh(state)
+        return state.manifest.version > before
 
     async def _span_records(self, partitions: ShardPartitions, state: PartitionState, span: HotSpan) -> pa.Table:
         records = self._entries.in_memory(span.entry)

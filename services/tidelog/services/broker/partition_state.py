@@ -19,7 +19,7 @@ from tidelog.services.broker.hot_tail import EntryName
 from tidelog.services.broker.idempotence import ProducerTable
 from tidelog.storage.errors import NotFound, OutOfRange
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Manifest
+from tidelog.storage.manifest import Manifest, Segment
 from tidelog.storage.wal_entry import ProducerMark, Span
 
 
@@ -109,6 +109,11 @@ class PartitionState:
         """The spans that hold `offset` and what follows, as they are now."""
         first = bisect_right(self._spans, offset, key=lambda span: span.next_offset)
         return iter(self._spans[first:])
+
+    def segment_at(self, offset: int) -> Segment:
+        """The segment that holds `offset`, which lies below the cold end, or what follows it there (inv. 5)."""
+        segments = self.manifest.segments
+        return segments[bisect_right(segments, offset, key=lambda segment: segment.next_offset)]
 
     @property
     def hot_spans(self) -> int:

@@ -122,7 +122,15 @@ class ProducePath:
         mark = _mark(state, options, base_offset, share.records.num_rows)
         if mark:
             state.producers.remember(mark, share.timestamp_ms_max)
-        append = Append(state, share.records, base_offset, _held_bytes(share), share.timestamp_ms_max, mark)
+        append = Append(
+            state,
+            share.records,
+            base_offset,
+            _held_bytes(share),
+            share.payload_bytes,
+            share.timestamp_ms_max,
+            mark,
+        )
         state.last_outcome = place.leader.append(append)
         return place, append, state.last_outcome
 

@@ -19,7 +19,7 @@ class ReadBudget:
 
     def __init__(self, records_max: int, bytes_max: int) -> None:
         self._records_left = max(1, records_max)
-        self._bytes_left = bytes_max
+        self.bytes_left = bytes_max
         self._batches: list[pa.RecordBatch] = []
         self.payload_bytes = 0
         self.spent = False
@@ -48,13 +48,13 @@ class ReadBudget:
 
     def _take(self, batch: pa.RecordBatch) -> None:
         sizes = np.cumsum(payload_bytes(batch))
-        fitting = int(np.searchsorted(sizes, self._bytes_left, side="right"))
+        fitting = int(np.searchsorted(sizes, self.bytes_left, side="right"))
         count = min(self._records_left, max(fitting, 0 if self._batches else 1), batch.num_rows)
         self.spent = count < batch.num_rows
         if not count:
             return
         self._batches.append(batch.slice(0, count))
         self._records_left -= count
-        self._bytes_left -= int(sizes[count - 1])
+        self.bytes_left -= int(sizes[count - 1])
         self.payload_bytes += int(sizes[count - 1])
-        self.spent = self.spent or self._records_left <= 0 or self._bytes_left <= 0
+        self.spent = self.spent or self._records_left <= 0 or self.bytes_left <= 0

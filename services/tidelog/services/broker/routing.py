@@ -14,38 +14,42 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelog.services.broker.admission import timestamps_ms
+from tidelog.services.broker.admission import Admitted
 from tidelog.storage.errors import Invalid
 from tidelog.storage.partitioner import NO_PARTITION, partitions_of
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one partition gets of a request. `held_bytes` is the memory these records keep alive."""
+    """What one partition gets of a request. `held_bytes` is the memory these records keep alive, `payload_bytes` those
+    of their keys and values."""
 
     partition: int
     records: pa.Table
     held_bytes: int
+    payload_bytes: int
     timestamp_ms_max: int
 
 
-def whole(partition: int, records: pa.Table, held_bytes: int) -> Share:
-    """All of a request for one partition."""
-    return Share(partition, records, held_bytes, int(timestamps_ms(records).max()))
+def whole(partition: int, admitted: Admitted, held_bytes: int) -> Share:
+    """All of a request for one partition; nothing is copied."""
+    payload_bytes = int(admitted.payload_bytes.sum())
+    return Share(partition, admitted.records, held_bytes, payload_bytes, int(admitted.timestamps_ms.max()))
 
 
 def route(
-    records: pa.Table, named: Any, *, held_bytes: int, partition_count: int, keyless_partition: int
+    admitted: Admitted, named: Any, *, held_bytes: int, partition_count: int, keyless_partition: int
 ) -> Sequence[Share]:
-    """The shares of a request, ascending by partition. `named` (int32 or None) goes with `records` row by row.
+    """The shares of a request, ascending by partition. `named` (int32 or None) goes with the records row by row.
     Raises `Invalid` for a partition that is not there."""
-    if named is None and (partition_count == 1 or records.column("key").null_count == records.num_rows):
-        return (whole(keyless_partition, records, held_bytes),)
-    partitions = _partitions(records, named, partition_count, keyless_partition)
+    keys = admitted.records.column("key")
+    if named is None and (partition_count == 1 or keys.null_count == len(keys)):
+        return (whole(keyless_partition, admitted, held_bytes),)
+    partitions = _partitions(keys, named, partition_count, keyless_partition)
     first = int(partitions[0])
     if (partitions == first).all():
-        return (whole(first, records, held_bytes),)
-    return _split(records, partitions)
+        return (whole(first, admitted, held_bytes),)
+    return _split(admitted, partitions)
 
 
 def check_all_name(named: Any, partition: int) -> None:
@@ -59,8 +63,8 @@ def _named_or(named: Any, default: int) -> npt.NDArray[np.int32]:
     return numbers
 
 
-def _partitions(records: pa.Table, named: Any, partition_count: int, keyless_partition: int) -> npt.NDArray[np.int32]:
-    by_key = partitions_of(records.column("key"), partition_count)
+def _partitions(keys: Any, named: Any, partition_count: int, keyless_partition: int) -> npt.NDArray[np.int32]:
+    by_key = partitions_of(keys, partition_count)
     chosen: npt.NDArray[np.int32] = np.where(by_key == NO_PARTITION, np.int32(keyless_partition), by_key)
     if named is None:
         return chosen
@@ -78,16 +82,16 @@ def _check_named(named: Any, partition_count: int) -> None:
         )
 
 
-def _split(records: pa.Table, partitions: npt.NDArray[np.int32]) -> Sequence[Share]:
+def _split(admitted: Admitted, partitions: npt.NDArray[np.int32]) -> Sequence[Share]:
     order = np.argsort(partitions, kind="stable")
-    gathered = records.combine_chunks().take(order)
+    gathered = admitted.records.combine_chunks().take(order)
     numbers, firsts = np.unique(partitions[order], return_index=True)
-    bounds = [*firsts.tolist(), len(order)]
-    return tuple(
-        _share(int(number), gathered.slice(low, high - low))
-        for number, low, high in zip(numbers.tolist(), bounds[:-1], bounds[1:], strict=True)
-    )
-
-
-def _share(partition: int, records: pa.Table) -> Share:
-    return whole(partition, records, records.nbytes)
+    ends = np.append(firsts[1:], len(order))
+    payload_bytes = np.add.reduceat(admitted.payload_bytes[order], firsts)
+    latest = np.maximum.reduceat(admitted.timestamps_ms[order], firsts)
+    columns = (numbers.tolist(), firsts.tolist(), ends.tolist(), payload_bytes.tolist(), latest.tolist())
+    shares = []
+    for number, first, end, payload, timestamp_ms in zip(*columns, strict=True):
+        records = gathered.slice(first, end - first)
+        shares.append(Share(number, records, records.nbytes, payload, timestamp_ms))
+    return tuple(shares)

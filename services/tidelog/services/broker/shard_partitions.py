@@ -10,14 +10,13 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from tidelog.storage.manifest_log import ManifestLog
-
 from tidelog.coordinator.topic import Topic
 from tidelog.services.broker.hot_tail import EntryName
 from tidelog.services.broker.partition_state import HotSpan, PartitionState, hot_span
 from tidelog.services.broker.single_flight import SingleFlight
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifest import Manifest
+from tidelog.storage.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_entry import ProducerMark, WalHeader

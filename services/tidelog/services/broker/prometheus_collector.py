@@ -1,0 +1,135 @@
+"""A broker's measurements as Prometheus reads them. Nothing is counted here; each scrape takes one picture.
+
+Dollars are what the requests would cost on S3 Standard, whatever the store is. A topic's are its parts of the WAL's
+PUTs and all requests for its segments and manifests.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tidelog.services.broker.api import BrokerStatus, ShardStatus
+from tidelog.services.broker.measurements import BrokerMeasurements, Histogram, PartitionLag, TopicCounts
+from tidelog.storage.stores.counting import S3_STANDARD, Usage
+
+
+class MeasuredBroker(Protocol):
+    """A broker that can be measured."""
+
+    def measurements(self) -> BrokerMeasurements:
+        """What was counted up to now."""
+        ...
+
+    def status(self) -> BrokerStatus:
+        """How it stands."""
+        ...
+
+
+class BrokerCollector(Collector):
+    """Register it with a `CollectorRegistry`."""
+
+    def __init__(self, broker: MeasuredBroker) -> None:
+        self._broker = broker
+
+    def collect(self) -> Iterable[Metric]:
+        measured = self._broker.measurements()
+        yield from _topic_metrics(measured)
+        yield from _store_metrics(measured.usage)
+        yield from _shard_metrics(self._broker.status().shards)
+        yield _ack_seconds(measured.ack_seconds)
+        yield _lag(measured.lags)
+        yield GaugeMetricFamily("tidelog_buffered_bytes", "Taken and not committed yet", measured.buffered_bytes)
+        yield GaugeMetricFamily("tidelog_cache_bytes", "Recent records kept for readers", measured.cache_bytes)
+        yield GaugeMetricFamily("tidelog_waiting_fetches", "Long polls under way", measured.waiting_fetches)
+
+
+def _topic_metrics(measured: BrokerMeasurements) -> Iterator[Metric]:
+    columns: tuple[tuple[str, str, Callable[[TopicCounts], float]], ...] = (
+        ("tidelog_produced_records", "Records committed", lambda counts: counts.records_in),
+        ("tidelog_produced_bytes", "Bytes of keys and values committed", lambda counts: counts.bytes_in),
+        ("tidelog_fetched_records", "Records given to readers", lambda counts: counts.records_out),
+        ("tidelog_fetched_bytes", "Bytes of keys and values given to readers", lambda counts: counts.bytes_out),
+        ("tidelog_wal_puts", "PUTs of the WAL, by each topic's part of them", lambda counts: counts.wal_puts),
+        ("tidelog_cold_gets", "Reads of old WAL entries or segments for readers", lambda counts: counts.cold_gets),
+    )
+    for name, help_text, value in columns:
+        family = CounterMetricFamily(name, help_text, labels=["topic"])
+        for topic, counts in measured.topics.items():
+            family.add_metric([topic], value(counts))
+        yield family
+    yield _topic_dollars(measured)
+
+
+def _topic_dollars(measured: BrokerMeasurements) -> Metric:
+    dollars: Counter[str] = Counter()
+    for (purpose, verb), tally in measured.usage.tallies.items():
+        if purpose.topic:
+            dollars[purpose.topic] += S3_STANDARD.usd(verb) * tally.requests  # type: ignore[assignment]  # floats add up too
+    family = CounterMetricFamily("tidelog_estimated_dollars", "Requests at S3 Standard's prices", labels=["topic"])
+    for topic in dollars.keys() | measured.topics.keys():
+        counts = measured.topics.get(topic, TopicCounts())
+        family.add_metric([topic], dollars[topic] + counts.wal_puts * S3_STANDARD.put_usd)
+    return family
+
+
+def _store_metrics(usage: Usage) -> Iterator[Metric]:
+    requests: Counter[tuple[str, str]] = Counter()
+    sent_bytes: Counter[tuple[str, str]] = Counter()
+    received_bytes: Counter[tuple[str, str]] = Counter()
+    for (purpose, verb), tally in usage.tallies.items():
+        place = (verb.value, purpose.kind.value)
+        requests[place] += tally.requests
+        sent_bytes[place] += tally.sent_bytes
+        received_bytes[place] += tally.received_bytes
+    for name, help_text, totals in (
+        ("tidelog_store_requests", "Requests to the store, every try", requests),
+        ("tidelog_store_sent_bytes", "Bytes of objects sent to the store", sent_bytes),
+        ("tidelog_store_received_bytes", "Bytes of objects read from the store", received_bytes),
+    ):
+        family = CounterMetricFamily(name, help_text, labels=["verb", "kind"])
+        for place, total in totals.items():
+            family.add_metric(list(place), total)
+        yield family
+    yield CounterMetricFamily(
+        "tidelog_store_estimated_dollars", "All requests at S3 Standard's prices", usage.usd(S3_STANDARD)
+    )
+
+
+def _shard_metrics(shards: Iterable[ShardStatus]) -> Iterator[Metric]:
+    shards = tuple(shards)
+    for name, help_text, value in (
+        ("tidelog_shard_leading", "1 while this broker leads the shard", lambda shard: int(shard.leading)),
+        ("tidelog_shard_epoch", "The shard's epoch", lambda shard: shard.epoch),
+        ("tidelog_wal_entries", "WAL entries not archived yet", lambda shard: shard.wal_next - shard.wal_floor),
+        ("tidelog_wal_bytes", "Bytes of WAL entries not archived yet", lambda shard: shard.wal_bytes),
+        ("tidelog_shard_buffered_bytes", "Taken and not committed yet", lambda shard: shard.buffered_bytes),
+    ):
+        family = GaugeMetricFamily(name, help_text, labels=["shard"])
+        for shard in shards:
+            family.add_metric([str(shard.shard)], value(shard))
+        yield family
+
+
+def _ack_seconds(observed: Histogram) -> Metric:
+    cumulated, buckets = 0, []
+    for bound, count in zip((*map(str, observed.bounds), "+Inf"), observed.counts, strict=True):
+        cumulated += count
+        buckets.append((bound, cumulated))
+    family = HistogramMetricFamily("tidelog_ack_seconds", "From a produce with acks=all to its answer")
+    family.add_metric([], buckets, observed.total)
+    return family
+
+
+def _lag(lags: Iterable[PartitionLag]) -> Metric:
+    behind: Counter[str] = Counter()
+    for lag in lags:
+        behind[lag.topic] += lag.high_watermark - lag.cold_end
+    family = GaugeMetricFamily("tidelog_cold_end_lag_records", "Committed and in no segment yet", labels=["topic"])
+    for topic, records in behind.items():
+        family.add_metric([topic], records)
+    return family
