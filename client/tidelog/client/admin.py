@@ -7,6 +7,7 @@ with Admin("http://127.0.0.1:8080") as admin:
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -18,10 +19,12 @@ import msgspec
 from tidelog.client.connection import DEFAULT_BROKER, JSON, Answer, Connection, Request
 from tidelog.client.descriptions import ClusterDescription, Health, PartitionLogDescription, TopicDescription
 from tidelog.client.positions import checked_position
-from tidelog.storage.errors import Corrupt, Fenced, Invalid, Unavailable
+from tidelog.storage.errors import Corrupt, Fenced, Invalid, OffsetConflict, Unavailable
 from tidelog.storage.runtime import Runtime
 
 T = TypeVar("T")
+
+OFFSET_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,16 @@ class Admin:
         if partitions is not None:
             wanted["partitions"] = partitions
         return self._topic_of("POST", "/v1/topics", wanted, repeatable=False)
+
+    def auto_create_topic(self, name: str) -> None:
+        """Have the broker create `name` as a produce to it would, with ``num.partitions`` and only if
+        ``auto.create.topics.enable`` allows it (else `NotFound`): a conditional append that no log can fulfil."""
+        body = b'{"records":[{"value":null}]}'
+        path = f"{partition_path(name, 0)}/records"
+        query = {"expected_offset": OFFSET_MAX}
+        request = Request("POST", path, query=query, headers={"content-type": JSON}, body=body)
+        with contextlib.suppress(OffsetConflict):
+            self._connection.call(request)
 
     def topics(self) -> tuple[TopicDescription, ...]:
         """All topics by name."""

@@ -7,6 +7,7 @@ which the log takes once however often it comes (inv. 7).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -16,7 +17,7 @@ import httpx
 
 from tidelog.client.problems import error_of
 from tidelog.storage.errors import Fenced, Invalid, Overloaded, Unavailable
-from tidelog.storage.runtime import Runtime, pause
+from tidelog.storage.runtime import Runtime
 
 DEFAULT_BROKER = "http://127.0.0.1:8080"
 JSON = "application/json"
@@ -63,6 +64,7 @@ class Connection:
         self.broker = checked_broker(broker)
         self._deadline_s = deadline_s
         self._runtime = runtime or Runtime()
+        self._closed = threading.Event()
         limits = httpx.Limits(max_connections=pool, max_keepalive_connections=pool, keepalive_expiry=30.0)
         self._http = httpx.Client(base_url=self.broker, limits=limits, trust_env=False)
 
@@ -78,11 +80,13 @@ class Connection:
                 wait_s = max(backoff_s * self._runtime.entropy.uniform(0.5, 1.0), _asked_wait_s(error))
                 if not _harmless_to_repeat(request, error) or clock.monotonic() + wait_s > give_up_at:
                     raise
-            pause(wait_s)
+            if self._closed.wait(wait_s):
+                raise Unavailable("the connection was closed while a request waited to be sent again")
             backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
 
     def close(self) -> None:
-        """Release the sockets. Calling it again does nothing."""
+        """Release the sockets, and end what waits to be sent again. Calling it again does nothing."""
+        self._closed.set()
         self._http.close()
 
     def __enter__(self) -> Self:

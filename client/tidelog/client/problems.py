@@ -12,6 +12,7 @@ import msgspec
 
 from tidelog.storage.errors import (
     AlreadyExists,
+    Conflict,
     Corrupt,
     Denied,
     Fenced,
@@ -101,6 +102,8 @@ _BY_CODE: Mapping[str, Callable[[str, Problem], TidelogError]] = {
     "out_of_range": lambda text, p: OutOfRange(
         text, log_start_offset=p.log_start_offset, high_watermark=p.high_watermark
     ),
+    "conflict": lambda text, _: Conflict(text),
+    "denied": lambda text, _: Denied(text),
     "not_leader": lambda text, _: Fenced(text),
     "unavailable": lambda text, _: Unavailable(text),
     "corrupt": lambda text, p: Corrupt(p.object or "an object", text),

@@ -28,18 +28,20 @@ from tidelog.client.connection import DEFAULT_BROKER, Connection
 from tidelog.client.delivery import Delivered, Delivery, ProducerIdentity
 from tidelog.client.drafts import RECORD_OVERHEAD_BYTES, Draft, Extras, Headers, columns_of, split
 from tidelog.client.lanes import Lanes, Parcel
-from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, Unavailable
+from tidelog.storage.errors import Invalid, NotFound, Unavailable
 from tidelog.storage.runtime import Runtime
 
 MIB = 1 << 20
 Acks = Literal["0", "1", "all"]
+
+ABANDON_S = 2.0
 
 
 @dataclass(frozen=True)
 class ProducerOptions:
     """`linger_ms` is the longest a record waits for company; `delivery_timeout_s` bounds a request with its retries;
     `in_flight_max` is how many requests are under way at once; `connect_timeout_s` how long to look for the broker at
-    the start; `create_topic` makes a topic that is not there; `producer_id` None: a new one."""
+    the start; `producer_id` None: a new one."""
 
     acks: Acks = "all"
     batch_bytes: int = MIB
@@ -50,7 +52,6 @@ class ProducerOptions:
     in_flight_max: int = 4
     delivery_timeout_s: float = 120.0
     connect_timeout_s: float = 10.0
-    create_topic: bool = True
     producer_id: str | None = None
     producer_epoch: int = 0
 
@@ -143,8 +144,10 @@ class Producer:
             return
         try:
             self.flush()
-        finally:
-            self._stop()
+        except BaseException:
+            self._stop(abandon=True)
+            raise
+        self._stop()
 
     def __enter__(self) -> Self:
         return self
@@ -153,7 +156,7 @@ class Producer:
         if error is None:
             self.close()
         else:
-            self._stop()
+            self._stop(abandon=True)
 
     def _identity(self) -> ProducerIdentity | None:
         """Sequences need the commit's answer: with less than acks=all a lost answer is not asked for again."""
@@ -249,25 +252,23 @@ class Producer:
                 error.add_note(f"the producer of {self.topic!r} stopped; {dropped} records behind it were not sent")
             self._changed.notify_all()
 
-    def _stop(self) -> None:
-        """End the threads; what is under way is answered or abandoned with its connection."""
+    def _stop(self, *, abandon: bool = False) -> None:
+        """End the threads. `abandon`: do not wait long for a request under way, whose outcome stays unknown."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
+        if abandon:
+            self._connection.close()
         for thread in self._threads:
-            thread.join()
+            thread.join(ABANDON_S if abandon else None)
         self._connection.close()
 
 
 def _partition_count(broker: str, topic: str, options: ProducerOptions, runtime: Runtime) -> int:
-    """How many partitions the topic has, which is created if need be."""
+    """How many partitions the topic has. One that is not there is created by the broker, if it may."""
     with Admin(broker, deadline_s=options.connect_timeout_s, runtime=runtime) as admin:
         try:
             return len(admin.topic(topic).partitions)
         except NotFound:
-            if not options.create_topic:
-                raise
-        try:
-            return len(admin.create_topic(topic).partitions)
-        except AlreadyExists:  # another producer was a little faster
-            return len(admin.topic(topic).partitions)
+            admin.auto_create_topic(topic)
+        return len(admin.topic(topic).partitions)

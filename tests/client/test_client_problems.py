@@ -1,0 +1,61 @@
+"""Every refusal of the HTTP interface comes back as the error it was."""
+
+import msgspec
+import pytest
+
+from tidelog.client.problems import RETRY_AFTER_S, error_of
+from tidelog.services.http.problems import problem_of
+from tidelog.storage import errors
+
+TOLD = [
+    errors.Invalid("a", field="value"),
+    errors.OutOfRange("b", log_start_offset=3, high_watermark=9),
+    errors.TooLarge("c", limit_name="max.message.bytes", limit_bytes=10),
+    errors.UnsupportedMedia("d", known=("text/plain",)),
+    errors.NotFound("e"),
+    errors.AlreadyExists("f"),
+    errors.OffsetConflict("g", next_offset=4),
+    errors.SequenceConflict("h", expected_sequence=5),
+    errors.ProducerFenced("i", current_epoch=6),
+    errors.Conflict("j"),
+    errors.Fenced("k"),
+    errors.Denied("l"),
+    errors.Unavailable("m"),
+]
+
+
+@pytest.mark.parametrize("error", TOLD, ids=lambda error: type(error).__name__)
+def test_an_error_crosses_http_whole(error: errors.TidelogError) -> None:
+    response = problem_of(error).response()
+    back = error_of(response.status_code, response.headers, bytes(response.body))
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+    assert {**vars(back), "committed": None} == {**vars(error), "committed": None}
+
+
+def test_overloaded_tells_when_to_come_back() -> None:
+    response = problem_of(errors.Overloaded("full", retry_after_s=2.0)).response()
+    back = error_of(response.status_code, response.headers, bytes(response.body))
+    assert isinstance(back, errors.Overloaded)
+    assert back.retry_after_s == 2.0
+
+
+def test_an_overload_without_a_time_comes_back_after_the_default() -> None:
+    back = error_of(429, {"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"}, b"")
+    assert isinstance(back, errors.Overloaded)
+    assert back.retry_after_s == RETRY_AFTER_S
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(502, errors.Unavailable), (401, errors.Denied), (404, errors.NotFound), (418, errors.Invalid)],
+)
+def test_an_answer_that_is_no_problem_is_judged_by_its_status(status: int, kind: type[errors.TidelogError]) -> None:
+    assert type(error_of(status, {}, b"<html>")) is kind
+
+
+def test_a_damaged_object_keeps_its_name() -> None:
+    body = msgspec.json.encode({"code": "corrupt", "detail": "wal/1 is short", "object": "wal/1"})
+    back = error_of(500, {}, body)
+    assert isinstance(back, errors.Corrupt)
+    assert back.name == "wal/1"
