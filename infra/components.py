@@ -1,0 +1,75 @@
+"""The real components that tests and benchmarks use: what is here, what is not, and how to get it.
+
+    python infra/components.py prepare            make what this machine can have
+    python infra/components.py prepare minio ...  those named, also the ones made only on demand
+    python infra/components.py list               say what is there, make nothing
+
+With ``TIDELOG_REQUIRE_ALL=1``, as in CI, a missing one ends in exit code 1. A further component is a module beside this
+one that makes a `Component`, and an entry in `COMPONENTS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+if __name__ == "__main__":  # run as a file: the root of the repo is not on the path yet
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from infra.component import CannotMake, Component, only_one_process, say
+from infra.minio import MINIO
+from infra.spark_s3 import SPARK_S3
+
+COMPONENTS: tuple[Component, ...] = (MINIO, SPARK_S3)
+
+
+def component(name: str) -> Component:
+    """The component of that name; an error that names the known ones if there is none."""
+    for known in COMPONENTS:
+        if known.name == name:
+            return known
+    raise argparse.ArgumentTypeError(
+        f"{name!r} is no component; known are {', '.join(known.name for known in COMPONENTS)}"
+    )
+
+
+def prepare(wanted: Component) -> bool:
+    """Make `wanted` unless it is there, and say how it stands. Whether it is there now."""
+    missing_because = ""
+    if wanted.find() is None:
+        try:
+            with only_one_process(wanted.name):
+                if wanted.find() is None:  # else another process made it meanwhile
+                    say(f"{wanted.name}: making it ({wanted.purpose})")
+                    wanted.make()
+        except (CannotMake, OSError) as error:
+            missing_because = f"{error}; "
+    return told(wanted, missing_because)
+
+
+def told(wanted: Component, missing_because: str = "") -> bool:
+    """Say how `wanted` stands. Whether it is there."""
+    place = wanted.find()
+    say(f"{wanted.name}: ready ({place})" if place else f"{wanted.name}: missing; {missing_because}{wanted.how}")
+    return place is not None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; its exit code."""
+    parser = argparse.ArgumentParser(prog="components.py", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("command", choices=("prepare", "list"))
+    parser.add_argument("names", nargs="*", metavar="NAME", type=component)
+    chosen = parser.parse_args(arguments)
+    if chosen.names:
+        wanted = list(chosen.names)
+    else:
+        wanted = [known for known in COMPONENTS if chosen.command == "list" or not known.on_demand]
+    ready = [prepare(each) if chosen.command == "prepare" else told(each) for each in wanted]
+    return 0 if all(ready) or os.environ.get("TIDELOG_REQUIRE_ALL") != "1" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
