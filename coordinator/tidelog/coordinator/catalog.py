@@ -37,6 +37,8 @@ class Catalog:
         self._journal = journal
         self._runtime = runtime
         self._decoded: dict[str, tuple[msgspec.Raw, Topic]] = {}
+        self._names: dict[str, str] = {}
+        self._named_at = -1
 
     def get(self, name: str) -> Topic:
         """Raises `NotFound`, or `Invalid` for a name that no topic can have."""
@@ -47,6 +49,13 @@ class Catalog:
     def list_topics(self) -> Sequence[Topic]:
         """All topics, by name."""
         return tuple(self._decode(key, raw) for key, raw in self._journal.items(_PREFIX))
+
+    def name_of(self, topic_id: str) -> str | None:
+        """The name of the topic with that id, None once it is deleted."""
+        if self._named_at != self._journal.next_number:
+            self._names = {topic.topic_id: topic.name for topic in self.list_topics()}
+            self._named_at = self._journal.next_number
+        return self._names.get(topic_id)
 
     async def create(
         self, name: str, partitions: int, configs: Mapping[str, str | int | None], *, shard_count: int
@@ -107,7 +116,10 @@ class Catalog:
 
     def _find(self, name: str) -> Topic | None:
         raw = self._journal.get(_PREFIX + name)
-        return None if raw is None else self._decode(_PREFIX + name, raw)
+        if raw is None:
+            self._decoded.pop(_PREFIX + name, None)
+            return None
+        return self._decode(_PREFIX + name, raw)
 
     def _decode(self, key: str, raw: msgspec.Raw) -> Topic:
         known = self._decoded.get(key)

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.journal import Journal
 from tidelog.services.broker.append_buffer import BufferBudget
-from tidelog.services.broker.archiving import ArchivePolicy, Archivist
+from tidelog.services.broker.archiving import ArchivePolicy, Archivist, ShardArchive
 from tidelog.services.broker.entry_reader import EntryReader
 from tidelog.services.broker.flush_policy import FlushPolicy
 from tidelog.services.broker.hot_tail import HotTail
@@ -26,6 +26,7 @@ from tidelog.services.broker.segment_pieces import SegmentPieces
 from tidelog.services.broker.shard_leader import ShardLeader, ShardMeans
 from tidelog.services.broker.shard_partitions import ShardPartitions
 from tidelog.services.settings import Settings
+from tidelog.storage.archiver import Archiver, ArchiverSettings
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segment_reader import SegmentReader
@@ -85,7 +86,12 @@ class ShardFactory:
 
     def archivist(self, leaders: dict[int, ShardLeader]) -> Archivist:
         policy = ArchivePolicy(self._settings.archive_interval_ms, self._settings.archive_min_bytes)
-        return Archivist([], policy, self._runtime)
+        shards = [ShardArchive(leader, self._archiver(leader)) for leader in leaders.values()]
+        return Archivist(shards, policy, self._runtime)
+
+    def _archiver(self, leader: ShardLeader) -> Archiver:
+        settings = ArchiverSettings(self._settings.archive_batch_bytes, self._settings.delete_grace_ms / 1000)
+        return Archiver(self._store, leader.partitions.wal, self._runtime, self._catalog.name_of, settings)
 
     def _leader(self, shard: int) -> ShardLeader:
         wal = Wal(self._store, shard, ParquetWalCodec())

@@ -12,11 +12,10 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from tidelog.services.broker.shard_leader import ShardLeader
+from tidelog.storage.archiver import Archiver
 from tidelog.storage.errors import TidelogError
-from tidelog.storage.manifest import Manifest
 from tidelog.storage.runtime import Runtime
 
 CHECK_EVERY_S = 0.5
@@ -40,34 +39,12 @@ class ArchivePolicy:
         return wal_bytes >= self.bytes_min or now_ms - oldest_at_ms >= self.interval_ms
 
 
-class ArchivePass(Protocol):
-    """What a pass did: the manifests it appended, and where the floor is now."""
-
-    @property
-    def manifests(self) -> Sequence[Manifest]: ...
-
-    @property
-    def floor(self) -> int: ...
-
-
-class WalArchiver(Protocol):
-    """Archives one WAL; `storage.archiver.Archiver` does."""
-
-    async def run_once(self) -> ArchivePass | None:
-        """One pass; None if there was nothing to do."""
-        ...
-
-    async def collect(self) -> int:
-        """Delete entries whose grace is over; how many."""
-        ...
-
-
 @dataclass(frozen=True)
 class ShardArchive:
     """A shard and the archiver of its WAL."""
 
     leader: ShardLeader
-    archiver: WalArchiver
+    archiver: Archiver
 
 
 class Archivist:
@@ -100,19 +77,19 @@ class Archivist:
         while True:
             pause_s = CHECK_EVERY_S
             try:
-                await self.archive_due()
+                if await self.archive_due():
+                    pause_s = 0.0  # a backlog is worked off without a pause
                 if self._runtime.clock.monotonic() >= collect_at_s:
                     collect_at_s = self._runtime.clock.monotonic() + COLLECT_EVERY_S
-                    await self._collect()
+                    await self.collect()
             except TidelogError as error:
                 _log.warning("archiving goes on in %.0f s: %s", PAUSE_AFTER_ERROR_S, error)
                 pause_s = PAUSE_AFTER_ERROR_S
             await self._runtime.clock.sleep(pause_s)
 
-    async def _collect(self) -> None:
-        for shard in self._shards:
-            if shard.leader.down is None:
-                await shard.archiver.collect()
+    async def collect(self) -> int:
+        """Delete the entries whose grace is over. Returns how many."""
+        return sum([await shard.archiver.collect() for shard in self._shards if shard.leader.down is None])
 
     def _is_due(self, leader: ShardLeader) -> bool:
         extent = leader.extent
@@ -122,7 +99,8 @@ class Archivist:
 
 
 async def archive(shard: ShardArchive) -> None:
-    """One pass over a shard's WAL, and the partitions' states go over to what it made."""
-    report = await shard.archiver.run_once()
+    """One pass over the committed entries of a shard; the partitions' states go over to what it made."""
+    report = await shard.archiver.run_once(shard.leader.next_seq)
     if report:
         shard.leader.archived(report.manifests, report.floor)
+        await shard.leader.partitions.refresh_behind(report.floor)

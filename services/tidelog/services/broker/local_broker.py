@@ -45,6 +45,10 @@ from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.counting import CountingObjectStore
 
 
+DRAIN_SHARE = 0.8
+"""How much of ``shutdown.timeout.ms`` goes to committing what was taken; the rest is for letting go."""
+
+
 class Shards(Protocol):
     """Builds what the catalog asks for, once that has been read."""
 
@@ -95,8 +99,11 @@ class LocalBroker:
     async def start(self) -> None:
         """Claim every shard and take requests. Raises `Unavailable`, `Denied`, `Corrupt`."""
         await self._parts.journal.open()
-        self._leaders.update(self._parts.shards.leaders())
-        await asyncio.gather(*(leader.open() for leader in self._leaders.values()))
+        while added := [leader for shard, leader in self._parts.shards.leaders().items() if shard not in self._leaders]:
+            await asyncio.gather(*(leader.open() for leader in added))
+            self._leaders.update({leader.shard: leader for leader in added})
+            # Whoever led before may have created topics until it was fenced; the archiver must know them all.
+            await self._parts.journal.catch_up()
         self._archivist = self._parts.shards.archivist(self._leaders)
         self._archivist.start()
         self._not_ready = None
@@ -109,7 +116,7 @@ class LocalBroker:
         if self._archivist:
             await self._archivist.close()
         drained = asyncio.gather(*(leader.drain() for leader in self._leaders.values()))
-        await asyncio.wait((drained,), timeout=self._settings.shutdown_timeout_ms / 1000)
+        await asyncio.wait((drained,), timeout=DRAIN_SHARE * self._settings.shutdown_timeout_ms / 1000)
         drained.cancel()
         await asyncio.gather(drained, return_exceptions=True)
         for leader in self._leaders.values():

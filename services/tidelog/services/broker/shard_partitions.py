@@ -77,6 +77,14 @@ class ShardPartitions:
             if spans := self._spans.pop(topic_partition, None):
                 self._spans[topic_partition] = [span for span in spans if span.next_offset > manifest.cold_end]
 
+    async def refresh_behind(self, floor: int) -> None:
+        """Refresh the partitions that still count on WAL entries below `floor`: an earlier pass archived them and
+        failed before it could tell."""
+        for state in self:
+            oldest = next(state.spans_from(state.cold_end), None)
+            if oldest and oldest.entry.seq < floor:
+                await self.refresh(state)
+
     def deleted(self, topic: Topic) -> None:
         """Forget a topic's partitions; who waits for their records is told."""
         for number in range(topic.partition_count):
