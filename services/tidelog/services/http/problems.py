@@ -85,7 +85,7 @@ _VERDICTS: tuple[tuple[type[Exception], Verdict], ...] = (
     (errors.Unavailable, Verdict(503, "unavailable")),
     (errors.Corrupt, Verdict(500, "corrupt")),
 )
-_INTERNAL = Verdict(500, "internal")
+INTERNAL = Verdict(500, "internal")
 
 
 @dataclass(frozen=True)
@@ -113,14 +113,19 @@ class Problem:
         return msgspec.json.encode(members | self.extra)
 
 
+def verdict_on(error: type[Exception]) -> Verdict:
+    """How errors of this class are told; `INTERNAL` if they are not Tidelog's own."""
+    return next((verdict for kind, verdict in _VERDICTS if issubclass(error, kind)), INTERNAL)
+
+
 def problem_of(error: Exception) -> Problem:
     """The problem that tells `error`; of an error that is not Tidelog's own only that it happened."""
     if isinstance(error, HTTPException):
         code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
         return Problem(error.status_code, code, str(error.detail))
-    verdict = next((verdict for kind, verdict in _VERDICTS if isinstance(error, kind)), _INTERNAL)
-    if verdict is _INTERNAL:
-        return Problem(500, _INTERNAL.code, "the broker failed; its log has the cause")
+    verdict = verdict_on(type(error))
+    if verdict is INTERNAL:
+        return Problem(500, INTERNAL.code, "the broker failed; its log has the cause")
     extra = {name: value for name in _EXTRA_FIELDS if (value := getattr(error, name, None)) is not None}
     if isinstance(error, errors.Corrupt):
         extra["object"] = error.name
@@ -136,7 +141,7 @@ def _printable(text: str) -> str:
 async def _answer_error(request: Request, error: Exception) -> Response:
     problem = problem_of(error)
     if problem.status >= 500:
-        cause = error if problem.code == _INTERNAL.code else None
+        cause = error if problem.code == INTERNAL.code else None
         logger.error(
             "%s %s answered %d %s: %s",
             request.method,

@@ -114,7 +114,7 @@ async def _serve(settings: Settings, listening: socket.socket) -> int:
             address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
             fields = {"address": address, "store": settings.store, "version": version("tidelog")}
             logger.info("listening", extra={"fields": fields})
-            await DrainingServer(_config(app, settings), service).serve(sockets=[listening])
+            await DrainingServer(server_config(app, settings), service).serve(sockets=[listening])
     except TidelogError as error:
         logger.error("%s", error, extra={"fields": {"store": settings.store}})
         return EXIT_FAILED
@@ -125,7 +125,7 @@ async def _serve(settings: Settings, listening: socket.socket) -> int:
     return EXIT_OK
 
 
-def _config(app: object, settings: Settings) -> uvicorn.Config:
+def server_config(app: object, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]  # a FastAPI application; uvicorn's own type is wider than any
         http="httptools",

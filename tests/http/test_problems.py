@@ -1,0 +1,83 @@
+"""Every error has one status, decided in one place."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from starlette.exceptions import HTTPException
+
+from tidelog.services.http.problems import INTERNAL, BodyTimeout, NotAcceptable, Unreadable, problem_of, verdict_on
+from tidelog.storage import errors
+
+
+def every_kind(root: type[errors.TidelogError]) -> list[type[errors.TidelogError]]:
+    return [root, *(kind for child in root.__subclasses__() for kind in every_kind(child))]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "extra"),
+    [
+        (Unreadable("x", field="acks"), 400, "invalid", {"field": "acks"}),
+        (errors.Invalid("x", field="key"), 422, "invalid", {"field": "key"}),
+        (errors.NotFound("x"), 404, "not_found", {}),
+        (NotAcceptable("x", known=("a/b",)), 406, "not_acceptable", {"known": ["a/b"]}),
+        (errors.UnsupportedMedia("x", known=("a/b",)), 415, "unsupported_media_type", {"known": ["a/b"]}),
+        (BodyTimeout("x"), 408, "request_timeout", {}),
+        (errors.AlreadyExists("x"), 409, "already_exists", {}),
+        (errors.OffsetConflict("x", next_offset=7), 409, "offset_conflict", {"next_offset": 7}),
+        (errors.SequenceConflict("x", expected_sequence=3), 409, "sequence_conflict", {"expected_sequence": 3}),
+        (errors.ProducerFenced("x", current_epoch=2), 409, "producer_fenced", {"current_epoch": 2}),
+        (
+            errors.TooLarge("x", limit_name="request.max.bytes", limit_bytes=9),
+            413,
+            "too_large",
+            {"limit_name": "request.max.bytes", "limit_bytes": 9},
+        ),
+        (
+            errors.OutOfRange("x", log_start_offset=1, high_watermark=9),
+            416,
+            "out_of_range",
+            {"field": "offset", "log_start_offset": 1, "high_watermark": 9},
+        ),
+        (errors.Corrupt("wal/0000/1.parquet", "cut off"), 500, "corrupt", {"object": "wal/0000/1.parquet"}),
+        (errors.Denied("x"), 503, "denied", {}),
+        (HTTPException(405), 405, "method_not_allowed", {}),
+        (HTTPException(404), 404, "not_found", {}),
+    ],
+)
+def test_an_error_is_told_by_its_status_its_code_and_its_own_fields(
+    error: Exception, status: int, code: str, extra: dict[str, object]
+) -> None:
+    members = msgspec.json.decode(problem_of(error).body())
+    assert members.pop("type") == "about:blank"
+    assert members.pop("title")
+    assert members.pop("detail")
+    assert members == {"status": status, "code": code, **extra}
+
+
+def test_no_kind_of_error_is_an_internal_one() -> None:
+    kinds = every_kind(errors.TidelogError)[1:]
+    assert len(kinds) > 15
+    assert [kind for kind in kinds if verdict_on(kind) is INTERNAL] == []
+
+
+def test_what_can_be_retried_says_when() -> None:
+    assert problem_of(errors.Overloaded("x", retry_after_s=2.5)).response().headers["retry-after"] == "3"
+    assert problem_of(errors.Unavailable("x")).response().headers["retry-after"] == "1"
+    assert "retry-after" not in problem_of(errors.Invalid("x")).response().headers
+
+
+def test_an_unknown_outcome_names_the_partitions_that_are_in_the_log() -> None:
+    error = errors.Unavailable("x")
+    error.committed = (0, 2)
+    assert problem_of(error).extra["committed"] == (0, 2)
+
+
+def test_an_error_of_another_kind_is_not_told_to_the_client() -> None:
+    problem = problem_of(RuntimeError("password=secret"))
+    assert (problem.status, problem.code) == (500, "internal")
+    assert "secret" not in problem.body().decode()
+
+
+def test_half_a_surrogate_pair_in_a_message_can_be_sent() -> None:
+    assert b"udcff" in problem_of(errors.NotFound("topic \udcff")).body()
