@@ -1,0 +1,117 @@
+"""`python -m benchmarks`: run the rows, print the table, write JSON, a picture and a page.
+
+    python -m benchmarks                    everything (about half an hour on two cores)
+    python -m benchmarks --quick            everything, too short to judge by: do all the sides still run?
+    python -m benchmarks --only produce     one family; its rows replace those of the last run
+    python -m benchmarks --list             what there is
+
+Everything is written to `artifacts/`; `--evidence` also to `docs/`, where the figures of record are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.bench import Bench, cache_folder
+from benchmarks.machine import describe_machine
+from benchmarks.measure import Machine, Report, Row
+from benchmarks.picture import save_picture
+from benchmarks.processes import Children
+from benchmarks.rows import fetch, json_produce, latency, memory, produce, puts, s2, spark, stored
+from benchmarks.table import page, print_rows
+
+FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
+    "produce": produce.rows,
+    "json": json_produce.rows,
+    "s2": s2.rows,
+    "fetch": fetch.rows,
+    "stored": stored.rows,
+    "spark": spark.rows,
+    "latency": latency.rows,
+    "puts": puts.rows,
+    "memory": memory.rows,
+}
+ARTIFACTS = Path("artifacts")
+EVIDENCE = Path("docs") / "evidence"
+PAGE = Path("docs") / "benchmarks.md"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 if every chosen family ran, whether or not its goals are met; 1 if one failed to run."""
+    options = _options(arguments)
+    if options.list:
+        sys.stdout.write("\n".join(FAMILIES) + "\n")
+        return 0
+    console = Console(stderr=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave through the contexts, which stop the children
+    rounds = options.rounds or (1 if options.quick else 3)
+    machine = describe_machine(quick=options.quick, rounds=rounds)
+    rows, failed = _run(options, console, rounds)
+    stored_json = ARTIFACTS / ("bench-quick.json" if options.quick else "bench.json")
+    report = _earlier(stored_json, machine).with_rows(rows)
+    _write(report, stored_json, evidence=options.evidence)
+    print_rows(Console(width=160 if not sys.stdout.isatty() else None), report)
+    for name in failed:
+        console.print(f"[red]{name} failed[/]")
+    return 1 if failed else 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Tidelog beside Kafka and s2 lite")
+    parser.add_argument("names", nargs="*", metavar="FAMILY", help=f"of {', '.join(FAMILIES)}; none: all")
+    parser.add_argument("--only", action="append", default=[], metavar="FAMILY", help="the same, by an option")
+    parser.add_argument("--quick", action="store_true", help="a twentieth of the records, one round")
+    parser.add_argument("--rounds", type=int, help="rounds of each side (3; quick: 1)")
+    parser.add_argument("--evidence", action="store_true", help="also write docs/benchmarks.md and docs/evidence/")
+    parser.add_argument("--scratch", type=Path, help="where data and logs go: the disk under test")
+    parser.add_argument("--list", action="store_true", help="the families")
+    options = parser.parse_args(arguments)
+    options.names = [*options.names, *options.only] or list(FAMILIES)
+    if unknown := [name for name in options.names if name not in FAMILIES]:
+        parser.error(f"no family: {', '.join(unknown)}; there are {', '.join(FAMILIES)}")
+    return options
+
+
+def _run(options: argparse.Namespace, console: Console, rounds: int) -> tuple[list[Row], list[str]]:
+    rows: list[Row] = []
+    failed: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="tidelog-bench-", dir=options.scratch) as scratch:
+        for name in options.names:
+            console.print(f"[bold]{name}[/] ...")
+            with Children(Path(scratch)) as children:
+                bench = Bench(options.quick, rounds, Path(scratch), cache_folder(), children)
+                try:
+                    rows += FAMILIES[name](bench)
+                except Exception:  # the other families still run; the exit code tells
+                    console.print(traceback.format_exc(), markup=False)
+                    failed.append(name)
+    return rows, failed
+
+
+def _earlier(path: Path, machine: Machine) -> Report:
+    """The last report with this run's machine, so that a run of one family keeps the others' rows."""
+    earlier = Report.from_json(path.read_text()) if path.exists() else None
+    return Report(machine, earlier.rows if earlier else ())
+
+
+def _write(report: Report, path: Path, *, evidence: bool) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(report.to_json())
+    save_picture(report, path.with_suffix(".png"))
+    if evidence:
+        EVIDENCE.mkdir(parents=True, exist_ok=True)
+        (EVIDENCE / "bench.json").write_text(report.to_json())
+        save_picture(report, EVIDENCE / "bench.png")
+        PAGE.write_text(page(report))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

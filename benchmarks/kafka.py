@@ -1,0 +1,158 @@
+"""Kafka 4.1 on this machine: one KRaft node from Maven Central's jars, with the stock script's JVM settings.
+
+Kafka's own load tools drive it. They print MiB; everything that leaves here is in MB of 1e6 bytes of values.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.processes import Child, Children, Failed, free_port, listens, run
+
+VERSION = "4.1.1"
+BROKER_JVM = [
+    "-Xms1G",
+    "-Xmx1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+]
+TOOL_JVM = ["-Xmx512M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
+PRODUCER = ["acks=all", "batch.size=131072", "linger.ms=5"]
+CLIENT = f"kafka-producer-perf-test {VERSION}: picks, copies, checks and batches each record; {' '.join(PRODUCER)}"
+CONSUMER = f"kafka-consumer-perf-test {VERSION}: decodes each record into an object and drops it"
+
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>bench</groupId><artifactId>kafka</artifactId><version>1</version><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
+</dependencies></project>
+"""
+
+_CONFIG = """process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+log.dirs={data}
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+"""
+
+
+@dataclass(frozen=True)
+class KafkaProduced:
+    """What kafka-producer-perf-test says at its end."""
+
+    records_per_s: float
+    p50_ms: float
+    p99_ms: float
+
+
+def missing() -> str:
+    """Why Kafka cannot run here, or nothing."""
+    absent = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
+    return f"Kafka needs {' and '.join(absent)} on the PATH" if absent else ""
+
+
+def install(cache: Path) -> Path:
+    """The folder with Kafka's jars, fetched once by Maven."""
+    jars = cache / f"kafka-{VERSION}"
+    if not (jars / ".complete").exists():
+        jars.mkdir(parents=True, exist_ok=True)
+        pom = jars / "pom.xml"
+        pom.write_text(_POM.format(version=VERSION))
+        run(
+            [
+                "mvn",
+                "-q",
+                "-B",
+                "-f",
+                pom,
+                "dependency:copy-dependencies",
+                "-DincludeScope=runtime",
+                f"-DoutputDirectory={jars}",
+            ]
+        )
+        (jars / ".complete").touch()
+    return jars
+
+
+class KafkaBroker:
+    """One node with its log under `folder`."""
+
+    def __init__(self, children: Children, jars: Path, folder: Path) -> None:
+        self._children = children
+        self._classpath = f"{jars}/*"
+        self._port, controller = free_port(), free_port()
+        self.data = folder / "kafka-data"
+        config = folder / "kafka.properties"
+        config.write_text(_CONFIG.format(port=self._port, controller=controller, data=self.data))
+        self._tool("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", config)
+        command = ["java", *BROKER_JVM, "-cp", self._classpath, "kafka.Kafka", config]
+        self.process: Child = children.start("kafka", command)
+        self.process.wait_until(lambda: listens(self._port))
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
+        arguments = ["--bootstrap-server", self.bootstrap, "--create", "--topic", topic, "--partitions", partitions]
+        self._tool("org.apache.kafka.tools.TopicCommand", *arguments)
+
+    def produce(self, topic: str, payload: Path, records: int, *properties: str) -> KafkaProduced:
+        """`records` records picked at random from the lines of `payload`."""
+        out = self._tool(
+            "org.apache.kafka.tools.ProducerPerformance",
+            *("--topic", topic, "--num-records", records, "--throughput", -1, "--payload-file", payload),
+            *("--producer-props", f"bootstrap.servers={self.bootstrap}", *PRODUCER, *properties),
+        )
+        last = out.strip().splitlines()[-1]
+        found = re.search(r"sent, ([\d.]+) records/sec.* (\d+) ms 50th.* (\d+) ms 99th", last)
+        if found is None:
+            raise Failed(f"kafka-producer-perf-test printed no summary: {last}")
+        return KafkaProduced(*(float(number) for number in found.groups()))
+
+    def consume(self, topic: str, records: int) -> float:
+        """MB/s (1e6 bytes) of reading `records` records from the beginning, without the time of joining a group."""
+        out = self._tool(
+            "org.apache.kafka.tools.ConsumerPerformance",
+            *("--bootstrap-server", self.bootstrap, "--topic", topic, "--messages", records),
+        )
+        return _fetch_mb_per_s(out)
+
+    def log_bytes(self, topic: str) -> int:
+        """What the topic takes on disk: its log segments without indexes."""
+        return sum(path.stat().st_size for path in self.data.glob(f"{topic}-*/*.log"))
+
+    def stop(self) -> None:
+        self._children.stop(self.process)
+
+    def _tool(self, main: str, *arguments: object) -> str:
+        return run(["java", *TOOL_JVM, "-cp", self._classpath, main, *map(str, arguments)])
+
+
+def _fetch_mb_per_s(output: str) -> float:
+    header, *_, last = [line for line in output.splitlines() if "," in line]
+    row = dict(zip((name.strip() for name in header.split(",")), last.split(","), strict=True))
+    mib, fetch_ms = float(row["data.consumed.in.MB"]), float(row["fetch.time.ms"])
+    return mib * 2**20 / 1e6 / (fetch_ms / 1e3)
+
+
+def java_version() -> str:
+    try:
+        done = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except FileNotFoundError:
+        return "none"
+    return (done.stderr or done.stdout).splitlines()[0]

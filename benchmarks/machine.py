@@ -1,0 +1,52 @@
+"""What the figures were taken on."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from benchmarks import kafka, s2_lite
+from benchmarks.measure import Machine
+
+PACKAGES = ("pyarrow", "pyspark", "uvicorn", "aioboto3")
+
+
+def describe_machine(*, quick: bool, rounds: int) -> Machine:
+    packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
+    return Machine(
+        cpu=_cpu(),
+        cores=os.cpu_count() or 1,
+        memory_gib=psutil.virtual_memory().total / 2**30,
+        system=f"{platform.system()} {platform.release().split('-')[0]}",
+        python=platform.python_version(),
+        java=kafka.java_version(),
+        versions=f"{packages}, Kafka {kafka.VERSION}, s2 lite {s2_lite.VERSION}",
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        commit=_commit(),
+        load_before=os.getloadavg()[0],
+        quick=quick,
+        rounds=rounds,
+    )
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    try:
+        done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"

@@ -1,0 +1,134 @@
+"""What a benchmark finds, as values: samples of a side, a row with its goal, a report. Pure; no I/O but JSON.
+
+A row compares two `Side`s (Tidelog and the other one) over the same records, or one side with a fixed limit. Its ratio
+is taken between medians; the spread is shown beside them, so that a reader sees what a difference is worth.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Side:
+    """One system's samples in a row, in order of the rounds. `client` says what its load program does for a record."""
+
+    name: str
+    client: str
+    unit: str
+    samples: Sequence[float]
+    facts: Sequence[str] = ()
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.samples)
+
+    @property
+    def low(self) -> float:
+        return min(self.samples)
+
+    @property
+    def high(self) -> float:
+        return max(self.samples)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """`at_least`: the ratio must not be below `limit`; otherwise it must not be above it."""
+
+    text: str
+    limit: float
+    at_least: bool = True
+
+    def met(self, measured: float) -> bool:
+        return measured >= self.limit if self.at_least else measured <= self.limit
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table. `measured` is what the goal limits: mostly `ours / theirs`. None: it could not run, and
+    `note` says why."""
+
+    name: str
+    what: str
+    goal: Goal
+    measured: float | None
+    sides: Sequence[Side] = ()
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        return None if self.measured is None else self.goal.met(self.measured)
+
+    @property
+    def verdict(self) -> str:
+        return {True: "met", False: "missed", None: "not run"}[self.met]
+
+
+def compare(name: str, what: str, goal: Goal, ours: Side, theirs: Side, note: str = "") -> Row:
+    """A row whose figure is our median over theirs."""
+    return Row(name, what, goal, ours.median / theirs.median, (ours, theirs), note)
+
+
+def not_run(name: str, what: str, goal: Goal, why: str) -> Row:
+    return Row(name, what, goal, None, (), why)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and how the figures were taken."""
+
+    cpu: str
+    cores: int
+    memory_gib: float
+    system: str
+    python: str
+    java: str
+    versions: str
+    date: str
+    commit: str
+    load_before: float
+    quick: bool
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that one run found; JSON is its only stored form."""
+
+    machine: Machine
+    rows: Sequence[Row] = field(default_factory=tuple)
+
+    def to_json(self) -> str:
+        rows = [asdict(row) | {"met": row.met} for row in self.rows]
+        return json.dumps({"machine": asdict(self.machine), "rows": rows}, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Report:
+        document = json.loads(text)
+        return cls(Machine(**document["machine"]), tuple(_row(row) for row in document["rows"]))
+
+    def with_rows(self, rows: Sequence[Row], order: Sequence[str] = ()) -> Report:
+        """These rows in place of earlier ones of the same name; the others stay."""
+        fresh = {row.name: row for row in rows}
+        kept = {row.name: row for row in self.rows} | fresh
+        names = [name for name in order if name in kept] + [name for name in kept if name not in order]
+        return Report(self.machine, tuple(kept[name] for name in names))
+
+
+def _row(row: dict[str, Any]) -> Row:
+    sides = tuple(Side(**side) for side in row["sides"])
+    return Row(row["name"], row["what"], Goal(**row["goal"]), row["measured"], sides, row["note"])
+
+
+def interleave(rounds: int, sides: dict[str, Any]) -> dict[str, list[Any]]:
+    """Call each side in turn, `rounds` times (A B A B ...), so that a slow minute of the machine hits all of them."""
+    found: dict[str, list[Any]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, run in sides.items():
+            found[name].append(run())
+    return found

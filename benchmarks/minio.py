@@ -1,0 +1,79 @@
+"""MinIO on this machine, with a bucket and a count of its PUT requests."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import boto3
+import httpx
+from botocore.config import Config
+
+from benchmarks.processes import Child, Children, free_port
+
+USER, PASSWORD, REGION, BUCKET = "tidelog-bench", "tidelog-bench-secret", "us-east-1", "bench"
+HOW_TO_GET = "MinIO is missing: `python infra/components.py prepare` builds it (needs Go)"
+
+
+def binary(cache: Path) -> Path | None:
+    """Where `infra/components.py` puts it, if it is there."""
+    path = cache / "tools" / "minio"
+    return path if path.exists() else None
+
+
+class Minio:
+    """One server with its data under `folder`, on the disk under test."""
+
+    def __init__(self, children: Children, program: Path, folder: Path) -> None:
+        self._children = children
+        self._port = free_port()
+        self.endpoint = f"http://127.0.0.1:{self._port}"
+        env = {"MINIO_ROOT_USER": USER, "MINIO_ROOT_PASSWORD": PASSWORD, "MINIO_PROMETHEUS_AUTH_TYPE": "public"}
+        command = [
+            str(program),
+            "server",
+            "--quiet",
+            "--address",
+            f"127.0.0.1:{self._port}",
+            str(folder / "minio-data"),
+        ]
+        command += ["--console-address", f"127.0.0.1:{free_port()}"]
+        self.process: Child = children.start("minio", command, env)
+        self.process.wait_until(self._live)
+        self._s3 = boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name=REGION,
+            aws_access_key_id=USER,
+            aws_secret_access_key=PASSWORD,
+            config=Config(s3={"addressing_style": "path"}, connect_timeout=5),
+        )
+        self._s3.create_bucket(Bucket=BUCKET)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The usual AWS settings, for clients of this server."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ENDPOINT_URL_S3": self.endpoint,
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": USER,
+            "AWS_SECRET_ACCESS_KEY": PASSWORD,
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+    def puts(self) -> int:
+        """PUT requests so far, of every client."""
+        text = httpx.get(f"{self.endpoint}/minio/metrics/v3/api/requests", timeout=10, trust_env=False).text
+        found = re.findall(r'^minio_api_requests_total\{[^}]*name="PutObject"[^}]*\} (\S+)$', text, re.MULTILINE)
+        return int(sum(float(count) for count in found))
+
+    def stop(self) -> None:
+        self._children.stop(self.process)
+
+    def _live(self) -> bool:
+        try:
+            return httpx.get(f"{self.endpoint}/minio/health/live", timeout=1, trust_env=False).status_code == 200
+        except httpx.TransportError:
+            return False

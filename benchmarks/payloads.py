@@ -1,0 +1,43 @@
+"""The records that both sides send: files of lines, made once from a seed.
+
+`events`: JSON of 376 bytes on average (the demo's generator); `letters`: 1 KiB of random capital letters, what Kafka's
+own tool makes; `hundred`: 100 bytes of the same.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tidelog.services.demo.events import EventStream
+
+SEED = 20261121
+COUNTS = {"events": 200_000, "letters": 50_000, "hundred": 400_000}
+RECORD_BYTES = {"letters": 1024, "hundred": 100}
+
+
+def payload_file(folder: Path, kind: str) -> Path:
+    """A file with a record a line; made if it is not there."""
+    path = folder / f"{kind}-{SEED}.lines"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".draft")
+        draft.write_bytes(b"\n".join(_values(kind)) + b"\n")
+        draft.rename(path)
+    return path
+
+
+def mean_bytes(path: Path) -> float:
+    """Bytes of a record of this file, on average."""
+    lines = path.read_bytes().splitlines()
+    return sum(map(len, lines)) / len(lines)
+
+
+def _values(kind: str) -> list[bytes]:
+    if kind == "events":
+        chunks = EventStream(SEED).chunks(COUNTS[kind])
+        return [value for chunk in chunks for value in chunk.values.to_pylist()]
+    size, count = RECORD_BYTES[kind], COUNTS[kind]
+    letters = np.random.Generator(np.random.PCG64(SEED)).integers(65, 91, size * count, dtype=np.uint8).tobytes()
+    return [letters[at : at + size] for at in range(0, size * count, size)]

@@ -1,0 +1,140 @@
+"""Child processes that never outlive the benchmark: each is started here, and stopped here by its own pid.
+
+Children stand in sessions of their own, so that Ctrl-C reaches this program alone; it then ends them in order.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+START_SECONDS = 60.0
+STOP_SECONDS = 20.0
+LOAD_SECONDS = 600.0
+
+
+class Failed(Exception):
+    """A child ended badly or never came up; the message holds the end of its output."""
+
+
+class Child:
+    """One running process with its output in a file."""
+
+    def __init__(self, name: str, argv: Sequence[object], log: Path, env: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self.log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [str(word) for word in argv],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def cpu_seconds(self) -> float:
+        """User and system time so far."""
+        times = psutil.Process(self.pid).cpu_times()
+        return times.user + times.system
+
+    def rss_bytes(self) -> int:
+        return int(psutil.Process(self.pid).memory_info().rss)
+
+    def wait_until(self, ready: Callable[[], bool]) -> None:
+        """Raises `Failed` if the process ends first or needs more than `START_SECONDS`."""
+        deadline = time.monotonic() + START_SECONDS
+        while not ready():
+            if self._process.poll() is not None:
+                raise Failed(f"{self.name} ended with {self._process.returncode}:\n{tail(self.log)}")
+            if time.monotonic() > deadline:
+                raise Failed(f"{self.name} did not come up in {START_SECONDS:.0f} s:\n{tail(self.log)}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+
+class Children:
+    """All processes of a run; leaving the context stops them, last first."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: list[Child] = []
+
+    def start(self, name: str, argv: Sequence[object], env: Mapping[str, str] | None = None) -> Child:
+        child = Child(name, argv, self._folder / f"{name}.log", env)
+        self._running.append(child)
+        return child
+
+    def stop(self, child: Child) -> None:
+        child.stop()
+        self._running.remove(child)
+
+    def __enter__(self) -> Children:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        while self._running:
+            self._running.pop().stop()
+
+
+def run(argv: Sequence[object], env: Mapping[str, str] | None = None, seconds: float = LOAD_SECONDS) -> str:
+    """Standard output of a program that ends by itself; it is killed after `seconds`."""
+    done = subprocess.run(
+        [str(word) for word in argv],
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Failed(
+            f"{' '.join(map(str, argv[:4]))} ... ended with {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}"
+        )
+    return done.stdout
+
+
+def run_module(module: str, *arguments: object, env: Mapping[str, str] | None = None) -> str:
+    """A load program of ours in a process of its own."""
+    return run([sys.executable, "-m", module, *map(str, arguments)], env)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def tail(log: Path, characters: int = 2000) -> str:
+    return log.read_text(errors="replace")[-characters:] if log.exists() else ""

@@ -1,0 +1,50 @@
+"""Fetch as Arrow, hot, against kafka-consumer-perf-test: the records that were produced last, from each side's memory.
+
+Tidelog's come from its cache of recent batches, Kafka's from the page cache. Both read the same records once from the
+first offset to the last, over one connection.
+"""
+
+from __future__ import annotations
+
+from benchmarks import kafka
+from benchmarks.bench import Bench
+from benchmarks.loads.result import LoadResult
+from benchmarks.measure import Goal, Row, Side, compare, interleave, not_run
+from benchmarks.processes import run_module
+from benchmarks.rows.produce import load_facts, prebuilt
+from benchmarks.tidelog_broker import FETCH_CLIENT, TidelogBroker
+
+RECORDS = 1_000_000
+CACHE_MIB = 512  # all of the records stay hot
+GOAL = Goal("1.5 x Kafka's MB/s", 1.5)
+NAME, WHAT = "fetch-arrow-hot", "fetch JSON events of 376 bytes, Arrow, hot"
+
+
+def rows(bench: Bench) -> list[Row]:
+    if why := kafka.missing():
+        return [not_run(NAME, WHAT, GOAL, why)]
+    folder = bench.fresh_folder("fetch")
+    theirs = kafka.KafkaBroker(bench.children, kafka.install(bench.cache), folder)
+    settings = {"cache.max.bytes": CACHE_MIB << 20, "archive.min.bytes": 1 << 40, "archive.interval.ms": 86_400_000}
+    ours = TidelogBroker(bench.children, f"file:{folder / 'tidelog'}", settings)
+    records = bench.scaled(RECORDS)
+    theirs.create_topic("t")
+    ours.create_topic("t")
+    theirs.produce("t", bench.payload("events"), records)
+    prebuilt(bench, ours, "events", 2_500, records, "t")
+    sides = {"kafka": lambda: theirs.consume("t", records), "tidelog": lambda: _fetch(ours, records)}
+    for run in sides.values():
+        run()
+    found = interleave(bench.rounds, sides)
+    ours.stop()
+    theirs.stop()
+    kafka_side = Side("Kafka", kafka.CONSUMER, "MB/s", found["kafka"])
+    side = Side(
+        "Tidelog", FETCH_CLIENT, "MB/s", [one.mb_per_s for one in found["tidelog"]], load_facts(found["tidelog"])
+    )
+    return [compare(NAME, WHAT, GOAL, side, kafka_side)]
+
+
+def _fetch(broker: TidelogBroker, records: int) -> LoadResult:
+    out = run_module("benchmarks.loads.fetch_arrow", "--port", broker.port, "--topic", "t", "--end", records)
+    return LoadResult.from_output(out)

@@ -1,0 +1,51 @@
+"""Stored bytes of the same events: Tidelog's segments after archiving, Kafka's log with compression.type=zstd."""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks import kafka
+from benchmarks.bench import Bench
+from benchmarks.measure import Goal, Row, Side, compare, not_run
+from benchmarks.payloads import mean_bytes
+from benchmarks.processes import Failed
+from benchmarks.rows.produce import prebuilt
+from benchmarks.tidelog_broker import ARROW_CLIENT, TidelogBroker
+
+RECORDS = 1_000_000
+ARCHIVE_SECONDS = 120.0
+GOAL = Goal("0.8 x Kafka's bytes with zstd", 0.8, at_least=False)
+NAME, WHAT = "stored-bytes", "stored bytes of JSON events of 376 bytes after archiving"
+
+
+def rows(bench: Bench) -> list[Row]:
+    if why := kafka.missing():
+        return [not_run(NAME, WHAT, GOAL, why)]
+    folder = bench.fresh_folder("stored")
+    records = bench.scaled(RECORDS)
+    raw_mb = records * mean_bytes(bench.payload("events")) / 1e6
+    theirs = kafka.KafkaBroker(bench.children, kafka.install(bench.cache), folder)
+    theirs.create_topic("t")
+    theirs.produce("t", bench.payload("events"), records, "compression.type=zstd")
+    kafka_mb = theirs.log_bytes("t") / 1e6
+    theirs.stop()
+    mb = _segments_mb(bench, f"file:{folder / 'tidelog'}", records)
+    ours = Side("Tidelog", ARROW_CLIENT, "MB", [mb], [f"{mb / raw_mb:.3f} of the values' bytes"])
+    client = f"{kafka.CLIENT} compression.type=zstd"
+    return [
+        compare(NAME, WHAT, GOAL, ours, Side("Kafka", client, "MB", [kafka_mb], [f"{kafka_mb / raw_mb:.3f} of them"]))
+    ]
+
+
+def _segments_mb(bench: Bench, store: str, records: int) -> float:
+    """The size of all cold segments once every record is in one."""
+    broker = TidelogBroker(bench.children, store, {"archive.interval.ms": 500})
+    broker.create_topic("t")
+    prebuilt(bench, broker, "events", 2_500, records, "t")
+    deadline = time.monotonic() + ARCHIVE_SECONDS
+    while (log := broker.log("t")).cold_end < records:
+        if time.monotonic() > deadline:
+            raise Failed(f"{log.cold_end} of {records} records were archived in {ARCHIVE_SECONDS:.0f} s")
+        time.sleep(0.2)
+    broker.stop()
+    return sum(segment.size_bytes for segment in log.segments) / 1e6

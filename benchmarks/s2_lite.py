@@ -1,0 +1,112 @@
+"""s2 lite (Rust, SlateDB), a stream service on a bucket, over its REST interface with protobuf bodies.
+
+It listens on every interface of its network namespace, so it is only ever started in one that holds nothing but
+loopback; `inside_own_network` runs a program of ours in such a namespace.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.loads.http_socket import HttpSocket
+from benchmarks.minio import BUCKET, Minio
+from benchmarks.processes import Child, Children, free_port, listens, run
+
+VERSION = "0.43.4"
+BASIN, STREAM = "tidelog-bench", "records"
+HOW_TO_GET = f"s2 is missing: `cargo install s2-cli --version {VERSION} --locked --root CACHE/tools/s2` (nine minutes)"
+
+
+def binary(cache: Path) -> Path | None:
+    path = cache / "tools" / "s2" / "bin" / "s2"
+    return path if path.exists() else None
+
+
+def missing(cache: Path) -> str:
+    """Why s2 lite cannot run here, or nothing."""
+    if binary(cache) is None:
+        return HOW_TO_GET
+    absent = [tool for tool in ("unshare", "ip") if shutil.which(tool) is None]
+    return f"s2 lite has to be kept in a network namespace, which needs {' and '.join(absent)}" if absent else ""
+
+
+def inside_own_network(module: str, arguments: Sequence[object]) -> str:
+    """Run `python -m module` in a network namespace where only loopback is up; its standard output."""
+    unshare = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--net"]
+    script = 'ip link set lo up && exec "$0" "$@"'
+    return run([*unshare, "sh", "-c", script, sys.executable, "-m", module, *map(str, arguments)])
+
+
+class S2Lite:
+    """One server on a MinIO bucket with one stream. Refuses to start where another interface than loopback is."""
+
+    def __init__(self, children: Children, program: Path, minio: Minio, folder: Path, flush_ms: int) -> None:
+        assert {name for _, name in socket.if_nameindex()} <= {"lo"}, "start s2 lite where only loopback is"
+        self._children = children
+        self.port = free_port()
+        spec = folder / "s2.json"
+        spec.write_text(json.dumps({"basins": [{"name": BASIN, "streams": [{"name": STREAM}]}]}))
+        command = [str(program), "lite", "--bucket", BUCKET, "--path", f"s2-{flush_ms}", "--port", str(self.port)]
+        env = {**minio.env, "SL8_FLUSH_INTERVAL": f"{flush_ms}ms"}
+        self.process: Child = children.start(f"s2-{flush_ms}", [*command, "--init-file", str(spec)], env)
+        self.process.wait_until(lambda: listens(self.port) and self._has_stream())
+
+    def stop(self) -> None:
+        self._children.stop(self.process)
+
+    def _has_stream(self) -> bool:
+        link = HttpSocket(self.port)
+        try:
+            return link.exchange(request("GET", f"/v1/streams/{STREAM}/records/tail")).status == 200
+        finally:
+            link.close()
+
+
+def request(method: str, path: str, body: bytes = b"") -> bytes:
+    """A whole request to the basin."""
+    head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\ns2-basin: {BASIN}\r\nAccept: application/protobuf\r\n"
+    if body:
+        head += f"Content-Type: application/protobuf\r\nContent-Length: {len(body)}\r\n"
+    return head.encode() + b"\r\n" + body
+
+
+def append_input(values: Sequence[bytes]) -> bytes:
+    """`s2.v1.AppendInput` with these bodies (fields 1.3: bytes)."""
+    records = [b"\x1a" + _varint(len(value)) + value for value in values]
+    return b"".join(b"\x0a" + _varint(len(record)) + record for record in records)
+
+
+def records_in(batch: bytes) -> int:
+    """How many records a `s2.v1.ReadBatch` holds (field 1); they are not looked into."""
+    count = at = 0
+    while at < len(batch):
+        tag, at = _read_varint(batch, at)
+        length, at = _read_varint(batch, at)
+        at += length
+        count += tag >> 3 == 1
+    return count
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _read_varint(message: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = message[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return number, at

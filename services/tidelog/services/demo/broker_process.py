@@ -1,0 +1,100 @@
+"""The broker of the demo: `tidelog serve` in a process of its own, so that kill -9 is a real one."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import httpx
+
+from tidelog.storage.errors import Unavailable
+from tidelog.storage.runtime import Clock, pause
+
+START_SECONDS = 30.0
+STOP_SECONDS = 15.0
+POLL_SECONDS = 0.05
+LOG_TAIL_BYTES = 2000
+
+
+class BrokerProcess:
+    """Starts on a free port and comes back on the same one after `kill`; its data stays in `folder`."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, object], clock: Clock) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._log = folder / "broker.log"
+        self._config = folder / "tidelog.toml"
+        self._config.write_text("".join(f'"{name}" = {_toml(value)}\n' for name, value in settings.items()))
+        self._clock = clock
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def command(self) -> list[str]:
+        """What a user types to go on with this broker's data."""
+        return ["tidelog", "serve", "--config", str(self._config)]
+
+    def start(self) -> float:
+        """Seconds until it took requests. Raises `Unavailable` with the end of its log if it does not come up."""
+        began = self._clock.monotonic()
+        program = "import sys; from tidelog.services.cli.main import main; sys.exit(main())"
+        arguments = ["serve", "--config", str(self._config), "--port", str(self.port)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", program, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the demo, which then stops the broker in order
+            )
+        while not self.ready():
+            if self._process.poll() is not None:
+                raise Unavailable(f"the broker ended at its start:\n{self._tail()}")
+            if self._clock.monotonic() - began > START_SECONDS:
+                raise Unavailable(f"the broker did not come up within {START_SECONDS:.0f} s:\n{self._tail()}")
+            pause(POLL_SECONDS)
+        return self._clock.monotonic() - began
+
+    def ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/readyz", timeout=2, trust_env=False).status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
+
+    def kill(self) -> None:
+        """kill -9: no flush, no goodbye."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        """Graceful; harmless if it is not running."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def _tail(self) -> str:
+        return self._log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _toml(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value).lower()

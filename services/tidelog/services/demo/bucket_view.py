@@ -1,0 +1,49 @@
+"""The bucket as the demo shows it: what kinds of objects there are, and what their requests would have cost on S3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+KINDS = (
+    ("write-ahead log entries", "wal/", ".parquet"),
+    ("floors of the logs", "wal/", "_floor"),
+    ("cold segments", "topics/", ".parquet"),
+    ("manifest versions", "topics/", ".json"),
+    ("journal of topics", "meta/", ".json"),
+)
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """A key and its size."""
+
+    key: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Kind:
+    """All objects of one kind; `example` is the key of its last one."""
+
+    name: str
+    objects: int
+    size_bytes: int
+    example: str
+
+
+def kinds_of(objects: Sequence[StoredObject]) -> list[Kind]:
+    """The objects by kind, in the order of the namespace; a key of no known kind is counted as `other`."""
+    found = []
+    rest = list(objects)
+    for name, prefix, suffix in KINDS:
+        mine = [item for item in rest if item.key.startswith(prefix) and item.key.endswith(suffix)]
+        rest = [item for item in rest if item not in mine]
+        found.append(_kind(name, mine))
+    found.append(_kind("other", rest))
+    return [kind for kind in found if kind.objects]
+
+
+def _kind(name: str, objects: Sequence[StoredObject]) -> Kind:
+    last = max((item.key for item in objects), default="")
+    return Kind(name, len(objects), sum(item.size_bytes for item in objects), last)

@@ -1,0 +1,208 @@
+"""What the demo produces: batches of records that know their partition, and the answers that queries must give.
+
+A source keeps the truth as it goes: a fingerprint of each partition, and for each query the exact rows that Spark has
+to find later. Nothing of it passes through the broker.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidelog.services.demo.events import COUNTRIES, SERVICES, EventChunk, EventStream
+from tidelog.services.demo.fingerprint import Column, Fingerprint
+from tidelog.storage.partitioner import partitions_of
+
+FILE_BLOCK_BYTES = 4 << 20
+SERVER_ERROR = 500
+
+Cell: TypeAlias = int | str
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Query:
+    """SQL over the view `records` (Kafka's columns), and the rows it must give, in this order."""
+
+    title: str
+    columns: Sequence[str]
+    sql: str
+    expected: Sequence[Sequence[Cell]]
+
+
+@dataclass(frozen=True)
+class SourceBatch:
+    """Records to send. `partition` None: their keys choose it; `timestamps` None: the broker stamps them."""
+
+    values: Column
+    keys: Column | None = None
+    timestamps: Column | None = None
+    partition: int | None = None
+
+
+class Source(Protocol):
+    """Iterate `batches` once, then ask for the truth."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def records_expected(self) -> int | None:
+        """How many there will be, if that is known beforehand."""
+        ...
+
+    def batches(self) -> Iterator[SourceBatch]: ...
+
+    def fingerprints(self) -> Sequence[Fingerprint]:
+        """One for each partition, of what `batches` has given."""
+        ...
+
+    def queries(self) -> Sequence[Query]: ...
+
+
+class EventSource:
+    """`events` generated events, each in the partition that Kafka's murmur2 gives its key."""
+
+    title = "shop and service events from the generator"
+    topic = "events"
+
+    def __init__(self, events: int, seed: int, partitions: int) -> None:
+        self.records_expected: int | None = events
+        self._stream = EventStream(seed)
+        self._partitions = partitions
+        self._fingerprints = [Fingerprint() for _ in range(partitions)]
+        self._by_service = np.zeros((len(SERVICES), 3), np.int64)
+        self._by_country = np.zeros((len(COUNTRIES), 2), np.int64)
+
+    def batches(self) -> Iterator[SourceBatch]:
+        assert self.records_expected is not None
+        for chunk in self._stream.chunks(self.records_expected):
+            self._count(chunk)
+            partition_of = partitions_of(pa.chunked_array([chunk.keys]), self._partitions)
+            for partition in range(self._partitions):
+                rows = np.flatnonzero(partition_of == partition)
+                self._fingerprints[partition].update(chunk.keys.take(rows), chunk.values.take(rows))
+            yield SourceBatch(chunk.values, chunk.keys, chunk.timestamps)
+
+    def fingerprints(self) -> Sequence[Fingerprint]:
+        return self._fingerprints
+
+    def queries(self) -> Sequence[Query]:
+        return (
+            Query(
+                "requests, server errors and time by service",
+                ("service", "requests", "errors", "duration_us"),
+                "SELECT e.service, count(*), count_if(e.request.status >= 500), sum(e.request.duration_us)"
+                " FROM (SELECT from_json(cast(value AS string), 'service string,"
+                " request struct<status int, duration_us bigint>') AS e FROM records) GROUP BY 1 ORDER BY 1",
+                _named_rows(SERVICES, self._by_service),
+            ),
+            Query(
+                "purchases and revenue by country",
+                ("country", "purchases", "cents"),
+                "SELECT e.user.country, count(*), sum(e.amount_cents)"
+                " FROM (SELECT from_json(cast(value AS string), 'user struct<country string>, amount_cents bigint')"
+                " AS e FROM records) WHERE e.amount_cents > 0 GROUP BY 1 ORDER BY 1",
+                _named_rows(COUNTRIES, self._by_country),
+            ),
+        )
+
+    def _count(self, chunk: EventChunk) -> None:
+        services, countries = len(SERVICES), len(COUNTRIES)
+        bought = chunk.amount_cents > 0
+        self._by_service[:, 0] += np.bincount(chunk.service, minlength=services)
+        self._by_service[:, 1] += np.bincount(chunk.service[chunk.status >= SERVER_ERROR], minlength=services)
+        self._by_service[:, 2] += _exact_sums(chunk.service, chunk.duration_us, services)
+        self._by_country[:, 0] += np.bincount(chunk.country[bought], minlength=countries)
+        self._by_country[:, 1] += _exact_sums(chunk.country, chunk.amount_cents, countries)
+
+
+class FileSource:
+    """The lines of a user's file (also .gz): the bytes before each newline are a record, without a key. Blocks of
+    lines go to the partitions in turn."""
+
+    topic = "lines"
+
+    def __init__(self, path: Path, partitions: int) -> None:
+        self.title = f"the lines of {path.name}"
+        self.records_expected: int | None = None
+        self._path = path
+        self._fingerprints = [Fingerprint() for _ in range(partitions)]
+        self._first_words: Counter[str] = Counter()
+
+    def batches(self) -> Iterator[SourceBatch]:
+        for turn, lines in enumerate(line_blocks(self._path)):
+            partition = turn % len(self._fingerprints)
+            values: Column = pa.array(lines, pa.binary())
+            keys: Column = pa.nulls(len(lines), pa.binary())
+            self._fingerprints[partition].update(keys, values)
+            self._first_words.update(_first_words(lines))
+            yield SourceBatch(values, partition=partition)
+
+    def fingerprints(self) -> Sequence[Fingerprint]:
+        return self._fingerprints
+
+    def queries(self) -> Sequence[Query]:
+        words = sorted(self._first_words.items(), key=lambda item: (-item[1], item[0].encode()))
+        return (
+            Query(
+                "lines and bytes by partition",
+                ("partition", "lines", "bytes", "last_offset"),
+                "SELECT partition, count(*), sum(length(value)), max(offset) FROM records GROUP BY 1 ORDER BY 1",
+                [
+                    (partition, print_.records, print_.value_bytes, print_.records - 1)
+                    for partition, print_ in enumerate(self._fingerprints)
+                    if print_.records
+                ],
+            ),
+            Query(
+                "the ten most frequent first words",
+                ("word", "lines"),
+                "SELECT split(cast(value AS string), ' ')[0], count(*) FROM records"
+                " WHERE is_valid_utf8(cast(value AS string)) GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10",
+                words[:10],
+            ),
+        )
+
+
+def line_blocks(path: Path) -> Iterator[list[bytes]]:
+    """The file's lines without their newlines, some thousand at a time; the rest after the last newline is a line."""
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        rest = b""
+        while block := file.read(FILE_BLOCK_BYTES):
+            *lines, rest = (rest + block).split(b"\n")
+            if lines:
+                yield lines
+        if rest:
+            yield [rest]
+
+
+def _first_words(lines: list[bytes]) -> Iterator[str]:
+    for line in lines:
+        try:
+            yield line.decode().split(" ", 1)[0]
+        except UnicodeDecodeError:
+            continue  # the query leaves such lines out too
+
+
+def _exact_sums(groups: Ints, numbers: Ints, group_count: int) -> Ints:
+    """Sums by group in integers; `bincount` with weights would round them to doubles."""
+    sums = np.zeros(group_count, np.int64)
+    np.add.at(sums, groups, numbers)
+    return sums
+
+
+def _named_rows(names: Sequence[str], table: Ints) -> list[tuple[Cell, ...]]:
+    rows: list[tuple[Cell, ...]] = [(name, *map(int, row)) for name, row in zip(names, table, strict=True) if row.any()]
+    return sorted(rows)

@@ -1,0 +1,241 @@
+"""The demo from end to end: produce through a crash, read back, look at the bucket, ask Spark, compare.
+
+`run_demo` tells its story to a `Narrator` and gives a `DemoSummary`. The broker is a real process on a local folder,
+which stays there afterwards; `summary.agree` says whether every number was the same on every way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidelog.client import Admin
+from tidelog.services.demo.broker_process import BrokerProcess
+from tidelog.services.demo.bucket_view import Bill, Kind, StoredObject, bill_of, kinds_of
+from tidelog.services.demo.narrator import Narrator
+from tidelog.services.demo.produce import Crash, Produced, produce
+from tidelog.services.demo.read_back import read_back
+from tidelog.services.demo.source import EventSource, FileSource, Source
+from tidelog.services.demo.spark_queries import SparkRun, run_queries, spark_is_here
+from tidelog.services.demo.verdict import Agreement, compare_fingerprints, compare_rows
+from tidelog.storage.runtime import pause
+from tidelog.storage.stores.opening import open_store
+
+PARTITIONS = 4
+EVENT_BYTES = 377
+GZIP_RATIO = 10
+WAL_RATIO = 0.3  # of a WAL entry to the records in it, roughly; only the archive's threshold is set by it
+ARCHIVE_MIN_BYTES_MAX = 8 << 20
+ARCHIVE_MIN_BYTES_MIN = 1 << 16
+ARCHIVE_WAIT_SECONDS = 20.0
+POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """`file` None: generated events. `crash` False leaves the broker alone; `spark` False leaves Spark out."""
+
+    folder: Path
+    events: int = 1_000_000
+    file: Path | None = None
+    seed: int = 7
+    crash: bool = True
+    spark: bool = True
+
+
+@dataclass(frozen=True)
+class DemoSummary:
+    """All figures of a run."""
+
+    source: str
+    folder: str
+    produced: Produced
+    fetch_records_per_s: float
+    cold_records: int
+    hot_records: int
+    objects: Sequence[Kind]
+    bill: Bill
+    spark: SparkRun | None
+    agreements: Sequence[Agreement]
+    seconds: float
+
+    @property
+    def agree(self) -> bool:
+        return all(agreement.agree for agreement in self.agreements)
+
+
+def run_demo(options: DemoOptions, narrator: Narrator) -> DemoSummary:
+    """Raises `TidelogError` if a step cannot be done at all; numbers that differ are in the summary."""
+    broker = BrokerProcess(options.folder, _settings(options), narrator.clock)
+    try:
+        return _Story(options, narrator, broker).tell()
+    finally:
+        broker.stop()
+
+
+class _Story:
+    """The steps, in the order in which they are told."""
+
+    def __init__(self, options: DemoOptions, narrator: Narrator, broker: BrokerProcess) -> None:
+        self._options = options
+        self._narrator = narrator
+        self._broker = broker
+        self._bill = Bill()
+        self._source: Source = (
+            EventSource(options.events, options.seed, PARTITIONS)
+            if options.file is None
+            else FileSource(options.file, PARTITIONS)
+        )
+
+    def tell(self) -> DemoSummary:
+        began = self._narrator.clock.monotonic()
+        self._start_broker()
+        produced = self._produce()
+        agreements, fetch_rate = self._read_back(produced)
+        cold, hot = self._archive(produced)
+        kinds = self._show_bucket()
+        spark = self._ask_spark(agreements)
+        self._bill = self._bill + bill_of(self._broker.url)
+        seconds = self._narrator.clock.monotonic() - began
+        summary = DemoSummary(
+            source=self._source.title,
+            folder=str(self._options.folder),
+            produced=produced,
+            fetch_records_per_s=fetch_rate,
+            cold_records=cold,
+            hot_records=hot,
+            objects=kinds,
+            bill=self._bill,
+            spark=spark,
+            agreements=agreements,
+            seconds=seconds,
+        )
+        self._conclude(summary)
+        return summary
+
+    def _start_broker(self) -> None:
+        self._narrator.step("A broker on an embedded store")
+        seconds = self._broker.start()
+        self._narrator.say(f"process {self._broker.pid} at {self._broker.url}, ready after {seconds:.1f} s")
+        self._narrator.say(f"its data: {self._options.folder / 'data'}")
+        with Admin(self._broker.url) as admin:
+            configs = {"retention.ms": -1}  # the events carry times of their own
+            admin.create_topic(self._source.topic, PARTITIONS, configs)
+
+    def _produce(self) -> Produced:
+        ending = ", and kill -9 in the middle" if self._options.crash else ""
+        self._narrator.step(f"Produce {self._source.title}{ending}")
+        crash = Crash(self._broker, self._narrator, self._note_bill) if self._options.crash else None
+        produced = produce(self._source, self._broker, crash, self._records_estimated() // 2, self._narrator)
+        if crash is not None and not crash.after_records:
+            self._narrator.say("(too few records for a crash in the middle)")
+        return produced
+
+    def _read_back(self, produced: Produced) -> tuple[list[Agreement], float]:
+        self._narrator.step("Read everything back over HTTP")
+        began = self._narrator.clock.monotonic()
+        url, topic = self._broker.url, self._source.topic
+        fetched = read_back(url, topic, PARTITIONS, produced.records, self._narrator)
+        rate = produced.records / max(1e-9, self._narrator.clock.monotonic() - began)
+        agreements = compare_fingerprints(self._source.fingerprints(), fetched)
+        once = all(agreement.agree for agreement in agreements)
+        self._narrator.say("each record is there once and in order" if once else "[bold red]records differ[/]")
+        return agreements, rate
+
+    def _archive(self, produced: Produced) -> tuple[int, int]:
+        """Cold and hot records, once the archive has made its first segments."""
+        deadline = self._narrator.clock.monotonic() + ARCHIVE_WAIT_SECONDS
+        with Admin(self._broker.url) as admin:
+            cold = 0
+            while not cold and self._narrator.clock.monotonic() < deadline:
+                cold = sum(partition.cold_end for partition in admin.topic(self._source.topic).partitions)
+                pause(POLL_SECONDS)
+        return cold, produced.records - cold
+
+    def _show_bucket(self) -> Sequence[Kind]:
+        self._narrator.step("What lies in the bucket")
+        kinds = kinds_of(asyncio.run(_objects(f"file:{self._options.folder / 'data'}")))
+        rows = [(kind.name, kind.objects, kind.size_bytes, kind.example) for kind in kinds]
+        self._narrator.table(("kind", "objects", "bytes", "the last one"), rows)
+        return kinds
+
+    def _ask_spark(self, agreements: list[Agreement]) -> SparkRun | None:
+        if not self._options.spark:
+            return None
+        self._narrator.step("Two Spark queries over cold segments and hot tail together")
+        if not spark_is_here():
+            self._narrator.warn("Spark is not installed: pip install 'tidelog[spark]'")
+            return None
+        queries = self._source.queries()
+        run = run_queries(self._broker.url, self._source.topic, queries)
+        self._narrator.say(f"Spark {run.spark}, {run.java}; up after {run.start_seconds:.1f} s")
+        for query, result in zip(queries, run.results, strict=True):
+            self._narrator.say(f"{query.title} ({result.seconds:.1f} s)")
+            self._narrator.table(query.columns, result.rows)
+            agreements.append(compare_rows(query.title, query.expected, result.rows))
+        return run
+
+    def _conclude(self, summary: DemoSummary) -> None:
+        narrator = self._narrator
+        narrator.step("Do the numbers agree?")
+        rows = [(a.what, a.generator, a.http or "", a.spark or "", a.agree) for a in summary.agreements]
+        narrator.table(("number", "generator", "HTTP", "Spark", "agree"), rows)
+        narrator.say(f"{summary.cold_records:,} records cold, {summary.hot_records:,} hot when Spark began to read")
+        narrator.step("What these requests would have cost on S3")
+        narrator.say(summary.bill.describe())
+        narrator.step("Go on by hand")
+        narrator.commands(self._commands())
+        verdict = "[bold green]every number agrees[/]" if summary.agree else "[bold red]NUMBERS DIFFER[/]"
+        narrator.console.print(f"\n{verdict}, {summary.seconds:.0f} s in all")
+
+    def _commands(self) -> list[str]:
+        topic = self._source.topic
+        return [
+            shlex.join(self._broker.command),
+            f"tidelog topic consume {topic} -o -3 -e",
+            f"tidelog topic describe {topic}",
+            f"python -m tidelog.spark_connector.sql --topic {topic} 'SELECT count(*) FROM records'",
+            f"rm -r {shlex.quote(str(self._options.folder))}",
+        ]
+
+    def _note_bill(self) -> None:
+        """Counts die with the process that is about to be killed."""
+        self._bill = self._bill + bill_of(self._broker.url)
+
+    def _records_estimated(self) -> int:
+        if self._options.file is None:
+            return self._options.events
+        return max(1, _raw_bytes(self._options) // EVENT_BYTES)
+
+
+def _settings(options: DemoOptions) -> dict[str, object]:
+    """A broker as `tidelog serve` starts it, but with an archive that works in small steps, so that this little data
+    gives both segments and a hot tail."""
+    wal_bytes = int(_raw_bytes(options) * WAL_RATIO / PARTITIONS)
+    return {
+        "store": f"file:{options.folder / 'data'}",
+        "archive.min.bytes": max(ARCHIVE_MIN_BYTES_MIN, min(ARCHIVE_MIN_BYTES_MAX, wal_bytes // 3)),
+        "log.format": "text",
+    }
+
+
+def _raw_bytes(options: DemoOptions) -> int:
+    if options.file is None:
+        return options.events * EVENT_BYTES
+    return options.file.stat().st_size * (GZIP_RATIO if options.file.suffix == ".gz" else 1)
+
+
+async def _objects(url: str) -> list[StoredObject]:
+    store = open_store(url)
+    try:
+        found: list[StoredObject] = []
+        while page := await store.list("", start_after=found[-1].key if found else ""):
+            found += [StoredObject(info.key, info.size) for info in page]
+        return found
+    finally:
+        await store.aclose()
+
+
