@@ -1,4 +1,4 @@
-"""Hadoop's ``s3a`` jars, with which Spark's own readers open ``s3://``: fetched by Spark's resolver from Maven Central."""
+"""Hadoop's ``s3a`` jars, with which Spark's own readers open ``s3://``: fetched by Spark's resolver."""
 
 from __future__ import annotations
 

@@ -125,6 +125,13 @@ def checked_key(key: str) -> str:
     return key
 
 
+def begins_a_key(prefix: str) -> bool:
+    """Whether any key can start with `prefix`; where none can, there is nothing to list."""
+    folders = prefix.split("/")[:-1]
+    spelled = prefix.isascii() and prefix.isprintable() and "\\" not in prefix and len(prefix) <= KEY_BYTES_MAX
+    return spelled and not any(part in ("", ".", "..") for part in folders)
+
+
 def checked_limit(limit: int) -> int:
     """`limit` itself if a page can have that many keys, else `Invalid`."""
     if not 1 <= limit <= LIST_PAGE_MAX:

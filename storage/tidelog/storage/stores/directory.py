@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tidelog.storage.errors import Denied, Invalid, NotFound, Unavailable
-from tidelog.storage.object_store import checked_key
+from tidelog.storage.object_store import begins_a_key, checked_key
 
 PRIVATE_FOLDER = ".tidelog"
 """Holds temporary files and the lock; begins with a dot, so that Spark and others pass over it."""
@@ -95,14 +95,14 @@ class Directory:
     def keys(self, prefix: str, start_after: str) -> Iterator[str]:
         """The keys that start with `prefix`, beyond `start_after`, ascending by their bytes."""
         folder, _, _ = prefix.rpartition("/")
-        if folder and not self._is_folder(folder):
+        if not begins_a_key(prefix) or (folder and not self._is_folder(folder)):
             return
         yield from self._walk(f"{folder}/" if folder else "", prefix, start_after)
 
     def _is_folder(self, folder: str) -> bool:
         try:
             return self.path(f"{folder}/_").parent.is_dir()
-        except Invalid:  # a prefix that no key can have
+        except Invalid:  # the private folder, or a symbolic link
             return False
 
     def _walk(self, folder: str, prefix: str, start_after: str) -> Iterator[str]:

@@ -50,6 +50,7 @@ from tidelog.storage.object_store import (
     ByteRange,
     ObjectInfo,
     StoredObject,
+    begins_a_key,
     checked_key,
     checked_limit,
     flat_view,
@@ -117,6 +118,8 @@ class S3ObjectStore:
 
     async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
         checked_limit(limit)
+        if not begins_a_key(prefix):  # MinIO answers such a prefix with an error
+            return ()
         return await self._asked("list", prefix, lambda client: self._page(client, prefix, start_after, limit))
 
     async def head(self, key: str) -> ObjectInfo:

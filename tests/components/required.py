@@ -1,0 +1,24 @@
+"""The one rule for real components.
+
+A test whose component is absent is skipped and says how to get it; where all are required, as in CI, it fails.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from infra.components import component
+
+
+def require_component(name: str) -> Path:
+    """Where the component is. Skips the test if it is absent; fails it if ``TIDELOG_REQUIRE_ALL=1``."""
+    wanted = component(name)
+    place = wanted.find()
+    if place is not None:
+        return place
+    line = f"{name} is not on this machine: {wanted.how}"
+    if os.environ.get("TIDELOG_REQUIRE_ALL") == "1":
+        pytest.fail(line)
+    pytest.skip(line)

@@ -1,0 +1,68 @@
+"""An S3 server for tests, and buckets in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import boto3
+from botocore.config import Config
+
+from tidelog.storage.stores.s3_settings import S3Settings
+
+REGION = "us-east-1"
+
+
+@dataclass(frozen=True)
+class S3Endpoint:
+    """Where a server listens, and whom it lets in."""
+
+    url: str
+    access_key_id: str
+    secret_access_key: str
+
+    def settings(self, **changes: object) -> S3Settings:
+        """For `S3ObjectStore`, whatever the environment says."""
+        known: dict[str, object] = {
+            "endpoint_url": self.url,
+            "region": REGION,
+            "access_key_id": self.access_key_id,
+            "secret_access_key": self.secret_access_key,
+        }
+        return S3Settings(**{**known, **changes})  # type: ignore[arg-type]  # a test's fields are checked by its run
+
+    def environment(self) -> Mapping[str, str]:
+        """The usual AWS settings, for processes and for code that reads them."""
+        return {
+            "AWS_ENDPOINT_URL_S3": self.url,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": self.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": self.secret_access_key,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def make_bucket(self, name: str) -> S3Bucket:
+        """A new bucket of that name."""
+        client = boto3.client(
+            "s3",
+            endpoint_url=self.url,
+            region_name=REGION,
+            aws_access_key_id=self.access_key_id,
+            aws_secret_access_key=self.secret_access_key,
+            config=Config(s3={"addressing_style": "path"}),
+        )
+        client.create_bucket(Bucket=name)
+        client.close()
+        return S3Bucket(self, name)
+
+
+@dataclass(frozen=True)
+class S3Bucket:
+    """A bucket of one test's own."""
+
+    endpoint: S3Endpoint
+    name: str
+
+    @property
+    def url(self) -> str:
+        return f"s3://{self.name}"
