@@ -1,0 +1,190 @@
+"""WAL entries there and back, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.storage.record_tables import (
+    SHOP,
+    WEB,
+    WEB_1,
+    marks_of,
+    payloads,
+    record_table,
+    records_header,
+    span_lists,
+    spans_of,
+    wal_table,
+)
+from tidelog.storage.errors import Corrupt, Invalid
+from tidelog.storage.layout import TopicPartition
+from tidelog.storage.parquet_format import ParquetFlavor, encode_parquet
+from tidelog.storage.records import WAL_SCHEMA
+from tidelog.storage.wal_codec import WAL_FLAVOR, ParquetWalCodec
+from tidelog.storage.wal_entry import EntryKind, ProducerMark
+
+KEY = "wal/0000/00000000000000000007.parquet"
+codec = ParquetWalCodec()
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_what_is_encoded_is_decoded(data: st.DataObject) -> None:
+    spans = data.draw(span_lists())
+    rows = sum(span.count for span in spans)
+    table = wal_table(spans, data.draw(st.lists(payloads, min_size=rows, max_size=rows)))
+    header = records_header(spans, producers=data.draw(marks_of(spans)))
+    body = bytes(codec.encode(header, table))
+    entry = codec.decode(KEY, body)
+    assert entry.header == header
+    assert entry.records.equals(table)
+    assert entry.records.schema.equals(WAL_SCHEMA)
+    assert codec.decode_header(KEY, body[-codec.header_bytes(KEY, body[-8:]) :]) == header
+
+
+def test_a_start_entry_has_a_header_and_no_rows() -> None:
+    header = records_header(())
+    body = bytes(codec.encode(header, WAL_SCHEMA.empty_table()))
+    entry = codec.decode(KEY, body)
+    assert entry.header == header
+    assert entry.header.kind is EntryKind.START
+    assert entry.records.num_rows == 0
+    assert entry.records.schema.equals(WAL_SCHEMA)
+
+
+def test_a_span_gives_its_records() -> None:
+    spans = spans_of((WEB, 5, 3), (WEB_1, 0, 2), (SHOP, 9, 4))
+    entry = codec.decode(KEY, bytes(codec.encode(records_header(spans), wal_table(spans))))
+    assert entry.records_of(spans[1]).equals(record_table([0, 1]))
+    assert entry.records_of(spans[2]).equals(record_table([9, 10, 11, 12]))
+
+
+def test_the_header_is_read_from_the_tail_alone() -> None:
+    spans = spans_of((WEB, 0, 50_000))
+    header = records_header(spans)
+    body = bytes(codec.encode(header, wal_table(spans)))
+    needed = codec.header_bytes(KEY, body[-8:])
+    assert needed < 2_048 < len(body)
+    assert codec.decode_header(KEY, body[-needed:]) == header
+    assert codec.decode_header(KEY, body) == header
+    with pytest.raises(Corrupt, match="footer takes"):
+        codec.decode_header(KEY, body[-needed + 1 :])
+
+
+def test_an_entry_may_hold_ten_thousand_partitions() -> None:
+    spans = spans_of(*((TopicPartition(f"{n // 100:032x}", n % 100), n, 2) for n in range(10_000)))
+    marks = tuple(ProducerMark(span.topic_partition, "producer", 0, 4, 5, span.base_offset) for span in spans)
+    header = records_header(spans, producers=marks)
+    body = bytes(codec.encode(header, wal_table(spans)))
+    assert codec.decode(KEY, body).header == header
+    assert pq.read_metadata(pa.BufferReader(body)).num_row_groups == 1
+
+
+def test_chunks_of_many_appends_share_a_row_group() -> None:
+    spans = spans_of(*((TopicPartition("ab", n), 0, 3) for n in range(500)))
+    table = pa.concat_tables([wal_table([replace(span, first_row=0)]) for span in spans])
+    body = bytes(codec.encode(records_header(spans), table))
+    assert pq.read_metadata(pa.BufferReader(body)).num_row_groups == 1
+    assert codec.decode(KEY, body).records.equals(table)
+
+
+def test_a_large_entry_is_cut_into_row_groups_of_about_eight_mebibytes() -> None:
+    spans = spans_of((WEB, 0, 20_000))
+    table = wal_table(spans, [(None, b"%1000d" % n, None) for n in range(20_000)])
+    body = bytes(codec.encode(records_header(spans), table))
+    assert pq.read_metadata(pa.BufferReader(body)).num_row_groups in (2, 3)
+    assert codec.decode(KEY, body).records.equals(table)
+
+
+MISMATCHES = {
+    "a row too many": spans_of((WEB, 0, 3)),
+    "other offsets": spans_of((WEB, 1, 4)),
+    "another partition": spans_of((WEB_1, 0, 4)),
+    "a gap between spans": spans_of((WEB, 0, 2), (WEB_1, 2, 2)),
+    "no spans": (),
+    "spans out of order": spans_of((SHOP, 0, 2), (WEB, 0, 2)),
+    "a span twice": spans_of((WEB, 0, 2), (WEB, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("spans", MISMATCHES.values(), ids=MISMATCHES)
+def test_records_that_are_not_what_the_spans_say_are_refused(spans: tuple) -> None:
+    with pytest.raises(Invalid):
+        codec.encode(records_header(spans), wal_table(spans_of((WEB, 0, 4))))
+
+
+def test_records_of_another_shape_are_refused() -> None:
+    with pytest.raises(Invalid, match="WAL_SCHEMA"):
+        codec.encode(records_header(spans_of((WEB, 0, 4))), record_table([0, 1, 2, 3]))
+
+
+# ---- well-made objects with the wrong content: only the cross-checks can tell
+
+
+def _object(header_json: str, table: pa.Table, flavor: ParquetFlavor = WAL_FLAVOR) -> bytes:
+    return bytes(encode_parquet(flavor, table, header_json.encode()))
+
+
+GOOD = (
+    '{"kind":"records","shard":0,"seq":7,"epoch":1,"writer_id":"w","entry_id":"e","written_at_ms":5,'
+    '"topic_ids":["' + WEB.topic_id + '"],"spans":[[0,0,0,4]],"producers":[]}'
+)
+FALSE_HEADERS = {
+    "not JSON": "{",
+    "a field too many": GOOD.replace('"shard"', '"more":1,"shard"'),
+    "a field too few": GOOD.replace('"epoch":1,', ""),
+    "a negative offset": GOOD.replace("[0,0,0,4]", "[0,0,-1,4]"),
+    "an empty span": GOOD.replace("[0,0,0,4]", "[0,0,0,4],[0,1,0,0]"),
+    "a topic that is not listed": GOOD.replace("[0,0,0,4]", "[1,0,0,4]"),
+    "another topic": GOOD.replace(WEB.topic_id, SHOP.topic_id),
+    "other offsets": GOOD.replace("[0,0,0,4]", "[0,0,1,4]"),
+    "a count beyond all rows": GOOD.replace("[0,0,0,4]", "[0,0,0,9223372036854775807]"),
+    "two counts that overflow": GOOD.replace("[0,0,0,4]", "[0,0,0,9223372036854775807],[0,1,0,9223372036854775807]"),
+    "a start with spans": GOOD.replace('"records"', '"start"'),
+    "an unknown kind": GOOD.replace('"records"', '"other"'),
+}
+
+
+def test_the_good_header_of_these_tests_is_good() -> None:
+    assert codec.decode(KEY, _object(GOOD, wal_table(spans_of((WEB, 0, 4))))).header.seq == 7
+
+
+@pytest.mark.parametrize("header_json", FALSE_HEADERS.values(), ids=FALSE_HEADERS)
+def test_a_header_that_does_not_fit_the_rows_is_corrupt(header_json: str) -> None:
+    with pytest.raises(Corrupt) as caught:
+        codec.decode(KEY, _object(header_json, wal_table(spans_of((WEB, 0, 4)))))
+    assert caught.value.name == KEY
+
+
+def test_an_unknown_format_version_is_refused_with_both_versions_named() -> None:
+    later = replace(WAL_FLAVOR, name="wal/2")
+    body = _object(GOOD, wal_table(spans_of((WEB, 0, 4))), later)
+    with pytest.raises(Corrupt, match=r"is wal/2; this version of Tidelog reads wal/1"):
+        codec.decode(KEY, body)
+    with pytest.raises(Corrupt, match=r"wal/2"):
+        codec.decode_header(KEY, body)
+
+
+def test_other_columns_are_corrupt() -> None:
+    table = record_table([0, 1, 2, 3])
+    with pytest.raises(Corrupt, match="columns"):
+        codec.decode(KEY, _object(GOOD, table, replace(WAL_FLAVOR, schema=table.schema)))
+
+
+def test_somebody_elses_parquet_is_corrupt() -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(wal_table(spans_of((WEB, 0, 4))), sink)
+    with pytest.raises(Corrupt, match="another program wrote it"):
+        codec.decode(KEY, sink.getvalue().to_pybytes())
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1PAR1", b"\xff\xff\xff\x7fPAR1", b"hello " * 100])
+def test_what_is_no_parquet_is_corrupt(data: bytes) -> None:
+    with pytest.raises(Corrupt):
+        codec.decode(KEY, data)
