@@ -1,0 +1,138 @@
+"""A broker of the simulation: claims the log, replays it, appends the producers' batches, acknowledges.
+
+It does what a real leader does, at its simplest: the offsets and the producers' sequences come from the manifest and
+the log alone, so a batch that was sent again is appended once (inv. 7), and the offsets stay dense (inv. 4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.simulation.batches import Batch, Placed, placed_in
+from tests.simulation.cold import cold_log, latest_cold
+from tests.simulation.truth import SHARD
+
+from tidelog.storage.errors import Fenced, Invalid, NotFound, Unavailable
+from tidelog.storage.lease import Lease
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_entry import PreparedEntry, WalHeader
+from tidelog.storage.wal_writer import WalWriter
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+COMMIT_TIMEOUT_S = 0.15
+GIVE_UP_AFTER = 4
+IDLE_S = 0.02
+
+
+@dataclass
+class View:
+    """What a leader knows of the log: the next offsets, and the batches in it."""
+
+    offsets: dict[int, int] = field(default_factory=dict)
+    batches: set[Batch] = field(default_factory=set)
+
+    def add(self, placed: Placed) -> None:
+        """`placed` is in the log."""
+        self.offsets[placed.batch.partition] = placed.next_offset
+        self.batches.add(placed.batch)
+
+    def place(self, batch: Batch, after: tuple[Placed, ...] = ()) -> Placed:
+        """Where `batch` goes, behind those of `after` that are on their way."""
+        base = self.offsets.get(batch.partition, 0)
+        ends = [placed.next_offset for placed in after if placed.batch.partition == batch.partition]
+        return Placed(batch, max(ends, default=base))
+
+
+async def replay(wal: Wal, store: ObjectStore, end_seq: int) -> View | None:
+    """The view of the log before entry `end_seq`; None if it was truncated under way and must be read again.
+
+    The floor is read first and the manifest after it, so that whatever lies below is in the manifest; and the floor
+    again at the end, since an entry that it has passed may have been made anew by a stalled writer.
+    """
+    floor = await wal.floor()
+    cold = await latest_cold(cold_log(store))
+    view = View()
+    for placed in cold.batches:
+        view.add(placed)
+    for seq in range(floor.number, end_seq):
+        for placed in cold.beyond(placed_in(await wal.header(seq))):
+            view.add(placed)
+    return view if (await wal.floor()).number == floor.number else None
+
+
+class Broker:
+    """One process that would lead. With a lease it claims only while it holds it."""
+
+    def __init__(self, world: World, name: str, store: ObjectStore, runtime: Runtime, lease: Lease | None) -> None:
+        self._world = world
+        self._name = name
+        self._store = store
+        self._runtime = runtime
+        self._lease = lease
+
+    async def run(self) -> None:
+        """Lead whenever it can, for ever."""
+        while True:
+            await self._runtime.clock.sleep(self._runtime.entropy.uniform(0, IDLE_S))
+            if self._lease is not None and not self._lease.is_fresh():
+                continue
+            if self._lease is None and not self._world.wants_leader(self._name):
+                continue
+            try:
+                await self._lead()
+            except (Fenced, Unavailable, NotFound):
+                self._world.released(self._name)
+
+    async def _lead(self) -> None:
+        wal = Wal(self._store, SHARD, self._world.codec)
+        writer = self._world.new_writer(wal, self._runtime, self._name, self._lease)
+        await writer.claim(timeout_s=2 * COMMIT_TIMEOUT_S)
+        view = None
+        while view is None:
+            view = await replay(wal, self._store, writer.next_seq)
+        while True:
+            batch = self._world.take(self._name)
+            if batch is None:
+                await self._runtime.clock.sleep(IDLE_S)
+            elif batch in view.batches:
+                self._world.acknowledge(batch, None)
+            else:
+                await self._append(wal, writer, view, batch)
+
+    async def _append(self, wal: Wal, writer: WalWriter, view: View, batch: Batch) -> None:
+        """Commit `batch`, and sometimes another one that was encoded while it was in flight."""
+        first = view.place(batch)
+        entries = [(self._encode(wal, writer, first, None), first)]
+        other = self._world.take(self._name) if self._runtime.entropy.uniform(0, 1) < 0.25 else None
+        if other is not None and other not in view.batches:
+            second = view.place(other, (first,))
+            entries.append((self._encode(wal, writer, second, entries[0][0].header), second))
+        for entry, placed in entries:
+            if not await self._commit(writer, entry):
+                return
+            view.add(placed)
+            self._world.acknowledge(placed.batch, entry.header)
+
+    def _encode(self, wal: Wal, writer: WalWriter, placed: Placed, after: WalHeader | None) -> PreparedEntry:
+        header = writer.next_header(spans=(placed.span(),), producers=(placed.mark(),), after=after)
+        return PreparedEntry(header, wal.codec.encode(header, self._world.rows(placed)))
+
+    async def _commit(self, writer: WalWriter, entry: PreparedEntry) -> bool:
+        """Whether `entry` is committed. False only if the writer is *sure* that it is not and never will be."""
+        for attempt in range(GIVE_UP_AFTER):
+            try:
+                await writer.commit(entry, timeout_s=COMMIT_TIMEOUT_S)
+            except Unavailable:
+                if attempt == GIVE_UP_AFTER - 1:
+                    raise
+            except Invalid:
+                self._world.refuse(entry.header)
+                return False
+            else:
+                return True
+        return False

@@ -1,0 +1,182 @@
+"""Wrong versions of the protocol, each wrong in one place. The simulation must catch every one of them.
+
+Each overrides one method of one state (or one step of the archiver or reader): nothing in the product knows of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tests.simulation.archiver import Archiver
+from tests.simulation.batches import Placed
+from tests.simulation.cold import Cold
+from tests.simulation.light_codec import NO_RECORDS
+from tests.simulation.reader import Reader
+from tests.simulation.weather import slow_reader_weather, zombie_weather
+from tests.simulation.world import Cast
+
+from tidelog.storage.commit_fsm import State
+from tidelog.storage.errors import Contended, Invalid, Unavailable
+from tidelog.storage.wal import Floor
+from tidelog.storage.wal_entry import EntryKind, PreparedEntry, WalHeader
+from tidelog.storage.wal_writer import WalWriter
+
+
+class NoFloorCheck(WalWriter):
+    """Takes every PUT that was won for a commit."""
+
+    async def _checking_lease(self) -> None:
+        self._win(self._put_since_s)
+
+
+class NoFloorCheckOfStart(WalWriter):
+    """Takes a START that was won for an epoch."""
+
+    async def _checking_lease(self) -> None:
+        if self._entry().header.kind is EntryKind.START:
+            self._win(self._put_since_s)
+        else:
+            await super()._checking_lease()
+
+
+class NoFloorCheckAfterConflict(WalWriter):
+    """Finds its own entry at its number, and asks no further."""
+
+    async def _resolving(self) -> None:
+        await super()._resolving()
+        if self._state is State.CHECKING_LEASE:
+            self._win(self._put_since_s)
+
+
+class ContendedIsSuccess(WalWriter):
+    """Takes a 409 for a success."""
+
+    async def _putting(self) -> None:
+        try:
+            await super()._putting()
+        except Contended:
+            self._state = State.CHECKING_LEASE
+
+
+class ConflictIsSuccess(WalWriter):
+    """Takes a 412 for its own lost PUT without looking."""
+
+    async def _resolving(self) -> None:
+        self._state = State.CHECKING_LEASE
+
+
+class TimeoutIsFailure(WalWriter):
+    """Takes a timeout for "not done": refuses the batch, and sends it anew under another id."""
+
+    async def _putting(self) -> None:
+        try:
+            await super()._putting()
+        except Unavailable as error:
+            if self._entry().header.kind is EntryKind.START:
+                raise
+            self._pending = None
+            self._state = State.LEADING
+            raise Invalid("not appended") from error
+
+
+class TimeoutMovesOn(TimeoutIsFailure):
+    """As `TimeoutIsFailure`, and leaves the number to what it has given up."""
+
+    async def _putting(self) -> None:
+        try:
+            await super()._putting()
+        except Invalid:
+            self._next_seq += 1
+            raise
+
+
+class AcknowledgesBeforeCreate(WalWriter):
+    """Answers first and writes the entry when the next one comes."""
+
+    _late: PreparedEntry | None = None
+
+    async def _putting(self) -> None:
+        entry = self._entry()
+        if entry.header.kind is EntryKind.RECORDS:
+            late, self._late = self._late, entry
+            if late is not None:
+                await self._wal.create(late)
+            self._win(self._put_since_s)
+        else:
+            await super()._putting()
+
+
+class ForgetsFloorEpoch(WalWriter):
+    """Begins again at epoch 1 when the log is empty: everything is archived."""
+
+    async def _searching(self) -> None:
+        tail = await self._search.step()
+        if tail is not None:
+            is_empty = tail.next_seq == tail.floor.number
+            self._epoch, self._next_seq = (1 if is_empty else tail.epoch + 1), tail.next_seq
+            self._begin_put(self._start_entry())
+
+
+class GoesOnBehind(WalWriter):
+    """Finds another's entry at its number, and takes the next one instead of stepping down."""
+
+    async def _resolving(self) -> None:
+        header = self._entry().header
+        await super()._resolving()
+        if self._state is State.FENCED:
+            self._next_seq = header.seq + 1
+            moved = replace(header, seq=self._next_seq)
+            self._begin_put(PreparedEntry(moved, self._wal.codec.encode(moved, NO_RECORDS)))
+
+
+class FloorBeforeManifest(Archiver):
+    """Raises the floor, then archives."""
+
+    async def publish(self, cold: Cold, fresh: tuple[Placed, ...], last: WalHeader) -> None:
+        await self._wal.advance_floor(last.seq + 1, last.epoch)
+        await super().publish(cold, fresh, last)
+
+
+class NoGrace(Archiver):
+    """Deletes as soon as the floor has passed."""
+
+    def is_ripe(self, waited_s: float) -> bool:
+        return True
+
+
+class ArchivesWithoutSecondLook(Archiver):
+    """Believes what it read by number, however long that took."""
+
+    async def still_in_log(self, floor: Floor) -> bool:
+        return True
+
+
+class ReadsWithoutSecondLook(Reader):
+    """Believes what it read by number, however long that took."""
+
+    async def still_in_log(self, floor: Floor) -> bool:
+        return True
+
+
+MUTATIONS: Mapping[str, Cast] = {
+    "no floor check": Cast(writer=NoFloorCheck),
+    "no floor check of a START": Cast(writer=NoFloorCheckOfStart, weather=zombie_weather),
+    "no floor check after a conflict with itself": Cast(writer=NoFloorCheckAfterConflict, weather=zombie_weather),
+    "a 409 is a success": Cast(writer=ContendedIsSuccess),
+    "a 412 is a success": Cast(writer=ConflictIsSuccess),
+    "a timeout is a failure": Cast(writer=TimeoutIsFailure),
+    "a timeout is a failure, and the number is given up": Cast(writer=TimeoutMovesOn),
+    "acknowledges before the create": Cast(writer=AcknowledgesBeforeCreate),
+    "forgets the floor's epoch": Cast(writer=ForgetsFloorEpoch),
+    "goes on behind another's entry": Cast(writer=GoesOnBehind),
+    "a fresh lease is believed for ever": Cast(floor_trust_s=float("inf"), weather=zombie_weather),
+    "clocks stop with the machine": Cast(clocks_stop_when_stalled=True, weather=zombie_weather),
+    "floor before manifest": Cast(archiver=FloorBeforeManifest),
+    "no grace": Cast(archiver=NoGrace),
+    "archives without a second look at the floor": Cast(
+        archiver=ArchivesWithoutSecondLook, weather=slow_reader_weather
+    ),
+    "reads without a second look at the floor": Cast(reader=ReadsWithoutSecondLook, weather=slow_reader_weather),
+}
+"""By name. The first floor check, the 409, the timeout and the early acknowledgement are those the design names."""

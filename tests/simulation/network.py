@@ -1,0 +1,122 @@
+"""The bucket as the processes of a simulation reach it.
+
+    Travelling( FaultyObjectStore( Witnessed( MemoryObjectStore ) ) )
+
+`Witnessed` tells `Truth` of every effect at the moment it happens. `Travelling` makes a request take time on its way
+there and back, so that others run in between, and a process may stall or crash on either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from tests.simulation.scheduler import Scheduler, Wait
+from tests.simulation.truth import Truth
+
+from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectInfo, ObjectStore, StoredObject
+
+T = TypeVar("T")
+
+THERE_MS_MAX = 4
+BACK_MS_MAX = 3
+
+
+class Witnessed:
+    """Reports effects to `truth`; passes everything on."""
+
+    def __init__(self, inner: ObjectStore, truth: Truth) -> None:
+        self._inner = inner
+        self._truth = truth
+        self.url = inner.url
+        self.get = inner.get
+        self.list = inner.list
+        self.head = inner.head
+        self.aclose = inner.aclose
+
+    async def create(self, key: str, data: Body) -> str:
+        version = await self._inner.create(key, data)
+        self._truth.created(key, bytes(data))
+        return version
+
+    async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
+        version = await self._inner.put(key, data, if_version=if_version)
+        self._truth.replaced(key, bytes(data))
+        return version
+
+    async def delete(self, key: str) -> None:
+        await self._inner.delete(key)
+        self._truth.deleted(key)
+
+
+class Ambush:
+    """Stalls a process where it hurts most: between reading the floor and acting on it, and between deciding on a
+    create and its effect. `share` is how likely (0 to 1)."""
+
+    def __init__(self, scheduler: Scheduler, share: float, ms_max: int) -> None:
+        self.share = share
+        self._scheduler = scheduler
+        self._ms_max = ms_max
+
+    def spring(self) -> None:
+        """Stall the process that is running, perhaps."""
+        scheduler = self._scheduler
+        if scheduler.current is not None and scheduler.random.random() < self.share:
+            scheduler.stall(scheduler.current.process, scheduler.random.randrange(1, self._ms_max))
+
+
+class Travelling:
+    """Implements `ObjectStore`: a way there, the call, a way back."""
+
+    def __init__(self, inner: ObjectStore, scheduler: Scheduler, ambush: Ambush) -> None:
+        self._inner = inner
+        self._scheduler = scheduler
+        self._ambush = ambush
+        self.url = inner.url
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
+        return await self._travel("GET", key, lambda: self._inner.get(key, byte_range))
+
+    async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
+        return await self._travel("PUT", key, lambda: self._inner.put(key, data, if_version=if_version))
+
+    async def create(self, key: str, data: Body) -> str:
+        return await self._travel("CREATE", key, lambda: self._inner.create(key, data))
+
+    async def delete(self, key: str) -> None:
+        await self._travel("DELETE", key, lambda: self._inner.delete(key))
+
+    async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
+        call = lambda: self._inner.list(prefix, start_after=start_after, limit=limit)  # noqa: E731
+        return await self._travel("LIST", prefix, call)
+
+    async def head(self, key: str) -> ObjectInfo:
+        return await self._travel("HEAD", key, lambda: self._inner.head(key))
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def _travel(self, method: str, key: str, call: Callable[[], Awaitable[T]]) -> T:
+        if method == "CREATE":
+            self._ambush.spring()
+        await self._wait(THERE_MS_MAX)
+        answer = await (self._traced(method, key, call) if self._scheduler.traced else call())
+        if method == "GET" and key.endswith("_floor"):
+            self._ambush.spring()
+        await self._wait(BACK_MS_MAX)
+        return answer
+
+    async def _traced(self, method: str, key: str, call: Callable[[], Awaitable[T]]) -> T:
+        task = self._scheduler.current
+        name = task.name if task else "?"
+        try:
+            answer = await call()
+        except Exception as error:
+            self._scheduler.trace(f"{name:<12} {method:<6} {key} -> {type(error).__name__}: {error}")
+            raise
+        self._scheduler.trace(f"{name:<12} {method:<6} {key}")
+        return answer
+
+    async def _wait(self, ms_max: int) -> None:
+        scheduler = self._scheduler
+        await Wait(scheduler.now_ms + int(scheduler.random.random() * (ms_max + 1)))

@@ -1,0 +1,44 @@
+"""A writer that tells `Truth` what it did: nothing of its behaviour changes."""
+
+from __future__ import annotations
+
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.truth import Truth
+
+from tidelog.storage.commit_fsm import State
+from tidelog.storage.errors import Contended
+from tidelog.storage.wal_entry import EntryKind
+from tidelog.storage.wal_writer import WalWriter
+
+NOTED = {
+    (State.RESOLVING, State.CHECKING_LEASE): "conflict with the own lost PUT",
+    (State.RESOLVING, State.FENCED): "fenced by another's entry",
+    (State.CHECKING_FLOOR, State.FENCED): "fenced by the floor",
+    (State.CHECKING_LEASE, State.LEADING): "floor not read: lease fresh",
+    (State.RESOLVING, State.SEARCHING): "START lost its number",
+    (State.CHECKING_FLOOR, State.SEARCHING): "START below the floor",
+}
+
+
+def recorded(writer_class: type[WalWriter], truth: Truth, scheduler: Scheduler) -> type[WalWriter]:
+    """`writer_class` with its transitions counted, traced and checked."""
+
+    class Recorded(writer_class):  # type: ignore[misc,valid-type]  # the class is handed in
+        async def step(self) -> State:
+            before, entry = self._state, self._pending
+            after: State = await super().step()
+            if (note := NOTED.get((before, after))) is not None:
+                truth.seen[note] += 1
+            if after is State.BACKING_OFF and isinstance(self._last_error, Contended):
+                truth.seen["409"] += 1
+            if after is State.BACKING_OFF and before is State.PUTTING:
+                truth.seen["PUT in doubt"] += 1
+            if after is State.LEADING and entry is not None:
+                truth.committed(entry.header)
+                if entry.header.kind is EntryKind.START:
+                    truth.seen["epoch begun"] += 1
+            if scheduler.traced:
+                scheduler.trace(f"{self._writer_id:<12} {before.value} -> {after.value} (next {self._next_seq})")
+            return after
+
+    return Recorded

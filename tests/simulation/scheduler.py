@@ -1,0 +1,153 @@
+"""A trampoline: coroutines of several processes under one seeded choice and one virtual time. No asyncio, no threads.
+
+A coroutine suspends only at a `Wait`, which names the virtual millisecond it may go on at. Of all tasks that may run
+now, the seed chooses one; if none may, time jumps to the next. So a seed is a whole interleaving, and can be replayed.
+
+Every process has clocks of its own: monotonic ones that started anywhere and run up to a few per cent fast or slow,
+wall clocks that are wrong altogether or stand still. A process can stall (none of its tasks run) and crash.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+NEVER_MS = 1 << 60
+
+
+class Wait:
+    """Suspend the current task until `wake_ms`, or until something wakes it earlier."""
+
+    __slots__ = ("wake_ms",)
+
+    def __init__(self, wake_ms: int) -> None:
+        self.wake_ms = wake_ms
+
+    def __await__(self) -> Generator[Wait, None, None]:
+        yield self
+
+
+@dataclass(eq=False)
+class Process:
+    """What stalls and crashes together. `clock_rate` is in local seconds per true second."""
+
+    name: str
+    clock_rate: float = 1.0
+    clock_offset_s: float = 0.0
+    wall_offset_ms: int = 0
+    wall_stands_still: bool = False
+    stops_when_stalled: bool = False
+    stalled_until_ms: int = 0
+    stalled_total_ms: int = 0
+
+
+@dataclass(eq=False)
+class Task:
+    """One coroutine of a process."""
+
+    process: Process
+    name: str
+    coroutine: Coroutine[Wait, None, None]
+    wake_ms: int
+
+
+@dataclass
+class Scheduler:
+    """Runs tasks one step at a time. `disturb` is called before each step and may stall or crash the task's process."""
+
+    seed: int
+    traced: bool = False
+    now_ms: int = 0
+    steps: int = 0
+    tasks: list[Task] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    disturb: Callable[[Task], None] = lambda task: None
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self.current: Task | None = None
+
+    def spawn(self, process: Process, name: str, coroutine: Coroutine[Any, Any, None]) -> Task:
+        """Start a task; it may run from now on."""
+        task = Task(process, name, coroutine, self.now_ms)
+        self.tasks.append(task)
+        return task
+
+    def kill(self, process: Process) -> None:
+        """Crash: the process's tasks end where they stand. Its requests under way are the network's, and go on."""
+        for task in [task for task in self.tasks if task.process is process]:
+            self.tasks.remove(task)
+            if task is not self.current:
+                task.coroutine.close()
+
+    def stall(self, process: Process, ms: int) -> None:
+        """Let none of the process's tasks run for `ms` more."""
+        process.stalled_until_ms = self.now_ms + ms
+        process.stalled_total_ms += ms
+
+    def trace(self, text: str) -> None:
+        """Note an event. Formatting is the caller's cost, so callers look at `traced` first."""
+        self.lines.append(f"{self.now_ms:>7} {text}")
+
+    def step(self) -> bool:
+        """Run one task up to its next `Wait`. False when none is left. What a task raises comes out here."""
+        task = self._choose()
+        if task is None:
+            return False
+        self.steps += 1
+        self.current = task
+        self.disturb(task)
+        if task not in self.tasks:
+            self.current = None
+            task.coroutine.close()
+            return True
+        if task.process.stalled_until_ms <= self.now_ms:
+            self._resume(task)
+        self.current = None
+        return True
+
+    def _resume(self, task: Task) -> None:
+        try:
+            wait = task.coroutine.send(None)
+        except StopIteration:
+            self.tasks.remove(task)
+        else:
+            task.wake_ms = wait.wake_ms
+
+    def _choose(self) -> Task | None:
+        while self.tasks:
+            now_ms, next_ms, ready = self.now_ms, NEVER_MS, []
+            for task in self.tasks:
+                at_ms = task.wake_ms
+                if task.process.stalled_until_ms > at_ms:
+                    at_ms = task.process.stalled_until_ms
+                if at_ms <= now_ms:
+                    ready.append(task)
+                elif at_ms < next_ms:
+                    next_ms = at_ms
+            if ready:
+                return ready[0] if len(ready) == 1 else ready[int(self.random.random() * len(ready))]
+            self.now_ms = next_ms
+        return None
+
+
+class ProcessClock:
+    """The clocks of one process."""
+
+    def __init__(self, scheduler: Scheduler, process: Process) -> None:
+        self._scheduler = scheduler
+        self._process = process
+
+    def monotonic(self) -> float:
+        process = self._process
+        elapsed_ms = self._scheduler.now_ms - (process.stalled_total_ms if process.stops_when_stalled else 0)
+        return process.clock_offset_s + elapsed_ms * process.clock_rate / 1000
+
+    def now_ms(self) -> int:
+        return self._process.wall_offset_ms + (0 if self._process.wall_stands_still else self._scheduler.now_ms)
+
+    async def sleep(self, seconds: float) -> None:
+        await Wait(self._scheduler.now_ms + ceil(seconds * 1000 / self._process.clock_rate))

@@ -1,0 +1,191 @@
+"""What really happened, seen from inside the bucket, and the invariants 1 to 6 of the design as code.
+
+`Truth` is told of each effect on the bucket at the moment it happens (`witness`), and of every acknowledgement and
+read. Nothing else changes the state of the system, so looking at each of these is looking after every step, and each
+look costs only what that event touched. `verify_bucket` computes the log once more from the objects alone.
+
+The log that counts is every entry created at the tail, in order; some of it is archived and deleted by now. An entry
+created below the floor is not in the log (design, "The commit protocol").
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from tests.simulation.batches import Batch, Placed, placed_in
+from tests.simulation.cold import COLD_PREFIX, COLD_SUFFIX, Cold, decode_cold
+
+from tidelog.storage.layout import floor_key, number_of, wal_prefix, wal_suffix
+from tidelog.storage.wal_entry import WalCodec, WalHeader
+
+SHARD = 0
+
+
+class Violation(Exception):
+    """An invariant does not hold. Not a `TidelogError`: nothing catches it."""
+
+
+def require(holds: bool, invariant: str, what: object) -> None:
+    """Raise `Violation` unless `holds`."""
+    if not holds:
+        raise Violation(f"{invariant}: {what}")
+
+
+class Truth:
+    """The one observer that sees everything. `now_ms` is true time."""
+
+    def __init__(self, codec: WalCodec, grace_ms: int, now_ms: Callable[[], int]) -> None:
+        self.log: list[WalHeader] = []
+        self.floor = 0
+        self.batches: dict[Batch, Placed] = {}
+        self.cold = Cold()
+        self.seen: Counter[str] = Counter()
+        self._codec = codec
+        self._grace_ms = grace_ms
+        self._now_ms = now_ms
+        self._passed_ms: list[int] = []
+        self._objects: dict[int, WalHeader] = {}
+        self._ids: set[str] = set()
+        self._refused: set[str] = set()
+        self._partitions: dict[int, list[Batch]] = {}
+
+    # ---- effects on the bucket
+
+    def created(self, key: str, data: bytes) -> None:
+        """A create won."""
+        if key == floor_key(SHARD):
+            self._floor_written(data)
+        elif (seq := number_of(key, wal_prefix(SHARD), wal_suffix())) is not None:
+            self._entry_created(seq, self._codec.decode(key, data).header)
+        elif (version := number_of(key, COLD_PREFIX, COLD_SUFFIX)) is not None:
+            self._cold_created(decode_cold(version, data))
+
+    def replaced(self, key: str, data: bytes) -> None:
+        """A put took effect. Only the floor is ever put."""
+        require(key == floor_key(SHARD), "inv. 2", f"{key} was overwritten")
+        self._floor_written(data)
+
+    def deleted(self, key: str) -> None:
+        """A delete took effect."""
+        seq = number_of(key, wal_prefix(SHARD), wal_suffix())
+        require(seq is not None, "inv. 6", f"{key} is no WAL entry and was deleted")
+        header = self._objects.pop(seq or 0, None)
+        if header is None:
+            return
+        require(header.seq < self.floor, "inv. 6", f"entry {seq} was deleted, the floor is {self.floor}")
+        if header.entry_id == self.log[header.seq].entry_id:
+            waited_ms = self._now_ms() - self._passed_ms[header.seq]
+            require(waited_ms >= self._grace_ms, "inv. 6", f"entry {seq} was deleted after {waited_ms} ms")
+            kept = all(self._is_archived(placed) for placed in placed_in(header))
+            require(kept, "inv. 6", f"entry {seq} was deleted and is not archived")
+
+    def _entry_created(self, seq: int, header: WalHeader) -> None:
+        require(seq not in self._objects, "inv. 2", f"entry {seq} was created twice")
+        self._objects[seq] = header
+        if seq < self.floor:
+            self.seen["number made anew"] += 1
+            return
+        require(seq == len(self.log), "inv. 5", f"entry {seq} was created, the tail is {len(self.log)}")
+        require(header.entry_id not in self._refused, "inv. 10", f"entry {seq} was refused and is in the log")
+        before = self.log[-1].epoch if self.log else 0
+        require(header.epoch >= before, "inv. 3", f"entry {seq} has epoch {header.epoch} after {before}")
+        self.log.append(header)
+        self._ids.add(header.entry_id)
+        for placed in placed_in(header):
+            self._append(placed)
+
+    def _append(self, placed: Placed) -> None:
+        batch = placed.batch
+        records = self._partitions.setdefault(batch.partition, [])
+        require(placed.base_offset == len(records), "inv. 4", f"{placed} comes at offset {len(records)}")
+        require(batch not in self.batches, "inv. 7", f"{batch} is in the log twice")
+        self.batches[batch] = placed
+        records.extend([batch] * batch.count)
+
+    def _floor_written(self, data: bytes) -> None:
+        floor = json.loads(data)
+        number, epoch = floor["number"], floor["epoch"]
+        require(number > self.floor, "inv. 6", f"the floor went from {self.floor} to {number}")
+        require(number <= len(self.log), "inv. 5", f"the floor is {number}, the tail {len(self.log)}")
+        require(epoch == self.log[number - 1].epoch, "inv. 3", f"the floor's epoch is {epoch}")
+        for header in self.log[self.floor : number]:
+            archived = all(self._is_archived(placed) for placed in placed_in(header))
+            require(archived, "inv. 5", f"the floor passed entry {header.seq}, which is not archived")
+            self._passed_ms.append(self._now_ms())
+        self.floor = number
+
+    def _cold_created(self, cold: Cold) -> None:
+        require(cold.version == self.cold.version + 1, "inv. 5", f"manifest {cold.version} follows {self.cold.version}")
+        listed, before = set(cold.batches), set(self.cold.batches)
+        require(len(listed) == len(cold.batches), "inv. 5", "a manifest lists a batch twice")
+        require(before <= listed, "inv. 5", "a manifest lost a batch")
+        for placed in listed - before:
+            require(self.batches.get(placed.batch) == placed, "inv. 5", f"{placed} was archived and is not in the log")
+        self.cold = cold
+        for partition in self._partitions:
+            count = sum(placed.batch.count for placed in listed if placed.batch.partition == partition)
+            require(count == cold.cold_end(partition), "inv. 5", f"manifest {cold.version} has a gap in {partition}")
+
+    def _is_archived(self, placed: Placed) -> bool:
+        return placed.next_offset <= self.cold.cold_end(placed.batch.partition)
+
+    # ---- what was told to somebody
+
+    def acknowledged(self, batch: Batch, header: WalHeader | None) -> None:
+        """A producer heard that `batch` is in the log, in entry `header`, or (None) from an earlier try."""
+        require(batch in self.batches, "inv. 1", f"{batch} was acknowledged and is not in the log")
+        if header is not None:
+            self.committed(header)
+            require(self.batches[batch] in placed_in(header), "inv. 1", f"{batch} is not where it was acknowledged")
+
+    def committed(self, header: WalHeader) -> None:
+        """A writer believes that entry `header` of its own is in the log."""
+        in_log = header.seq < len(self.log) and self.log[header.seq].entry_id == header.entry_id
+        require(
+            in_log, "inv. 1", f"entry {header.seq} {header.entry_id[:8]} was taken for committed and is not in the log"
+        )
+
+    def refused(self, header: WalHeader) -> None:
+        """A producer heard that an entry is *not* in the log and never will be."""
+        self._refused.add(header.entry_id)
+        require(header.entry_id not in self._ids, "inv. 10", f"entry {header.seq} was refused and is in the log")
+
+    def was_read(self, partition: int, offset: int, batch: Batch) -> None:
+        """A reader got a record of `batch` at `offset`."""
+        records = self._partitions.get(partition, [])
+        require(offset < len(records), "inv. 1", f"offset {offset} of {partition} was read and is not in the log")
+        require(records[offset] == batch, "inv. 5", f"{batch} was read at {offset}, where {records[offset]} is")
+
+    def end_offset(self, partition: int) -> int:
+        """The next offset of `partition`."""
+        return len(self._partitions.get(partition, []))
+
+    # ---- once more, from nothing
+
+    def verify_bucket(self, objects: Mapping[str, bytes]) -> None:
+        """The manifest and the contiguous entries from the floor on, read from the objects, are the log (inv. 5)."""
+        floor = json.loads(objects[floor_key(SHARD)])["number"] if floor_key(SHARD) in objects else 0
+        versions = [v for key in objects if (v := number_of(key, COLD_PREFIX, COLD_SUFFIX)) is not None]
+        cold = decode_cold(max(versions), objects[_cold_key(max(versions))]) if versions else Cold()
+        placed, seq = list(cold.batches), floor
+        while (data := objects.get(_wal_key(seq))) is not None:
+            header = self._codec.decode(_wal_key(seq), data).header
+            require(header == self.log[seq], "inv. 2", f"entry {seq} is not what was written")
+            placed.extend(cold.beyond(placed_in(header)))
+            seq += 1
+        require(seq == len(self.log), "inv. 5", f"the log ends at {len(self.log)}, the bucket's at {seq}")
+        require(sorted(placed, key=_order) == sorted(self.batches.values(), key=_order), "inv. 5", "batches differ")
+
+
+def _order(placed: Placed) -> tuple[int, int]:
+    return placed.batch.partition, placed.base_offset
+
+
+def _wal_key(seq: int) -> str:
+    return f"{wal_prefix(SHARD)}{seq:020d}{wal_suffix()}"
+
+
+def _cold_key(version: int) -> str:
+    return f"{COLD_PREFIX}{version:020d}{COLD_SUFFIX}"
