@@ -8,9 +8,10 @@ One snapshot is taken when `read` is called, and the DataFrame keeps to it: ever
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
@@ -69,19 +70,26 @@ def _segments(
 ) -> DataFrame:
     store = store_of(options, topic.ranges[0].log)
     assert store is not None, "a store that only the broker reaches has no cold slices"
-    root = _spark_path(store)
+    root = _spark_root(store)
     # Spark takes the column `partition` from the path below basePath, and skips files by it.
     base = f"{root}/{slices[0].segment.key.split('/partition=')[0]}"
     reader = spark.read.schema(_SEGMENT_SCHEMA).option("basePath", base)
     if not options.fail_on_data_loss:
         reader = reader.option("ignoreMissingFiles", "true")
-    return reader.parquet(*(f"{root}/{piece.segment.key}" for piece in slices))
+    return reader.parquet(*(f"{_literal(root)}/{piece.segment.key}" for piece in slices))
 
 
-def _spark_path(store_url: str) -> str:
-    """Hadoop's name for S3 is s3a."""
+def _spark_root(store_url: str) -> str:
+    """The store as Hadoop names it: S3 is s3a, and a path is not percent-encoded."""
     address = urlsplit(store_url)
-    return store_url.rstrip("/").replace("s3://", "s3a://", 1) if address.scheme == "s3" else store_url.rstrip("/")
+    if address.scheme == "s3":
+        return f"s3a://{address.netloc}{address.path}".rstrip("/")
+    return f"file://{unquote(address.path)}".rstrip("/")
+
+
+def _literal(path: str) -> str:
+    """Spark expands patterns in the paths it is to read; a folder's name may look like one."""
+    return re.sub(r"([\\*?{}\[\]])", r"\\\1", path)
 
 
 def _within(slices: Sequence[ColdSlice]) -> Column:
