@@ -1,7 +1,8 @@
-"""The bucket as the demo shows it: what kinds of objects there are, and what their requests would have cost on S3."""
+"""The bucket as the demo shows it: what kinds of objects there are, how many and how large."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,6 +45,11 @@ def kinds_of(objects: Sequence[StoredObject]) -> list[Kind]:
     return [kind for kind in found if kind.objects]
 
 
+def _shortened(key: str) -> str:
+    """The key with its long ids cut to eight digits, as people read it."""
+    return re.sub(r"[0-9a-f]{32}", lambda found: found.group()[:8] + "~", key)
+
+
 def _kind(name: str, objects: Sequence[StoredObject]) -> Kind:
-    last = max((item.key for item in objects), default="")
+    last = max((_shortened(item.key) for item in objects), default="")
     return Kind(name, len(objects), sum(item.size_bytes for item in objects), last)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Column: TypeAlias = "pa.Array[Any]"
-DIGEST_BYTES = 16
+DIGEST_BYTES = 12
 
 
 class Fingerprint:

@@ -39,10 +39,10 @@ class Narrator:
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Numbers stand right, words left; a row of one cell is a remark."""
-        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        table = Table(box=None, padding=(0, 0, 0, 3), header_style="dim")
         for at, column in enumerate(columns):
-            numeric = bool(rows) and isinstance(rows[0][at], int | float)
-            table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
+            numeric = bool(rows) and isinstance(rows[0][at], int | float) and not isinstance(rows[0][at], bool)
+            table.add_column(column, justify="right" if numeric else "left", overflow="fold")
         for row in rows:
             table.add_row(*(shown(cell) for cell in row))
         self.console.print(table)
@@ -90,7 +90,7 @@ class Rates(AbstractContextManager["Rates"]):
             self.records += records
             self.bytes += size_bytes
             now = self._narrator.clock.monotonic()
-            speaks = self._live is None and now - self._spoke >= PLAIN_LINE_SECONDS
+            speaks = self._live is None and self.records != self._total and now - self._spoke >= PLAIN_LINE_SECONDS
             self._spoke = now if speaks else self._spoke
         if self._live is not None and self._task is not None:
             self._live.update(self._task, completed=self.records, description=self._line())

@@ -7,7 +7,7 @@ comes back, with their first sequences, so that each record is in the log once (
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow as pa
 from tidelog.client import Delivered, Producer, ProducerOptions
 from tidelog.services.demo.broker_process import BrokerProcess
 from tidelog.services.demo.narrator import Narrator, Rates
-from tidelog.services.demo.source import Source, SourceBatch
+from tidelog.services.demo.source import SourceBatch
 
 MIB = 1 << 20
 OFFSET_BYTES = 4  # what Arrow keeps for each value beside its bytes
@@ -36,11 +36,22 @@ class Produced:
     def records_per_s(self) -> float:
         return self.records / self.seconds
 
+    def __add__(self, other: Produced) -> Produced:
+        return Produced(
+            self.records + other.records,
+            self.value_bytes + other.value_bytes,
+            self.seconds + other.seconds,
+            self.outage_seconds + other.outage_seconds,
+            self.killed_after_records + other.killed_after_records,
+        )
+
 
 class Crash:
-    """kill -9 and a new start, once, in a thread of its own while the producer goes on."""
+    """kill -9 and a new start, once, in a thread of its own while the producer goes on: as soon as `due_after` records
+    are acknowledged. `before` is called just before."""
 
-    def __init__(self, broker: BrokerProcess, narrator: Narrator, before: Callable[[], None]) -> None:
+    def __init__(self, broker: BrokerProcess, narrator: Narrator, due_after: int, before: Callable[[], None]) -> None:
+        self.due_after = due_after
         self._broker = broker
         self._narrator = narrator
         self._before = before
@@ -82,27 +93,26 @@ class Crash:
 class Acknowledged:
     """Counts what the broker has acknowledged, as the producer's threads hear of it; begins the crash on the way."""
 
-    def __init__(self, rates: Rates, crash: Crash | None, crash_after: int) -> None:
+    def __init__(self, rates: Rates, crash: Crash | None) -> None:
         self._rates = rates
         self._crash = crash
-        self._crash_after = crash_after
         self.record_bytes = 0.0  # an average, for the rates alone
 
     def __call__(self, delivered: Delivered) -> None:
         self._rates.add(delivered.count, int(delivered.count * self.record_bytes))
-        if self._crash is not None and self._rates.records >= self._crash_after:
+        if self._crash is not None and self._rates.records >= self._crash.due_after:
             self._crash.begin(self._rates.records)
 
 
 def produce(
-    source: Source, broker: BrokerProcess, crash: Crash | None, crash_after: int, narrator: Narrator
+    batches: Iterable[SourceBatch], topic: str, broker: BrokerProcess, crash: Crash | None, narrator: Narrator
 ) -> Produced:
-    """Send the whole source; the crash begins after `crash_after` records. Returns once all are acknowledged."""
+    """Send all batches, with a crash on the way. Returns once every record is acknowledged."""
     records = size = 0
-    with Rates(narrator, "acknowledged", source.records_expected) as rates:
-        acknowledged = Acknowledged(rates, crash, crash_after)
-        with Producer(broker.url, source.topic, OPTIONS, on_delivery=acknowledged) as producer:
-            for batch in source.batches():
+    with Rates(narrator, "acknowledged", None) as rates:
+        acknowledged = Acknowledged(rates, crash)
+        with Producer(broker.url, topic, OPTIONS, on_delivery=acknowledged) as producer:
+            for batch in batches:
                 records += len(batch.values)
                 size += batch.values.nbytes - OFFSET_BYTES * len(batch.values)
                 acknowledged.record_bytes = size / records

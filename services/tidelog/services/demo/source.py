@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelog.services.demo.events import COUNTRIES, SERVICES, EventChunk, EventStream
+from tidelog.services.demo.events import CHUNK_EVENTS, COUNTRIES, SERVICES, EventChunk, EventStream
 from tidelog.services.demo.fingerprint import Column, Fingerprint
 from tidelog.storage.partitioner import partitions_of
 
-FILE_BLOCK_BYTES = 4 << 20
+FILE_BLOCK_BYTES = 1 << 16
+TAIL_PART = 20  # the last one part in so many is the hot tail
 SERVER_ERROR = 500
 
 Cell: TypeAlias = int | str
@@ -62,6 +63,11 @@ class Source(Protocol):
         """How many there will be, if that is known beforehand."""
         ...
 
+    @property
+    def tail_batches(self) -> int:
+        """How many of the last batches are to be produced once the others have begun to turn cold."""
+        ...
+
     def batches(self) -> Iterator[SourceBatch]: ...
 
     def fingerprints(self) -> Sequence[Fingerprint]:
@@ -79,6 +85,7 @@ class EventSource:
 
     def __init__(self, events: int, seed: int, partitions: int) -> None:
         self.records_expected: int | None = events
+        self.tail_batches = _tail(events, CHUNK_EVENTS)
         self._stream = EventStream(seed)
         self._partitions = partitions
         self._fingerprints = [Fingerprint() for _ in range(partitions)]
@@ -137,6 +144,7 @@ class FileSource:
     def __init__(self, path: Path, partitions: int) -> None:
         self.title = f"the lines of {path.name}"
         self.records_expected: int | None = None
+        self.tail_batches = _tail(path.stat().st_size, FILE_BLOCK_BYTES)
         self._path = path
         self._fingerprints = [Fingerprint() for _ in range(partitions)]
         self._first_words: Counter[str] = Counter()
@@ -186,6 +194,10 @@ def line_blocks(path: Path) -> Iterator[list[bytes]]:
                 yield lines
         if rest:
             yield [rest]
+
+
+def _tail(total: int, batch: int) -> int:
+    return max(1, total // batch // TAIL_PART)
 
 
 def _first_words(lines: list[bytes]) -> Iterator[str]:

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.client import Admin
+from tidelog.services.demo.bill import Bill, bill_of
 from tidelog.services.demo.broker_process import BrokerProcess
-from tidelog.services.demo.bucket_view import Bill, Kind, StoredObject, bill_of, kinds_of
+from tidelog.services.demo.bucket_view import Kind, StoredObject, kinds_of
 from tidelog.services.demo.narrator import Narrator
 from tidelog.services.demo.produce import Crash, Produced, produce
 from tidelog.services.demo.read_back import read_back
-from tidelog.services.demo.source import EventSource, FileSource, Source
+from tidelog.services.demo.source import EventSource, FileSource, Source, SourceBatch
 from tidelog.services.demo.spark_queries import SparkRun, run_queries, spark_is_here
 from tidelog.services.demo.verdict import Agreement, compare_fingerprints, compare_rows
-from tidelog.storage.runtime import pause
+from tidelog.storage.runtime import Runtime, pause
 from tidelog.storage.stores.opening import open_store
 
 PARTITIONS = 4
@@ -32,6 +34,7 @@ ARCHIVE_MIN_BYTES_MAX = 8 << 20
 ARCHIVE_MIN_BYTES_MIN = 1 << 16
 ARCHIVE_WAIT_SECONDS = 20.0
 POLL_SECONDS = 0.1
+COUNT_SQL = "SELECT count(*) FROM records"
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class _Story:
         self._start_broker()
         produced = self._produce()
         agreements, fetch_rate = self._read_back(produced)
-        cold, hot = self._archive(produced)
+        cold = self._cold_records()
         kinds = self._show_bucket()
         spark = self._ask_spark(agreements)
         self._bill = self._bill + bill_of(self._broker.url)
@@ -106,7 +109,7 @@ class _Story:
             produced=produced,
             fetch_records_per_s=fetch_rate,
             cold_records=cold,
-            hot_records=hot,
+            hot_records=produced.records - cold,
             objects=kinds,
             bill=self._bill,
             spark=spark,
@@ -128,11 +131,18 @@ class _Story:
     def _produce(self) -> Produced:
         ending = ", and kill -9 in the middle" if self._options.crash else ""
         self._narrator.step(f"Produce {self._source.title}{ending}")
-        crash = Crash(self._broker, self._narrator, self._note_bill) if self._options.crash else None
-        produced = produce(self._source, self._broker, crash, self._records_estimated() // 2, self._narrator)
+        crash = (
+            Crash(self._broker, self._narrator, self._records_estimated() // 2, self._note_bill)
+            if self._options.crash
+            else None
+        )
+        tail: deque[SourceBatch] = deque()
+        first = produce(_all_but_tail(self._source, tail), self._source.topic, self._broker, crash, self._narrator)
         if crash is not None and not crash.after_records:
             self._narrator.say("(too few records for a crash in the middle)")
-        return produced
+        self._await_segments()
+        self._narrator.say("the archive has made its first segments; the rest of the records will be the hot tail:")
+        return first + produce(tail, self._source.topic, self._broker, None, self._narrator)
 
     def _read_back(self, produced: Produced) -> tuple[list[Agreement], float]:
         self._narrator.step("Read everything back over HTTP")
@@ -145,15 +155,14 @@ class _Story:
         self._narrator.say("each record is there once and in order" if once else "[bold red]records differ[/]")
         return agreements, rate
 
-    def _archive(self, produced: Produced) -> tuple[int, int]:
-        """Cold and hot records, once the archive has made its first segments."""
+    def _await_segments(self) -> None:
         deadline = self._narrator.clock.monotonic() + ARCHIVE_WAIT_SECONDS
+        while not self._cold_records() and self._narrator.clock.monotonic() < deadline:
+            pause(POLL_SECONDS)
+
+    def _cold_records(self) -> int:
         with Admin(self._broker.url) as admin:
-            cold = 0
-            while not cold and self._narrator.clock.monotonic() < deadline:
-                cold = sum(partition.cold_end for partition in admin.topic(self._source.topic).partitions)
-                pause(POLL_SECONDS)
-        return cold, produced.records - cold
+            return sum(partition.cold_end for partition in admin.topic(self._source.topic).partitions)
 
     def _show_bucket(self) -> Sequence[Kind]:
         self._narrator.step("What lies in the bucket")
@@ -185,7 +194,10 @@ class _Story:
         narrator.table(("number", "generator", "HTTP", "Spark", "agree"), rows)
         narrator.say(f"{summary.cold_records:,} records cold, {summary.hot_records:,} hot when Spark began to read")
         narrator.step("What these requests would have cost on S3")
-        narrator.say(summary.bill.describe())
+        narrator.table(("request", "count", "price"), summary.bill.rows())
+        narrator.say(
+            f"${summary.bill.usd:.4f} in all; a local store commits as often as it can, S3 4 times a second a shard"
+        )
         narrator.step("Go on by hand")
         narrator.commands(self._commands())
         verdict = "[bold green]every number agrees[/]" if summary.agree else "[bold red]NUMBERS DIFFER[/]"
@@ -197,7 +209,7 @@ class _Story:
             shlex.join(self._broker.command),
             f"tidelog topic consume {topic} -o -3 -e",
             f"tidelog topic describe {topic}",
-            f"python -m tidelog.spark_connector.sql --topic {topic} 'SELECT count(*) FROM records'",
+            shlex.join(["python", "-m", "tidelog.spark_connector.sql", "--topic", topic, COUNT_SQL]),
             f"rm -r {shlex.quote(str(self._options.folder))}",
         ]
 
@@ -228,8 +240,16 @@ def _raw_bytes(options: DemoOptions) -> int:
     return options.file.stat().st_size * (GZIP_RATIO if options.file.suffix == ".gz" else 1)
 
 
+def _all_but_tail(source: Source, tail: deque[SourceBatch]) -> Iterator[SourceBatch]:
+    """The source's batches; the last `source.tail_batches` of them are left in `tail`."""
+    for batch in source.batches():
+        tail.append(batch)
+        if len(tail) > source.tail_batches:
+            yield tail.popleft()
+
+
 async def _objects(url: str) -> list[StoredObject]:
-    store = open_store(url)
+    store = open_store(url, runtime=Runtime())
     try:
         found: list[StoredObject] = []
         while page := await store.list("", start_after=found[-1].key if found else ""):
@@ -237,5 +257,3 @@ async def _objects(url: str) -> list[StoredObject]:
         return found
     finally:
         await store.aclose()
-
-
