@@ -78,8 +78,7 @@ async def served(app: FastAPI, settings: Settings) -> AsyncIterator[Served]:
     service: Service = app.state.service
     server = DrainingServer(server_config(app, replace(settings, shutdown_timeout_ms=4_000)), service)
     serving = asyncio.ensure_future(server.serve([listening]))
-    while not server.started:
-        await asyncio.sleep(0.001)
+    await server.listening.wait()
     yield Served("127.0.0.1", listening.getsockname()[1], service, server)
     service.connections.drain()
     server.should_exit = True

@@ -192,7 +192,7 @@ def test_a_stream_without_batches_is_refused_as_empty() -> None:
 
 def test_more_records_than_allowed_are_refused() -> None:
     assert decode(arrow_stream(values_table([b"x"] * 1_000))).num_rows == 1_000
-    with pytest.raises(Invalid, match="request.max.records"):
+    with pytest.raises(Invalid, match=r"request\.max\.records"):
         decode(arrow_stream(values_table([b"x"] * 1_001)))
 
 

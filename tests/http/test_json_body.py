@@ -143,5 +143,5 @@ def test_a_body_of_another_form_is_refused(body: bytes) -> None:
 
 def test_more_records_than_allowed_are_refused() -> None:
     assert decode(*[{"value": "x"}] * 100).records.num_rows == 100
-    with pytest.raises(Invalid, match="request.max.records"):
+    with pytest.raises(Invalid, match=r"request\.max\.records"):
         decode(*[{"value": "x"}] * 101)

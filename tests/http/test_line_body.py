@@ -84,9 +84,9 @@ def test_an_empty_text_is_no_record() -> None:
 
 def test_more_lines_than_allowed_are_refused_before_they_are_split() -> None:
     assert len(text_values(b"x\n" * 100)) == 100
-    with pytest.raises(Invalid, match="request.max.records"):
+    with pytest.raises(Invalid, match=r"request\.max\.records"):
         text_values(b"x\n" * 100 + b"x")
-    with pytest.raises(Invalid, match="request.max.records"):
+    with pytest.raises(Invalid, match=r"request\.max\.records"):
         ndjson_values(b"1\n" * 101)
 
 
