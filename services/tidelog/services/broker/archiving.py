@@ -54,6 +54,7 @@ class Archivist:
         self._shards = shards
         self._policy = policy
         self._runtime = runtime
+        self._one_pass = asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -69,8 +70,15 @@ class Archivist:
         """Archive the shards that are due, once each. Returns how many were."""
         due = [shard for shard in self._shards if self._is_due(shard.leader)]
         for shard in due:
-            await archive(shard)
+            await self._archive(shard)
         return len(due)
+
+    async def archive_all(self) -> None:
+        """Archive all that is committed now, whatever its age."""
+        for shard in self._shards:
+            end = shard.leader.next_seq
+            while shard.leader.down is None and shard.leader.extent.floor < end:
+                await self._archive(shard)
 
     async def _run(self) -> None:
         collect_at_s = self._runtime.clock.monotonic()
@@ -91,16 +99,16 @@ class Archivist:
         """Delete the entries whose grace is over. Returns how many."""
         return sum([await shard.archiver.collect() for shard in self._shards if shard.leader.down is None])
 
+    async def _archive(self, shard: ShardArchive) -> None:
+        """One pass over the committed entries of a shard; the partitions' states go over to what it made."""
+        async with self._one_pass:
+            report = await shard.archiver.run_once(shard.leader.next_seq)
+            if report:
+                shard.leader.archived(report.manifests, report.floor)
+                await shard.leader.partitions.refresh_behind(report.floor)
+
     def _is_due(self, leader: ShardLeader) -> bool:
         extent = leader.extent
         return leader.down is None and self._policy.is_due(
             extent.bytes, extent.oldest_at_ms, self._runtime.clock.now_ms()
         )
-
-
-async def archive(shard: ShardArchive) -> None:
-    """One pass over the committed entries of a shard; the partitions' states go over to what it made."""
-    report = await shard.archiver.run_once(shard.leader.next_seq)
-    if report:
-        shard.leader.archived(report.manifests, report.floor)
-        await shard.leader.partitions.refresh_behind(report.floor)

@@ -246,6 +246,11 @@ class LocalBroker:
         state = leader.partitions.loaded(topic.partition(partition)) or await leader.partitions.load(topic, partition)
         return leader, state
 
+    async def archive_now(self) -> None:
+        """Turn all that is committed into segments, whatever its age."""
+        if self._archivist:
+            await self._archivist.archive_all()
+
     # ---- what is known of it
 
     def status(self) -> BrokerStatus:

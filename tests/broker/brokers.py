@@ -1,0 +1,34 @@
+"""Brokers for tests, open within a context."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.settings import Settings
+from tidelog.services.wiring import open_broker
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime
+
+NEVER_MS = 10**12
+SETTINGS = Settings(store="memory:", shards=2, archive_interval_ms=NEVER_MS, archive_min_bytes=1 << 60)
+"""Archives only when it is told to."""
+
+
+@asynccontextmanager
+async def running_broker(store: ObjectStore, **changes: object) -> AsyncIterator[LocalBroker]:
+    """A started broker on `store`; `changes` of `SETTINGS`."""
+    broker = open_broker(replace(SETTINGS, **changes), Runtime(), store=store)  # type: ignore[arg-type]
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.aclose()
+
+
+async def until(condition: Callable[[], bool], *, seconds_max: float = 20.0) -> None:
+    """Return once `condition` holds; look each time the loop comes round."""
+    async with asyncio.timeout(seconds_max):
+        while not condition():
+            await asyncio.sleep(0.001)

@@ -1,0 +1,54 @@
+"""A store whose writes of WAL records can be held back, failed and counted, to look at what happens meanwhile."""
+
+import asyncio
+from collections.abc import Sequence
+
+from tidelog.storage.layout import WAL_PREFIX
+from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectInfo, ObjectStore, StoredObject
+
+
+class GatedObjectStore:
+    """`inner`; while `gate` is not set, creates under ``wal/`` wait before they reach it."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self._inner = inner
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.held = 0
+        self.arrived = asyncio.Event()
+
+    def hold(self) -> None:
+        """Hold creates back from now on."""
+        self.arrived.clear()
+        self.gate.clear()
+
+    @property
+    def url(self) -> str:
+        return self._inner.url
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
+        return await self._inner.get(key, byte_range)
+
+    async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
+        return await self._inner.put(key, data, if_version=if_version)
+
+    async def create(self, key: str, data: Body) -> str:
+        if key.startswith(WAL_PREFIX) and not self.gate.is_set():
+            self.held += 1
+            self.arrived.set()
+            await self.gate.wait()
+            self.held -= 1
+        return await self._inner.create(key, data)
+
+    async def delete(self, key: str) -> None:
+        await self._inner.delete(key)
+
+    async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
+        return await self._inner.list(prefix, start_after=start_after, limit=limit)
+
+    async def head(self, key: str) -> ObjectInfo:
+        return await self._inner.head(key)
+
+    async def aclose(self) -> None:
+        self.gate.set()
+        await self._inner.aclose()

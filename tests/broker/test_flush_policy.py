@@ -1,0 +1,42 @@
+import pytest
+
+from tidelog.services.broker.flush_policy import FlushPolicy, ShardLoad, seconds_to_cut
+
+POLICY = FlushPolicy(interval_s=0.25, batch_bytes_max=1_000)
+
+
+def delay(
+    waiting_bytes: int, last_cut_s: float | None, *, putting: bool = False, hurry: bool = False, now_s: float = 100.0
+) -> float | None:
+    return seconds_to_cut(POLICY, ShardLoad(waiting_bytes, last_cut_s, putting, hurry), now_s)
+
+
+def test_nothing_waiting_is_never_cut() -> None:
+    assert delay(0, None) is None
+    assert delay(0, 1.0, hurry=True) is None
+
+
+def test_an_idle_shard_flushes_at_once() -> None:
+    assert delay(1, None) == 0
+    assert delay(1, 99.0) == 0
+
+
+def test_a_busy_shard_waits_for_what_is_left_of_the_interval() -> None:
+    assert delay(1, 99.9) == pytest.approx(0.15)
+
+
+def test_a_batch_fills_while_a_put_is_under_way() -> None:
+    assert delay(999, 90.0, putting=True) is None
+
+
+def test_a_full_batch_is_cut_at_once_whatever_is_under_way() -> None:
+    assert delay(1_000, 99.99) == 0
+    assert delay(1_000, 99.99, putting=True) == 0
+
+
+def test_a_stopping_broker_waits_for_no_interval() -> None:
+    assert delay(1, 99.99, hurry=True) == 0
+
+
+def test_without_an_interval_a_batch_is_cut_when_the_put_before_it_ends() -> None:
+    assert seconds_to_cut(FlushPolicy(0.0, 1_000), ShardLoad(1, 100.0, putting=False), 100.0) == 0
