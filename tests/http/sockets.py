@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -76,5 +77,5 @@ def head(method: str, path: str, **headers: str) -> bytes:
 async def happens(condition: Any) -> None:
     """Return once `condition()` holds; a test that waits in vain fails by its time limit."""
     async with asyncio.timeout(WAIT_S):
-        while not condition():
+        for _ in itertools.takewhile(lambda _: not condition(), itertools.count()):
             await asyncio.sleep(0)

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from importlib import resources
 from importlib.metadata import version
 from typing import Protocol
 
 from fastapi import FastAPI
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
 
 from tidelog.services.broker.api import Broker
+from tidelog.services.broker.prometheus_collector import BrokerCollector, MeasuredBroker
 from tidelog.services.http.broker_routes import BrokerRoutes
 from tidelog.services.http.direct_route import DirectRoute
 from tidelog.services.http.fetch_routes import FetchRoutes
 from tidelog.services.http.follow_routes import FollowRoutes
+from tidelog.services.http.http_collector import HttpCollector
 from tidelog.services.http.problems import install_problems
 from tidelog.services.http.produce_routes import ProduceRoutes
 from tidelog.services.http.service import Service, open_service
@@ -25,10 +30,11 @@ from tidelog.storage.runtime import Runtime
 
 BROKER_SHARE = 0.5
 """Of ``shutdown.timeout.ms``: what the broker has to flush, after the connections had the rest to end."""
+_DOCS_PAGE = resources.files(__package__).joinpath("docs.html").read_bytes()
 _DESCRIPTION = "A log service with Kafka's semantics whose only truth is an object-storage bucket."
 
 
-class StartableBroker(Broker, Protocol):
+class StartableBroker(Broker, MeasuredBroker, Protocol):
     """A broker that is started before its first call and closed after its last."""
 
     async def start(self) -> None:
@@ -40,9 +46,7 @@ class StartableBroker(Broker, Protocol):
         ...
 
 
-def create_app(
-    broker: StartableBroker, settings: Settings, runtime: Runtime, registry: CollectorRegistry | None = None
-) -> FastAPI:
+def create_app(broker: StartableBroker, settings: Settings, runtime: Runtime) -> FastAPI:
     """The application. Its lifespan starts and closes `broker`; `app.state.service` is what the routes share."""
     service = open_service(broker, settings, runtime)
 
@@ -52,7 +56,12 @@ def create_app(
             yield
 
     app = FastAPI(
-        title="Tidelog", version=version("tidelog"), description=_DESCRIPTION, lifespan=lifespan, redoc_url=None
+        title="Tidelog",
+        version=version("tidelog"),
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.service = service
     app.router.route_class = DirectRoute
@@ -61,11 +70,26 @@ def create_app(
         FetchRoutes(service),
         FollowRoutes(service),
         TopicRoutes(service),
-        BrokerRoutes(service, registry or CollectorRegistry()),
+        BrokerRoutes(service, _registry(broker, service)),
     ):
         routes.add_to(app.router)
-    install_problems(app)
+    app.add_api_route("/docs", _docs, include_in_schema=False)
+    install_problems(app, service.problems)
     return app
+
+
+def _registry(broker: MeasuredBroker, service: Service) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(BrokerCollector(broker))
+    registry.register(HttpCollector(service))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+async def _docs(_request: Request) -> Response:
+    """A page of our own that draws `/openapi.json`: FastAPI's loads its scripts from a CDN, and a broker often stands
+    where there is none."""
+    return HTMLResponse(_DOCS_PAGE)
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -138,31 +139,24 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-async def _answer_error(request: Request, error: Exception) -> Response:
-    problem = problem_of(error)
-    if problem.status >= 500:
-        cause = error if problem.code == INTERNAL.code else None
-        logger.error(
-            "%s %s answered %d %s: %s",
-            request.method,
-            request.url.path,
-            problem.status,
-            problem.code,
-            error,
-            exc_info=cause,
-        )
-    return problem.response()
+def install_problems(app: FastAPI, tally: Counter[tuple[int, str]]) -> None:
+    """Let every error that leaves a route of `app` be told as a problem, and counted by status and code."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        problem = problem_of(error)
+        tally[problem.status, problem.code] += 1
+        if problem.status >= 500:
+            _log_failure(request, problem, error)
+        response = problem.response()
+        if isinstance(error, HTTPException):
+            response.headers.update(error.headers or {})
+        return response
+
+    for kind in (errors.TidelogError, HTTPException, Exception):
+        app.add_exception_handler(kind, answer)
 
 
-async def _answer_http_error(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    response = problem_of(error).response()
-    response.headers.update(error.headers or {})
-    return response
-
-
-def install_problems(app: FastAPI) -> None:
-    """Let every error that leaves a route of `app` be told as a problem."""
-    app.add_exception_handler(errors.TidelogError, _answer_error)
-    app.add_exception_handler(HTTPException, _answer_http_error)
-    app.add_exception_handler(Exception, _answer_error)
+def _log_failure(request: Request, problem: Problem, error: Exception) -> None:
+    fields = {"method": request.method, "path": request.url.path, "status": problem.status, "code": problem.code}
+    cause = error if problem.code == INTERNAL.code else None
+    logger.error("a request failed: %s", error, extra={"fields": fields}, exc_info=cause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ class Service:
     bodies: BodyReader
     connections: Connections
     decoding: Executor
+    problems: Counter[tuple[int, str]]
 
 
 def open_service(broker: Broker, settings: Settings, runtime: Runtime) -> Service:
@@ -35,4 +37,5 @@ def open_service(broker: Broker, settings: Settings, runtime: Runtime) -> Servic
         ),
         connections=Connections(settings.connections_max),
         decoding=ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidelog-decode"),
+        problems=Counter(),
     )
