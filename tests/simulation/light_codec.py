@@ -46,10 +46,15 @@ class LightWalCodec:
 
 @lru_cache(maxsize=1024)
 def _decode(data: bytes) -> WalHeader:
-    kind, writing, spans, marks = json.loads(data[:-_LENGTH_BYTES])
+    kind, (shard, seq, epoch, writer_id, entry_id, at_ms), spans, marks = json.loads(data[:-_LENGTH_BYTES])
     return WalHeader(
         EntryKind(kind),
-        *writing,
+        shard,
+        seq,
+        epoch,
+        writer_id,
+        entry_id,
+        at_ms,
         spans=tuple(Span(TopicPartition("t", p), base, count, row) for p, base, count, row in spans),
         producers=tuple(
             ProducerMark(TopicPartition("t", p), producer, 0, first, last, base)

@@ -14,12 +14,27 @@ from typing import TypeVar
 from tests.simulation.scheduler import Scheduler, Wait
 from tests.simulation.truth import Truth
 
-from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectInfo, ObjectStore, StoredObject
+from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectInfo, ObjectStore, StoredObject, list_all
+from tidelog.storage.stores.memory import MemoryObjectStore
 
 T = TypeVar("T")
 
 THERE_MS_MAX = 4
 BACK_MS_MAX = 3
+
+
+def objects_of(store: MemoryObjectStore) -> dict[str, bytes]:
+    """Everything in `store`, which never waits, so that its coroutines end at their first step."""
+
+    async def collect() -> dict[str, bytes]:
+        return {info.key: (await store.get(info.key)).data async for info in list_all(store, "")}
+
+    try:
+        collect().send(None)
+    except StopIteration as done:
+        found: dict[str, bytes] = done.value
+        return found
+    raise AssertionError("a memory store waited")
 
 
 class Witnessed:

@@ -38,7 +38,7 @@ AT_LEAST_IN_A_CHUNK = {
     "acknowledged": 2000,
     "acknowledged, sent again": 8,
 }
-"""A third or so of what a chunk of 500 seeds holds of each: if one is missing, the simulation tests less than it says."""
+"""A third or so of what 500 seeds hold of each: if one is missing, the simulation tests less than it says."""
 
 
 def run_seeds(seeds: range, cast: Cast, more: str = "") -> Counter[str]:

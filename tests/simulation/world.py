@@ -18,7 +18,7 @@ from tests.simulation.batches import Batch, Placed
 from tests.simulation.broker import Broker
 from tests.simulation.lease_server import KnownLease, LeaseServer
 from tests.simulation.light_codec import NO_RECORDS, LightWalCodec
-from tests.simulation.network import Ambush, Travelling, Witnessed
+from tests.simulation.network import Ambush, Travelling, Witnessed, objects_of
 from tests.simulation.reader import Reader
 from tests.simulation.recording import recorded
 from tests.simulation.scheduler import Process, ProcessClock, Scheduler, Task
@@ -165,7 +165,7 @@ class World:
             self._run_until(lambda: not self._in_chaos)
             self._calm_down()
             self._run_until(self._is_done)
-            self.truth.verify_bucket({key: found.data for key, found in self._objects._objects.items()})
+            self.truth.verify_bucket(objects_of(self._objects))
         except Violation as error:
             violation = str(error)
         for task in self.scheduler.tasks:

@@ -1,0 +1,68 @@
+"""A shard's log on a scripted memory store, and the writers that share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.simulation.light_codec import NO_RECORDS, LightWalCodec
+from tests.storage.instant_clock import InstantClock
+from tests.storage.scripted_store import ScriptedObjectStore
+
+from tidelog.storage.commit_fsm import State
+from tidelog.storage.runtime import Runtime, SeededEntropy
+from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_entry import PreparedEntry, WalHeader
+from tidelog.storage.wal_writer import WalWriter
+
+SHARD = 3
+
+
+@dataclass
+class SwitchedLease:
+    """Implements `Lease`: as the test says."""
+
+    fresh: bool = True
+
+    def is_fresh(self) -> bool:
+        return self.fresh
+
+
+@dataclass
+class ShardLog:
+    """The bucket behind everyone, and one writer's view of it, `store`, which can be scripted."""
+
+    bucket: MemoryObjectStore = field(default_factory=MemoryObjectStore)
+    clock: InstantClock = field(default_factory=InstantClock)
+
+    def __post_init__(self) -> None:
+        self.store = ScriptedObjectStore(self.bucket)
+        self.runtime = Runtime(self.clock, SeededEntropy(1))
+        self.lease = SwitchedLease(fresh=False)
+        self.wal = Wal(self.store, SHARD, LightWalCodec())
+        self.writer = WalWriter(self.wal, self.runtime, "writer", lease=self.lease)
+        self.others_wal = Wal(self.bucket, SHARD, LightWalCodec())
+        self.rival = WalWriter(self.others_wal, Runtime(self.clock, SeededEntropy(2)), "rival")
+
+    def entry(self, writer: WalWriter | None = None, *, after: WalHeader | None = None) -> PreparedEntry:
+        """The next entry of `writer`, this log's own one unless another is named."""
+        header = (writer or self.writer).next_header(after=after)
+        return PreparedEntry(header, self.wal.codec.encode(header, NO_RECORDS))
+
+    async def rival_commits(self, count: int = 1) -> None:
+        """Another leader takes over and appends `count` entries."""
+        await self.rival.claim()
+        for _ in range(count):
+            await self.rival.commit(self.entry(self.rival))
+
+    async def truncate(self, number: int) -> None:
+        """Everything below `number` is archived and deleted."""
+        last = await self.others_wal.header(number - 1)
+        await self.others_wal.advance_floor(number, last.epoch)
+        async for info in self.others_wal.entries():
+            if info.number < number:
+                await self.others_wal.delete(info.number)
+
+    async def states(self, count: int) -> list[State]:
+        """The states that `count` steps of the writer lead to."""
+        return [await self.writer.step() for _ in range(count)]

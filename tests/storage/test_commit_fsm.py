@@ -1,0 +1,233 @@
+"""The commit protocol, stepped by hand through every transition, with the requests each step makes."""
+
+from __future__ import annotations
+
+import pytest
+from tests.storage.scripted_store import Answer
+from tests.storage.shard_log import SHARD, ShardLog
+
+from tidelog.storage.commit_fsm import FLOOR_TRUST_S, State
+from tidelog.storage.errors import Contended, Corrupt, Denied, Fenced, Invalid, Unavailable
+from tidelog.storage.wal_entry import EntryKind, PreparedEntry
+
+PREFIX = f"wal/{SHARD:04d}/"
+FLOOR = f"get {PREFIX}_floor"
+LIST = f"list {PREFIX}"
+
+
+def entry_key(seq: int) -> str:
+    return f"{PREFIX}{seq:020d}.parquet"
+
+
+@pytest.fixture
+def log() -> ShardLog:
+    return ShardLog()
+
+
+async def leading(log: ShardLog) -> None:
+    """The writer has claimed an empty log: its START is entry 0."""
+    assert await log.writer.claim() == 1
+    log.store.taken_requests()
+
+
+async def putting(log: ShardLog) -> PreparedEntry:
+    """The writer leads and is about to PUT entry 1."""
+    await leading(log)
+    entry = log.entry()
+    log.writer.begin_commit(entry)
+    return entry
+
+
+async def test_nothing_happens_before_a_claim(log: ShardLog) -> None:
+    assert await log.writer.step() is State.IDLE
+    assert log.store.requests == []
+
+
+async def test_claiming_an_empty_log_takes_four_requests(log: ShardLog) -> None:
+    log.writer.begin_claim()
+    assert await log.states(2) == [State.SEARCHING, State.PUTTING]
+    assert await log.states(1) == [State.CHECKING_LEASE]
+    assert await log.states(2) == [State.CHECKING_FLOOR, State.LEADING]
+    assert log.store.requests == [FLOOR, LIST, f"create {entry_key(0)}", FLOOR]
+    assert (log.writer.epoch, log.writer.next_seq) == (1, 1)
+
+
+async def test_claiming_a_log_with_entries_reads_the_last_header_too(log: ShardLog) -> None:
+    await log.rival_commits(2)
+    assert await log.writer.claim() == 2
+    assert log.store.requests == [FLOOR, LIST, f"get {entry_key(2)}", f"create {entry_key(3)}", FLOOR]
+    start = await log.wal.header(3)
+    assert (start.kind, start.epoch, start.writer_id, start.spans) == (EntryKind.START, 2, "writer", ())
+
+
+async def test_claiming_an_emptied_log_takes_number_and_epoch_from_the_floor(log: ShardLog) -> None:
+    await log.rival_commits(2)
+    await log.truncate(3)
+    assert await log.writer.claim() == 2
+    assert (await log.wal.header(3)).epoch == 2
+
+
+async def test_a_claim_that_loses_its_number_reads_the_tail_again(log: ShardLog) -> None:
+    log.writer.begin_claim()
+    await log.states(2)
+    log.store.before = log.rival_commits
+    expected = [State.RESOLVING, State.SEARCHING, State.SEARCHING, State.SEARCHING, State.PUTTING]
+    assert await log.states(5) == expected
+    assert await log.states(3) == [State.CHECKING_LEASE, State.CHECKING_FLOOR, State.LEADING]
+    assert (log.writer.epoch, log.writer.next_seq) == (2, 3)
+
+
+async def test_a_claim_that_created_a_deleted_number_anew_reads_the_tail_again(log: ShardLog) -> None:
+    log.writer.begin_claim()
+    await log.states(2)
+    await log.rival_commits(2)
+    await log.truncate(3)
+    assert await log.states(3) == [State.CHECKING_LEASE, State.CHECKING_FLOOR, State.SEARCHING]
+    await log.states(5)
+    assert log.writer.state is State.LEADING
+    assert (log.writer.epoch, log.writer.next_seq) == (2, 4)
+
+
+async def test_a_start_is_checked_against_the_floor_even_under_a_fresh_lease(log: ShardLog) -> None:
+    log.lease.fresh = True
+    await log.writer.claim()
+    assert log.store.requests[-2:] == [f"create {entry_key(0)}", FLOOR]
+
+
+async def test_a_commit_without_a_lease_is_one_put_and_one_look_at_the_floor(log: ShardLog) -> None:
+    await putting(log)
+    assert await log.states(3) == [State.CHECKING_LEASE, State.CHECKING_FLOOR, State.LEADING]
+    assert log.store.requests == [f"create {entry_key(1)}", FLOOR]
+    assert log.writer.next_seq == 2
+
+
+async def test_a_commit_under_a_fresh_lease_is_one_put(log: ShardLog) -> None:
+    await putting(log)
+    log.lease.fresh = True
+    assert await log.states(2) == [State.CHECKING_LEASE, State.LEADING]
+    assert log.store.requests == [f"create {entry_key(1)}"]
+
+
+async def test_a_fresh_lease_is_not_believed_once_the_last_look_at_the_floor_is_old(log: ShardLog) -> None:
+    await putting(log)
+    log.lease.fresh = True
+    log.clock.now_s += FLOOR_TRUST_S
+    assert await log.states(3) == [State.CHECKING_LEASE, State.CHECKING_FLOOR, State.LEADING]
+
+
+async def test_commits_under_a_fresh_lease_renew_that_belief(log: ShardLog) -> None:
+    await leading(log)
+    log.lease.fresh = True
+    for _ in range(4):
+        log.clock.now_s += FLOOR_TRUST_S * 0.4
+        await log.writer.commit(log.entry())
+    assert FLOOR not in log.store.requests
+
+
+async def test_a_lost_answer_is_found_to_be_a_success(log: ShardLog) -> None:
+    await putting(log)
+    log.store.answers.append(Answer(Unavailable("reset"), after_effect=True))
+    assert await log.states(2) == [State.BACKING_OFF, State.PUTTING]
+    assert await log.states(2) == [State.RESOLVING, State.CHECKING_LEASE]
+    assert await log.states(2) == [State.CHECKING_FLOOR, State.LEADING]
+    create, get = f"create {entry_key(1)}", f"get {entry_key(1)}"
+    assert log.store.requests == [create, create, get, FLOOR]
+
+
+async def test_a_put_that_did_not_happen_is_sent_again_with_the_same_bytes(log: ShardLog) -> None:
+    entry = await putting(log)
+    log.store.answers.append(Answer(Unavailable("503")))
+    await log.states(5)
+    assert log.writer.state is State.LEADING
+    assert (await log.bucket.get(entry_key(1))).data == entry.body
+
+
+async def test_a_409_is_sent_again_after_a_wait(log: ShardLog) -> None:
+    await putting(log)
+    log.store.answers.append(Answer(Contended("409")))
+    assert await log.states(3) == [State.BACKING_OFF, State.PUTTING, State.CHECKING_LEASE]
+    assert len(log.clock.slept_s) == 1
+
+
+async def test_anothers_entry_fences(log: ShardLog) -> None:
+    await putting(log)
+    await log.rival_commits()
+    assert await log.states(2) == [State.RESOLVING, State.FENCED]
+    assert log.store.requests == [f"create {entry_key(1)}", f"get {entry_key(1)}"]
+    assert log.writer.in_doubt is None
+
+
+async def test_a_number_made_anew_fences_by_the_floor(log: ShardLog) -> None:
+    await putting(log)
+    await log.rival_commits(2)
+    await log.truncate(3)
+    assert await log.states(3) == [State.CHECKING_LEASE, State.CHECKING_FLOOR, State.FENCED]
+
+
+async def test_the_own_entry_made_anew_and_found_by_a_conflict_fences_too(log: ShardLog) -> None:
+    await putting(log)
+    await log.rival_commits(2)
+    await log.truncate(3)
+    log.store.answers.append(Answer(Unavailable("reset"), after_effect=True))
+    await log.states(2)
+    assert await log.states(4) == [State.RESOLVING, State.CHECKING_LEASE, State.CHECKING_FLOOR, State.FENCED]
+
+
+async def test_a_conflict_whose_entry_is_deleted_meanwhile_fences(log: ShardLog) -> None:
+    await putting(log)
+    await log.rival_commits(2)
+    assert await log.writer.step() is State.RESOLVING
+    await log.truncate(3)
+    assert await log.writer.step() is State.FENCED
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2], ids=["searching", "putting", "checking the floor"])
+async def test_a_claim_goes_on_where_the_store_failed(log: ShardLog, steps: int) -> None:
+    log.writer.begin_claim()
+    await log.states(2 * steps)
+    before = log.writer.state
+    log.store.answers.append(Answer(Unavailable("503")))
+    assert await log.states(2) == [State.BACKING_OFF, before]
+
+
+@pytest.mark.parametrize("error", [Denied("403"), Corrupt("wal", "torn")])
+async def test_an_error_that_no_retry_mends_surfaces_and_leaves_the_state(log: ShardLog, error: Exception) -> None:
+    await putting(log)
+    assert isinstance(error, Denied | Corrupt)
+    log.store.answers.append(Answer(error))
+    with pytest.raises(type(error)):
+        await log.writer.step()
+    assert log.writer.state is State.PUTTING
+    await log.states(3)
+    assert log.writer.state is State.LEADING
+
+
+async def test_waits_double_and_begin_anew_after_a_success(log: ShardLog) -> None:
+    await putting(log)
+    log.store.answers.extend([Answer(Unavailable("503"))] * 4)
+    await log.states(9)
+    log.store.answers.append(Answer(Unavailable("503")))
+    assert await log.states(3) == [State.CHECKING_FLOOR, State.BACKING_OFF, State.CHECKING_FLOOR]
+    bounds_s = [0.05, 0.1, 0.2, 0.4, 0.05]
+    assert all(bound / 2 <= slept <= bound for slept, bound in zip(log.clock.slept_s, bounds_s, strict=True))
+
+
+async def test_only_the_next_entry_of_this_epoch_is_taken(log: ShardLog) -> None:
+    await leading(log)
+    too_far = log.entry(after=log.entry().header)
+    with pytest.raises(Invalid, match="the next is 1 of 1"):
+        log.writer.begin_commit(too_far)
+
+
+async def test_a_writer_that_never_claimed_takes_nothing(log: ShardLog) -> None:
+    with pytest.raises(Fenced, match="claim it first"):
+        log.writer.begin_commit(log.entry())
+
+
+async def test_a_fenced_writer_takes_nothing_until_it_claims_again(log: ShardLog) -> None:
+    await putting(log)
+    await log.rival_commits()
+    await log.states(2)
+    with pytest.raises(Fenced):
+        log.writer.begin_commit(log.entry())
+    assert await log.writer.claim() == 3

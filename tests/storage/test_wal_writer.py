@@ -1,0 +1,173 @@
+"""Claiming and committing through `WalWriter`: timeouts, cancelled tasks, entries in doubt, entries made ahead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+
+import pytest
+from tests.storage.scripted_store import Answer
+from tests.storage.shard_log import SHARD, ShardLog
+
+from tidelog.storage.commit_fsm import State
+from tidelog.storage.errors import Denied, Fenced, Invalid, Unavailable
+from tidelog.storage.wal_entry import EntryKind
+
+OUTAGE = [Answer(Unavailable("503"))] * 1_000
+
+
+@pytest.fixture
+async def log() -> ShardLog:
+    """A log whose writer leads in epoch 1."""
+    shard_log = ShardLog()
+    await shard_log.writer.claim()
+    return shard_log
+
+
+async def entry_ids(log: ShardLog) -> list[str]:
+    return [(await log.others_wal.header(info.number)).entry_id async for info in log.others_wal.entries()]
+
+
+async def test_entries_follow_one_another(log: ShardLog) -> None:
+    entries = []
+    for _ in range(3):
+        entries.append(log.entry())
+        await log.writer.commit(entries[-1])
+    assert (await entry_ids(log))[1:] == [entry.header.entry_id for entry in entries]
+    assert log.writer.next_seq == 4
+
+
+async def test_the_next_entry_can_be_made_while_one_is_in_flight(log: ShardLog) -> None:
+    first = log.entry()
+    second = log.entry(after=first.header)
+    assert (second.header.seq, second.header.epoch, second.header.shard) == (2, 1, SHARD)
+    await log.writer.commit(first)
+    await log.writer.commit(second)
+    assert (await log.wal.header(2)).entry_id == second.header.entry_id
+
+
+async def test_a_new_epoch_voids_what_was_made_for_the_old_one(log: ShardLog) -> None:
+    old = log.entry()
+    await log.writer.claim()
+    with pytest.raises(Invalid, match="of epoch 1"):
+        await log.writer.commit(old)
+
+
+async def test_of_two_leaders_the_older_is_fenced_and_the_log_goes_on(log: ShardLog) -> None:
+    await log.rival.claim()
+    with pytest.raises(Fenced):
+        await log.writer.commit(log.entry())
+    await log.rival.commit(log.entry(log.rival))
+    assert [(await log.wal.header(seq)).epoch for seq in range(3)] == [1, 2, 2]
+
+
+async def test_a_commit_rides_out_an_outage(log: ShardLog) -> None:
+    log.store.answers.extend(OUTAGE[:50])
+    await log.writer.commit(log.entry())
+    assert log.writer.state is State.LEADING
+
+
+async def test_a_commit_gives_up_in_time_and_remembers_the_entry(log: ShardLog) -> None:
+    entry = log.entry()
+    log.store.answers.extend(OUTAGE)
+    started_s = log.clock.now_s
+    with pytest.raises(Unavailable, match="no answer for entry 1 in time"):
+        await log.writer.commit(entry, timeout_s=10)
+    assert 5 < log.clock.now_s - started_s < 10
+    assert log.writer.in_doubt == entry.header
+
+
+async def test_an_entry_in_doubt_must_come_first(log: ShardLog) -> None:
+    entry, other = log.entry(), log.entry()
+    log.store.answers.append(Answer(Unavailable("reset"), after_effect=True))
+    with pytest.raises(Unavailable):
+        await log.writer.commit(entry, timeout_s=0)
+    with pytest.raises(Invalid, match="is in doubt"):
+        await log.writer.commit(other)
+    await log.writer.commit(entry)
+    assert (await entry_ids(log)).count(entry.header.entry_id) == 1
+
+
+async def test_committing_the_last_entry_again_answers_at_once(log: ShardLog) -> None:
+    entry = log.entry()
+    await log.writer.commit(entry)
+    log.store.taken_requests()
+    await log.writer.commit(entry)
+    assert log.store.requests == []
+
+
+async def test_a_claim_lets_go_of_the_entry_in_doubt_which_stays_if_it_was_written(log: ShardLog) -> None:
+    entry = log.entry()
+    log.store.answers.append(Answer(Unavailable("reset"), after_effect=True))
+    with pytest.raises(Unavailable):
+        await log.writer.commit(entry, timeout_s=0)
+    assert await log.writer.claim() == 2
+    assert (await log.wal.header(1)).entry_id == entry.header.entry_id
+    assert (await log.wal.header(2)).kind is EntryKind.START
+
+
+async def test_a_claim_gives_up_in_time_and_can_be_made_again(log: ShardLog) -> None:
+    log.store.answers.extend(OUTAGE)
+    with pytest.raises(Unavailable):
+        await log.writer.claim(timeout_s=5)
+    log.store.answers.clear()
+    assert await log.writer.claim() == 2
+
+
+async def test_a_refused_permission_surfaces_and_the_same_entry_can_follow(log: ShardLog) -> None:
+    entry = log.entry()
+    log.store.answers.append(Answer(Denied("403: grant s3:PutObject")))
+    with pytest.raises(Denied):
+        await log.writer.commit(entry)
+    await log.writer.commit(entry)
+    assert (await log.wal.header(1)).entry_id == entry.header.entry_id
+
+
+async def cancel_in_request(log: ShardLog, call: Coroutine[None, None, object], number: int) -> None:
+    """Start `call` and cancel it while its request `number` (from 0) is under way."""
+    task = asyncio.create_task(call)
+    for _ in range(number + 1):
+        reached, release = asyncio.Event(), asyncio.Event()
+        log.store.before = partial(wait_between, reached, release)
+        await reached.wait()
+        release.set()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def wait_between(reached: asyncio.Event, release: asyncio.Event) -> None:
+    reached.set()
+    await release.wait()
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["in its PUT", "in its look at the floor"])
+async def test_a_cancelled_commit_is_gone_on_with_by_the_next(log: ShardLog, number: int) -> None:
+    entry = log.entry()
+    await cancel_in_request(log, log.writer.commit(entry), number)
+    assert log.writer.in_doubt == entry.header
+    await log.writer.commit(entry)
+    assert (await entry_ids(log)).count(entry.header.entry_id) == 1
+
+
+@pytest.mark.parametrize("number", range(4), ids=["floor", "list", "create", "floor again"])
+async def test_after_a_cancelled_claim_the_next_one_begins_its_own_epoch(number: int) -> None:
+    log = ShardLog()
+    await cancel_in_request(log, log.writer.claim(), number)
+    assert await log.writer.claim() == (2 if number == 3 else 1)
+    await log.writer.commit(log.entry())
+
+
+async def test_two_calls_at_once_are_refused(log: ShardLog) -> None:
+    entry = log.entry()
+    release = asyncio.Event()
+    log.store.before = release.wait
+    task = asyncio.create_task(log.writer.commit(entry))
+    await asyncio.sleep(0)
+    with pytest.raises(Invalid, match="one PUT"):
+        await log.writer.commit(entry)
+    with pytest.raises(Invalid, match="one PUT"):
+        await log.writer.claim()
+    release.set()
+    await task
