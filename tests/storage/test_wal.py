@@ -1,0 +1,214 @@
+"""The floor that only rises, headers by range, and the search for the tail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from functools import partial
+
+import pytest
+from tests.simulation.light_codec import NO_RECORDS
+from tests.storage.scripted_store import Answer
+from tests.storage.shard_log import SHARD, ShardLog
+
+from tidelog.storage.errors import Corrupt, Invalid, NotFound, Unavailable
+from tidelog.storage.layout import TopicPartition, floor_key
+from tidelog.storage.object_store import LIST_PAGE_MAX
+from tidelog.storage.wal import HEADER_TAIL_BYTES, Floor, Wal
+from tidelog.storage.wal_entry import PreparedEntry, Span
+
+FLOOR_KEY = floor_key(SHARD)
+
+
+@pytest.fixture
+def log() -> ShardLog:
+    return ShardLog()
+
+
+def place(floor: Floor) -> tuple[int, int]:
+    return floor.number, floor.epoch
+
+
+# ---- the floor
+
+
+async def test_a_new_log_begins_at_entry_zero(log: ShardLog) -> None:
+    assert await log.wal.floor() == Floor(0, 0, None)
+
+
+async def test_the_floor_rises(log: ShardLog) -> None:
+    assert place(await log.wal.advance_floor(3, 1)) == (3, 1)
+    assert place(await log.wal.advance_floor(5, 2)) == (5, 2)
+    assert place(await log.wal.floor()) == (5, 2)
+
+
+@pytest.mark.parametrize("number", [0, 4, 5])
+async def test_the_floor_never_falls(log: ShardLog, number: int) -> None:
+    await log.wal.advance_floor(5, 2)
+    log.store.taken_requests()
+    assert place(await log.wal.advance_floor(number, 9)) == (5, 2)
+    assert log.store.requests == [f"get {FLOOR_KEY}"]
+
+
+async def test_the_epoch_of_the_floor_never_falls(log: ShardLog) -> None:
+    await log.wal.advance_floor(5, 7)
+    assert place(await log.wal.advance_floor(6, 2)) == (6, 7)
+
+
+@pytest.mark.parametrize("before", [0, 2], ids=["that would create it", "that would replace it"])
+async def test_a_stalled_truncator_cannot_move_the_floor_back(log: ShardLog, before: int) -> None:
+    await log.wal.advance_floor(before, 1)
+
+    async def rival_raises_it_between_read_and_write() -> None:
+        log.store.before = partial(log.others_wal.advance_floor, 9, 3)
+
+    log.store.before = rival_raises_it_between_read_and_write
+    assert place(await log.wal.advance_floor(5, 2)) == (9, 3)
+    assert place(await log.others_wal.floor()) == (9, 3)
+
+
+async def test_truncators_that_race_leave_the_highest(log: ShardLog) -> None:
+    wals = [Wal(log.bucket, SHARD, log.wal.codec) for _ in range(8)]
+    await asyncio.gather(*(wal.advance_floor(number + 1, 1) for number, wal in enumerate(wals)))
+    assert place(await log.wal.floor()) == (8, 1)
+
+
+async def test_raising_the_floor_again_after_a_lost_answer_is_right(log: ShardLog) -> None:
+    log.store.answers.extend([Answer(), Answer(Unavailable("reset"), after_effect=True)])
+    with pytest.raises(Unavailable):
+        await log.wal.advance_floor(4, 1)
+    assert place(await log.wal.advance_floor(4, 1)) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b'{"format_version": 2, "number": 1, "epoch": 1}',
+        b'{"format_version": 1, "number": -1, "epoch": 1}',
+        b'{"format_version": 1, "number": true, "epoch": 1}',
+        b'{"format_version": 1, "number": "1", "epoch": 1}',
+        b'{"format_version": 1, "number": 1}',
+    ],
+)
+async def test_a_floor_that_is_none_is_corrupt_by_name(log: ShardLog, document: bytes) -> None:
+    await log.bucket.put(FLOOR_KEY, document)
+    with pytest.raises(Corrupt, match=FLOOR_KEY):
+        await log.wal.floor()
+
+
+async def test_the_floor_names_its_format_version(log: ShardLog) -> None:
+    await log.wal.advance_floor(2, 1)
+    stored = json.loads((await log.bucket.get(FLOOR_KEY)).data)
+    assert stored == {"format_version": 1, "number": 2, "epoch": 1}
+
+
+# ---- entries
+
+
+async def test_an_entry_in_the_log_is_not_deleted(log: ShardLog) -> None:
+    await log.rival_commits(2)
+    await log.wal.advance_floor(1, 1)
+    await log.wal.delete(0)
+    with pytest.raises(Invalid, match="raise the floor first"):
+        await log.wal.delete(1)
+    assert [info.number async for info in log.wal.entries()] == [1, 2]
+
+
+async def test_a_deletion_knows_of_a_floor_that_another_raised(log: ShardLog) -> None:
+    await log.rival_commits(2)
+    await log.others_wal.advance_floor(2, 1)
+    await log.wal.delete(1)
+    with pytest.raises(NotFound):
+        await log.wal.read(1)
+
+
+async def test_a_header_takes_one_request_of_the_objects_end(log: ShardLog) -> None:
+    await log.rival_commits()
+    assert (await log.wal.header(1)).writer_id == "rival"
+    assert log.store.requests == [f"get {log.wal.key(1)}"]
+
+
+async def test_a_long_header_takes_two_requests_once_and_then_one(log: ShardLog) -> None:
+    await log.rival.claim()
+    spans = tuple(Span(TopicPartition("t", n), 0, 1, 0) for n in range(HEADER_TAIL_BYTES // 8))
+    for _ in range(2):
+        header = log.rival.next_header(spans=spans)
+        await log.rival.commit(PreparedEntry(header, log.wal.codec.encode(header, NO_RECORDS)))
+    assert len((await log.wal.header(1)).spans) == len(spans)
+    assert len(log.store.taken_requests()) == 2
+    assert len((await log.wal.header(2)).spans) == len(spans)
+    assert len(log.store.taken_requests()) == 1
+
+
+async def test_a_header_longer_than_its_object_is_corrupt(log: ShardLog) -> None:
+    await log.bucket.put(log.wal.key(0), b"short000fffff")
+    with pytest.raises(Corrupt, match="the object has 13"):
+        await log.wal.header(0)
+
+
+@pytest.mark.parametrize("method", ["header", "read"])
+async def test_an_entry_under_anothers_number_is_corrupt(log: ShardLog, method: str) -> None:
+    await log.rival_commits()
+    body = (await log.bucket.get(log.wal.key(1))).data
+    await log.bucket.put(log.wal.key(2), body)
+    with pytest.raises(Corrupt, match=rf"{log.wal.key(2)}: holds entry 1 of shard {SHARD}"):
+        await getattr(log.wal, method)(2)
+
+
+# ---- the tail
+
+
+async def test_the_tail_of_a_new_log(log: ShardLog) -> None:
+    tail = await log.wal.tail()
+    assert (tail.next_seq, tail.epoch) == (0, 0)
+    assert log.store.requests == [f"get {FLOOR_KEY}", f"list wal/{SHARD:04d}/"]
+
+
+async def test_the_tail_takes_three_requests(log: ShardLog) -> None:
+    await log.rival_commits(3)
+    await log.rival_commits(1)
+    await log.others_wal.advance_floor(2, 1)
+    tail = await log.wal.tail()
+    assert (tail.floor.number, tail.next_seq, tail.epoch) == (2, 6, 2)
+    assert len(log.store.requests) == 3
+
+
+async def test_the_tail_of_an_emptied_log_has_the_epoch_of_the_floor(log: ShardLog) -> None:
+    await log.rival_commits(3)
+    await log.truncate(4)
+    tail = await log.wal.tail()
+    assert (tail.next_seq, tail.epoch) == (4, 1)
+
+
+async def test_the_tail_of_a_log_of_more_than_one_page(log: ShardLog) -> None:
+    await log.rival_commits(LIST_PAGE_MAX)
+    assert (await log.wal.tail()).next_seq == LIST_PAGE_MAX + 1
+    assert len(log.store.requests) == 4
+
+
+@pytest.mark.parametrize("request_before", [1, 2], ids=["before the listing", "before the header"])
+async def test_a_log_truncated_under_the_search_is_searched_again(log: ShardLog, request_before: int) -> None:
+    await log.rival_commits(3)
+    truncations = iter([None] * request_before + [4])
+
+    async def truncate_then() -> None:
+        number = next(truncations, None)
+        if number is not None:
+            await log.truncate(number)
+            await log.rival_commits(1)
+        else:
+            log.store.before = truncate_then
+
+    log.store.before = truncate_then
+    tail = await log.wal.tail()
+    assert (tail.floor.number, tail.next_seq, tail.epoch) == (4, 6, 2)
+
+
+async def test_a_lost_entry_is_corrupt_by_name(log: ShardLog) -> None:
+    await log.rival_commits(3)
+    await log.bucket.delete(log.wal.key(2))
+    with pytest.raises(Corrupt, match=log.wal.key(2)):
+        await log.wal.tail()
