@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.storage.record_tables import (
     SHOP,
     WEB,
@@ -22,6 +21,7 @@ from tests.storage.record_tables import (
     spans_of,
     wal_table,
 )
+
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.parquet_format import ParquetFlavor, encode_parquet

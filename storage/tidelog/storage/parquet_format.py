@@ -22,7 +22,8 @@ from __future__ import annotations
 import io
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -139,7 +140,7 @@ def _writer(flavor: ParquetFlavor, schema: pa.Schema, sink: pa.BufferOutputStrea
 
 
 def _fill_in_checksums(body: memoryview, ends: Sequence[int]) -> None:
-    footer = body[_footer_start(body) :]
+    footer = body[-footer_bytes("", body[-TAIL_BYTES:]) :]
     found = _CHECKSUMS.search(footer)
     assert found is not None
     first = found.start(1)
@@ -162,18 +163,21 @@ def footer_bytes(key: str, tail: bytes | memoryview) -> int:
 
 def decode_header(key: str, flavor: ParquetFlavor, tail: bytes | memoryview) -> bytes:
     """The header's JSON out of an object's last bytes, at least `footer_bytes` of them."""
-    return _header(key, flavor, _parsed(key, _checked(key, tail).footer))
+    footer = _checked(key, tail).footer
+    with _parsing(key):
+        return _header(key, flavor, pq.read_metadata(pa.BufferReader(footer)))
 
 
 def decode_footer(key: str, flavor: ParquetFlavor, tail: bytes | memoryview, object_bytes: int) -> Footer:
     """All of the footer out of the last bytes of an object of `object_bytes`."""
     checked = _checked(key, tail)
-    metadata = _parsed(key, checked.footer)
-    header_json = _header(key, flavor, metadata)
-    if not metadata.schema.to_arrow_schema().remove_metadata().equals(flavor.schema):
-        raise Corrupt(key, f"its columns are not those of {flavor.name}")
     start = object_bytes - len(checked.footer)
-    groups = _row_groups(key, flavor, metadata, checked.row_groups, start)
+    with _parsing(key):
+        metadata = pq.read_metadata(pa.BufferReader(checked.footer))
+        header_json = _header(key, flavor, metadata)
+        if not metadata.schema.to_arrow_schema().equals(flavor.schema):
+            raise Corrupt(key, f"its columns are not those of {flavor.name}")
+        groups = _row_groups(key, flavor, metadata, checked.row_groups, start)
     return Footer(header_json, start, object_bytes, groups, metadata)
 
 
@@ -198,11 +202,8 @@ def decode_rows(
             raise Corrupt(key, f"row group {group.index} does not have its checksum")
     file_object = cast(io.IOBase, SparseFile(data, base, footer.object_bytes))  # PythonFile asks for its methods alone
     source = pa.PythonFile(file_object, mode="r")
-    try:
-        with pq.ParquetFile(source, metadata=footer.metadata, page_checksum_verification=True) as file:
-            table = file.read_row_groups([group.index for group in groups], columns=schema.names, use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise Corrupt(key, f"its pages cannot be decoded: {error}") from error
+    with _parsing(key), pq.ParquetFile(source, metadata=footer.metadata, page_checksum_verification=True) as file:
+        table = file.read_row_groups([group.index for group in groups], columns=schema.names, use_threads=False)
     if table.num_rows != sum(group.rows for group in groups):
         raise Corrupt(key, f"has {table.num_rows} rows where its footer says otherwise")
     return pa.Table.from_arrays(table.select(schema.names).columns, schema=schema)
@@ -215,10 +216,6 @@ def decode_parquet(key: str, flavor: ParquetFlavor, data: bytes | memoryview) ->
     if bytes(view[: len(MAGIC)]) != MAGIC:
         raise Corrupt(key, "does not begin as Parquet does")
     return footer, decode_rows(key, flavor, footer, footer.row_groups, view[len(MAGIC) : footer.start])
-
-
-def _footer_start(body: memoryview) -> int:
-    return len(body) - TAIL_BYTES - int.from_bytes(body[-8:-4], "little")
 
 
 @dataclass(frozen=True)
@@ -245,11 +242,14 @@ def _checked(key: str, tail: bytes | memoryview) -> _Checked:
     return _Checked(footer, tuple(numbers[1:]))
 
 
-def _parsed(key: str, footer: memoryview) -> pq.FileMetaData:
+@contextmanager
+def _parsing(key: str) -> Iterator[None]:
+    """Parquet's reader at work. On bytes that have their checksum it should not fail; of what it raises when it does,
+    every kind says that the object is not one of ours."""
     try:
-        return pq.read_metadata(pa.BufferReader(footer))
-    except (pa.ArrowException, OSError) as error:
-        raise Corrupt(key, f"its footer cannot be read: {error}") from error
+        yield
+    except (pa.ArrowException, OSError, ValueError, OverflowError, IndexError, MemoryError) as error:
+        raise Corrupt(key, f"cannot be read as Parquet: {error}") from error
 
 
 def _header(key: str, flavor: ParquetFlavor, metadata: pq.FileMetaData) -> bytes:

@@ -1,0 +1,101 @@
+"""Damages an object in every way of a kind and decodes it, in a process of its own: a crash of the decoder, or memory
+without bound, ends this process and not the test's.
+
+    python -m tests.storage.damage OBJECT KEY KIND SEED COUNT      prints a line of JSON: how many ended how
+
+Kinds: `flips` (every bit), `cuts` (every length), `bytes` (COUNT random changes of one to four bytes), `forged` (one
+changed byte of the pages, checksums made to fit: what only the parser and the cross-checks can notice). A forged
+footer is left out: pyarrow ends the process on some, which is why footers are checked before it sees them.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import resource
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from tidelog.storage.errors import Corrupt
+from tidelog.storage.parquet_format import footer_bytes
+from tidelog.storage.segment_codec import decode_segment
+from tidelog.storage.wal_codec import ParquetWalCodec
+
+MEMORY_BYTES_MAX = 4 << 30
+_CHECKSUMS = re.compile(rb"tidelog\.checksums\x18[\x80-\xff]?.([0-9a-f]+)\x00", re.DOTALL)
+
+
+def decoded(key: str, data: bytes) -> tuple[object, pa.Table]:
+    """Header and records of a WAL entry or a segment. The header read alone must agree, or be refused."""
+    if not key.startswith("wal/"):
+        return None, decode_segment(key, data)
+    codec = ParquetWalCodec()
+    entry = codec.decode(key, data)
+    assert codec.decode_header(key, data) == entry.header
+    return entry.header, entry.records
+
+
+def damaged(kind: str, good: bytes, seed: int, count: int) -> Iterator[bytes]:
+    chance = random.Random(seed)
+    if kind == "flips":
+        for position in range(len(good)):
+            for bit in range(8):
+                yield _changed(good, position, good[position] ^ (1 << bit))
+    elif kind == "cuts":
+        yield from (good[:length] for length in range(len(good)))
+        yield from (good[length:] for length in range(1, len(good)))
+    elif kind == "bytes":
+        for _ in range(count):
+            bad = good
+            for _ in range(chance.randint(1, 4)):
+                bad = _changed(bad, chance.randrange(len(good)), chance.randrange(256))
+            yield bad
+    elif kind == "forged":
+        for _ in range(count):
+            position = chance.randrange(4, len(good) - footer_bytes("", good))
+            yield refit(_changed(good, position, chance.randrange(256)), good)
+
+
+def _changed(data: bytes, position: int, byte: int) -> bytes:
+    return data[:position] + bytes([byte]) + data[position + 1 :]
+
+
+def refit(bad: bytes, good: bytes) -> bytes:
+    """`bad` with checksums that fit it, if they are still where those of `good` (one row group) are."""
+    start = len(good) - footer_bytes("", good)
+    found = _CHECKSUMS.search(good, start)
+    assert found is not None
+    assert len(found.group(1)) == 16
+    first = found.start(1)
+    block = b"%08x" % zlib.crc32(bad[4:start])
+    blank = bad[:first] + b"00000000" + block + bad[first + 16 :]
+    return blank[:first] + b"%08x" % zlib.crc32(blank[start:]) + blank[first + 8 :]
+
+
+def outcome(key: str, bad: bytes, header: object, records: pa.Table) -> str:
+    try:
+        found_header, found = decoded(key, bad)
+    except Corrupt as error:
+        return "corrupt" if error.name == key else "corrupt without its name"
+    return "same" if found_header == header and found.equals(records) else "other"
+
+
+def main() -> None:
+    path, key, kind, seed, count = sys.argv[1:]
+    good = Path(path).read_bytes()
+    header, records = decoded(key, good)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    ends = Counter(
+        outcome(key, bad, header, records) for bad in damaged(kind, good, int(seed), int(count)) if bad != good
+    )
+    print(json.dumps(ends))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Every flip and every cut of an object is `Corrupt`: no crash, no wrong records. `damage.py` does it in a process of
+its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.storage.record_tables import SHOP, WEB, record_table, records_header, spans_of, wal_table
+
+from tidelog.storage.layout import segment_key
+from tidelog.storage.records import WAL_SCHEMA
+from tidelog.storage.segment_codec import encode_segment
+from tidelog.storage.wal_codec import ParquetWalCodec
+
+ROOT = Path(__file__).parents[2]
+WAL_KEY = "wal/0000/00000000000000000000.parquet"
+SEGMENT_KEY = segment_key("web", WEB.topic_id, 0, 3, 9, "ab" * 16)
+
+
+def an_entry() -> bytes:
+    spans = spans_of((WEB, 5, 4), (SHOP, 0, 3))
+    return bytes(ParquetWalCodec().encode(records_header(spans), wal_table(spans)))
+
+
+def a_start_entry() -> bytes:
+    return bytes(ParquetWalCodec().encode(records_header(()), WAL_SCHEMA.empty_table()))
+
+
+def a_segment() -> bytes:
+    encoded = encode_segment("web", WEB, record_table([3, 4, 7, 9]), "ab" * 16)
+    assert encoded.segment.key == SEGMENT_KEY
+    return bytes(encoded.body)
+
+
+Made = Callable[[], bytes]
+
+OBJECTS = {
+    "an entry": (WAL_KEY, an_entry),
+    "a START entry": (WAL_KEY, a_start_entry),
+    "a segment": (SEGMENT_KEY, a_segment),
+}
+objects = pytest.mark.parametrize(("key", "made"), OBJECTS.values(), ids=OBJECTS)
+FORGEABLE = ["an entry", "a segment"]  # a START entry has no row group whose checksum could be made to fit
+forgeable = pytest.mark.parametrize(("key", "made"), [OBJECTS[name] for name in FORGEABLE], ids=FORGEABLE)
+
+
+def ends_of(path: Path, key: str, kind: str, *, seed: int = 0, count: int = 0) -> dict[str, int]:
+    """How the damaged objects ended, by count, in a process that has to end well."""
+    command = [sys.executable, "-m", "tests.storage.damage", str(path), key, kind, str(seed), str(count)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    ends: dict[str, int] = json.loads(done.stdout)
+    return ends
+
+
+@objects
+def test_every_flipped_bit_is_noticed(key: str, made: Made, tmp_path: Path) -> None:
+    path = tmp_path / "object"
+    size = path.write_bytes(made())
+    assert ends_of(path, key, "flips") == {"corrupt": 8 * size}
+
+
+@objects
+def test_every_truncation_is_noticed(key: str, made: Made, tmp_path: Path) -> None:
+    path = tmp_path / "object"
+    size = path.write_bytes(made())
+    assert ends_of(path, key, "cuts") == {"corrupt": 2 * size - 1}
+
+
+@forgeable
+def test_a_forged_page_whose_checksums_fit_does_not_crash(key: str, made: Made, tmp_path: Path) -> None:
+    """Parquet has checksums of its own in each page; and no page makes its reader crash."""
+    path = tmp_path / "object"
+    path.write_bytes(made())
+    ends = ends_of(path, key, "forged", seed=1, count=3_000)
+    assert ends.keys() <= {"corrupt", "same"}
+    assert ends["corrupt"] > 2_000
+
+
+@pytest.mark.soak
+@forgeable
+def test_damage_for_long(key: str, made: Made, tmp_path: Path) -> None:
+    path = tmp_path / "object"
+    path.write_bytes(made())
+    for seed in range(10 * int(os.environ.get("TIDELOG_SOAK_MINUTES", "1"))):
+        assert ends_of(path, key, "bytes", seed=seed, count=20_000).keys() == {"corrupt"}
+        assert ends_of(path, key, "forged", seed=seed, count=20_000).keys() <= {"corrupt", "same"}
