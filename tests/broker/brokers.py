@@ -30,5 +30,7 @@ async def running_broker(store: ObjectStore, **changes: object) -> AsyncIterator
 async def until(condition: Callable[[], bool], *, seconds_max: float = 20.0) -> None:
     """Return once `condition` holds; look each time the loop comes round."""
     async with asyncio.timeout(seconds_max):
-        while not condition():
+        while True:
+            if condition():
+                return
             await asyncio.sleep(0.001)

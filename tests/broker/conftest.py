@@ -1,6 +1,5 @@
 """Fixtures of the broker's tests."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,6 @@ from tidelog.storage.stores.memory import MemoryObjectStore
 
 
 @pytest.fixture(params=["memory", "local"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     """A fresh store of each embedded kind."""
-    yield MemoryObjectStore() if request.param == "memory" else LocalObjectStore(tmp_path / "bucket")
+    return MemoryObjectStore() if request.param == "memory" else LocalObjectStore(tmp_path / "bucket")

@@ -8,17 +8,18 @@ from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectI
 
 
 class GatedObjectStore:
-    """`inner`; while `gate` is not set, creates under ``wal/`` wait before they reach it."""
+    """`inner`; while `gate` is not set, creates under a prefix wait before they reach it."""
 
     def __init__(self, inner: ObjectStore) -> None:
         self._inner = inner
         self.gate = asyncio.Event()
         self.gate.set()
-        self.held = 0
+        self._held_prefix = WAL_PREFIX
         self.arrived = asyncio.Event()
 
-    def hold(self) -> None:
-        """Hold creates back from now on."""
+    def hold(self, prefix: str = WAL_PREFIX) -> None:
+        """Hold creates under `prefix` back from now on."""
+        self._held_prefix = prefix
         self.arrived.clear()
         self.gate.clear()
 
@@ -33,11 +34,9 @@ class GatedObjectStore:
         return await self._inner.put(key, data, if_version=if_version)
 
     async def create(self, key: str, data: Body) -> str:
-        if key.startswith(WAL_PREFIX) and not self.gate.is_set():
-            self.held += 1
+        if key.startswith(self._held_prefix) and not self.gate.is_set():
             self.arrived.set()
             await self.gate.wait()
-            self.held -= 1
         return await self._inner.create(key, data)
 
     async def delete(self, key: str) -> None:

@@ -44,7 +44,6 @@ from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, Overloaded
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.counting import CountingObjectStore
 
-
 DRAIN_SHARE = 0.8
 """How much of ``shutdown.timeout.ms`` goes to committing what was taken; the rest is for letting go."""
 
