@@ -19,9 +19,7 @@ Bodies are sent from the caller's memory, slice by slice, without a copy, from a
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
-import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
@@ -56,18 +54,15 @@ from tidelog.storage.object_store import (
     flat_view,
 )
 from tidelog.storage.stores.loop_thread import LoopThread
-from tidelog.storage.stores.s3_answers import RANGE_NOT_SATISFIABLE, Refusal, error_of
+from tidelog.storage.stores.s3_answers import RANGE_NOT_SATISFIABLE, Refusal, error_of, refusal_of
 from tidelog.storage.stores.s3_settings import S3Settings, is_amazon
-from tidelog.storage.stores.view_payload import ViewPayload
+from tidelog.storage.stores.view_payload import ViewPayload, crc32_of
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3.client import S3Client
     from types_aiobotocore_s3.type_defs import PutObjectRequestTypeDef
 
 T = TypeVar("T")
-
-CRC_INLINE_BYTES_MAX = 256 * 1_024
-"""A longer body's CRC32 is taken in another thread: 8 MiB would hold this loop for several ms."""
 
 _NO_ACCESS = (NoCredentialsError, PartialCredentialsError, TokenRetrievalError, ProfileNotFound)
 _WRONG_INPUT = (ParamValidationError, NoRegionError)
@@ -144,7 +139,9 @@ class S3ObjectStore:
             async with asyncio.timeout(self._settings.request_s_max):
                 return await ask(await self._connected())
         except ClientError as error:
-            raise error_of(_refusal(error), what) from error
+            raise error_of(refusal_of(error.response), what) from error
+        except RecursionError as error:  # botocore asks where the bucket lies, and that request is redirected too
+            raise error_of(Refusal(301, "PermanentRedirect", "the store redirects without end"), what) from error
         except (BotoCoreError, aiohttp.ClientError, OSError, ValueError) as error:
             raise _without_answer(error, what, self._settings) from error
 
@@ -153,7 +150,7 @@ class S3ObjectStore:
             body = flat_view(data)
             _sending.set(body)
             request["ChecksumAlgorithm"] = "CRC32"
-            request["ChecksumCRC32"] = await _crc32(body)
+            request["ChecksumCRC32"] = await crc32_of(body)
             return (await client.put_object(**request))["ETag"]
 
         return await self._asked(verb, key, write)
@@ -168,14 +165,15 @@ class S3ObjectStore:
                 header = _range_header(byte_range)
                 answer = await client.get_object(Bucket=self._bucket, Key=self._name(key), Range=header)
             except ClientError as error:
-                if _refusal(error).status != RANGE_NOT_SATISFIABLE:
+                if refusal_of(error.response).status != RANGE_NOT_SATISFIABLE:
                     raise
                 return await self._beyond_end(client, key, byte_range)
         async with answer["Body"] as stream:
             data = await stream.read()
-        if len(data) != answer["ContentLength"]:
-            raise Unavailable(f"{key}: {len(data)} of {answer['ContentLength']} bytes came before the answer ended")
-        told_range = answer["ResponseMetadata"]["HTTPHeaders"].get("content-range")
+        headers = answer["ResponseMetadata"]["HTTPHeaders"]
+        if len(data) != int(headers.get("content-length", -1)):
+            raise Unavailable(f"{key}: {len(data)} bytes came, {headers.get('content-length', 'no length')} declared")
+        told_range = headers.get("content-range")
         size = int(told_range.rpartition("/")[2]) if told_range else len(data)
         info = ObjectInfo(key, size, answer["ETag"], _ms(answer["LastModified"]))
         if byte_range is not None and told_range is None:
@@ -229,16 +227,17 @@ class S3ObjectStore:
             region_name=self._settings.region,
         )
         region = session.region_name or os.environ.get("AWS_REGION") or "us-east-1"
-        path_style = self._settings.path_style
-        if path_style is None:
+        style = {True: "path", False: "virtual", None: None}[self._settings.path_style]
+        if style is None:
             async with session.client("s3", region_name=region, endpoint_url=self._settings.endpoint_url) as probe:
-                path_style = not is_amazon(probe.meta.endpoint_url)
+                profile_style = (getattr(probe.meta.config, "s3", None) or {}).get("addressing_style")
+                style = profile_style or ("auto" if is_amazon(probe.meta.endpoint_url) else "path")
         client = await self._open.enter_async_context(
             session.client(
                 "s3",
                 region_name=region,
                 endpoint_url=self._settings.endpoint_url,
-                config=_config(self._settings, path_style=path_style),
+                config=_config(self._settings, style),
             )
         )
         client.meta.events.register("before-call.s3.PutObject", _attach_body)
@@ -261,10 +260,7 @@ def _attach_body(params: dict[str, Any], **_: Any) -> None:
     params["headers"]["Content-Length"] = str(view.nbytes)
 
 
-def _config(settings: S3Settings, *, path_style: bool) -> AioConfig:
-    s3: dict[str, Any] = {"payload_signing_enabled": False}
-    if path_style:
-        s3["addressing_style"] = "path"
+def _config(settings: S3Settings, addressing_style: str) -> AioConfig:
     return AioConfig(
         http_session_cls=_OneTrySession,
         connect_timeout=settings.connect_s_max,
@@ -273,14 +269,8 @@ def _config(settings: S3Settings, *, path_style: bool) -> AioConfig:
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
         retries={"total_max_attempts": 1, "mode": "standard"},
-        s3=s3,
+        s3={"payload_signing_enabled": False, "addressing_style": addressing_style},
     )
-
-
-async def _crc32(body: memoryview) -> str:
-    long = body.nbytes > CRC_INLINE_BYTES_MAX
-    checksum = await asyncio.to_thread(zlib.crc32, body) if long else zlib.crc32(body)
-    return base64.b64encode(checksum.to_bytes(4, "big")).decode()
 
 
 def _range_header(byte_range: ByteRange) -> str:
@@ -292,12 +282,6 @@ def _range_header(byte_range: ByteRange) -> str:
 
 def _ms(moment: datetime) -> int:
     return int(moment.timestamp() * 1_000)
-
-
-def _refusal(error: ClientError) -> Refusal:
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    told = error.response.get("Error", {})
-    return Refusal(status, str(told.get("Code", "")), str(told.get("Message", "")))
 
 
 def _without_answer(error: Exception, what: str, settings: S3Settings) -> TidelogError:

@@ -10,7 +10,9 @@ any other 4xx                Invalid
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tidelog.storage.errors import Conflict, Contended, Denied, Invalid, NotFound, TidelogError, Unavailable
 
@@ -33,6 +35,13 @@ class Refusal:
 
     def __str__(self) -> str:
         return f"{self.status} {self.code}: {self.message}" if self.message else f"{self.status} {self.code}"
+
+
+def refusal_of(response: Mapping[str, Any]) -> Refusal:
+    """From the S3 library's form of an error's answer. A HEAD's has no code, only a status."""
+    told = response.get("Error", {})
+    status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    return Refusal(status, str(told.get("Code", "")), str(told.get("Message", "")))
 
 
 def error_of(refusal: Refusal, what: str) -> TidelogError:
