@@ -1,5 +1,6 @@
 """Fixtures of the broker's tests."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,3 +14,12 @@ from tidelog.storage.stores.memory import MemoryObjectStore
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     """A fresh store of each embedded kind."""
     return MemoryObjectStore() if request.param == "memory" else LocalObjectStore(tmp_path / "bucket")
+
+
+@pytest.fixture(params=["memory", "local"])
+def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], ObjectStore]:
+    """Opens the same bucket again at each call, as a process that starts does."""
+    if request.param == "local":
+        return lambda: LocalObjectStore(tmp_path / "bucket")
+    kept = MemoryObjectStore()
+    return lambda: kept
