@@ -3,6 +3,7 @@
 Concepts
 --------
 - A **key** is a relative path of ``/``-separated parts, ASCII, at most 1,024 bytes; no part is empty, ``.`` or ``..``.
+  To fit a local directory too, a part has at most 255 bytes and no key is the folder of another.
 - An object is written whole and read whole or by range; it is visible whole or not at all.
 - `create` is the only consensus Tidelog's data path uses: of any number of racing creates of a key one wins, and the
   others raise `Conflict`.

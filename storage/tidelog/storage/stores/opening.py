@@ -43,7 +43,7 @@ def _local_root(url: str, rest: str) -> Path:
 
 
 def _open_s3(url: str, rest: str) -> ObjectStore:
-    # Imported here, because boto is ~60 MB of memory that a broker on a local directory must not pay.
+    # Imported here, because boto is ~50 MB of memory that a broker on a local directory must not pay.
     from tidelog.storage.stores.s3 import S3ObjectStore
 
     bucket, _, prefix = rest.removeprefix("//").partition("/")
