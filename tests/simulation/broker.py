@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.batches import Batch, Placed, placed_in
 from tests.simulation.cold import cold_log, latest_cold
+from tests.simulation.lease_server import KnownLease
 from tests.simulation.truth import SHARD
 
 from tidelog.storage.errors import Fenced, Invalid, NotFound, Unavailable
-from tidelog.storage.lease import Lease
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal import Wal
@@ -68,7 +68,7 @@ async def replay(wal: Wal, store: ObjectStore, end_seq: int) -> View | None:
 class Broker:
     """One process that would lead. With a lease it claims only while it holds it."""
 
-    def __init__(self, world: World, name: str, store: ObjectStore, runtime: Runtime, lease: Lease | None) -> None:
+    def __init__(self, world: World, name: str, store: ObjectStore, runtime: Runtime, lease: KnownLease | None) -> None:
         self._world = world
         self._name = name
         self._store = store
@@ -79,7 +79,7 @@ class Broker:
         """Lead whenever it can, for ever."""
         while True:
             await self._runtime.clock.sleep(self._runtime.entropy.uniform(0, IDLE_S))
-            if self._lease is not None and not self._lease.is_fresh():
+            if self._lease is not None and not self._lease.fresh_term():
                 continue
             if self._lease is None and not self._world.wants_leader(self._name):
                 continue
@@ -90,7 +90,8 @@ class Broker:
 
     async def _lead(self) -> None:
         wal = Wal(self._store, SHARD, self._world.codec)
-        writer = self._world.new_writer(wal, self._runtime, self._name, self._lease)
+        held = self._world.cast.lease(self._lease, self._lease.fresh_term()) if self._lease else None
+        writer = self._world.new_writer(wal, self._runtime, self._name, held)
         await writer.claim(timeout_s=2 * COMMIT_TIMEOUT_S)
         view = None
         while view is None:

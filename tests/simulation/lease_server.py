@@ -6,6 +6,8 @@ and what it granted runs out.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tests.simulation.scheduler import Scheduler, Wait
 
 from tidelog.storage.errors import Unavailable
@@ -22,53 +24,81 @@ class LeaseServer:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._holder = ""
+        self._term = 0
         self._expires_ms = 0
         self.down_from_ms = 0
         self.down_until_ms = 0
 
-    async def grant(self, name: str) -> bool:
-        """Give or renew the lease for `LEASE_MS` from the moment the server hears of it. Raises `Unavailable`."""
+    async def grant(self, name: str) -> int:
+        """Give or renew the lease for `LEASE_MS` from the moment the server hears of it. Returns the term, a new one
+        if the lease was not held by `name` without a break, or 0 if another holds it. Raises `Unavailable`."""
         await self._way()
         now_ms = self._scheduler.now_ms
         if self.down_from_ms <= now_ms < self.down_until_ms:
             raise Unavailable("the coordinator is down")
-        granted = self._holder == name or self._expires_ms <= now_ms
+        expired = self._expires_ms <= now_ms
+        granted = expired or self._holder == name
         if granted:
+            self._term += expired
             self._holder = name
             self._expires_ms = now_ms + LEASE_MS
+        term = self._term if granted else 0
         await self._way()
         if self._scheduler.random.random() < _LOST_SHARE:
             raise Unavailable("the coordinator's answer was lost")
-        return granted
+        return term
 
     async def _way(self) -> None:
         await Wait(self._scheduler.now_ms + int(self._scheduler.random.random() * (_WAY_MS_MAX + 1)))
 
 
 class KnownLease:
-    """Implements `Lease`: fresh for `LEASE_MS` by the process's own clock from before the renewal was *sent*."""
+    """What a process knows: its term, fresh for `LEASE_MS` by its own clock from before the renewal was *sent*."""
 
     def __init__(self, server: LeaseServer, name: str, clock: Clock) -> None:
         self._server = server
         self._name = name
         self._clock = clock
         self._fresh_until_s = float("-inf")
+        self._term = 0
 
-    def is_fresh(self) -> bool:
-        return self._clock.monotonic() < self._fresh_until_s
+    def fresh_term(self) -> int:
+        """The term that is fresh now, 0 if none is."""
+        return self._term if self._clock.monotonic() < self._fresh_until_s else 0
 
-    async def renew(self) -> bool:
-        """Ask once; whether the lease is held now. A refusal ends what was known."""
+    async def renew(self) -> None:
+        """Ask once. A refusal ends what was known; no answer changes nothing."""
         sent_s = self._clock.monotonic()
         try:
-            granted = await self._server.grant(self._name)
+            self._term = await self._server.grant(self._name)
         except Unavailable:
-            return self.is_fresh()
-        self._fresh_until_s = sent_s + LEASE_MS / 1000 if granted else float("-inf")
-        return granted
+            return
+        self._fresh_until_s = sent_s + LEASE_MS / 1000
 
     async def keep_alive(self) -> None:
         """Renew at a third of the time to live, for ever."""
         while True:
             await self.renew()
             await self._clock.sleep(LEASE_MS / 3000)
+
+
+@dataclass(frozen=True)
+class HeldTerm:
+    """Implements `Lease` for one epoch: the term it was claimed in. A lease lost and regained is another."""
+
+    lease: KnownLease
+    term: int
+
+    def is_fresh(self) -> bool:
+        return self.term != 0 and self.lease.fresh_term() == self.term
+
+
+@dataclass(frozen=True)
+class AnyTerm:
+    """A wrong `Lease`, for a mutation: whatever term is fresh counts, though others may have led in between."""
+
+    lease: KnownLease
+    term: int
+
+    def is_fresh(self) -> bool:
+        return self.lease.fresh_term() != 0

@@ -11,6 +11,7 @@ from dataclasses import replace
 from tests.simulation.archiver import Archiver
 from tests.simulation.batches import Placed
 from tests.simulation.cold import Cold
+from tests.simulation.lease_server import AnyTerm
 from tests.simulation.light_codec import NO_RECORDS
 from tests.simulation.reader import Reader
 from tests.simulation.weather import slow_reader_weather, zombie_weather
@@ -171,6 +172,9 @@ MUTATIONS: Mapping[str, Cast] = {
     "forgets the floor's epoch": Cast(writer=ForgetsFloorEpoch),
     "goes on behind another's entry": Cast(writer=GoesOnBehind),
     "a fresh lease is believed for ever": Cast(floor_trust_s=float("inf"), weather=zombie_weather),
+    "a lease that was lost and regained counts as held": Cast(
+        lease=AnyTerm, floor_trust_s=float("inf"), weather=zombie_weather
+    ),
     "clocks stop with the machine": Cast(clocks_stop_when_stalled=True, weather=zombie_weather),
     "floor before manifest": Cast(archiver=FloorBeforeManifest),
     "no grace": Cast(archiver=NoGrace),

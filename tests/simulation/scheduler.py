@@ -87,6 +87,8 @@ class Scheduler:
         """Let none of the process's tasks run for `ms` more."""
         process.stalled_until_ms = self.now_ms + ms
         process.stalled_total_ms += ms
+        if self.traced:
+            self.trace(f"{process.name:<12} stalls for {ms} ms")
 
     def trace(self, text: str) -> None:
         """Note an event. Formatting is the caller's cost, so callers look at `traced` first."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tests.simulation.archiver import GRACE_S, Archiver
 from tests.simulation.batches import Batch, Placed
 from tests.simulation.broker import Broker
-from tests.simulation.lease_server import KnownLease, LeaseServer
+from tests.simulation.lease_server import HeldTerm, KnownLease, LeaseServer
 from tests.simulation.light_codec import NO_RECORDS, LightWalCodec
 from tests.simulation.network import Ambush, Travelling, Witnessed, objects_of
 from tests.simulation.reader import Reader
@@ -52,6 +52,7 @@ class Cast:
     codec: Callable[[], WalCodec] = LightWalCodec
     rows: Callable[[Placed], pa.Table] = lambda placed: NO_RECORDS
     floor_trust_s: float = FLOOR_TRUST_S
+    lease: Callable[[KnownLease, int], Lease] = HeldTerm
     clocks_stop_when_stalled: bool = False
     weather: Callable[[int], Weather] = draw_weather
 
@@ -209,8 +210,6 @@ class World:
             self._next_stall = steps + self._interval(self.weather.stall_every_steps)
             self.scheduler.stall(task.process, self._draw.randrange(1, self.weather.stall_ms_max))
             self.truth.seen["stall"] += 1
-            if self.scheduler.traced:
-                self.scheduler.trace(f"{task.process.name} stalls until {task.process.stalled_until_ms}")
         elif steps >= self._next_crash:
             self._next_crash = steps + self._interval(self.weather.crash_every_steps)
             self._crash(task.process)
@@ -221,7 +220,7 @@ class World:
         self.truth.seen["crash"] += 1
         self._restarts.append((self.scheduler.now_ms + self._draw.randrange(500), self._starts.pop(process)))
         if self.scheduler.traced:
-            self.scheduler.trace(f"{process.name} crashes")
+            self.scheduler.trace(f"{process.name:<12} crashes")
 
     def _interval(self, steps: int) -> int:
         return self._draw.randrange(1, 2 * steps) if steps else 1 << 60
