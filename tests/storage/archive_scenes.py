@@ -1,0 +1,198 @@
+"""A small write-ahead log in a bucket, what it holds, and stores that crash or stall at a chosen call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import pyarrow as pa
+from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table, records_header, spans_of, wal_table
+
+from tidelog.storage.errors import Unavailable
+from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifest import Manifest
+from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.object_store import Body, ByteRange, ObjectInfo, ObjectStore, StoredObject
+from tidelog.storage.records import RECORD_SCHEMA
+from tidelog.storage.runtime import Runtime, SeededEntropy
+from tidelog.storage.segment_codec import decode_segment
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal_entry import PreparedEntry, ProducerMark
+
+TOPIC_NAMES = {WEB.topic_id: "web", SHOP.topic_id: "shop"}
+PLACES = (WEB, WEB_1, SHOP)
+GRACE_S = 60.0
+NEVER = 1 << 40
+
+T = TypeVar("T")
+
+
+@dataclass
+class ManualClock:
+    """Time that a test moves."""
+
+    now_s: float = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def now_ms(self) -> int:
+        return int(self.now_s * 1_000)
+
+    async def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+@dataclass
+class Scene:
+    """A log of shard 0 that grows by `append`, and where each partition stands."""
+
+    store: ObjectStore
+    clock: ManualClock = field(default_factory=ManualClock)
+    next_seq: int = 0
+    next_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def wal(self) -> Wal:
+        return Wal(self.store, 0, ParquetWalCodec())
+
+    def runtime(self, seed: int = 0) -> Runtime:
+        return Runtime(self.clock, SeededEntropy(seed))
+
+    async def begin_epoch(self, epoch: int) -> None:
+        await self._create(epoch, {}, ())
+
+    async def append(
+        self, counts: Mapping[TopicPartition, int], *, epoch: int = 1, producer: str | None = None
+    ) -> None:
+        """One entry with so many records of each partition; with `producer` each is a batch of it."""
+        marks = [
+            ProducerMark(place, producer, 0, base, base + count - 1, base)
+            for place, count in sorted(counts.items())
+            if producer is not None
+            for base in [self.next_offsets.get(place, 0)]
+        ]
+        await self._create(epoch, counts, marks)
+
+    async def _create(self, epoch: int, counts: Mapping[TopicPartition, int], marks: Sequence[ProducerMark]) -> None:
+        spans = spans_of(*((place, self.next_offsets.get(place, 0), count) for place, count in sorted(counts.items())))
+        header = records_header(spans, seq=self.next_seq, epoch=epoch, producers=marks)
+        await self.wal.create(PreparedEntry(header, ParquetWalCodec().encode(header, wal_table(spans))))
+        self.next_seq += 1
+        self.next_offsets.update({span.topic_partition: span.next_offset for span in spans})
+
+
+async def small_scene(store: ObjectStore) -> Scene:
+    """Two epochs, five entries, three partitions."""
+    scene = Scene(store)
+    await scene.begin_epoch(1)
+    await scene.append({WEB: 3, SHOP: 2}, producer="p")
+    await scene.append({WEB: 1, WEB_1: 4})
+    await scene.begin_epoch(2)
+    await scene.append({WEB: 2, SHOP: 1}, epoch=2, producer="p")
+    return scene
+
+
+async def manifest_of(store: ObjectStore, place: TopicPartition) -> Manifest:
+    return await ManifestLog(store, TOPIC_NAMES[place.topic_id], place).latest()
+
+
+async def log_of(store: ObjectStore, place: TopicPartition) -> pa.Table:
+    """A partition as readers see it: the segments of its manifest, then the WAL from the cold end (inv. 5)."""
+    manifest = await manifest_of(store, place)
+    tables = [RECORD_SCHEMA.empty_table()]
+    for segment in manifest.segments:
+        tables.append(decode_segment(segment.key, (await store.get(segment.key)).data))
+    wal = Wal(store, 0, ParquetWalCodec())
+    tail = await wal.tail()
+    for seq in range(tail.floor.number, tail.next_seq):
+        entry = await wal.read(seq)
+        for span in entry.header.spans:
+            if span.topic_partition == place and span.next_offset > manifest.cold_end:
+                tables.append(entry.records_of(span).slice(max(0, manifest.cold_end - span.base_offset)))
+    return pa.concat_tables(tables)
+
+
+async def check_logs(scene: Scene, store: ObjectStore) -> None:
+    """Each partition is all its records, once and in order (inv. 5)."""
+    for place, next_offset in scene.next_offsets.items():
+        assert (await log_of(store, place)).equals(record_table(range(next_offset))), place
+
+
+class Crash(BaseException):
+    """The process ends here. No `except Exception` may stop it."""
+
+
+class CrashingStore:
+    """Lets `operations` calls through and crashes at the next one: before it takes effect, or right after. With
+    another `error` that is an answer lost, not a crash."""
+
+    def __init__(self, inner: ObjectStore, operations: int, *, after: bool, error: type[BaseException] = Crash) -> None:
+        self._inner = inner
+        self._operations = operations
+        self._after = after
+        self._error = error
+        self.calls = 0
+
+    @property
+    def url(self) -> str:
+        return self._inner.url
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
+        return await self._run(lambda: self._inner.get(key, byte_range))
+
+    async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
+        return await self._run(lambda: self._inner.put(key, data, if_version=if_version))
+
+    async def create(self, key: str, data: Body) -> str:
+        return await self._run(lambda: self._inner.create(key, data))
+
+    async def delete(self, key: str) -> None:
+        await self._run(lambda: self._inner.delete(key))
+
+    async def list(self, prefix: str, *, start_after: str = "", limit: int = 1_000) -> Sequence[ObjectInfo]:
+        return await self._run(lambda: self._inner.list(prefix, start_after=start_after, limit=limit))
+
+    async def head(self, key: str) -> ObjectInfo:
+        return await self._run(lambda: self._inner.head(key))
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def _run(self, call: Callable[[], Awaitable[T]]) -> T:
+        number = self.calls
+        self.calls += 1
+        await self._hold_up(number)
+        if number == self._operations and not self._after:
+            raise self._error("before the call")
+        try:
+            return await call()
+        finally:
+            if number == self._operations and self._after:
+                raise self._error("after the call")
+
+    async def _hold_up(self, number: int) -> None:
+        """Whether call `number` waits for something."""
+
+
+def lost_answer(inner: ObjectStore, operations: int) -> CrashingStore:
+    """After `operations` calls one whose answer is lost though it took effect."""
+    return CrashingStore(inner, operations, after=True, error=Unavailable)
+
+
+class GatedStore(CrashingStore):
+    """Holds a process up before its call number `operations`: `reached` is set there, and it waits for `gate`."""
+
+    def __init__(self, inner: ObjectStore, operations: int) -> None:
+        super().__init__(inner, NEVER, after=False)
+        self._held = operations
+        self.reached = asyncio.Event()
+        self.gate = asyncio.Event()
+
+    async def _hold_up(self, number: int) -> None:
+        if number == self._held:
+            self.reached.set()
+            await self.gate.wait()
