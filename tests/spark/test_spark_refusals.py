@@ -66,7 +66,7 @@ def test_a_refusal_says_what_was_wrong(reader: Reader, options: dict[str, str], 
 def test_without_a_broker_the_data_source_says_how_to_name_one(spark: SparkSession) -> None:
     source = spark.read.format("tidelog").options(broker="http://127.0.0.1:1", subscribe="web")
 
-    with pytest.raises(Exception, match="no broker answers at http://127.0.0.1:1 .*'broker'"):
+    with pytest.raises(Exception, match=r"no broker answers at http://127.0.0.1:1 .*'broker'"):
         source.load().count()
 
 
