@@ -14,6 +14,7 @@ import typer
 from tidelog.services.cli import bucket, cluster, consume, produce, serve, topic
 from tidelog.services.cli.console import complain
 from tidelog.services.cli.exit_codes import FAILED, INTERRUPTED, OK, exit_code_of
+from tidelog.services.demo import command as demo
 from tidelog.storage.errors import TidelogError
 
 app = typer.Typer(
@@ -30,6 +31,7 @@ buckets = typer.Typer(help="The bucket itself, without a broker.", no_args_is_he
 
 app.command("serve")(serve.with_settings(serve.serve))
 app.command("config")(serve.with_settings(serve.config))
+app.command("demo")(demo.demo)
 app.add_typer(topics, name="topic")
 app.add_typer(clusters, name="cluster")
 app.add_typer(buckets, name="bucket")

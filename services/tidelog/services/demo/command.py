@@ -1,4 +1,7 @@
-"""The command `tidelog demo`: options in, the story or a JSON summary out, the verdict as exit code."""
+"""The command `tidelog demo`: options in, the story or a JSON summary out, the verdict as exit code.
+
+Imports stand in the functions, so that `tidelog --help` is there at once.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,16 @@ import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from tidelog.services.demo.narrator import Narrator
-from tidelog.services.demo.story import DemoOptions, DemoSummary, run_demo
 from tidelog.storage.errors import Invalid
-from tidelog.storage.runtime import SystemClock
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tidelog.services.demo.story import DemoSummary
 
 NUMBERS_DIFFER = 1
 PLAIN_WIDTH = 120
@@ -40,6 +44,10 @@ def demo(
     """The main job from end to end: a broker, a million events, a crash, a fetch and two Spark queries.
 
     Ends with 1 if any number differs between the generator, HTTP and Spark."""
+    from tidelog.services.demo.narrator import Narrator
+    from tidelog.services.demo.story import DemoOptions, run_demo
+    from tidelog.storage.runtime import SystemClock
+
     options = DemoOptions(_fresh(folder), events, file, seed, crash, spark)
     summary = run_demo(options, Narrator(_console(json_summary), SystemClock()))
     if json_summary:
@@ -65,5 +73,7 @@ def _fresh(folder: Path | None) -> Path:
 
 
 def _console(json_summary: bool) -> Console:
+    from rich.console import Console
+
     stream = sys.stderr if json_summary else sys.stdout
     return Console(file=stream) if stream.isatty() else Console(file=stream, width=PLAIN_WIDTH)
