@@ -47,7 +47,7 @@ class SegmentReader:
 
     def __init__(self, store: ObjectStore, *, footer_cache_bytes: int = FOOTER_CACHE_BYTES) -> None:
         self._store = store
-        self._footers = FooterCache(footer_cache_bytes)
+        self.footers = FooterCache(footer_cache_bytes)
 
     async def read(self, segment: Segment, offset: int, *, bytes_max: int = READ_BYTES_MAX) -> pa.Table:
         """Records (`RECORD_SCHEMA`) from `offset` on: those of the row group that holds it, and of the ones behind it
@@ -75,14 +75,14 @@ class SegmentReader:
         return int(records["offset"][int(late[0])].as_py())
 
     async def _tail(self, segment: Segment) -> _Tail:
-        if footer := self._footers.get(segment.key):
+        if footer := self.footers.get(segment.key):
             return _Tail(footer, b"")
         data = await self._last_bytes(segment, FOOTER_TAIL_BYTES)
         needed = footer_bytes(segment.key, data)
         if len(data) < needed <= segment.size_bytes:
             data = await self._last_bytes(segment, needed)
         footer = decode_segment_footer(segment.key, data, segment.size_bytes)
-        self._footers.put(segment.key, footer)
+        self.footers.put(segment.key, footer)
         return _Tail(footer, data)
 
     async def _last_bytes(self, segment: Segment, length: int) -> bytes:

@@ -1,0 +1,138 @@
+"""Segments there and back, and read by others' Parquet readers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.storage.record_tables import SHOP, WEB, payloads, record_table, records_header, spans_of, wal_table
+
+from tidelog.storage.errors import Corrupt, Invalid
+from tidelog.storage.parquet_format import encode_parquet
+from tidelog.storage.records import RECORD_SCHEMA, WAL_SCHEMA
+from tidelog.storage.segment_codec import SEGMENT_FLAVOR, decode_segment, describe_segment, encode_segment
+from tidelog.storage.wal_codec import ParquetWalCodec
+
+ID = "ab" * 16
+HEADER = '{"topic":"web","topic_id":"' + WEB.topic_id + '","partition":0,"base_offset":3,"last_offset":5,"records":3}'
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_what_is_encoded_is_decoded_and_described(data: st.DataObject) -> None:
+    offsets = sorted(data.draw(st.sets(st.integers(0, 2**50), min_size=1, max_size=30)))
+    table = record_table(offsets, data.draw(st.lists(payloads, min_size=len(offsets), max_size=len(offsets))))
+    encoded = encode_segment("web", WEB, table, ID)
+    segment = encoded.segment
+    decoded = decode_segment(segment.key, bytes(encoded.body))
+    assert decoded.equals(table)
+    assert decoded.schema.equals(RECORD_SCHEMA)
+    assert (segment.base_offset, segment.last_offset, segment.records) == (offsets[0], offsets[-1], len(offsets))
+    assert (segment.min_timestamp_ms, segment.max_timestamp_ms) == (offsets[0] * 1_000, offsets[-1] * 1_000)
+    assert describe_segment(segment.key, encoded.body) == segment
+
+
+@pytest.mark.parametrize("offsets", [[], [2, 1], [1, 1], [-1, 0]], ids=["none", "descending", "twice", "negative"])
+def test_records_that_make_no_segment_are_refused(offsets: list[int]) -> None:
+    with pytest.raises(Invalid):
+        encode_segment("web", WEB, record_table(offsets), ID)
+
+
+def test_records_of_another_shape_are_refused() -> None:
+    with pytest.raises(Invalid, match="RECORD_SCHEMA"):
+        encode_segment("web", WEB, wal_table(spans_of((WEB, 0, 2))), ID)
+
+
+def test_a_segment_under_anothers_name_is_corrupt() -> None:
+    encoded = encode_segment("web", WEB, record_table([3, 4, 5]), ID)
+    other = encode_segment("web", SHOP, record_table([3, 4, 5]), ID).segment.key
+    with pytest.raises(Corrupt, match="other records than its name says"):
+        decode_segment(other, encoded.body)
+
+
+def test_a_wal_entry_is_no_segment() -> None:
+    spans = spans_of((WEB, 3, 3))
+    key = encode_segment("web", WEB, record_table([3, 4, 5]), ID).segment.key
+    with pytest.raises(Corrupt, match="is wal/1; this version of Tidelog reads segment/1"):
+        decode_segment(key, ParquetWalCodec().encode(records_header(spans), wal_table(spans)))
+
+
+def test_an_unknown_format_version_is_refused() -> None:
+    key = encode_segment("web", WEB, record_table([3, 4, 5]), ID).segment.key
+    body = encode_parquet(replace(SEGMENT_FLAVOR, name="segment/2"), record_table([3, 4, 5]), HEADER.encode())
+    with pytest.raises(Corrupt, match="is segment/2; this version of Tidelog reads segment/1"):
+        decode_segment(key, body)
+
+
+FALSE_ROWS = {"other offsets": [3, 4, 6], "too few": [3, 5], "out of order": [3, 6, 5], "twice": [3, 3, 5]}
+
+
+@pytest.mark.parametrize("offsets", FALSE_ROWS.values(), ids=FALSE_ROWS)
+def test_rows_that_are_not_what_the_header_says_are_corrupt(offsets: list[int]) -> None:
+    key = encode_segment("web", WEB, record_table([3, 4, 5]), ID).segment.key
+    assert decode_segment(key, encode_parquet(SEGMENT_FLAVOR, record_table([3, 4, 5]), HEADER.encode())).num_rows == 3
+    with pytest.raises(Corrupt):
+        decode_segment(key, encode_parquet(SEGMENT_FLAVOR, record_table(offsets), HEADER.encode()))
+
+
+# ---- other readers
+
+
+def segment_file(folder: Path, rows: int = 30_000) -> Path:
+    """A segment of several row groups on disk."""
+    table = record_table(range(rows), [(None, b"%01000d" % n, [{"key": "n", "value": b"%d" % n}]) for n in range(rows)])
+    encoded = encode_segment("web", WEB, table, ID)
+    path = folder / encoded.segment.key
+    path.parent.mkdir(parents=True)
+    path.write_bytes(encoded.body)
+    return path
+
+
+def test_pyarrow_reads_it_with_no_knowledge_of_tidelog(tmp_path: Path) -> None:
+    table = pq.read_table(segment_file(tmp_path), page_checksum_verification=True, partitioning=None)
+    assert table.schema.remove_metadata().equals(RECORD_SCHEMA)
+    assert table["offset"].to_pylist() == list(range(30_000))
+    assert table["timestamp"][5].as_py() == datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)
+
+
+def test_a_dataset_prunes_by_offset_and_takes_the_partition_from_the_path(tmp_path: Path) -> None:
+    path = segment_file(tmp_path)
+    data = ds.dataset(tmp_path / "topics", partitioning="hive", exclude_invalid_files=False)
+    late = data.to_table(filter=(pc.field("offset") >= 29_990) & (pc.field("partition") == 0))
+    assert late["offset"].to_pylist() == list(range(29_990, 30_000))
+    fragments = next(iter(data.get_fragments())).split_by_row_group()
+    assert len(fragments) == pq.read_metadata(path).num_row_groups > 2
+    wanted = next(iter(data.get_fragments())).split_by_row_group(pc.field("offset") >= 29_990)
+    assert len(list(wanted)) == 1
+
+
+def test_each_flavor_has_the_statistics_and_encodings_it_should(tmp_path: Path) -> None:
+    group = pq.read_metadata(segment_file(tmp_path)).row_group(0)
+    columns = {group.column(n).path_in_schema: group.column(n) for n in range(group.num_columns)}
+    for name in ("offset", "timestamp"):
+        assert columns[name].is_stats_set
+        assert "DELTA_BINARY_PACKED" in columns[name].encodings
+    for name in ("key", "value"):
+        assert not columns[name].is_stats_set
+        assert not columns[name].has_dictionary_page
+    assert {column.compression for column in columns.values()} == {"ZSTD"}
+
+
+def test_a_wal_entry_is_plain_parquet_too(tmp_path: Path) -> None:
+    spans = spans_of((WEB, 3, 3), (SHOP, 0, 2))
+    path = tmp_path / "entry.parquet"
+    path.write_bytes(ParquetWalCodec().encode(records_header(spans), wal_table(spans)))
+    table = pq.read_table(path, page_checksum_verification=True)
+    assert table.equals(wal_table(spans))
+    assert table.schema.remove_metadata().equals(WAL_SCHEMA)
+    assert isinstance(table["topic_id"].type, type(pa.string()))
+    group = pq.read_metadata(path).row_group(0)
+    assert not any(group.column(n).is_stats_set for n in range(group.num_columns))
