@@ -54,10 +54,15 @@ def consume(
     from tidelog.services.cli.rendering import renderer
 
     render = renderer(topic, line_format, as_json=as_json)
-    with Consumer(broker, topic, partitions=partitions, start=start) as consumer:
+    with (
+        open(
+            sys.stdout.fileno(), "wb", closefd=False
+        ) as output,  # sys.stdout.buffer may be unbuffered: it writes short
+        Consumer(broker, topic, partitions=partitions, start=start) as consumer,
+    ):
         for batch in _bounded(consumer, count, follow=not exit_at_end):
-            sys.stdout.buffer.write(render(batch))
-            sys.stdout.buffer.flush()
+            output.write(render(batch))
+            output.flush()
 
 
 def _bounded(consumer: Consumer, count: int | None, *, follow: bool) -> Iterator[Batch]:

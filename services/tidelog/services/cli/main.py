@@ -45,6 +45,7 @@ topics.command("consume")(consume.consume)
 clusters.command("info")(cluster.info)
 clusters.command("health")(cluster.health)
 buckets.command("ls")(bucket.ls)
+buckets.command("verify")(bucket.verify)
 
 
 @app.command()
@@ -60,7 +61,8 @@ def main() -> int:
     try:
         app(prog_name="tidelog")
     except SystemExit as end:
-        return _flushed(_code(end))
+        reader_left = isinstance(end.__context__, BrokenPipeError)  # Typer makes an exit code 1 of it
+        return _quiet_end() if reader_left else _flushed(_code(end))
     except TidelogError as error:
         complain(str(error))
         return exit_code_of(error)

@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 class Progress:
     """Counts bytes of `total_bytes` (None: unknown), and shows them when stderr is a terminal."""
 
-    def __init__(self, title: str, total_bytes: int | None) -> None:
+    def __init__(self, title: str, total_bytes: int | None, unit: str = "records") -> None:
         self.records = 0
         self._title = title
+        self._unit = unit
         self._total_bytes = total_bytes
         self._bar: Bar | None = None
 
     def advance(self, read_bytes: int) -> None:
         """So many more bytes are done."""
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], advance=read_bytes, records=f"{self.records:,} records")
+            self._bar.update(self._bar.task_ids[0], advance=read_bytes, records=f"{self.records:,} {self._unit}")
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty() and not sys.stdin.isatty():
