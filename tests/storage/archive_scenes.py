@@ -48,16 +48,17 @@ class ManualClock:
 
 @dataclass
 class Scene:
-    """A log of shard 0 that grows by `append`, and where each partition stands."""
+    """A log that grows by `append`, and where each partition stands."""
 
     store: ObjectStore
     clock: ManualClock = field(default_factory=ManualClock)
     next_seq: int = 0
+    shard: int = 0
     next_offsets: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def wal(self) -> Wal:
-        return Wal(self.store, 0, ParquetWalCodec())
+        return Wal(self.store, self.shard, ParquetWalCodec())
 
     def runtime(self, seed: int = 0) -> Runtime:
         return Runtime(self.clock, SeededEntropy(seed))
@@ -79,7 +80,7 @@ class Scene:
 
     async def _create(self, epoch: int, counts: Mapping[TopicPartition, int], marks: Sequence[ProducerMark]) -> None:
         spans = spans_of(*((place, self.next_offsets.get(place, 0), count) for place, count in sorted(counts.items())))
-        header = records_header(spans, seq=self.next_seq, epoch=epoch, producers=marks)
+        header = records_header(spans, shard=self.shard, seq=self.next_seq, epoch=epoch, producers=marks)
         await self.wal.create(PreparedEntry(header, ParquetWalCodec().encode(header, wal_table(spans))))
         self.next_seq += 1
         self.next_offsets.update({span.topic_partition: span.next_offset for span in spans})

@@ -59,11 +59,11 @@ def spans_of(*parts: tuple[TopicPartition, int, int]) -> tuple[Span, ...]:
 
 
 def records_header(
-    spans: Sequence[Span], *, seq: int = 0, epoch: int = 1, producers: Sequence[ProducerMark] = ()
+    spans: Sequence[Span], *, shard: int = 0, seq: int = 0, epoch: int = 1, producers: Sequence[ProducerMark] = ()
 ) -> WalHeader:
     return WalHeader(
         kind=EntryKind.RECORDS if spans else EntryKind.START,
-        shard=0,
+        shard=shard,
         seq=seq,
         epoch=epoch,
         writer_id="writer",
