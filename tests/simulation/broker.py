@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 COMMIT_TIMEOUT_S = 0.15
 GIVE_UP_AFTER = 4
-IDLE_S = 0.02
+IDLE_S = 0.05
 
 
 @dataclass

@@ -28,7 +28,7 @@ AT_LEAST_IN_A_CHUNK = {
     "PUT in doubt": 500,
     "409": 100,
     "conflict with the own lost PUT": 100,
-    "fenced by another's entry": 100,
+    "fenced by another's entry": 80,
     "fenced by the floor": 8,
     "START lost its number": 20,
     "START below the floor": 5,

@@ -68,8 +68,8 @@ def zombie_weather(seed: int) -> Weather:
 
 
 def slow_reader_weather(seed: int) -> Weather:
-    """Zombies, and readers that stall between two reads as well."""
-    return replace(zombie_weather(seed), other_ambush=0.15)
+    """Zombies, and so many archivers that a reader or archiver that stalls between two reads wakes in another log."""
+    return replace(zombie_weather(seed), archivers=3)
 
 
 WEATHERS = {"drawn": draw_weather, "zombie": zombie_weather, "slow reader": slow_reader_weather}
