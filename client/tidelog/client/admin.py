@@ -60,7 +60,7 @@ class Admin:
         body = b'{"records":[{"value":null}]}'
         path = f"{partition_path(name, 0)}/records"
         query = {"expected_offset": OFFSET_MAX}
-        request = Request("POST", path, query=query, headers={"content-type": JSON}, body=body)
+        request = Request("POST", path, query=query, headers={"content-type": JSON}, body=[memoryview(body)])
         with contextlib.suppress(OffsetConflict):
             self._connection.call(request)
 
@@ -123,7 +123,7 @@ class Admin:
         self.close()
 
     def _topic_of(self, method: str, path: str, wanted: Mapping[str, object], *, repeatable: bool) -> TopicDescription:
-        body = msgspec.json.encode(wanted)
+        body = [memoryview(msgspec.json.encode(wanted))]
         request = Request(method, path, headers={"content-type": JSON}, body=body, repeatable=repeatable)
         return _decoded(self._connection.call(request), TopicDescription)
 

@@ -8,7 +8,7 @@ which the log takes once however often it comes (inv. 7).
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -27,6 +27,7 @@ BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 2.0
 CONNECT_TIMEOUT_S = 5.0
 WRITE_CHUNK_BYTES = 1 << 18
+SMALL_PIECE_BYTES = 1 << 14
 
 
 class Unreachable(Unavailable):
@@ -35,13 +36,14 @@ class Unreachable(Unavailable):
 
 @dataclass(frozen=True)
 class Request:
-    """What to ask. `path` begins with ``/``; `answer_timeout_s` is how long the broker may be silent."""
+    """What to ask. `path` begins with ``/``; `body` is in pieces, which are not copied together; `answer_timeout_s` is
+    how long the broker may be silent."""
 
     method: str
     path: str
     query: Mapping[str, str | int] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes | memoryview = b""
+    body: Sequence[memoryview] = ()
     repeatable: bool = True
     answer_timeout_s: float = 60.0
 
@@ -97,10 +99,9 @@ class Connection:
 
     def _once(self, request: Request) -> Answer:
         headers = dict(request.headers)
-        content: bytes | httpx.SyncByteStream | None = None
-        if len(request.body):
-            headers["content-length"] = str(len(request.body))
-            content = _Chunks(request.body)
+        content = _Chunks(request.body) if request.body else None
+        if content is not None:
+            headers["content-length"] = str(sum(piece.nbytes for piece in request.body))
         timeout = httpx.Timeout(request.answer_timeout_s, connect=CONNECT_TIMEOUT_S, pool=None)
         try:
             response = self._http.request(
@@ -120,14 +121,24 @@ class Connection:
 
 
 class _Chunks(httpx.SyncByteStream):
-    """A body in pieces: the transport copies the rest of a piece whenever the socket takes only a part of it."""
+    """A body in chunks of some size: small pieces together, since each is a system call, and large ones divided, since
+    the transport copies what is left of a chunk whenever the socket takes only a part of it."""
 
-    def __init__(self, body: bytes | memoryview) -> None:
-        self._body = memoryview(body)
+    def __init__(self, pieces: Sequence[memoryview]) -> None:
+        self._pieces = pieces
 
     def __iter__(self) -> Iterator[bytes]:
-        for start in range(0, len(self._body), WRITE_CHUNK_BYTES):
-            yield bytes(self._body[start : start + WRITE_CHUNK_BYTES])
+        small: list[memoryview] = []
+        for piece in self._pieces:
+            if piece.nbytes <= SMALL_PIECE_BYTES:
+                small.append(piece)
+                continue
+            if small:
+                yield b"".join(small)
+                small = []
+            for start in range(0, piece.nbytes, WRITE_CHUNK_BYTES):
+                yield bytes(piece[start : start + WRITE_CHUNK_BYTES])
+        yield b"".join(small)
 
 
 def checked_broker(url: str) -> str:

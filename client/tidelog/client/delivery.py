@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import io
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -106,9 +108,26 @@ class Delivery:
         }
 
 
-def arrow_body(records: pa.Table) -> memoryview:
-    """`records` as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, records.schema) as writer:
+def arrow_body(records: pa.Table) -> Sequence[memoryview]:
+    """`records` as an Arrow IPC stream, whose pieces are the columns' own memory."""
+    pieces = _Pieces()
+    with pa.ipc.new_stream(cast(Any, pieces), records.schema) as writer:
         writer.write_table(records)
-    return memoryview(sink.getvalue())
+    return pieces.written
+
+
+class _Pieces(io.RawIOBase):
+    """A file that keeps what is written to it without copying it together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[memoryview] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        piece = memoryview(data).cast("B")
+        if piece.nbytes:
+            self.written.append(piece)
+        return piece.nbytes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -64,10 +64,9 @@ class Draft:
         try:
             if any(extra.timestamp_ms is not None for extra in self.extras.values()):
                 columns["timestamp"] = pa.array(self._column("timestamp_ms"), TIMESTAMP)
-            keys = pa.array(self.keys, pa.binary())
-            if keys.null_count < len(keys):
-                columns["key"] = keys
-            columns["value"] = pa.array(self.values, pa.binary())
+            if self.keys.count(None) < len(self.keys):
+                columns["key"] = _binary(self.keys)
+            columns["value"] = _binary(self.values)
             if any(extra.headers is not None for extra in self.extras.values()):
                 columns["headers"] = pa.array(self._column("headers"), DRAFT_SCHEMA.field("headers").type)
             named = pa.chunked_array([pa.array(self._column("partition"), pa.int32())]) if self.extras else None
@@ -80,6 +79,18 @@ class Draft:
         for row, extra in self.extras.items():
             column[row] = getattr(extra, name)
         return column
+
+
+def _binary(column: list[bytes | None]) -> pa.Array[Any]:
+    """`column` as an Arrow array; joining bytes is twice as fast as Arrow's own conversion, which takes nulls too."""
+    try:
+        data = b"".join(cast("list[bytes]", column))
+    except TypeError:
+        return pa.array(column, pa.binary())
+    offsets = np.zeros(len(column) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, cast("list[bytes]", column)), np.int32, len(column)), out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets.data), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(column), buffers)
 
 
 def columns_of(records: pa.Table | pa.RecordBatch) -> tuple[pa.Table, pa.ChunkedArray[Any] | None]:
