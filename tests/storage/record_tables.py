@@ -31,7 +31,7 @@ def record_table(offsets: Sequence[int], payloads: Sequence[Payload] | None = No
     keys, values, headers = ([row[column] for row in rows] for column in range(3))
     arrays = [
         pa.array(offsets, pa.int64()),
-        pa.array([offset * 1_000 for offset in offsets], TIMESTAMP),
+        pa.array([offset * 1_000 % 2**62 for offset in offsets], TIMESTAMP),
         pa.array(keys, pa.binary()),
         pa.array(values, pa.binary()),
         pa.array(headers, HEADERS),
