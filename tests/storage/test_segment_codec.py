@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.storage.record_tables import SHOP, WEB, payloads, record_table, records_header, spans_of, wal_table
 
 from tidelog.storage.errors import Corrupt, Invalid
+from tidelog.storage.layout import manifest_prefix
 from tidelog.storage.parquet_format import encode_parquet
 from tidelog.storage.records import RECORD_SCHEMA, WAL_SCHEMA
 from tidelog.storage.segment_codec import SEGMENT_FLAVOR, decode_segment, describe_segment, encode_segment
@@ -105,7 +106,10 @@ def test_pyarrow_reads_it_with_no_knowledge_of_tidelog(tmp_path: Path) -> None:
 
 def test_a_dataset_prunes_by_offset_and_takes_the_partition_from_the_path(tmp_path: Path) -> None:
     path = segment_file(tmp_path)
-    data = ds.dataset(tmp_path / "topics", partitioning="hive", exclude_invalid_files=False)
+    manifest = tmp_path / manifest_prefix("web", WEB.topic_id, 0) / f"{0:020d}.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text("not Parquet")
+    data = ds.dataset(tmp_path / "topics" / "web", partitioning="hive")
     late = data.to_table(filter=(pc.field("offset") >= 29_990) & (pc.field("partition") == 0))
     assert late["offset"].to_pylist() == list(range(29_990, 30_000))
     fragments = next(iter(data.get_fragments())).split_by_row_group()

@@ -10,6 +10,8 @@ fill the rows, and that each row has the topic, partition and offset its span sa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -78,14 +80,18 @@ class ParquetWalCodec:
         """Raises `Invalid` if `records` is not what `header` says. Topic ids are written from the spans."""
         if not records.schema.equals(WAL_SCHEMA):
             raise Invalid(f"a WAL entry has the columns of WAL_SCHEMA, not {records.schema.names}")
-        if reason := _spans_mismatch(header, records):
+        spans = _columns(header.spans)
+        if reason := _mismatch(header.kind, spans, records):
             raise Invalid(f"entry {header.seq} of shard {header.shard}: {reason}")
-        return encode_parquet(WAL_FLAVOR, _with_topic_dictionary(header.spans, records), _encode_header(header))
+        topics = spans.topic_rows()  # a dictionary, so that Parquet's writer does not hash an id per record
+        table = records.set_column(0, pa.field("topic_id", topics.type, nullable=False), topics)
+        return encode_parquet(WAL_FLAVOR, table, _encode_header(header))
 
     def decode(self, key: str, data: bytes) -> WalEntry:
         footer, records = decode_parquet(key, WAL_FLAVOR, data)
         header = _decode_header(key, footer.header_json)
-        if reason := _spans_mismatch(header, records) or _topics_mismatch(header.spans, records):
+        spans = _columns(header.spans)
+        if reason := _mismatch(header.kind, spans, records) or _topics_mismatch(spans, records):
             raise Corrupt(key, reason)
         return WalEntry(header, records)
 
@@ -179,52 +185,75 @@ def _decode_mark(mark: _Mark, topic_ids: list[str]) -> ProducerMark:
 # ---- spans against rows
 
 
-def _spans_mismatch(header: WalHeader, records: pa.Table) -> str | None:
+@dataclass(frozen=True)
+class _SpanColumns:
+    """Spans column by column, so that thousands of them cost little. `topics` are places in `topic_ids`."""
+
+    topic_ids: Sequence[str]
+    topics: npt.NDArray[np.int32]
+    partitions: npt.NDArray[np.int64]
+    base_offsets: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+    first_rows: npt.NDArray[np.int64]
+
+    @property
+    def ascending(self) -> bool:
+        """By topic id and partition, none twice."""
+        topics, partitions = np.diff(self.topics), np.diff(self.partitions)
+        in_order = (topics > 0) | ((topics == 0) & (partitions > 0))
+        return bool(np.all(in_order)) and all(left < right for left, right in pairwise(self.topic_ids))
+
+    def topic_rows(self) -> pa.DictionaryArray[Any, Any]:
+        """The topic id of each row."""
+        places = pa.array(np.repeat(self.topics, self.counts), pa.int32())
+        return pa.DictionaryArray.from_arrays(places, pa.array(self.topic_ids, pa.string()))
+
+    def partition_rows(self) -> npt.NDArray[np.int64]:
+        return np.repeat(self.partitions, self.counts)
+
+    def offset_rows(self) -> npt.NDArray[np.int64]:
+        return np.arange(int(self.counts.sum())) + np.repeat(self.base_offsets - self.first_rows, self.counts)
+
+
+def _columns(spans: Sequence[Span]) -> _SpanColumns:
+    """`topic_ids` in the order of their first span, which has to be ascending."""
+    topic_ids = list(dict.fromkeys(span.topic_partition.topic_id for span in spans))
+    index = {topic_id: place for place, topic_id in enumerate(topic_ids)}
+    count = len(spans)
+    return _SpanColumns(
+        topic_ids,
+        np.fromiter((index[span.topic_partition.topic_id] for span in spans), np.int32, count),
+        np.fromiter((span.topic_partition.partition for span in spans), np.int64, count),
+        np.fromiter((span.base_offset for span in spans), np.int64, count),
+        np.fromiter((span.count for span in spans), np.int64, count),
+        np.fromiter((span.first_row for span in spans), np.int64, count),
+    )
+
+
+def _mismatch(kind: EntryKind, spans: _SpanColumns, records: pa.Table) -> str | None:
     """Why `records` is not what the spans say, but for topic ids; None if it is."""
-    spans = header.spans
-    if (header.kind is EntryKind.RECORDS) != bool(spans):
-        return f"a {header.kind.value} entry has {len(spans)} spans"
-    counts = np.fromiter((span.count for span in spans), np.int64, len(spans))
-    first_rows = np.cumsum(counts) - counts
-    if sum(span.count for span in spans) != records.num_rows:
+    counts = spans.counts
+    if (kind is EntryKind.RECORDS) != bool(len(counts)):
+        return f"a {kind.value} entry has {len(counts)} spans"
+    if np.any(counts < 1) or np.any(counts > records.num_rows) or counts.sum() != records.num_rows:
         return f"its spans do not count its {records.num_rows} rows"
-    if any(span.first_row != row for span, row in zip(spans, first_rows.tolist(), strict=True)):
+    if not np.array_equal(spans.first_rows, np.cumsum(counts) - counts):
         return "its spans do not follow each other"
-    places = [span.topic_partition for span in spans]
-    if any(left >= right for left, right in pairwise(places)):
+    if not spans.ascending:
         return "its spans are not ascending"
     if any(column.null_count for column in records.columns[:4]):
         return "a record lacks its place or timestamp"
-    bases = np.fromiter((span.base_offset for span in spans), np.int64, len(spans))
-    offsets = np.arange(records.num_rows) + np.repeat(bases - first_rows, counts)
-    if not np.array_equal(_numbers(records["offset"], np.int64), offsets):
+    if not np.array_equal(_numbers(records["offset"]), spans.offset_rows()):
         return "its offsets are not those of its spans (inv. 4)"
-    partitions = np.fromiter((place.partition for place in places), np.int32, len(places))
-    if not np.array_equal(_numbers(records["partition"], np.int32), np.repeat(partitions, counts)):
+    if not np.array_equal(_numbers(records["partition"]), spans.partition_rows()):
         return "its partitions are not those of its spans"
     return None
 
 
-def _topics_mismatch(spans: tuple[Span, ...], records: pa.Table) -> str | None:
-    expected = _topic_dictionary(spans).cast(pa.string())
-    return None if pa.chunked_array([expected]).equals(records["topic_id"]) else "its topics are not those of its spans"
+def _topics_mismatch(spans: _SpanColumns, records: pa.Table) -> str | None:
+    expected = pa.chunked_array([spans.topic_rows().cast(pa.string())])
+    return None if expected.equals(records["topic_id"]) else "its topics are not those of its spans"
 
 
-def _numbers(column: pa.ChunkedArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
-    return np.concatenate([np.empty(0, dtype), *(chunk.to_numpy() for chunk in column.chunks)])
-
-
-def _topic_dictionary(spans: tuple[Span, ...]) -> pa.DictionaryArray[Any, Any]:
-    topic_ids = list(dict.fromkeys(span.topic_partition.topic_id for span in spans))
-    index = {topic_id: place for place, topic_id in enumerate(topic_ids)}
-    places = np.fromiter((index[span.topic_partition.topic_id] for span in spans), np.int32, len(spans))
-    counts = np.fromiter((span.count for span in spans), np.int64, len(spans))
-    return pa.DictionaryArray.from_arrays(
-        pa.array(np.repeat(places, counts), pa.int32()), pa.array(topic_ids, pa.string())
-    )
-
-
-def _with_topic_dictionary(spans: tuple[Span, ...], records: pa.Table) -> pa.Table:
-    """Topic ids as a dictionary, so that Parquet's writer does not hash one per record."""
-    topics = _topic_dictionary(spans)
-    return records.set_column(0, pa.field("topic_id", topics.type, nullable=False), topics)
+def _numbers(column: pa.ChunkedArray[Any]) -> npt.NDArray[np.int64]:
+    return np.concatenate([np.empty(0, np.int64), *(chunk.to_numpy() for chunk in column.chunks)])
