@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import boto3
 from botocore.config import Config
@@ -26,6 +28,7 @@ class S3Endpoint:
         known: dict[str, object] = {
             "endpoint_url": self.url,
             "region": REGION,
+            "path_style": True,  # saves the store from asking boto what the endpoint is
             "access_key_id": self.access_key_id,
             "secret_access_key": self.secret_access_key,
         }
@@ -43,16 +46,7 @@ class S3Endpoint:
 
     def make_bucket(self, name: str) -> S3Bucket:
         """A new bucket of that name."""
-        client = boto3.client(
-            "s3",
-            endpoint_url=self.url,
-            region_name=REGION,
-            aws_access_key_id=self.access_key_id,
-            aws_secret_access_key=self.secret_access_key,
-            config=Config(s3={"addressing_style": "path"}),
-        )
-        client.create_bucket(Bucket=name)
-        client.close()
+        _client(self).create_bucket(Bucket=name)
         return S3Bucket(self, name)
 
 
@@ -66,3 +60,15 @@ class S3Bucket:
     @property
     def url(self) -> str:
         return f"s3://{self.name}"
+
+
+@functools.cache
+def _client(endpoint: S3Endpoint) -> Any:
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint.url,
+        region_name=REGION,
+        aws_access_key_id=endpoint.access_key_id,
+        aws_secret_access_key=endpoint.secret_access_key,
+        config=Config(s3={"addressing_style": "path"}),
+    )

@@ -21,6 +21,8 @@ class TestS3ObjectStoreOnMinio(ObjectStoreConformance):
 
 
 class TestS3ObjectStoreOnMoto(ObjectStoreConformance):
+    test_list_all_goes_through_every_page = None  # its 1,003 PUTs take moto 12 s; MinIO runs it
+
     @pytest.fixture
     async def store(self, moto_bucket: S3Bucket) -> AsyncIterator[ObjectStore]:
         store = S3ObjectStore(moto_bucket.name, "", moto_bucket.endpoint.settings())

@@ -236,17 +236,17 @@ class ObjectStoreConformance:
         await store.delete(key)
         assert list(await store.list("")) == []
 
-    @pytest.mark.parametrize("key", BAD_KEYS, ids=range(len(BAD_KEYS)))
-    async def test_a_bad_key_is_invalid_in_every_call(self, store: ObjectStore, key: str) -> None:
-        for call in (
-            store.get(key),
-            store.put(key, b""),
-            store.create(key, b""),
-            store.delete(key),
-            store.head(key),
-        ):
-            with pytest.raises(Invalid):
-                await call
+    async def test_a_bad_key_is_invalid_in_every_call(self, store: ObjectStore) -> None:
+        for key in BAD_KEYS:
+            for call in (
+                store.get(key),
+                store.put(key, b""),
+                store.create(key, b""),
+                store.delete(key),
+                store.head(key),
+            ):
+                with pytest.raises(Invalid):
+                    await call
 
     async def test_closing_twice_is_no_error(self, store: ObjectStore) -> None:
         await store.create("a", b"")
