@@ -125,7 +125,7 @@ async def test_parameters_that_cannot_be_read_are_refused(
 
 
 async def test_what_is_not_there_is_not_found(client: httpx.AsyncClient, web: dict[int, int]) -> None:
-    for tail in ("records", "log", "offset?at=latest"):
+    for tail in ("records", "log", "offset?at=latest", "offset?at=1"):
         problem(await client.get(f"/v1/topics/web/partitions/2/{tail}"), 404, "not_found")
         problem(await client.get(f"/v1/topics/nothing/partitions/0/{tail}"), 404, "not_found")
         problem(await client.get(f"/v1/topics/web/partitions/x/{tail}"), 400, "invalid")

@@ -147,7 +147,8 @@ class FetchRoutes:
         query = query_of(request, frozenset({"at"}))
         if "at" not in query:
             raise Unreadable("at is missing: say ?at=earliest, latest, N, -N or @time", field="at")
-        offset = await self._resolve(request, parse_position(query["at"], "at"))
+        position = parse_position(query["at"], "at")
+        offset = await self._broker.resolve(topic_of(request), partition_of(request), position)
         return Response(_ENCODER.encode({"offset": offset}), media_type=Media.JSON.value)
 
 

@@ -13,6 +13,7 @@ import logging
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -49,7 +50,11 @@ class DrainingServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn raises a captured signal again once it has stopped; here a signal is a request, well met."""
+        """uvicorn raises a captured signal again once it has stopped; here a signal is a request, well met. Outside
+        the main thread there are none to meet."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         loop = asyncio.get_running_loop()
         signals = (signal.SIGTERM, signal.SIGINT)
         for number in signals:

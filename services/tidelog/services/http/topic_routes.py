@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 import msgspec
@@ -18,6 +19,7 @@ from tidelog.services.http.service import Service
 
 _ENCODER = msgspec.json.Encoder()
 _NO_QUERY: frozenset[str] = frozenset()
+_LOOKS_AT_ONCE = 32
 
 Partitions = Annotated[int, msgspec.Meta(ge=1, le=PARTITIONS_MAX)]
 ConfigForm = dict[str, str | int | None]
@@ -81,13 +83,15 @@ class TopicRoutes:
         """Create a topic."""
         form = parse_typed(_CREATE, await self._json_body(request))
         topic = await self._broker.create_topic(form.name, form.partitions, form.configs)
-        return await self._answer(topic, 201)
+        return _topic_answer(
+            topic, [PartitionJson(number, shard, 0, 0, 0) for number, shard in enumerate(topic.shards)], 201
+        )
 
     async def list_all(self, request: Request) -> Response:
         """List the topics."""
         query_of(request, _NO_QUERY)
         answer_media(request, (Media.JSON,))
-        topics = [await self._topic_json(topic) for topic in self._broker.topics()]
+        topics = [_topic_json(topic, await self._partitions(topic)) for topic in self._broker.topics()]
         return Response(_ENCODER.encode({"topics": topics}), media_type=Media.JSON.value)
 
     async def describe(self, request: Request) -> Response:
@@ -115,12 +119,23 @@ class TopicRoutes:
             return await self._service.bodies.read(request, held)
 
     async def _answer(self, topic: Topic, status: int) -> Response:
-        return Response(_ENCODER.encode(await self._topic_json(topic)), status, media_type=Media.JSON.value)
+        return _topic_answer(topic, await self._partitions(topic), status)
 
-    async def _topic_json(self, topic: Topic) -> TopicJson:
-        partitions = [await self._partition_json(topic.name, number) for number in range(topic.partition_count)]
-        return TopicJson(topic.name, topic.topic_id, partitions, topic.config.as_kafka(), topic.created_at_ms)
+    async def _partitions(self, topic: Topic) -> list[PartitionJson]:
+        """Where each stands. One that is not loaded yet costs a look at the bucket, so some go side by side."""
+        turns = asyncio.Semaphore(_LOOKS_AT_ONCE)
 
-    async def _partition_json(self, topic: str, number: int) -> PartitionJson:
-        log = await self._broker.partition_log(topic, number)
-        return PartitionJson(number, log.shard, log.log_start_offset, log.cold_end, log.high_watermark)
+        async def look(number: int) -> PartitionJson:
+            async with turns:
+                log = await self._broker.partition_log(topic.name, number)
+            return PartitionJson(number, log.shard, log.log_start_offset, log.cold_end, log.high_watermark)
+
+        return await asyncio.gather(*(look(number) for number in range(topic.partition_count)))
+
+
+def _topic_json(topic: Topic, partitions: list[PartitionJson]) -> TopicJson:
+    return TopicJson(topic.name, topic.topic_id, partitions, topic.config.as_kafka(), topic.created_at_ms)
+
+
+def _topic_answer(topic: Topic, partitions: list[PartitionJson], status: int) -> Response:
+    return Response(_ENCODER.encode(_topic_json(topic, partitions)), status, media_type=Media.JSON.value)

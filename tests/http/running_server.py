@@ -1,0 +1,59 @@
+"""A broker that listens, in a thread of its own, for tests that are not asyncio's."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from dataclasses import replace
+from types import TracebackType
+
+from tidelog.services.http.app import create_app, running
+from tidelog.services.http.server import DrainingServer, server_config
+from tidelog.services.settings import Settings
+from tidelog.services.wiring import open_broker
+from tidelog.storage.runtime import Runtime
+
+
+class RunningServer:
+    """Serves on a free port from `__enter__` to `__exit__`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = replace(settings, shutdown_timeout_ms=4_000)
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._started = threading.Event()
+        self._stop = lambda: None
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> RunningServer:
+        self._port = self._socket.getsockname()[1]
+        self._thread.start()
+        assert self._started.wait(10), "the broker did not start"
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stop()
+        self._thread.join()
+        self._socket.close()
+
+    async def _serve(self) -> None:
+        broker = open_broker(self._settings, Runtime())
+        app = create_app(broker, self._settings, Runtime())
+        service = app.state.service
+        server = DrainingServer(server_config(app, self._settings), service)
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            service.connections.drain()
+            server.should_exit = True
+
+        self._stop = lambda: loop.call_soon_threadsafe(stop)
+        async with running(broker, service):
+            serving = asyncio.ensure_future(server.serve([self._socket]))
+            await server.listening.wait()
+            self._started.set()
+            await serving
