@@ -1,0 +1,40 @@
+"""The archive is the table: what was archived on a local directory is read by pyarrow alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from tests.storage.archive_scenes import TOPIC_NAMES, Scene, check_logs, manifest_of
+from tests.storage.record_tables import WEB, WEB_1, record_table
+
+from tidelog.storage.archiver import Archiver
+from tidelog.storage.finding import Severity
+from tidelog.storage.segment_reader import SegmentReader
+from tidelog.storage.stores.local import LocalObjectStore
+from tidelog.storage.verify import BucketVerification
+
+
+async def test_a_topic_archived_on_disk_is_a_dataset(tmp_path: Path) -> None:
+    store = LocalObjectStore(tmp_path / "data")
+    scene = Scene(store)
+    archiver = Archiver(store, scene.wal, scene.runtime(), TOPIC_NAMES.get)
+    for _ in range(3):
+        await scene.append({WEB: 40, WEB_1: 3})
+        await scene.append({WEB: 2})
+        await archiver.run_once()
+    await check_logs(scene, store)
+
+    table = ds.dataset(tmp_path / "data" / "topics" / "web", partitioning="hive").to_table()
+    for place, count in ((WEB, 126), (WEB_1, 9)):
+        rows = table.filter(ds.field("partition") == place.partition).sort_by("offset").drop_columns(["partition"])
+        assert rows.equals(record_table(range(count)))
+
+    reader = SegmentReader(store)
+    segments = (await manifest_of(store, WEB)).segments
+    read = pa.concat_tables([await reader.read(segment, 0) for segment in segments])
+    assert read.equals(record_table(range(126)))
+    found = [finding async for finding in BucketVerification(store, deep=True).findings()]
+    assert {finding.severity for finding in found} == {Severity.ORPHAN}  # entries whose grace is not over
+    await store.aclose()

@@ -1,0 +1,123 @@
+"""Appends, passes of two archivers, crashes, collections and the passing of time in random order, the same for a seed.
+
+After every step manifest and WAL make the log (inv. 5), and what is gone from the WAL was below the floor for a grace
+(inv. 6).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass, field
+
+import pytest
+from tests.storage.archive_scenes import (
+    GRACE_S,
+    NEVER,
+    PLACES,
+    TOPIC_NAMES,
+    Crash,
+    CrashingStore,
+    ManualClock,
+    Scene,
+    check_logs,
+)
+
+from tidelog.storage.archiver import Archiver, ArchiverSettings
+from tidelog.storage.runtime import Runtime, SeededEntropy
+from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_codec import ParquetWalCodec
+
+SEEDS = 25
+STEPS = 25
+
+
+@dataclass
+class Process:
+    """An archiver and the store that may take it down."""
+
+    archiver: Archiver
+    store: CrashingStore
+
+
+@dataclass
+class Schedule:
+    """One run. `floor_times` says when the floor passed a number, by the one clock all share."""
+
+    seed: int
+    clock: ManualClock = field(default_factory=ManualClock)
+    bucket: MemoryObjectStore = field(default_factory=MemoryObjectStore)
+    floor_times: dict[int, float] = field(default_factory=dict)
+    crashes: int = 0
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+        self.scene = Scene(self.bucket, self.clock)
+        self.processes = [self.started(), self.started()]
+        self.epoch = 0
+
+    def started(self) -> Process:
+        crash_at = self.chance.choice([NEVER, self.chance.randrange(60)])
+        store = CrashingStore(self.bucket, crash_at, after=self.chance.random() < 0.5)
+        runtime = Runtime(self.clock, SeededEntropy(self.chance.getrandbits(64)))
+        settings = ArchiverSettings(batch_bytes=self.chance.choice([1, 500, 1 << 20]), grace_s=GRACE_S)
+        return Process(Archiver(store, Wal(store, 0, ParquetWalCodec()), runtime, TOPIC_NAMES.get, settings), store)
+
+    async def step(self) -> None:
+        match self.chance.choice(["append", "append", "epoch", "pass", "pass", "collect", "wait"]):
+            case "append":
+                places = self.chance.sample(PLACES, self.chance.randint(1, 3))
+                counts = {place: self.chance.randint(1, 4) for place in places}
+                await self.scene.append(counts, epoch=self.epoch, producer=self.chance.choice([None, "p"]))
+            case "epoch":
+                self.epoch += 1
+                await self.scene.begin_epoch(self.epoch)
+            case "wait":
+                self.clock.now_s += self.chance.uniform(0, GRACE_S)
+            case work:
+                await self.work(work, self.chance.randrange(2))
+        await self.check()
+
+    async def work(self, work: str, which: int) -> None:
+        process = self.processes[which]
+        up_to = self.chance.choice([None, self.chance.randint(0, self.scene.next_seq)])
+        try:
+            await (process.archiver.run_once(up_to) if work == "pass" else process.archiver.collect())
+        except Crash:
+            self.crashes += 1
+            self.processes[which] = self.started()
+
+    async def check(self) -> None:
+        await check_logs(self.scene, self.bucket)
+        floor = await self.scene.wal.floor()
+        there = {entry.number async for entry in self.scene.wal.entries()}
+        for number in range(self.scene.next_seq):
+            if number < floor.number:
+                self.floor_times.setdefault(number, self.clock.now_s)
+            if number not in there:
+                assert self.clock.now_s - self.floor_times[number] >= GRACE_S, f"entry {number} went too early"
+        assert floor.number <= self.scene.next_seq
+
+
+async def run(seed: int) -> Schedule:
+    schedule = Schedule(seed)
+    for _ in range(STEPS):
+        await schedule.step()
+    return schedule
+
+
+async def test_no_order_of_things_loses_or_doubles_a_record() -> None:
+    done = [await run(seed) for seed in range(SEEDS)]
+    assert sum(schedule.crashes for schedule in done) > SEEDS / 5
+    assert sum(len(schedule.floor_times) for schedule in done) > SEEDS
+
+
+@pytest.mark.soak
+async def test_no_order_of_things_loses_or_doubles_a_record_for_long() -> None:
+    for seed in range(SEEDS, SEEDS + 1_000 * int(os.environ.get("TIDELOG_SOAK_MINUTES", "1"))):
+        try:
+            await run(seed)
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
