@@ -20,7 +20,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.bench import Bench, cache_folder
+from benchmarks.bench import Bench
 from benchmarks.machine import describe_machine
 from benchmarks.measure import Machine, Report, Row
 from benchmarks.picture import save_picture
@@ -87,7 +87,7 @@ def _run(options: argparse.Namespace, console: Console, rounds: int) -> tuple[li
         for name in options.names:
             console.print(f"[bold]{name}[/] ...")
             with Children(Path(scratch)) as children:
-                bench = Bench(options.quick, rounds, Path(scratch), cache_folder(), children)
+                bench = Bench(options.quick, rounds, Path(scratch), children)
                 try:
                     rows += FAMILIES[name](bench)
                 except Exception:  # the other families still run; the exit code tells

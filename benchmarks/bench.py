@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.component import cache_folder
+
 from benchmarks.payloads import payload_file
 from benchmarks.processes import Children
-
-
-def cache_folder() -> Path:
-    """Downloads that stay between runs; `TIDELOG_CACHE` names another place."""
-    return Path(os.environ.get("TIDELOG_CACHE", Path.home() / ".cache" / "tidelog"))
 
 
 @dataclass(frozen=True)
@@ -23,7 +19,6 @@ class Bench:
     quick: bool
     rounds: int
     scratch: Path
-    cache: Path
     children: Children
 
     def scaled(self, full: int) -> int:
@@ -31,7 +26,7 @@ class Bench:
         return max(1, full // 20) if self.quick else full
 
     def payload(self, kind: str) -> Path:
-        return payload_file(self.cache / "payloads", kind)
+        return payload_file(cache_folder() / "payloads", kind)
 
     def fresh_folder(self, name: str) -> Path:
         """An empty folder; what an earlier row left there is deleted."""

@@ -11,9 +11,11 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.components import prepare
+from infra.kafka import KAFKA, VERSION, jars
+
 from benchmarks.processes import Child, Children, Failed, free_port, listens, run
 
-VERSION = "4.1.1"
 BROKER_JVM = [
     "-Xms1G",
     "-Xmx1G",
@@ -26,13 +28,6 @@ TOOL_JVM = ["-Xmx512M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
 PRODUCER = ["acks=all", "batch.size=131072", "linger.ms=5"]
 CLIENT = f"kafka-producer-perf-test {VERSION}: picks, copies, checks and batches each record; {' '.join(PRODUCER)}"
 CONSUMER = f"kafka-consumer-perf-test {VERSION}: decodes each record into an object and drops it"
-
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>bench</groupId><artifactId>kafka</artifactId><version>1</version><dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
-</dependencies></project>
-"""
 
 _CONFIG = """process.roles=broker,controller
 node.id=1
@@ -60,40 +55,18 @@ class KafkaProduced:
 
 
 def missing() -> str:
-    """Why Kafka cannot run here, or nothing."""
-    absent = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
-    return f"Kafka needs {' and '.join(absent)} on the PATH" if absent else ""
-
-
-def install(cache: Path) -> Path:
-    """The folder with Kafka's jars, fetched once by Maven."""
-    jars = cache / f"kafka-{VERSION}"
-    if not (jars / ".complete").exists():
-        jars.mkdir(parents=True, exist_ok=True)
-        pom = jars / "pom.xml"
-        pom.write_text(_POM.format(version=VERSION))
-        run(
-            [
-                "mvn",
-                "-q",
-                "-B",
-                "-f",
-                pom,
-                "dependency:copy-dependencies",
-                "-DincludeScope=runtime",
-                f"-DoutputDirectory={jars}",
-            ]
-        )
-        (jars / ".complete").touch()
-    return jars
+    """Why Kafka cannot run here, or nothing. Its jars are fetched if they are not here."""
+    if shutil.which("java") is None:
+        return f"Kafka is missing: {KAFKA.how}"
+    return "" if prepare(KAFKA) else f"Kafka is missing: {KAFKA.how}"
 
 
 class KafkaBroker:
     """One node with its log under `folder`."""
 
-    def __init__(self, children: Children, jars: Path, folder: Path) -> None:
+    def __init__(self, children: Children, folder: Path) -> None:
         self._children = children
-        self._classpath = f"{jars}/*"
+        self._classpath = f"{jars()}/*"
         self._port, controller = free_port(), free_port()
         self.data = folder / "kafka-data"
         config = folder / "kafka.properties"
@@ -130,7 +103,7 @@ class KafkaBroker:
             "org.apache.kafka.tools.ConsumerPerformance",
             *("--bootstrap-server", self.bootstrap, "--topic", topic, "--messages", records),
         )
-        return _fetch_mb_per_s(out)
+        return fetch_mb_per_s(out)
 
     def log_bytes(self, topic: str) -> int:
         """What the topic takes on disk: its log segments without indexes."""
@@ -143,7 +116,8 @@ class KafkaBroker:
         return run(["java", *TOOL_JVM, "-cp", self._classpath, main, *map(str, arguments)])
 
 
-def _fetch_mb_per_s(output: str) -> float:
+def fetch_mb_per_s(output: str) -> float:
+    """MB/s in the output of kafka-consumer-perf-test, the time of joining its group left out."""
     header, *_, last = [line for line in output.splitlines() if "," in line]
     row = dict(zip((name.strip() for name in header.split(",")), last.split(","), strict=True))
     mib, fetch_ms = float(row["data.consumed.in.MB"]), float(row["fetch.time.ms"])

@@ -10,8 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
+from infra.kafka import VERSION as KAFKA_VERSION
+from infra.s2_lite import VERSION as S2_VERSION
 
-from benchmarks import kafka, s2_lite
+from benchmarks import kafka
 from benchmarks.measure import Machine
 
 PACKAGES = ("pyarrow", "pyspark", "uvicorn", "aioboto3")
@@ -26,7 +28,7 @@ def describe_machine(*, quick: bool, rounds: int) -> Machine:
         system=f"{platform.system()} {platform.release().split('-')[0]}",
         python=platform.python_version(),
         java=kafka.java_version(),
-        versions=f"{packages}, Kafka {kafka.VERSION}, s2 lite {s2_lite.VERSION}",
+        versions=f"{packages}, Kafka {KAFKA_VERSION}, s2 lite {S2_VERSION}",
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         commit=_commit(),
         load_before=os.getloadavg()[0],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -125,7 +125,7 @@ def _row(row: dict[str, Any]) -> Row:
     return Row(row["name"], row["what"], Goal(**row["goal"]), row["measured"], sides, row["note"])
 
 
-def interleave(rounds: int, sides: dict[str, Any]) -> dict[str, list[Any]]:
+def interleave(rounds: int, sides: Mapping[str, Callable[[], Any]]) -> dict[str, list[Any]]:
     """Call each side in turn, `rounds` times (A B A B ...), so that a slow minute of the machine hits all of them."""
     found: dict[str, list[Any]] = {name: [] for name in sides}
     for _ in range(rounds):

@@ -8,23 +8,23 @@ from pathlib import Path
 import boto3
 import httpx
 from botocore.config import Config
+from infra.minio import MINIO, program
 
 from benchmarks.processes import Child, Children, free_port
 
 USER, PASSWORD, REGION, BUCKET = "tidelog-bench", "tidelog-bench-secret", "us-east-1", "bench"
-HOW_TO_GET = "MinIO is missing: `python infra/components.py prepare` builds it (needs Go)"
+HOW_TO_GET = f"MinIO is missing: {MINIO.how}"
 
 
-def binary(cache: Path) -> Path | None:
-    """Where `infra/components.py` puts it, if it is there."""
-    path = cache / "tools" / "minio"
-    return path if path.exists() else None
+def missing() -> str:
+    """Why MinIO cannot run here, or nothing. It is not built here: that takes minutes."""
+    return "" if MINIO.find() else HOW_TO_GET
 
 
 class Minio:
     """One server with its data under `folder`, on the disk under test."""
 
-    def __init__(self, children: Children, program: Path, folder: Path) -> None:
+    def __init__(self, children: Children, folder: Path) -> None:
         self._children = children
         self._port = free_port()
         self.endpoint = f"http://127.0.0.1:{self._port}"

@@ -37,7 +37,7 @@ def mean_bytes(path: Path) -> float:
 def _values(kind: str) -> list[bytes]:
     if kind == "events":
         chunks = EventStream(SEED).chunks(COUNTS[kind])
-        return [value for chunk in chunks for value in chunk.values.to_pylist()]
+        return [value for chunk in chunks for value in chunk.values.to_pylist() if value is not None]
     size, count = RECORD_BYTES[kind], COUNTS[kind]
     letters = np.random.Generator(np.random.PCG64(SEED)).integers(65, 91, size * count, dtype=np.uint8).tobytes()
     return [letters[at : at + size] for at in range(0, size * count, size)]

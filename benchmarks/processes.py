@@ -49,7 +49,7 @@ class Child:
     def cpu_seconds(self) -> float:
         """User and system time so far."""
         times = psutil.Process(self.pid).cpu_times()
-        return times.user + times.system
+        return float(times.user + times.system)
 
     def rss_bytes(self) -> int:
         return int(psutil.Process(self.pid).memory_info().rss)
@@ -104,14 +104,17 @@ class Children:
 
 def run(argv: Sequence[object], env: Mapping[str, str] | None = None, seconds: float = LOAD_SECONDS) -> str:
     """Standard output of a program that ends by itself; it is killed after `seconds`."""
-    done = subprocess.run(
-        [str(word) for word in argv],
-        env={**os.environ, **(env or {})},
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [str(word) for word in argv],
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"{' '.join(map(str, argv[:4]))} ... took more than {seconds:g} s") from error
     if done.returncode != 0:
         raise Failed(
             f"{' '.join(map(str, argv[:4]))} ... ended with {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}"

@@ -14,24 +14,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from infra.s2_lite import S2_LITE, program
+
 from benchmarks.loads.http_socket import HttpSocket
 from benchmarks.minio import BUCKET, Minio
 from benchmarks.processes import Child, Children, free_port, listens, run
 
-VERSION = "0.43.4"
 BASIN, STREAM = "tidelog-bench", "records"
-HOW_TO_GET = f"s2 is missing: `cargo install s2-cli --version {VERSION} --locked --root CACHE/tools/s2` (nine minutes)"
 
 
-def binary(cache: Path) -> Path | None:
-    path = cache / "tools" / "s2" / "bin" / "s2"
-    return path if path.exists() else None
-
-
-def missing(cache: Path) -> str:
-    """Why s2 lite cannot run here, or nothing."""
-    if binary(cache) is None:
-        return HOW_TO_GET
+def missing() -> str:
+    """Why s2 lite cannot run here, or nothing. It is not built here: that takes minutes."""
+    if S2_LITE.find() is None:
+        return f"s2 lite is missing: {S2_LITE.how}"
     absent = [tool for tool in ("unshare", "ip") if shutil.which(tool) is None]
     return f"s2 lite has to be kept in a network namespace, which needs {' and '.join(absent)}" if absent else ""
 
@@ -46,13 +41,13 @@ def inside_own_network(module: str, arguments: Sequence[object]) -> str:
 class S2Lite:
     """One server on a MinIO bucket with one stream. Refuses to start where another interface than loopback is."""
 
-    def __init__(self, children: Children, program: Path, minio: Minio, folder: Path, flush_ms: int) -> None:
+    def __init__(self, children: Children, minio: Minio, folder: Path, flush_ms: int) -> None:
         assert {name for _, name in socket.if_nameindex()} <= {"lo"}, "start s2 lite where only loopback is"
         self._children = children
         self.port = free_port()
         spec = folder / "s2.json"
         spec.write_text(json.dumps({"basins": [{"name": BASIN, "streams": [{"name": STREAM}]}]}))
-        command = [str(program), "lite", "--bucket", BUCKET, "--path", f"s2-{flush_ms}", "--port", str(self.port)]
+        command = [str(program()), "lite", "--bucket", BUCKET, "--path", f"s2-{flush_ms}", "--port", str(self.port)]
         env = {**minio.env, "SL8_FLUSH_INTERVAL": f"{flush_ms}ms"}
         self.process: Child = children.start(f"s2-{flush_ms}", [*command, "--init-file", str(spec)], env)
         self.process.wait_until(lambda: listens(self.port) and self._has_stream())

@@ -1,4 +1,4 @@
-"""The report as people read it: a table on the terminal and the page `docs/benchmarks.md`, both from the same values."""
+"""The report as people read it: a table on the terminal, and the page `docs/benchmarks.md` from the same values."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _head(machine: Machine) -> list[str]:
         "",
         "Broker and load program share the same cores, on loopback, on one disk. MB are 1e6 bytes of record values.",
         "Both sides get the same records. Tidelog's brokers keep their default settings unless a row says otherwise:",
-        "every commit is synced to the disk before it is answered, where Kafka, as it comes, answers from the page cache.",
+        "every commit is synced to the disk before it is answered; Kafka, as it comes, answers from the page cache.",
     ]
     if machine.quick:
         lines += ["", "**A quick run: too short to judge by.**"]

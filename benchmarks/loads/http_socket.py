@@ -43,7 +43,7 @@ class HttpSocket:
 
     def _body(self, headers: dict[bytes, bytes]) -> bytes:
         if headers.get(b"transfer-encoding", b"").lower() != b"chunked":
-            return self._answers.read(int(headers.get(b"content-length", b"0")))
+            return bytes(self._answers.read(int(headers.get(b"content-length", b"0"))))
         parts = []
         while size := int(self._answers.readline().split(b";")[0], 16):
             parts.append(self._answers.read(size))

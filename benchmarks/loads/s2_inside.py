@@ -37,7 +37,6 @@ class Trial:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--payload", type=Path, required=True)
     parser.add_argument("--records", type=int, required=True)
@@ -64,8 +63,8 @@ def _round(children: Children, options: argparse.Namespace) -> list[tuple[str, T
 
 def _s2(children: Children, options: argparse.Namespace, flush_ms: int) -> Trial:
     folder = Path(tempfile.mkdtemp(dir=options.scratch))
-    server = minio.Minio(children, minio.binary(options.cache) or Path(), folder)
-    lite = s2_lite.S2Lite(children, s2_lite.binary(options.cache) or Path(), server, folder, flush_ms)
+    server = minio.Minio(children, folder)
+    lite = s2_lite.S2Lite(children, server, folder, flush_ms)
     trial = _measure(
         server,
         lambda records: _appends(lite.port, "s2", options, records),
@@ -79,7 +78,7 @@ def _s2(children: Children, options: argparse.Namespace, flush_ms: int) -> Trial
 
 def _tidelog(children: Children, options: argparse.Namespace, flush_ms: int | None) -> Trial:
     folder = Path(tempfile.mkdtemp(dir=options.scratch))
-    server = minio.Minio(children, minio.binary(options.cache) or Path(), folder)
+    server = minio.Minio(children, folder)
     settings = {} if flush_ms is None else {"flush.interval.ms": flush_ms}
     broker = TidelogBroker(children, f"s3://{minio.BUCKET}/tidelog", settings, server.env)
     broker.create_topic("t")

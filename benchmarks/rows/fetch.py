@@ -6,6 +6,9 @@ first offset to the last, over one connection.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from benchmarks import kafka
 from benchmarks.bench import Bench
 from benchmarks.loads.result import LoadResult
@@ -24,7 +27,7 @@ def rows(bench: Bench) -> list[Row]:
     if why := kafka.missing():
         return [not_run(NAME, WHAT, GOAL, why)]
     folder = bench.fresh_folder("fetch")
-    theirs = kafka.KafkaBroker(bench.children, kafka.install(bench.cache), folder)
+    theirs = kafka.KafkaBroker(bench.children, folder)
     settings = {"cache.max.bytes": CACHE_MIB << 20, "archive.min.bytes": 1 << 40, "archive.interval.ms": 86_400_000}
     ours = TidelogBroker(bench.children, f"file:{folder / 'tidelog'}", settings)
     records = bench.scaled(RECORDS)
@@ -32,7 +35,10 @@ def rows(bench: Bench) -> list[Row]:
     ours.create_topic("t")
     theirs.produce("t", bench.payload("events"), records)
     prebuilt(bench, ours, "events", 2_500, records, "t")
-    sides = {"kafka": lambda: theirs.consume("t", records), "tidelog": lambda: _fetch(ours, records)}
+    sides: dict[str, Callable[[], Any]] = {
+        "kafka": lambda: theirs.consume("t", records),
+        "tidelog": lambda: _fetch(ours, records),
+    }
     for run in sides.values():
         run()
     found = interleave(bench.rounds, sides)

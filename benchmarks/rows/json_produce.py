@@ -5,6 +5,9 @@ The same over Kafka's REST (Karapace) gave 11 MB/s on this kind of machine, with
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from benchmarks import kafka
 from benchmarks.bench import Bench
 from benchmarks.loads.result import LoadResult
@@ -24,12 +27,12 @@ def rows(bench: Bench) -> list[Row]:
     if why := kafka.missing():
         return [not_run(NAME, WHAT, GOAL, why)]
     folder = bench.fresh_folder("json")
-    theirs = kafka.KafkaBroker(bench.children, kafka.install(bench.cache), folder)
+    theirs = kafka.KafkaBroker(bench.children, folder)
     ours = TidelogBroker(bench.children, f"file:{folder / 'tidelog'}")
     records = bench.scaled(RECORDS)
     for topic in ("t", "json", "base64"):
         theirs.create_topic(topic) if topic == "t" else ours.create_topic(topic)
-    sides = {
+    sides: dict[str, Callable[[], Any]] = {
         "kafka": lambda: theirs.produce("t", bench.payload("letters"), records),
         "json": lambda: _json(bench, ours, "json", records),
         "base64": lambda: _json(bench, ours, "base64", records),

@@ -27,10 +27,9 @@ RAW = "ObjectStore.create of Tidelog's S3 class, as large as the log entry"
 
 
 def rows(bench: Bench) -> list[Row]:
-    program = minio.binary(bench.cache)
-    if program is None:
-        return [not_run(name, WHAT, goal, minio.HOW_TO_GET) for name, _, goal in GOALS]
-    server = minio.Minio(bench.children, program, bench.fresh_folder("latency"))
+    if why := minio.missing():
+        return [not_run(name, WHAT, goal, why) for name, _, goal in GOALS]
+    server = minio.Minio(bench.children, bench.fresh_folder("latency"))
     store = f"s3://{minio.BUCKET}/latency"
     broker = TidelogBroker(bench.children, store, env=server.env)
     broker.create_topic("t")

@@ -48,7 +48,7 @@ def rows(bench: Bench) -> list[Row]:
 
 def _compare(bench: Bench, payload: Payload) -> list[Row]:
     folder = bench.fresh_folder(f"produce-{payload.kind}")
-    theirs = kafka.KafkaBroker(bench.children, kafka.install(bench.cache), folder)
+    theirs = kafka.KafkaBroker(bench.children, folder)
     ours = TidelogBroker(bench.children, f"file:{folder / 'tidelog'}")
     theirs.create_topic("t")
     ours.create_topic("prebuilt")

@@ -25,8 +25,7 @@ CLIENT = f"{REQUESTS_PER_S} Arrow requests/s of {REQUEST_RECORDS} x 1 KiB, sprea
 def rows(bench: Bench) -> list[Row]:
     """One row with a side for each number of partitions; its figure is the most PUT/s over the least."""
     folder = bench.fresh_folder("puts")
-    program = minio.binary(bench.cache)
-    server = minio.Minio(bench.children, program, folder) if program else None
+    server = None if minio.missing() else minio.Minio(bench.children, folder)
     store = f"s3://{minio.BUCKET}/puts" if server else f"file:{folder / 'tidelog'}"
     broker = TidelogBroker(
         bench.children,

@@ -23,13 +23,13 @@ Trials = list[dict[str, float]]
 
 
 def rows(bench: Bench) -> list[Row]:
-    why = s2_lite.missing(bench.cache) or ("" if minio.binary(bench.cache) else minio.HOW_TO_GET)
+    why = s2_lite.missing() or minio.missing()
     if why:
         return [not_run(name, WHAT, goal, why) for name, goal in NAMES]
     out = s2_lite.inside_own_network(
         "benchmarks.loads.s2_inside",
         [
-            *("--cache", bench.cache, "--scratch", bench.fresh_folder("s2"), "--payload", bench.payload("letters")),
+            *("--scratch", bench.fresh_folder("s2"), "--payload", bench.payload("letters")),
             *("--records", bench.scaled(RECORDS), "--rounds", bench.rounds),
         ],
     )

@@ -31,7 +31,7 @@ def rows(bench: Bench) -> list[Row]:
         return [not_run(_name(query, "read"), _what(query, "read"), _goal(times), why) for query, times in GOALS]
     folder = bench.fresh_folder("spark")
     records = bench.scaled(RECORDS)
-    theirs = kafka.KafkaBroker(bench.children, kafka.install(bench.cache), folder)
+    theirs = kafka.KafkaBroker(bench.children, folder)
     theirs.create_topic("t", PARTITIONS)
     theirs.produce("t", bench.payload("events"), records + HOT_RECORDS)
     ours = TidelogBroker(bench.children, f"file:{folder / 'tidelog'}", {"archive.interval.ms": 1_000})

@@ -24,7 +24,7 @@ def rows(bench: Bench) -> list[Row]:
     folder = bench.fresh_folder("stored")
     records = bench.scaled(RECORDS)
     raw_mb = records * mean_bytes(bench.payload("events")) / 1e6
-    theirs = kafka.KafkaBroker(bench.children, kafka.install(bench.cache), folder)
+    theirs = kafka.KafkaBroker(bench.children, folder)
     theirs.create_topic("t")
     theirs.produce("t", bench.payload("events"), records, "compression.type=zstd")
     kafka_mb = theirs.log_bytes("t") / 1e6

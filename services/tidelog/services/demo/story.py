@@ -29,9 +29,9 @@ from tidelog.storage.stores.opening import open_store
 PARTITIONS = 4
 EVENT_BYTES = 377
 GZIP_RATIO = 10
-WAL_RATIO = 0.3  # of a WAL entry to the records in it, roughly; only the archive's threshold is set by it
+WAL_RATIO = 0.1  # of a WAL entry to the records in it, guessed low; only the archive's threshold is set by it
 ARCHIVE_MIN_BYTES_MAX = 8 << 20
-ARCHIVE_MIN_BYTES_MIN = 1 << 16
+ARCHIVE_MIN_BYTES_MIN = 1 << 10
 ARCHIVE_WAIT_SECONDS = 20.0
 POLL_SECONDS = 0.1
 COUNT_SQL = "SELECT count(*) FROM records"

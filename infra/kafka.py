@@ -1,0 +1,51 @@
+"""Kafka, that the benchmarks compare with: the jars of its broker and of its load tools, fetched by Maven."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from infra.component import CannotMake, Component, cache_folder, run_showing_progress, workshop
+
+VERSION = "4.1.1"
+
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>bench</groupId><artifactId>kafka</artifactId><version>1</version><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
+</dependencies></project>
+"""
+
+
+def jars() -> Path:
+    """The folder that holds all jars."""
+    return cache_folder() / f"kafka-{VERSION}"
+
+
+def find() -> Path | None:
+    """The folder, if it is there; it comes by one rename, so it is whole."""
+    return jars() if jars().is_dir() else None
+
+
+def make() -> None:
+    """Fetch them: about 100 MB."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise CannotMake("there is no Maven here")
+    with workshop(cache_folder()) as folder:
+        pom = folder / "pom.xml"
+        pom.write_text(_POM.format(version=VERSION))
+        target = folder / "jars"
+        options = ["-DincludeScope=runtime", f"-DoutputDirectory={target}"]
+        run_showing_progress("kafka", [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", *options], {})
+        target.replace(jars())
+
+
+KAFKA = Component(
+    name="kafka",
+    purpose=f"Kafka {VERSION}, for the benchmarks",
+    how="install Java 17 or newer and Maven, then `python infra/components.py prepare kafka`",
+    find=find,
+    make=make,
+    on_demand=True,
+)

@@ -1,0 +1,38 @@
+"""Rows and a report for tests, of made-up figures."""
+
+from benchmarks.measure import Goal, Machine, Report, Row, Side, compare, not_run
+
+MACHINE = Machine(
+    cpu="a processor",
+    cores=2,
+    memory_gib=24.0,
+    system="Linux 6",
+    python="3.11",
+    java="openjdk 17",
+    versions="Kafka 4.1",
+    date="2026-11-21",
+    commit="abc1234",
+    load_before=0.1,
+    quick=False,
+    rounds=3,
+)
+
+
+def side(name: str, *samples: float, unit: str = "MB/s") -> Side:
+    return Side(name, f"the client of {name}", unit, list(samples), [f"a fact of {name}"])
+
+
+def sample_rows() -> list[Row]:
+    """One met, one missed, one of a single side, one that did not run."""
+    return [
+        compare("fast", "produce", Goal("2 x Kafka", 2.0), side("Tidelog", 9, 10, 11), side("Kafka", 2, 4, 3)),
+        compare("large", "stored", Goal("0.8 x", 0.8, at_least=False), side("Tidelog", 9.0), side("Kafka", 10.0)),
+        Row(
+            "memory", "memory", Goal("at most 150 MiB", 150, at_least=False), 120.0, [side("Tidelog", 120, unit="MiB")]
+        ),
+        not_run("absent", "s2", Goal("2 x", 2.0), "s2 is missing"),
+    ]
+
+
+def sample_report() -> Report:
+    return Report(MACHINE, tuple(sample_rows()))

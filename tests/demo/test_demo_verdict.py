@@ -1,0 +1,81 @@
+"""The verdict, the bill and the view of the bucket: pure parts of the demo."""
+
+import pyarrow as pa
+import pytest
+
+from tidelog.services.demo.bill import Bill, parse_bill
+from tidelog.services.demo.bucket_view import StoredObject, kinds_of
+from tidelog.services.demo.fingerprint import Fingerprint
+from tidelog.services.demo.verdict import Agreement, compare_fingerprints, compare_rows
+
+METRICS = """# HELP tidelog_store_requests_total Requests to the store, every try
+# TYPE tidelog_store_requests_total counter
+tidelog_store_requests_total{kind="wal",verb="create"} 2000.0
+tidelog_store_requests_total{kind="segment",verb="create"} 3.0
+tidelog_store_requests_total{kind="wal",verb="get"} 10000.0
+"""
+
+
+def fingerprint(*values: bytes) -> Fingerprint:
+    made = Fingerprint()
+    made.update(pa.nulls(len(values), pa.binary()), pa.array(values, pa.binary()))
+    return made
+
+
+def test_equal_fingerprints_agree() -> None:
+    assert all(one.agree for one in compare_fingerprints([fingerprint(b"a")], [fingerprint(b"a")]))
+
+
+def test_a_lost_record_shows_in_number_and_fingerprint() -> None:
+    found = compare_fingerprints([fingerprint(b"a", b"b")], [fingerprint(b"a")])
+    assert [one.agree for one in found] == [False, False]
+
+
+def test_a_way_that_says_nothing_does_not_disagree() -> None:
+    assert Agreement("records", 3, http=3).agree
+    assert not Agreement("records", 3, http=3, spark=2).agree
+
+
+@pytest.mark.parametrize(
+    ("found", "agree"),
+    [
+        ([["a", 1], ["b", 2]], True),
+        ([["a", 1], ["b", 3]], False),
+        ([["a", 1]], False),
+        ([["a", 1], ["b", 2], ["c", 3]], False),
+        ([["b", 2], ["a", 1]], False),
+    ],
+    ids=["same", "another number", "one missing", "one too many", "another order"],
+)
+def test_rows_agree_only_if_all_are_the_same(found: list[list[object]], agree: bool) -> None:
+    assert compare_rows("query", [("a", 1), ("b", 2)], found).agree is agree
+
+
+def test_a_bill_is_priced_as_s3_does() -> None:
+    bill = parse_bill(METRICS)
+    assert bill.requests == {"create": 2003, "get": 10000}
+    assert bill.usd == pytest.approx(2003 * 0.005 / 1000 + 10000 * 0.0004 / 1000)
+
+
+def test_bills_of_two_brokers_add_up() -> None:
+    assert (Bill({"get": 1}) + Bill({"get": 2, "put": 3})).requests == {"get": 3, "put": 3}
+
+
+def test_objects_are_told_apart_by_kind() -> None:
+    objects = [
+        StoredObject("wal/0000/00000000000000000000.parquet", 10),
+        StoredObject("wal/0000/_floor", 1),
+        StoredObject("topics/t/0123456789abcdef0123456789abcdef/partition=0/0-9-x.parquet", 100),
+        StoredObject("topics/t/0123456789abcdef0123456789abcdef/_manifest/00000/0.json", 5),
+        StoredObject("meta/0.json", 2),
+        StoredObject("strange", 3),
+    ]
+    found = {kind.name: (kind.objects, kind.size_bytes) for kind in kinds_of(objects)}
+    assert found == {
+        "write-ahead log entries": (1, 10),
+        "floors of the logs": (1, 1),
+        "cold segments": (1, 100),
+        "manifest versions": (1, 5),
+        "journal of topics": (1, 2),
+        "other": (1, 3),
+    }
