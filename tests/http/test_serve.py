@@ -14,7 +14,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-
 from tests.http.requests import EVENTS
 
 PROGRAM = """
@@ -49,9 +48,7 @@ def broker(store: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def produce(address: str, value: str, partition: int = 0) -> int:
-    answer = httpx.post(
-        f"{address}/v1/topics/web/partitions/{partition}/records", json={"records": [{"value": value}]}
-    )
+    answer = httpx.post(f"{address}/v1/topics/web/partitions/{partition}/records", json={"records": [{"value": value}]})
     offset: int = answer.raise_for_status().json()["partitions"][0]["base_offset"]
     return offset
 
@@ -98,7 +95,7 @@ def test_streams_and_long_polls_do_not_hold_up_a_stop() -> None:
                 continue
             process.send_signal(signal.SIGTERM)
             assert process.wait(STOP_S) == 0
-            assert list(lines)[0].startswith("data:")
+            assert next(lines).startswith("data:")
         poll.join()
         assert polled[0].json()["records"] == []
 
