@@ -58,7 +58,7 @@ def kinds() -> Sequence[Kind]:
         Kind("arrow zstd", [arrow_stream(table, "zstd") for table in tables], _arrow),
         Kind("json", [json.dumps(records).encode()], lambda body: decode_json(body, RECORDS_MAX)),
         Kind("ndjson", [lines], lambda body: decode_ndjson(body, RECORDS_MAX, fields)),
-        Kind("text", [lines], lambda body: decode_text(body, RECORDS_MAX, fields)),
+        Kind("text", [lines], lambda body: decode_text(body, RECORDS_MAX, LineFields())),
     )
 
 
