@@ -128,9 +128,10 @@ class Archiver:
         raw_bytes, seq = 0, floor.number
         while (up_to is None or seq < up_to) and (not entries or raw_bytes < self._settings.batch_bytes):
             try:
-                entry = await self._wal.read(seq)
+                stored = await self._wal.log.read(seq)
             except NotFound:
                 break
+            entry = await asyncio.to_thread(self._wal.decode, seq, stored.data)
             entries.append(entry)
             raw_bytes += entry.records.nbytes
             seq += 1

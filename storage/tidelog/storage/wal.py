@@ -120,8 +120,12 @@ class Wal:
 
     async def read(self, seq: int) -> WalEntry:
         """The whole of entry `seq`, checked. One request. Raises `NotFound`."""
-        stored = await self.log.read(seq)
-        entry = self.codec.decode(self.key(seq), stored.data)
+        return self.decode(seq, (await self.log.read(seq)).data)
+
+    def decode(self, seq: int, data: bytes) -> WalEntry:
+        """Entry `seq` out of its bytes, checked. Takes ten milliseconds or so for a large one: who must not hold up an
+        event loop reads with `log.read` and decodes in a thread."""
+        entry = self.codec.decode(self.key(seq), data)
         self._own(seq, entry.header)
         return entry
 
