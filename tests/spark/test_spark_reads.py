@@ -13,7 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.layouts import HOT_END, LAYOUTS, expected_records, serving_layouts
 from tests.spark.serving import START_MS, Serving, expected_row, rows_of
 
-from tidelog.spark_connector import read
+from tidelog.spark_connector import TidelogDataSource, read, register
+from tidelog.spark_connector.rows import row_schema
+from tidelog.spark_connector.source import FILTER_PUSHDOWN
 
 pytestmark = pytest.mark.spark
 
@@ -37,9 +39,20 @@ def reader(request: pytest.FixtureRequest, spark: SparkSession, broker: Serving)
 
 def offsets_in(frame: DataFrame) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
-    for row in frame.select("partition", "offset").orderBy("partition", "offset").collect():
+    for row in sorted(frame.select("partition", "offset").collect()):
         found.setdefault(row.partition, []).append(row.offset)
     return found
+
+
+@pytest.fixture(scope="module")
+def mixed(spark: SparkSession) -> DataFrame:
+    """The rows of topic mixed, without Tidelog."""
+    rows = [
+        expected_row("mixed", partition, each)
+        for partition, produced in expected_records("mixed").items()
+        for each in produced
+    ]
+    return spark.createDataFrame(rows, row_schema(include_headers=False)).cache()
 
 
 @pytest.mark.parametrize("topic", LAYOUTS)
@@ -167,18 +180,11 @@ def test_a_pattern_has_to_match_the_whole_name(reader: Reader) -> None:
     ],
 )
 def test_filters_give_the_same_rows_whether_pushed_down_or_not(
-    reader: Reader, spark: SparkSession, condition: str
+    reader: Reader, mixed: DataFrame, condition: str
 ) -> None:
-    expected = [
-        expected_row("mixed", partition, each)
-        for partition, produced in expected_records("mixed").items()
-        for each in produced
-    ]
-    reference = spark.createDataFrame(expected, reader(subscribe="mixed").schema)
-
     found = rows_of(reader(subscribe="mixed").where(condition))
 
-    assert found == rows_of(reference.where(condition))
+    assert found == rows_of(mixed.where(condition))
     assert found
 
 
@@ -219,6 +225,18 @@ def test_the_data_source_makes_as_many_tasks_as_asked(spark: SparkSession, broke
     assert source.load().rdd.getNumPartitions() == 1
     assert source.option("minPartitions", 7).load().rdd.getNumPartitions() >= 7
     assert source.option("maxRecordsPerPartition", 250).load().rdd.getNumPartitions() >= 3_900 // 250
+
+
+def test_the_data_source_can_be_registered_without_touching_the_sessions_settings(
+    spark: SparkSession, broker: Serving
+) -> None:
+    spark.conf.unset(FILTER_PUSHDOWN)
+    spark.dataSource.register(TidelogDataSource)
+    try:
+        frame = spark.read.format("tidelog").options(broker=broker.url, subscribe="mixed").load()
+        assert frame.where("offset >= 2000").count() == 100
+    finally:
+        register(spark)
 
 
 def test_a_schema_chooses_columns_of_the_data_source(spark: SparkSession, broker: Serving) -> None:
