@@ -128,7 +128,10 @@ class LocalBroker:
     async def create_topic(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
         self._check_open()
         count = self._settings.num_partitions if partitions is None else partitions
-        return await self._parts.catalog.create(name, count, configs, shard_count=self._settings.shards)
+        topic = await self._parts.catalog.create(name, count, configs, shard_count=self._settings.shards)
+        for shard in set(topic.shards):
+            self._leaders[shard].partitions.born(topic)
+        return topic
 
     async def alter_topic(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
         self._check_open()

@@ -35,6 +35,7 @@ class ShardPartitions:
         self._marks: defaultdict[TopicPartition, list[ProducerMark]] = defaultdict(list)
         self._loads: SingleFlight[TopicPartition, PartitionState] = SingleFlight()
         self._newer: dict[TopicPartition, Manifest] = {}
+        self._born: set[str] = set()
 
     def __iter__(self) -> Iterator[PartitionState]:
         """The partitions that are loaded."""
@@ -85,8 +86,13 @@ class ShardPartitions:
             if oldest and oldest.entry.seq < floor:
                 await self.refresh(state)
 
+    def born(self, topic: Topic) -> None:
+        """This broker has just created the topic: no partition of it has a manifest, so none has to be looked for."""
+        self._born.add(topic.topic_id)
+
     def deleted(self, topic: Topic) -> None:
         """Forget a topic's partitions; who waits for their records is told."""
+        self._born.discard(topic.topic_id)
         for number in range(topic.partition_count):
             topic_partition = topic.partition(number)
             self._spans.pop(topic_partition, None)
@@ -108,7 +114,10 @@ class ShardPartitions:
             self._marks[mark.topic_partition].append(mark)
 
     async def _read(self, topic: Topic, topic_partition: TopicPartition) -> PartitionState:
-        manifest = await ManifestLog(self._store, topic.name, topic_partition).latest()
+        if topic.topic_id in self._born:
+            manifest = Manifest(topic_partition)
+        else:
+            manifest = await ManifestLog(self._store, topic.name, topic_partition).latest()
         newer = self._newer.pop(topic_partition, None)
         if newer and newer.version > manifest.version:
             manifest = newer
