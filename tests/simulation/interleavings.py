@@ -1,0 +1,206 @@
+"""Every interleaving of a commit, a takeover and a truncation, with the product's own classes: no seed, no luck.
+
+Three tasks share a bucket, and each request is a step:
+
+- a leader commits its next entry, and the first answer may be lost;
+- a rival claims the log;
+- a truncator raises the floor over everything, then deletes it, as often as asked.
+
+A run is a list of choices. It is made again from the start, since coroutines cannot be copied, with its last choice
+changed, until every choice was made at every step: a depth-first search. A run that comes to a state seen before ends
+there, for what can follow was explored already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation.light_codec import NO_RECORDS, LightWalCodec
+from tests.simulation.network import Witnessed, objects_of
+from tests.simulation.recording import recorded
+from tests.simulation.scheduler import Process, ProcessClock, Scheduler
+from tests.simulation.truth import SHARD, Truth, Violation
+from tests.storage.scripted_store import Answer, ScriptedObjectStore
+
+from tidelog.storage.errors import Fenced, Unavailable
+from tidelog.storage.runtime import Runtime, SeededEntropy
+from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_entry import PreparedEntry
+from tidelog.storage.wal_writer import WalWriter
+
+
+class Turn:
+    """Suspend until the search chooses this task again."""
+
+    def __await__(self) -> Generator[Turn, None, None]:
+        yield self
+
+
+@dataclass(frozen=True)
+class Plot:
+    """What is explored: the writers' class, whether the leader's first answer is lost, how often the log is cut."""
+
+    writer: type[WalWriter] = WalWriter
+    answer_lost: bool = False
+    truncations: int = 1
+
+
+@dataclass(frozen=True)
+class Explored:
+    """How many states there are, and the first violation found."""
+
+    states: int
+    violation: str | None = None
+
+
+def explore(plot: Plot) -> Explored:
+    """Make every run of `plot`, or those up to the first that breaks an invariant."""
+    path: list[tuple[int, int]] | None = []
+    seen: set[object] = set()
+    while path is not None:
+        try:
+            taken = _Run(plot).follow([choice for choice, _ in path], seen)
+        except Violation as violation:
+            return Explored(len(seen), str(violation))
+        path = _next_path(taken)
+    return Explored(len(seen))
+
+
+def _next_path(taken: list[tuple[int, int]]) -> list[tuple[int, int]] | None:
+    """The choices of the next run: the last one that has an alternative left takes it. Pairs of choice and width."""
+    while taken:
+        choice, width = taken.pop()
+        if choice + 1 < width:
+            return [*taken, (choice + 1, width)]
+    return None
+
+
+class _Run:
+    """One run, from a log with one entry of the leader's on."""
+
+    def __init__(self, plot: Plot) -> None:
+        self._plot = plot
+        self._scheduler = Scheduler(0)
+        self._truth = Truth(LightWalCodec(), 0, lambda: 0)
+        self._objects = MemoryObjectStore()
+        self._bucket = Witnessed(self._objects, self._truth)
+        self._cuts = 0
+        self._leader = self._writer("leader", 1)
+        self._rival = self._writer("rival", 2)
+        _finish(self._leader[0].claim())
+
+    def follow(self, choices: list[int], seen: set[object]) -> list[tuple[int, int]]:
+        """Take `choices` and then always the first task, up to a state in `seen`; what was chosen, out of how many, at
+        every step."""
+        tasks: list[Coroutine[Any, Any, None]] = [self._commit(), self._claim(), self._truncate()]
+        taken: list[tuple[int, int]] = []
+        for task in tasks:
+            task.send(None)
+        try:
+            while tasks:
+                choice = choices[len(taken)] if len(taken) < len(choices) else 0
+                taken.append((choice, len(tasks)))
+                self._advance(tasks, choice)
+                if len(taken) >= len(choices) and not _is_new(self._state(len(tasks)), seen):
+                    return taken
+        finally:
+            for task in tasks:
+                task.close()
+        return taken
+
+    def _advance(self, tasks: list[Coroutine[Any, Any, None]], choice: int) -> None:
+        try:
+            tasks[choice].send(None)
+        except StopIteration:
+            del tasks[choice]
+
+    def _state(self, tasks_left: int) -> object:
+        """All that can still make a difference: the bucket, the truth, and where each task stands."""
+        objects = tuple(sorted((key, data) for key, data in objects_of(self._objects).items()))
+        log = tuple(header.entry_id for header in self._truth.log)
+        writers = tuple(_standing(writer, store) for writer, store in (self._leader, self._rival))
+        return tasks_left, self._cuts, self._truth.floor, log, objects, writers
+
+    def _writer(self, name: str, seed: int) -> tuple[WalWriter, ScriptedObjectStore]:
+        clock = ProcessClock(self._scheduler, Process(name))
+        store = ScriptedObjectStore(self._bucket)
+        writer_class = recorded(self._plot.writer, self._truth, self._scheduler)
+        runtime = Runtime(_Impatient(clock), SeededEntropy(seed))
+        return writer_class(Wal(store, SHARD, LightWalCodec()), runtime, name), store
+
+    async def _commit(self) -> None:
+        writer, store = self._leader
+        header = writer.next_header()
+        if self._plot.answer_lost:
+            store.answers.append(Answer(Unavailable("reset"), after_effect=True))
+        _let_others_go_first(store)
+        try:
+            await writer.commit(PreparedEntry(header, LightWalCodec().encode(header, NO_RECORDS)))
+        except Fenced:
+            return
+
+    async def _claim(self) -> None:
+        writer, store = self._rival
+        _let_others_go_first(store)
+        await writer.claim()
+
+    async def _truncate(self) -> None:
+        """Raise the floor at one step, delete at another; the entries hold no records, so nothing need be archived."""
+        wal = Wal(self._bucket, SHARD, LightWalCodec())
+        for _ in range(self._plot.truncations):
+            await Turn()
+            self._cuts += 1
+            if self._truth.log:
+                await wal.advance_floor(len(self._truth.log), self._truth.log[-1].epoch)
+            await Turn()
+            self._cuts += 1
+            async for info in wal.entries():
+                if info.number < self._truth.floor:
+                    await wal.delete(info.number)
+
+
+class _Impatient:
+    """The clock of a writer whose waits take one step."""
+
+    def __init__(self, clock: ProcessClock) -> None:
+        self.monotonic: Callable[[], float] = clock.monotonic
+        self.now_ms: Callable[[], int] = clock.now_ms
+
+    async def sleep(self, seconds: float) -> None:
+        """Waiting changes nothing that a turn of another's request would not show."""
+
+
+def _is_new(state: object, seen: set[object]) -> bool:
+    """Whether `state` was not in `seen`; it is from now on."""
+    before = len(seen)
+    seen.add(state)
+    return len(seen) > before
+
+
+def _standing(writer: WalWriter, store: ScriptedObjectStore) -> object:
+    """Where a writer's machine stands, its search included, and the request that waits for its turn."""
+    search = repr([value for name, value in sorted(vars(writer._search).items()) if name != "_wal"])
+    doubt = writer.in_doubt.entry_id if writer.in_doubt else None
+    return writer.state, writer.epoch, writer.next_seq, doubt, search, tuple(store.requests[-1:]), len(store.answers)
+
+
+def _let_others_go_first(store: ScriptedObjectStore) -> None:
+    """From now on every request of `store` waits for a turn."""
+
+    async def wait_for_turn() -> None:
+        store.before = wait_for_turn
+        await Turn()
+
+    store.before = wait_for_turn
+
+
+def _finish(call: Coroutine[Any, Any, object]) -> None:
+    """Run `call`, which never waits, to its end."""
+    try:
+        call.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("it waited")

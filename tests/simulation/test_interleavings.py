@@ -1,0 +1,35 @@
+"""Every interleaving of a commit, a takeover and a truncation keeps the invariants; leaving a check out does not."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.interleavings import Plot, explore
+from tests.simulation.mutations import NoFloorCheck, NoFloorCheckAfterConflict, NoFloorCheckOfStart
+
+from tidelog.storage.wal_writer import WalWriter
+
+
+@pytest.mark.parametrize(
+    ("plot", "states_at_least"),
+    [
+        (Plot(), 300),
+        (Plot(truncations=2), 1_000),
+        (Plot(answer_lost=True), 500),
+        (Plot(truncations=2, answer_lost=True), 2_000),
+    ],
+    ids=["one truncation", "two truncations", "a lost answer", "two truncations and a lost answer"],
+)
+def test_every_interleaving_keeps_the_invariants(plot: Plot, states_at_least: int) -> None:
+    explored = explore(plot)
+    assert explored.violation is None
+    assert explored.states >= states_at_least
+
+
+@pytest.mark.parametrize(
+    ("writer", "answer_lost"),
+    [(NoFloorCheck, False), (NoFloorCheckOfStart, False), (NoFloorCheckAfterConflict, True)],
+)
+def test_some_interleaving_shows_why_the_floor_is_read(writer: type[WalWriter], answer_lost: bool) -> None:
+    explored = explore(Plot(writer, answer_lost=answer_lost))
+    assert explored.violation is not None
+    assert explored.violation.startswith("inv. 1")
