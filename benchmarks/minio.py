@@ -30,7 +30,7 @@ class Minio:
         self.endpoint = f"http://127.0.0.1:{self._port}"
         env = {"MINIO_ROOT_USER": USER, "MINIO_ROOT_PASSWORD": PASSWORD, "MINIO_PROMETHEUS_AUTH_TYPE": "public"}
         command = [
-            str(program),
+            str(program()),
             "server",
             "--quiet",
             "--address",
