@@ -10,11 +10,12 @@ from typing import TypeVar
 import pyarrow as pa
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table, records_header, spans_of, wal_table
 
+from tidelog.storage.archiver import Archiver, ArchiverSettings
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifest import Manifest
 from tidelog.storage.manifest_log import ManifestLog
-from tidelog.storage.object_store import Body, ByteRange, ObjectInfo, ObjectStore, StoredObject
+from tidelog.storage.object_store import Body, ByteRange, ObjectInfo, ObjectStore, StoredObject, list_all
 from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.segment_codec import decode_segment
@@ -26,6 +27,7 @@ TOPIC_NAMES = {WEB.topic_id: "web", SHOP.topic_id: "shop"}
 PLACES = (WEB, WEB_1, SHOP)
 GRACE_S = 60.0
 NEVER = 1 << 40
+SETTINGS = ArchiverSettings(grace_s=GRACE_S)
 
 T = TypeVar("T")
 
@@ -197,3 +199,30 @@ class GatedStore(CrashingStore):
         if number == self._held:
             self.reached.set()
             await self.gate.wait()
+
+
+# ---- archivers
+
+
+def archiver_of(
+    scene: Scene,
+    store: ObjectStore,
+    *,
+    seed: int = 0,
+    settings: ArchiverSettings = SETTINGS,
+    topic_names: Callable[[str], str | None] = TOPIC_NAMES.get,
+) -> Archiver:
+    """A process of its own: it knows nothing but the bucket."""
+    wal = Wal(store, 0, ParquetWalCodec())
+    return Archiver(store, wal, scene.runtime(seed), topic_names, settings)
+
+
+async def keys(store: ObjectStore, prefix: str) -> list[str]:
+    return [info.key async for info in list_all(store, prefix)]
+
+
+async def pass_and_collection(scene: Scene, store: ObjectStore) -> None:
+    archiver = archiver_of(scene, store)
+    await archiver.run_once()
+    scene.clock.now_s += GRACE_S
+    await archiver.collect()

@@ -1,55 +1,30 @@
-"""The archiver: what a pass does, that it may crash between any two requests, and when entries are deleted."""
+"""A pass of the archiver: what it makes, skips, keeps and costs."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from tests.storage.archive_scenes import (
-    GRACE_S,
     NEVER,
     PLACES,
-    TOPIC_NAMES,
-    Crash,
+    SETTINGS,
     CrashingStore,
-    GatedStore,
     Scene,
+    archiver_of,
     check_logs,
-    log_of,
-    lost_answer,
+    keys,
     manifest_of,
     small_scene,
 )
-from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
+from tests.storage.record_tables import SHOP, WEB, WEB_1
 
-from tidelog.storage.archiver import Archiver, ArchiverSettings
-from tidelog.storage.errors import Corrupt, Unavailable
-from tidelog.storage.object_store import ObjectStore, list_all
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.archiver import MANIFEST_ATTEMPTS_MAX
+from tidelog.storage.errors import Conflict, Corrupt
+from tidelog.storage.manifest_log import decode_manifest, encode_manifest
+from tidelog.storage.object_store import Body, ObjectStore
+from tidelog.storage.stores.counting import CountingObjectStore, Kind, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
-
-SETTINGS = ArchiverSettings(grace_s=GRACE_S)
-
-
-def archiver_of(
-    scene: Scene,
-    store: ObjectStore,
-    *,
-    seed: int = 0,
-    settings: ArchiverSettings = SETTINGS,
-    topic_names: Callable[[str], str | None] = TOPIC_NAMES.get,
-) -> Archiver:
-    """A process of its own: it knows nothing but the bucket."""
-    wal = Wal(store, 0, ParquetWalCodec())
-    return Archiver(store, wal, scene.runtime(seed), topic_names, settings)
-
-
-async def keys(store: ObjectStore, prefix: str) -> list[str]:
-    return [info.key async for info in list_all(store, prefix)]
 
 
 async def test_a_pass_makes_one_segment_a_partition_and_moves_the_floor() -> None:
@@ -147,150 +122,43 @@ async def test_a_gap_between_manifest_and_wal_stops_the_pass() -> None:
     assert (await scene.wal.floor()).number == 0
 
 
-# ---- crashes
+class AlwaysBeaten(CrashingStore):
+    """Another is always faster with the next manifest, which adds nothing."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, NEVER, after=False)
+        self.beaten = 0
+
+    async def create(self, key: str, data: Body) -> str:
+        if "_manifest" in key:
+            self.beaten += 1
+            rival = replace(decode_manifest(key, bytes(data)), cold_end=0, segments=(), producers=())
+            await self._inner.create(key, encode_manifest(rival))
+            raise Conflict(key)
+        return await super().create(key, data)
 
 
-async def operations_of_a_pass() -> int:
-    """Counted: the requests of a pass and of the collection after it."""
+async def test_an_archiver_that_never_wins_gives_up_and_leaves_the_floor() -> None:
     store = MemoryObjectStore()
-    counting = CrashingStore(store, NEVER, after=False)
-    await _pass_and_collection(await small_scene(store), counting)
-    return counting.calls
-
-
-async def _pass_and_collection(scene: Scene, store: ObjectStore) -> None:
-    archiver = archiver_of(scene, store)
-    await archiver.run_once()
-    scene.clock.now_s += GRACE_S
-    await archiver.collect()
-
-
-async def test_a_crash_between_any_two_requests_loses_and_doubles_nothing() -> None:
-    """Each request of a pass is the last one of a process, which it reaches or which it does not; a fresh process goes
-    on. At every moment manifest and WAL make the log (inv. 5)."""
-    operations = await operations_of_a_pass()
-    assert operations > 20
-    for survived in range(operations):
-        for after in (False, True):
-            store = MemoryObjectStore()
-            scene = await small_scene(store)
-            with pytest.raises(Crash):
-                await _pass_and_collection(scene, CrashingStore(store, survived, after=after))
-            await check_logs(scene, store)
-            await scene.append({WEB: 2, SHOP: 1}, epoch=2)
-            await check_logs(scene, store)
-            fresh = archiver_of(scene, store, seed=1)
-            await fresh.run_once()
-            await check_logs(scene, store)
-            assert (await scene.wal.floor()).number == scene.next_seq
-            await _expect_collection_after_a_whole_grace(scene, store, fresh)
-
-
-async def _expect_collection_after_a_whole_grace(scene: Scene, store: ObjectStore, archiver: Archiver) -> None:
-    left = await keys(store, "wal/0000/0")
-    scene.clock.now_s += GRACE_S - 1
-    assert await archiver.collect() <= len(left) - 1  # what the fresh process saw below an older floor may not go yet
-    assert scene.wal.key(scene.next_seq - 1) in await keys(store, "wal/0000/0")
-    scene.clock.now_s += 1
-    await archiver.collect()
-    assert await keys(store, "wal/0000/0") == []
+    scene = await small_scene(store)
+    beaten = AlwaysBeaten(store)
+    with pytest.raises(Conflict):
+        await archiver_of(scene, beaten).run_once()
+    assert beaten.beaten == MANIFEST_ATTEMPTS_MAX
+    assert (await scene.wal.floor()).number == 0
     await check_logs(scene, store)
 
 
-async def test_an_answer_lost_at_any_request_is_made_good_by_running_again() -> None:
-    for survived in range(await operations_of_a_pass()):
-        store = MemoryObjectStore()
-        scene = await small_scene(store)
-        lossy = lost_answer(store, survived)
-        archiver = archiver_of(scene, lossy)
-        for _ in range(2):
-            try:
-                await archiver.run_once()
-                scene.clock.now_s += GRACE_S
-                await archiver.collect()
-            except Unavailable:
-                await check_logs(scene, store)
-        await check_logs(scene, store)
-        assert (await scene.wal.floor()).number == scene.next_seq
-        manifests = [await manifest_of(store, place) for place in PLACES]
-        assert [len(manifest.segments) for manifest in manifests] == [1, 1, 1]
-
-
-async def test_two_archivers_of_a_shard_do_not_harm_each_other() -> None:
-    """The second runs a whole pass, collection included, between any two requests of the first."""
-    for pause in range(await operations_of_a_pass()):
-        store = MemoryObjectStore()
-        scene = await small_scene(store)
-        gated = GatedStore(store, pause)
-        first = asyncio.create_task(_pass_and_collection(scene, gated))
-        await gated.reached.wait()
-        await _pass_and_collection(scene, store)
-        await scene.append({WEB: 1, WEB_1: 1}, epoch=2)
-        await check_logs(scene, store)
-        gated.gate.set()
-        await first
-        await check_logs(scene, store)
-        assert all([(await manifest_of(store, place)).segments[0].base_offset == 0 for place in PLACES])
-
-
-# ---- the grace
-
-
-async def test_entries_are_deleted_a_grace_after_the_floor_passed_them() -> None:
-    store = MemoryObjectStore()
+@pytest.mark.parametrize(("logs_max", "gets"), [(3, 0), (2, 3)])
+async def test_so_many_manifests_are_remembered_between_passes(logs_max: int, gets: int) -> None:
+    store = CountingObjectStore(MemoryObjectStore())
     scene = await small_scene(store)
-    archiver = archiver_of(scene, store)
-    await archiver.run_once(up_to=3)
-    scene.clock.now_s += GRACE_S / 2
+    archiver = archiver_of(scene, store, settings=replace(SETTINGS, manifest_logs_max=logs_max))
     await archiver.run_once()
-    scene.clock.now_s += GRACE_S / 2 - 1
-    assert await archiver.collect() == 0
-    scene.clock.now_s += 1
-    assert await archiver.collect() == 3
-    assert await keys(store, "wal/0000/0") == [scene.wal.key(3), scene.wal.key(4)]
-    scene.clock.now_s += GRACE_S / 2
-    assert await archiver.collect() == 2
-    assert await archiver.collect() == 0
-    await check_logs(scene, store)
-
-
-async def test_a_restart_waits_a_whole_grace_again() -> None:
-    store = MemoryObjectStore()
-    scene = await small_scene(store)
-    await archiver_of(scene, store).run_once()
-    scene.clock.now_s += 10 * GRACE_S
-    fresh = archiver_of(scene, store, seed=1)
-    assert await fresh.collect() == 0
-    scene.clock.now_s += GRACE_S - 1
-    assert await fresh.collect() == 0
-    scene.clock.now_s += 1
-    assert await fresh.collect() == 5
-
-
-async def test_nothing_is_deleted_that_is_not_archived() -> None:
-    store = MemoryObjectStore()
-    scene = await small_scene(store)
-    archiver = archiver_of(scene, store)
-    scene.clock.now_s += 10 * GRACE_S
-    assert await archiver.collect() == 0
-    scene.clock.now_s += 10 * GRACE_S
-    assert await archiver.collect() == 0
-    assert len(await keys(store, "wal/0000/0")) == 5
-
-
-async def test_an_entry_made_anew_below_the_floor_is_not_archived() -> None:
-    """A writer that stalled creates a number that was deleted: it was never committed."""
-    store = MemoryObjectStore()
-    scene = await small_scene(store)
-    gated = GatedStore(store, 5)
-    stalled = asyncio.create_task(archiver_of(scene, gated).run_once())
-    await gated.reached.wait()
-    await _pass_and_collection(scene, store)
-    late = Scene(store, scene.clock, next_seq=4, next_offsets={WEB: 4, SHOP: 2})
-    await late.append({WEB: 9}, epoch=1)
-    gated.gate.set()
-    assert await stalled is None
-    assert (await log_of(store, WEB)).equals(record_table(range(6)))
+    await scene.append({WEB: 1, WEB_1: 1, SHOP: 1}, epoch=2)
+    before = store.usage()
+    await archiver.run_once()
+    assert (store.usage() - before).requests(Verb.GET, kind=Kind.MANIFEST) == gets
 
 
 async def test_an_idle_pass_and_collection_cost_two_requests() -> None:

@@ -24,7 +24,7 @@ from tests.storage.record_tables import (
 
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.parquet_format import ParquetFlavor, encode_parquet
+from tidelog.storage.parquet_format import ROW_GROUP_ROWS_MAX, ParquetFlavor, encode_parquet, row_group_rows
 from tidelog.storage.records import WAL_SCHEMA
 from tidelog.storage.wal_codec import WAL_FLAVOR, ParquetWalCodec
 from tidelog.storage.wal_entry import EntryKind, ProducerMark
@@ -100,6 +100,11 @@ def test_a_large_entry_is_cut_into_row_groups_of_about_eight_mebibytes() -> None
     body = bytes(codec.encode(records_header(spans), table))
     assert pq.read_metadata(pa.BufferReader(body)).num_row_groups in (2, 3)
     assert codec.decode(KEY, body).records.equals(table)
+
+
+def test_a_row_group_has_a_million_rows_at_most() -> None:
+    rows = row_group_rows(pa.table({"tiny": pa.nulls(2_500_000)}))
+    assert 800_000 < rows <= ROW_GROUP_ROWS_MAX
 
 
 MISMATCHES = {

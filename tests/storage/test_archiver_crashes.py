@@ -1,0 +1,166 @@
+"""An archiver may crash, stall or be doubled at any of its requests; and entries are deleted after the grace alone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.storage.archive_scenes import (
+    GRACE_S,
+    NEVER,
+    PLACES,
+    Crash,
+    CrashingStore,
+    GatedStore,
+    Scene,
+    archiver_of,
+    check_logs,
+    keys,
+    log_of,
+    lost_answer,
+    manifest_of,
+    pass_and_collection,
+    small_scene,
+)
+from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
+
+from tidelog.storage.archiver import Archiver
+from tidelog.storage.errors import Unavailable
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+
+async def operations_of_a_pass() -> int:
+    """Counted: the requests of a pass and of the collection after it."""
+    store = MemoryObjectStore()
+    counting = CrashingStore(store, NEVER, after=False)
+    await pass_and_collection(await small_scene(store), counting)
+    return counting.calls
+
+
+async def test_a_crash_between_any_two_requests_loses_and_doubles_nothing() -> None:
+    """Each request of a pass is the last one of a process, which it reaches or which it does not; a fresh process goes
+    on. At every moment manifest and WAL make the log (inv. 5)."""
+    operations = await operations_of_a_pass()
+    assert operations > 20
+    for survived in range(operations):
+        for after in (False, True):
+            store = MemoryObjectStore()
+            scene = await small_scene(store)
+            with pytest.raises(Crash):
+                await pass_and_collection(scene, CrashingStore(store, survived, after=after))
+            await check_logs(scene, store)
+            await scene.append({WEB: 2, SHOP: 1}, epoch=2)
+            await check_logs(scene, store)
+            fresh = archiver_of(scene, store, seed=1)
+            await fresh.run_once()
+            await check_logs(scene, store)
+            assert (await scene.wal.floor()).number == scene.next_seq
+            await _expect_collection_after_a_whole_grace(scene, store, fresh)
+
+
+async def _expect_collection_after_a_whole_grace(scene: Scene, store: ObjectStore, archiver: Archiver) -> None:
+    left = await keys(store, "wal/0000/0")
+    scene.clock.now_s += GRACE_S - 1
+    assert await archiver.collect() <= len(left) - 1  # what the fresh process saw below an older floor may not go yet
+    assert scene.wal.key(scene.next_seq - 1) in await keys(store, "wal/0000/0")
+    scene.clock.now_s += 1
+    await archiver.collect()
+    assert await keys(store, "wal/0000/0") == []
+    await check_logs(scene, store)
+
+
+async def test_an_answer_lost_at_any_request_is_made_good_by_running_again() -> None:
+    for survived in range(await operations_of_a_pass()):
+        store = MemoryObjectStore()
+        scene = await small_scene(store)
+        lossy = lost_answer(store, survived)
+        archiver = archiver_of(scene, lossy)
+        for _ in range(2):
+            try:
+                await archiver.run_once()
+                scene.clock.now_s += GRACE_S
+                await archiver.collect()
+            except Unavailable:
+                await check_logs(scene, store)
+        await check_logs(scene, store)
+        assert (await scene.wal.floor()).number == scene.next_seq
+        manifests = [await manifest_of(store, place) for place in PLACES]
+        assert [len(manifest.segments) for manifest in manifests] == [1, 1, 1]
+
+
+async def test_two_archivers_of_a_shard_do_not_harm_each_other() -> None:
+    """The second runs a whole pass, collection included, between any two requests of the first."""
+    for pause in range(await operations_of_a_pass()):
+        store = MemoryObjectStore()
+        scene = await small_scene(store)
+        gated = GatedStore(store, pause)
+        first = asyncio.create_task(pass_and_collection(scene, gated))
+        await gated.reached.wait()
+        await pass_and_collection(scene, store)
+        await scene.append({WEB: 1, WEB_1: 1}, epoch=2)
+        await check_logs(scene, store)
+        gated.gate.set()
+        await first
+        await check_logs(scene, store)
+        assert all([(await manifest_of(store, place)).segments[0].base_offset == 0 for place in PLACES])
+
+
+# ---- the grace
+
+
+async def test_entries_are_deleted_a_grace_after_the_floor_passed_them() -> None:
+    store = MemoryObjectStore()
+    scene = await small_scene(store)
+    archiver = archiver_of(scene, store)
+    await archiver.run_once(up_to=3)
+    scene.clock.now_s += GRACE_S / 2
+    await archiver.run_once()
+    scene.clock.now_s += GRACE_S / 2 - 1
+    assert await archiver.collect() == 0
+    scene.clock.now_s += 1
+    assert await archiver.collect() == 3
+    assert await keys(store, "wal/0000/0") == [scene.wal.key(3), scene.wal.key(4)]
+    scene.clock.now_s += GRACE_S / 2
+    assert await archiver.collect() == 2
+    assert await archiver.collect() == 0
+    await check_logs(scene, store)
+
+
+async def test_a_restart_waits_a_whole_grace_again() -> None:
+    store = MemoryObjectStore()
+    scene = await small_scene(store)
+    await archiver_of(scene, store).run_once()
+    scene.clock.now_s += 10 * GRACE_S
+    fresh = archiver_of(scene, store, seed=1)
+    assert await fresh.collect() == 0
+    scene.clock.now_s += GRACE_S - 1
+    assert await fresh.collect() == 0
+    scene.clock.now_s += 1
+    assert await fresh.collect() == 5
+
+
+async def test_nothing_is_deleted_that_is_not_archived() -> None:
+    store = MemoryObjectStore()
+    scene = await small_scene(store)
+    archiver = archiver_of(scene, store)
+    scene.clock.now_s += 10 * GRACE_S
+    assert await archiver.collect() == 0
+    scene.clock.now_s += 10 * GRACE_S
+    assert await archiver.collect() == 0
+    assert len(await keys(store, "wal/0000/0")) == 5
+
+
+async def test_an_entry_made_anew_below_the_floor_is_not_archived() -> None:
+    """A writer that stalled creates a number that was deleted: it was never committed."""
+    store = MemoryObjectStore()
+    scene = await small_scene(store)
+    gated = GatedStore(store, 5)
+    stalled = asyncio.create_task(archiver_of(scene, gated).run_once())
+    await gated.reached.wait()
+    await pass_and_collection(scene, store)
+    late = Scene(store, scene.clock, next_seq=4, next_offsets={WEB: 4, SHOP: 2})
+    await late.append({WEB: 9}, epoch=1)
+    gated.gate.set()
+    assert await stalled is None
+    assert (await log_of(store, WEB)).equals(record_table(range(6)))
