@@ -1,0 +1,144 @@
+"""Where settings come from, which source is stronger, and what a slip of the pen is told."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from tidelog.services.setting_rules import RULES, known_settings
+from tidelog.services.settings import Settings
+from tidelog.services.settings_page import settings_page
+from tidelog.services.settings_sources import load_settings
+from tidelog.storage.errors import Invalid
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def config(folder: Path, text: str) -> Path:
+    path = folder / "tidelog.toml"
+    path.write_text(text)
+    return path
+
+
+def test_without_sources_the_defaults_hold() -> None:
+    assert load_settings().settings == Settings()
+
+
+def test_each_source_is_stronger_than_the_one_before(tmp_path: Path) -> None:
+    path = config(tmp_path, "port = 1\nshards = 1\nnum.partitions = 1\n")
+    loaded = load_settings(
+        config=path, environ={"TIDELOG_SHARDS": "2", "TIDELOG_NUM_PARTITIONS": "2"}, flags={"num.partitions": "3"}
+    )
+    assert (loaded.settings.port, loaded.settings.shards, loaded.settings.num_partitions) == (1, 2, 3)
+    sources = {chosen.setting.name: chosen.source for chosen in loaded.chosen}
+    assert sources["port"] == str(path)
+    assert sources["shards"] == "TIDELOG_SHARDS"
+    assert sources["num.partitions"] == "--num-partitions"
+    assert sources["host"] == "default"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "flush.interval.ms = 100",
+        '"flush.interval.ms" = 100',
+        "[flush]\ninterval.ms = 100",
+        "[flush.interval]\nms = 100",
+    ],
+)
+def test_a_file_may_dot_quote_or_nest_a_name(tmp_path: Path, text: str) -> None:
+    assert load_settings(config=config(tmp_path, text)).settings.flush_interval_ms == 100
+
+
+def test_a_variable_may_name_the_file(tmp_path: Path) -> None:
+    path = config(tmp_path, "port = 7")
+    assert load_settings(environ={"TIDELOG_CONFIG": str(path)}).settings.port == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("flush.max.bytes", "4MiB", 4 << 20),
+        ("flush.max.bytes", "4 mb", 4_000_000),
+        ("flush.max.bytes", "131072", 131_072),
+        ("commit.timeout.ms", "5s", 5_000),
+        ("commit.timeout.ms", "250ms", 250),
+        ("delete.grace.ms", "7d", 604_800_000),
+        ("flush.interval.ms", "auto", None),
+        ("auto.create.topics.enable", "off", False),
+        ("auto.create.topics.enable", "TRUE", True),
+        ("store", "memory:", "memory:"),
+    ],
+)
+def test_values_are_read_with_their_units(name: str, text: str, value: object) -> None:
+    settings = load_settings(flags={name: text}).settings
+    assert getattr(settings, name.replace(".", "_")) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("port", "65536", "0 to 65535"),
+        ("port", "http", "a whole number"),
+        ("port", "1.5", "a whole number"),
+        ("flush.max.bytes", "1KiB", "64KiB to 1GiB"),
+        ("flush.max.bytes", "8 MiBs", "a size"),
+        ("commit.timeout.ms", "8MiB", "a duration"),
+        ("log.level", "loud", "debug | info | warning | error"),
+        ("auto.create.topics.enable", "maybe", "true or false"),
+        ("store", "", "text"),
+        ("shards", "auto", "a whole number"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_with_its_source(name: str, text: str, told: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        load_settings(flags={name: text})
+    assert told in str(refused.value)
+    assert "--" + name.replace(".", "-") in str(refused.value)
+
+
+def test_bounds_between_settings_are_kept() -> None:
+    with pytest.raises(Invalid, match=r"flush\.max\.bytes is at most buffer\.max\.bytes"):
+        load_settings(flags={"flush.max.bytes": "64MiB", "buffer.max.bytes": "32MiB"})
+
+
+def test_an_unknown_name_in_a_file_tells_the_nearest_known(tmp_path: Path) -> None:
+    path = config(tmp_path, "[flush]\nintervall.ms = 3")
+    with pytest.raises(Invalid, match=r"flush\.intervall\.ms.*did you mean flush\.interval\.ms") as refused:
+        load_settings(config=path)
+    assert str(path) in str(refused.value)
+
+
+def test_an_unknown_variable_is_refused() -> None:
+    with pytest.raises(Invalid, match=r"TIDELOG_PROT.*did you mean port"):
+        load_settings(environ={"TIDELOG_PROT": "1"})
+
+
+def test_variables_of_other_programs_are_left_alone() -> None:
+    environ = {"TIDELOG_BROKER": "http://x", "TIDELOG_REQUIRE_ALL": "1", "PORT": "1", "HOME": "/"}
+    assert load_settings(environ=environ).settings == Settings()
+
+
+def test_a_file_that_is_not_there_or_no_toml_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="cannot be read"):
+        load_settings(config=tmp_path / "none.toml")
+    with pytest.raises(Invalid, match="not TOML"):
+        load_settings(config=config(tmp_path, "port ="))
+
+
+def test_every_setting_has_a_rule_and_every_default_keeps_it() -> None:
+    assert set(RULES) == {field.name for field in fields(Settings)}
+    for setting in known_settings().values():
+        assert setting.parsed(setting.shown(setting.default)) == setting.default
+
+
+def test_the_page_of_settings_is_that_of_the_code() -> None:
+    assert (DOCS / "settings.md").read_text() == settings_page(), (
+        "run: python -m tidelog.services.settings_page > docs/settings.md"
+    )
+
+
+def test_the_pages_example_is_a_file_that_loads(tmp_path: Path) -> None:
+    example = settings_page().split("```toml\n")[1].split("```")[0]
+    settings = load_settings(config=config(tmp_path, example)).settings
+    assert (settings.flush_max_bytes, settings.flush_interval_ms) == (4 << 20, 100)
