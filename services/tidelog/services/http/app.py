@@ -62,6 +62,7 @@ def create_app(broker: StartableBroker, settings: Settings, runtime: Runtime) ->
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # asked for at every request otherwise
     )
     app.state.service = service
     app.router.route_class = DirectRoute

@@ -1,0 +1,66 @@
+"""The commands of the task pages work as they stand there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.http.running_server import RunningServer
+
+from tidelog.services.settings import Settings
+
+DOCS = Path(__file__).parents[2] / "docs"
+ADDRESS = "http://127.0.0.1:8080"
+CURLRC = "fail-with-body\nsilent\nshow-error\nmax-time = 3\n"
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("curl") is None and not os.environ.get("TIDELOG_REQUIRE_ALL"),
+    reason="the task pages use curl: install it with the system's package manager",
+)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The code blocks of `language` in a page."""
+    return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def broker_url() -> Iterator[str]:
+    """A broker with what produce.md leaves behind, which consume.md begins with."""
+    with RunningServer(Settings(store="memory:")) as running:
+        yield running.url
+
+
+def shell(block: str, url: str, home: Path) -> str:
+    (home / ".curlrc").write_text(CURLRC)
+    environment = {"PATH": os.environ["PATH"], "CURL_HOME": str(home)}
+    run = subprocess.run(
+        ["bash", "-eu", "-c", block.replace(ADDRESS, url)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, f"{block}\n{run.stdout}\n{run.stderr}"
+    return run.stdout
+
+
+def test_every_command_of_the_task_pages_works(broker_url: str, tmp_path: Path) -> None:
+    said = {
+        page: [shell(block, broker_url, tmp_path) for block in blocks(page, "sh")]
+        for page in ("produce.md", "consume.md", "operate.md")
+    }
+    assert {page: len(outputs) for page, outputs in said.items()} == {"produce.md": 6, "consume.md": 6, "operate.md": 1}
+    assert '"duplicate":true' in said["produce.md"][4]
+    assert said["consume.md"][-1].strip() == "5"
+    assert all(output for page, outputs in said.items() for output in outputs if output is not said["consume.md"][3])
+
+
+def test_the_python_of_the_task_pages_works(broker_url: str) -> None:
+    for block in blocks("produce.md", "python"):
+        run = subprocess.run(
+            [sys.executable, "-c", block.replace(ADDRESS, broker_url)], capture_output=True, text=True, check=False
+        )
+        assert run.returncode == 0, run.stderr
