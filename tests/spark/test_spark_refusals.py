@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.serving import ARCHIVES, KEEPS_HOT, Serving, records, serving
@@ -96,6 +97,31 @@ def test_a_vanished_segment_is_an_error_unless_data_loss_is_allowed(spark: Spark
             native.select("value").collect()
         assert source.option("failOnDataLoss", "false").load().count() == left
         assert len(lenient.select("value").collect()) == left
+
+
+def test_a_damaged_segment_is_an_error_and_never_other_records(spark: SparkSession, tmp_path: Path) -> None:
+    with serving(tmp_path, f"file:{tmp_path}/store", ARCHIVES) as broker:
+        broker.create_topic("web", 1)
+        broker.produce("web", 0, records(0, 0, 1_000))
+        broker.wait_until_archived("web", 0)
+        log = broker.log("web", 0)
+        segment = Path(unquote(urlsplit(log["store"]).path)) / log["segments"][0]["key"]
+        place = _inside_the_values(segment)
+        body = bytearray(segment.read_bytes())
+        body[place] ^= 0x10
+        segment.write_bytes(body)
+
+        with pytest.raises(Exception, match=rf"Corrupt: {log['segments'][0]['key']}: row group 0 does not have its"):
+            spark.read.format("tidelog").options(broker=broker.url, subscribe="web").load().collect()
+        with pytest.raises(Exception, match="CRC checksum verification failed"):
+            read(spark, broker=broker.url, subscribe="web").select("value").collect()
+
+
+def _inside_the_values(segment: Path) -> int:
+    """A place in the pages of column value, far from their headers."""
+    metadata = pq.read_metadata(segment)
+    column = metadata.row_group(0).column(metadata.schema.names.index("value"))
+    return int(column.data_page_offset + column.total_compressed_size // 2)
 
 
 def test_a_hot_slice_beyond_the_log_is_data_loss_that_names_the_range(broker: Serving) -> None:

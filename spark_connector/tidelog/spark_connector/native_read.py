@@ -24,6 +24,9 @@ from tidelog.spark_connector.rows import HEADERS, row_schema
 from tidelog.spark_connector.snapshot import TopicSnapshot, slices_to_read, store_of, take_snapshot
 from tidelog.spark_connector.source import TidelogDataSource, register
 
+VERIFY_CHECKSUMS = "parquet.page.verify-checksum.enabled"
+"""Off in Parquet's Java reader unless asked for; segments carry the checksums."""
+
 _SEGMENT_SCHEMA = StructType(
     [
         StructField("offset", LongType()),
@@ -73,7 +76,7 @@ def _segments(
     root = _spark_root(store)
     # Spark takes the column `partition` from the path below basePath, and skips files by it.
     base = f"{root}/{slices[0].segment.key.split('/partition=')[0]}"
-    reader = spark.read.schema(_SEGMENT_SCHEMA).option("basePath", base)
+    reader = spark.read.schema(_SEGMENT_SCHEMA).options(**{"basePath": base, VERIFY_CHECKSUMS: "true"})
     if not options.fail_on_data_loss:
         reader = reader.option("ignoreMissingFiles", "true")
     return reader.parquet(*(f"{_literal(root)}/{piece.segment.key}" for piece in slices))
