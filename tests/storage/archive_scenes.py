@@ -22,6 +22,7 @@ from tidelog.storage.segment_codec import decode_segment
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_codec import ParquetWalCodec
 from tidelog.storage.wal_entry import PreparedEntry, ProducerMark
+from tidelog.storage.wal_tail import find_tail
 
 TOPIC_NAMES = {WEB.topic_id: "web", SHOP.topic_id: "shop"}
 PLACES = (WEB, WEB_1, SHOP)
@@ -110,7 +111,7 @@ async def log_of(store: ObjectStore, place: TopicPartition) -> pa.Table:
     for segment in manifest.segments:
         tables.append(decode_segment(segment.key, (await store.get(segment.key)).data))
     wal = Wal(store, 0, ParquetWalCodec())
-    tail = await wal.tail()
+    tail = await find_tail(wal)
     for seq in range(tail.floor.number, tail.next_seq):
         entry = await wal.read(seq)
         for span in entry.header.spans:

@@ -12,7 +12,7 @@ gets `Conflict`, and can never move the floor back.
 For the same reason whoever reads several entries by number, to replay or to archive them, reads the floor once more at
 the end and lets go of what lies below it: it may have been deleted and made anew by a stalled writer in between.
 
-Appending is `wal_writer.WalWriter`'s; finding the tail is `wal_tail.TailSearch`'s.
+Appending is `wal_writer.WalWriter`'s; finding the tail is `wal_tail`'s.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from tidelog.storage.layout import floor_key, wal_prefix, wal_suffix
 from tidelog.storage.object_log import EntryInfo, ObjectLog
 from tidelog.storage.object_store import ByteRange, ObjectStore
 from tidelog.storage.wal_entry import PreparedEntry, WalCodec, WalEntry, WalHeader
-from tidelog.storage.wal_tail import Tail, TailSearch
 
 FLOOR_FORMAT_VERSION = 1
 HEADER_TAIL_BYTES = 64 * 1024
@@ -97,13 +96,6 @@ class Wal:
     def entries(self, start: int = 0) -> AsyncIterator[EntryInfo]:
         """Numbers and sizes of the entries from `start` on, a request a page."""
         return self.log.entries(start)
-
-    async def tail(self) -> Tail:
-        """The number the next entry takes and the highest epoch there is; three requests if the listing is one page."""
-        search = TailSearch(self)
-        while (tail := await search.step()) is None:
-            pass
-        return tail
 
     async def header(self, seq: int) -> WalHeader:
         """The header of entry `seq` from its last bytes: one request, and a second if they were too few. Raises

@@ -12,12 +12,9 @@ floor's read and the listing): only a create at that number, and a look at the f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tidelog.storage.errors import Corrupt, NotFound
-
-if TYPE_CHECKING:
-    from tidelog.storage.wal import Floor, Wal
+from tidelog.storage.wal import Floor, Wal
 
 
 @dataclass(frozen=True)
@@ -27,6 +24,14 @@ class Tail:
     floor: Floor
     next_seq: int
     epoch: int
+
+
+async def find_tail(wal: Wal) -> Tail:
+    """The number the next entry takes and the highest epoch there is; three requests if the listing is one page."""
+    search = TailSearch(wal)
+    while (tail := await search.step()) is None:
+        pass
+    return tail
 
 
 class TailSearch:
