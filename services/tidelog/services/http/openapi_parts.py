@@ -25,7 +25,6 @@ _REFUSALS = {
     "415": "a media type not read here",
     "416": "out of range; says what the range is",
     "422": "read, but not allowed",
-    "429": "over a quota",
     "500": "an object in the bucket is damaged",
     "503": "overloaded, stopping or the store is away; come back after Retry-After",
 }
