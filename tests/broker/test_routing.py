@@ -1,6 +1,6 @@
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.drafts import draft
 
@@ -62,6 +62,7 @@ def test_a_request_for_one_partition_may_name_no_other() -> None:
         check_all_name(draft([b"a", b"b"], partitions=[2, 3]).partitions, 2)
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.binary(max_size=5), st.none() | st.binary(max_size=9), st.none() | st.integers(0, 4)), min_size=1

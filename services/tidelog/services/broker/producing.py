@@ -22,6 +22,9 @@ from tidelog.services.broker.shard_leader import ShardLeader
 from tidelog.storage.errors import Conflict, Fenced, NotFound, OffsetConflict, Unavailable
 from tidelog.storage.wal_entry import ProducerMark
 
+LOADS_MAX = 32
+"""Partitions that one request loads at the same time."""
+
 
 @dataclass(frozen=True)
 class _Place:
@@ -50,6 +53,7 @@ class ProducePath:
 
     async def produce(self, topic: Topic, shares: Sequence[Share], options: ProduceOptions) -> Sequence[Appended]:
         """Take `shares` and answer as `options.acks` says. Raises what `api.Broker.produce` lists."""
+        await self._load(topic, shares)
         places = [await self._place(topic, share) for share in shares]
         for place in places:
             place.leader.check_leading()
@@ -66,6 +70,14 @@ class ProducePath:
         return answers
 
     # ---- finding
+
+    async def _load(self, topic: Topic, shares: Sequence[Share]) -> None:
+        """Load the partitions that are not here yet, many at a time."""
+        numbers = [share.partition for share in shares]
+        unknown = [n for n in numbers if not self._leaders[topic.shards[n]].partitions.loaded(topic.partition(n))]
+        for first in range(0, len(unknown), LOADS_MAX):
+            some = unknown[first : first + LOADS_MAX]
+            await asyncio.gather(*(self._leaders[topic.shards[n]].partitions.load(topic, n) for n in some))
 
     async def _place(self, topic: Topic, share: Share) -> _Place:
         leader = self._leaders[topic.shards[share.partition]]
