@@ -11,6 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.component import Component
 from infra.components import prepare
 from infra.kafka import KAFKA, VERSION, jars
 
@@ -54,11 +55,11 @@ class KafkaProduced:
     p99_ms: float
 
 
-def missing() -> str:
-    """Why Kafka cannot run here, or nothing. Its jars are fetched if they are not here."""
-    if shutil.which("java") is None:
-        return f"Kafka is missing: {KAFKA.how}"
-    return "" if prepare(KAFKA) else f"Kafka is missing: {KAFKA.how}"
+def missing(component: Component = KAFKA) -> str:
+    """Why Kafka (or what else of it is needed) cannot run here, or nothing. Its jars are fetched if they are absent."""
+    if shutil.which("java") is not None and prepare(component):
+        return ""
+    return f"{component.name} is missing: {component.how}"
 
 
 class KafkaBroker:

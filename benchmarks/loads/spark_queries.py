@@ -11,13 +11,13 @@ import json
 import time
 from collections.abc import Callable
 
+from infra.spark_kafka import folder
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from tidelog.spark_connector import read
 from tidelog.spark_connector.local_session import local_session
 
-KAFKA_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}"
 EVENT = "service string, request struct<status int, duration_us bigint>"
 
 
@@ -51,10 +51,9 @@ def main() -> None:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--rounds", type=int, required=True)
     options = parser.parse_args()
-    import pyspark
-
-    package = KAFKA_PACKAGE.format(spark=pyspark.__version__)
-    spark = local_session("benchmark", driver_memory="4g", settings={"spark.jars.packages": package})
+    spark = local_session(
+        "benchmark", driver_memory="4g", settings={"spark.jars": ",".join(map(str, folder().glob("*.jar")))}
+    )
     sides: dict[str, Callable[[], DataFrame]] = {
         "kafka": lambda: _kafka(spark, options.kafka, options.topic),
         "read": lambda: read(spark, broker=options.tidelog, subscribe=options.topic),

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import time
 
+from infra.spark_kafka import SPARK_KAFKA, VERSION
+
 from benchmarks import kafka
 from benchmarks.bench import Bench
 from benchmarks.measure import Goal, Row, Side, compare, not_run
@@ -18,7 +20,7 @@ from benchmarks.tidelog_broker import TidelogBroker
 RECORDS, HOT_RECORDS, BATCH, PARTITIONS = 3_000_000, 20_000, 2_500, 4
 ARCHIVE_SECONDS = 180.0
 GOALS = (("count", 12.0), ("all columns", 4.0), ("json aggregate", 2.0))
-KAFKA_CLIENT = "Spark's own Kafka source (spark-sql-kafka), four partitions, two cores"
+KAFKA_CLIENT = f"Spark's own Kafka source (spark-sql-kafka {VERSION}), four partitions, two cores"
 CLIENTS = {
     "read": "tidelog.spark_connector.read: segments by Spark's Parquet reader, the hot tail through the broker",
     "source": 'spark.read.format("tidelog"): the Python data source',
@@ -27,7 +29,7 @@ CLIENTS = {
 
 def rows(bench: Bench) -> list[Row]:
     """Three rows by `read`, which the goals are for, and three by the data source, to compare."""
-    if why := kafka.missing():
+    if why := kafka.missing() or kafka.missing(SPARK_KAFKA):
         return [not_run(_name(query, "read"), _what(query, "read"), _goal(times), why) for query, times in GOALS]
     folder = bench.fresh_folder("spark")
     records = bench.scaled(RECORDS)
