@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import struct
 
 import httpx
 import pyarrow as pa
@@ -217,3 +218,30 @@ async def test_a_refused_produce_creates_no_topic(client: httpx.AsyncClient) -> 
     problem(answer, 422, "invalid")
     problem(await client.get("/v1/topics/fresh"), 404, "not_found")
     problem(await client.post("/v1/topics/a%20b/records", json={"records": [{"value": "x"}]}), 422, "invalid")
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (JSON, b""),
+        (JSON, b'{"records":[{"value":"good"},{"value":{"base64":"?"}}]}'),
+        (JSON, b'{"records":[{"value":"good"},{"value":"\xff"}]}'),
+        (NDJSON, b""),
+        (NDJSON, b"1\n{\n"),
+        (TEXT, b""),
+        (ARROW, b""),
+        (ARROW, arrow_stream(values_table([b"good"]))[:-20]),
+        (ARROW, arrow_stream(values_table([b"aaaa", b"bbbb"])).replace(struct.pack("<ii", 4, 8), b"\xff" * 8)),
+        (ARROW, arrow_stream(values_table([b"\0" * 67_000_000]), "zstd")),
+        (ARROW, arrow_stream(pa.table({"value": ["text"]}))),
+        (ARROW, b"PAR1" * 100),
+    ],
+)
+async def test_a_bad_body_of_any_kind_is_refused_and_changes_nothing(
+    client: httpx.AsyncClient, web: dict[int, int], kind: str, body: bytes
+) -> None:
+    for path in (P0, "/v1/topics/web/records", "/v1/topics/fresh/records"):
+        answer = await client.post(path, content=body, headers={"content-type": kind})
+        assert answer.status_code in (400, 413, 422), answer.text
+    assert await offsets_of(client, "web") == web
+    problem(await client.get("/v1/topics/fresh"), 404, "not_found")
