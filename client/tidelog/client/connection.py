@@ -26,6 +26,8 @@ ARROW = "application/vnd.apache.arrow.stream"
 BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 2.0
 CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_MIN_S = 5.0
+"""A broker that was reached may take so long, however near the deadline is."""
 WRITE_CHUNK_BYTES = 1 << 18
 SMALL_PIECE_BYTES = 1 << 14
 
@@ -77,7 +79,7 @@ class Connection:
         backoff_s = BACKOFF_FIRST_S
         while True:
             try:
-                return self._once(request)
+                return self._once(request, give_up_at - clock.monotonic())
             except (Unavailable, Fenced) as error:
                 wait_s = max(backoff_s * self._runtime.entropy.uniform(0.5, 1.0), _asked_wait_s(error))
                 if not _harmless_to_repeat(request, error) or clock.monotonic() + wait_s > give_up_at:
@@ -97,12 +99,13 @@ class Connection:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _once(self, request: Request) -> Answer:
+    def _once(self, request: Request, left_s: float) -> Answer:
         headers = dict(request.headers)
         content = _Chunks(request.body) if request.body else None
         if content is not None:
             headers["content-length"] = str(sum(piece.nbytes for piece in request.body))
-        timeout = httpx.Timeout(request.answer_timeout_s, connect=CONNECT_TIMEOUT_S, pool=None)
+        answer_timeout_s = min(request.answer_timeout_s, max(left_s, ANSWER_TIMEOUT_MIN_S))
+        timeout = httpx.Timeout(answer_timeout_s, connect=CONNECT_TIMEOUT_S, pool=None)
         try:
             response = self._http.request(
                 request.method, request.path, params=request.query, headers=headers, content=content, timeout=timeout

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from tidelog.client.admin import Admin, partition_path
 from tidelog.client.connection import ARROW, DEFAULT_BROKER, Answer, Connection, Request
+from tidelog.client.positions import checked_position
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.runtime import Runtime
 
@@ -80,6 +81,7 @@ class Consumer:
         runtime: Runtime | None = None,
     ) -> None:
         self.topic = topic
+        position = checked_position(start)
         self._options = options or ConsumerOptions()
         self._clock = (runtime or Runtime()).clock
         self._admin = Admin(broker, deadline_s=min(10.0, self._options.deadline_s), runtime=runtime)
@@ -87,7 +89,7 @@ class Consumer:
             known = [partition.partition for partition in self._admin.topic(topic).partitions]
             assigned = known if partitions is None else list(dict.fromkeys(partitions))
             _check_known(topic, assigned, known)
-            self._positions = {partition: self._admin.offset(topic, partition, start) for partition in assigned}
+            self._positions = {partition: self._admin.offset(topic, partition, position) for partition in assigned}
         except BaseException:
             self._admin.close()
             raise

@@ -1,0 +1,26 @@
+"""The examples of ``docs/cli.md`` run as they stand, in a shell."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cli.conftest import Tidelog
+from tests.end_to_end.broker_process import BrokerProcess
+
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+
+
+def test_the_examples_of_the_page_run(broker: BrokerProcess, tidelog: Tidelog) -> None:
+    blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    commands = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    assert len(commands) > 10
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "TIDELOG_BROKER": broker.url}
+    for command in commands:
+        ended = subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, env=environment, check=False
+        )
+        assert ended.returncode == 0, f"{command}: {ended.stderr.decode()}"
+    assert tidelog("topic", "consume", "lines", "-e", "-f", "%k|%v;").stdout == b"|one;|two;user-7|hello;"

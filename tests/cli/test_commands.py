@@ -1,0 +1,207 @@
+"""The commands as a person or a script meets them: what they print, where, and how they end."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Tidelog
+from tests.components.minio import free_port
+from tests.end_to_end.broker_process import TIDELOG, BrokerProcess, run_tidelog, wait_until
+
+from tidelog.services.cli.exit_codes import MEANINGS
+
+HELP_S_MAX = 0.5
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_topics_are_created_listed_described_altered_and_deleted(tidelog: Tidelog) -> None:
+    assert tidelog("topic", "create", "t1", "-p", "2", "-c", "retention.ms=1000").returncode == 0
+    again = tidelog("topic", "create", "t1")
+    assert (again.returncode, again.stdout) == (5, b"")
+    assert tidelog("topic", "create", "t1", "--if-not-exists").returncode == 0
+    listed = json.loads(tidelog("topic", "list", "--json").stdout)
+    assert {topic["name"]: len(topic["partitions"]) for topic in listed}["t1"] == 2
+    assert b"t1 " in tidelog("topic", "list").stdout
+    altered = json.loads(tidelog("topic", "alter", "t1", "-p", "3", "--set", "segment.bytes=2000000", "--json").stdout)
+    assert (len(altered["partitions"]), str(altered["configs"]["segment.bytes"])) == (3, "2000000")
+    assert tidelog("topic", "alter", "t1", "--unset", "retention.ms").returncode == 0
+    assert b"604800000" in tidelog("topic", "describe", "t1").stdout
+    assert tidelog("topic", "delete", "t1").returncode == 0
+    gone = tidelog("topic", "describe", "t1")
+    assert (gone.returncode, gone.stdout) == (4, b"")
+    assert b"no topic 't1'" in gone.stderr
+
+
+def test_keys_formats_counts_and_positions(tidelog: Tidelog) -> None:
+    assert tidelog("topic", "produce", "keyed", "-k", ":", stdin=b"a:1\nb:2\nc:3\n").returncode == 0
+    printed = tidelog("topic", "consume", "keyed", "-e", "-f", "%t %p %o %k %v %K %S\\n")
+    assert printed.stdout == b"keyed 0 0 a 1 1 1\nkeyed 0 1 b 2 1 1\nkeyed 0 2 c 3 1 1\n"
+    assert tidelog("topic", "consume", "keyed", "-o", "-2", "-n", "1").stdout == b"2\n"
+    assert tidelog("topic", "consume", "keyed", "-o", "1", "-e").stdout == b"2\n3\n"
+    assert tidelog("topic", "consume", "keyed", "-o", "end", "-e").stdout == b""
+    assert tidelog("topic", "consume", "keyed", "-n", "0").stdout == b""
+
+
+def test_json_tells_bytes_that_are_no_text(tidelog: Tidelog) -> None:
+    assert tidelog("topic", "produce", "bytes", stdin=b"\xff\ntext\n").returncode == 0
+    lines = [json.loads(line) for line in tidelog("topic", "consume", "bytes", "-e", "--json").stdout.splitlines()]
+    assert [line["value"] for line in lines] == [{"base64": "/w=="}, "text"]
+    assert [line["offset"] for line in lines] == [0, 1]
+
+
+def test_files_are_read_in_their_order_to_the_partition_named(tidelog: Tidelog, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(f"{name}\n")
+    tidelog("topic", "create", "files", "-p", "2")
+    arguments = ["-f", str(tmp_path / "two"), "-f", str(tmp_path / "one"), "-p", "1", "--json"]
+    produced = tidelog("topic", "produce", "files", *arguments)
+    assert json.loads(produced.stdout) == {"topic": "files", "records": 2}
+    assert tidelog("topic", "consume", "files", "-e", "-p", "1").stdout == b"two\none\n"
+    missing = tidelog("topic", "produce", "files", "-f", str(tmp_path / "three"))
+    assert missing.returncode == 2
+    assert b"three" in missing.stderr
+
+
+def test_the_cluster_tells_its_health_and_shards(tidelog: Tidelog, broker: BrokerProcess) -> None:
+    assert tidelog("cluster", "health").stdout == f"{broker.url} is ready\n".encode()
+    info = json.loads(tidelog("cluster", "info", "--json").stdout)
+    assert [shard["shard"] for shard in info["shards"]] == [0, 1, 2, 3]
+    assert b"WAL FLOOR" in tidelog("cluster", "info").stdout
+
+
+def test_the_bucket_is_listed_and_verified_without_a_broker(tidelog: Tidelog, store: Path) -> None:
+    tidelog("topic", "produce", "listed", stdin=b"x\n")
+    listed = run_tidelog(["bucket", "ls", "wal/", "--json", "--store", f"file:{store}"])
+    keys = [json.loads(line)["key"] for line in listed.stdout.splitlines()]
+    assert keys
+    assert all(key.startswith("wal/") for key in keys)
+    verified = run_tidelog(["bucket", "verify", "--deep", "--store", f"file:{store}"])
+    assert verified.returncode == 0
+    assert b"sound" in verified.stderr
+
+
+def test_a_damaged_bucket_ends_verify_with_6(tidelog: Tidelog, store: Path, tmp_path: Path) -> None:
+    tidelog("topic", "produce", "damaged", stdin=b"x\n" * 100)
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-r", store, copy], check=True)
+    entry = max(copy.glob("wal/*/*.parquet"), key=lambda path: path.stat().st_size)
+    data = bytearray(entry.read_bytes())
+    data[40] ^= 0xFF
+    entry.write_bytes(data)
+    verified = run_tidelog(["bucket", "verify", "--deep", "--store", f"file:{copy}"])
+    assert verified.returncode == 6
+    assert entry.name.encode() in verified.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["topic", "consume", "no-such"], 4, b"no-such"),
+        (["topic", "consume", "no-such", "-o", "soon"], 2, b"start, end, N, -N or @time"),
+        (["topic", "create", "no spaces"], 2, b"not a topic name"),
+        (["topic", "create", "c", "-c", "colour=red"], 2, b"colour"),
+        (["topic", "create", "c", "-c", "novalue"], 2, b"KEY=VALUE"),
+        (["topic", "produce", "p", "--acks", "2"], 2, b"acks"),
+        (["topic", "produce", "p", "-k", "json:"], 2, b"json:"),
+        (["topic", "alter", "a"], 2, b"nothing to alter"),
+        (["no-such-command"], 2, b"No such command"),
+        (["bucket", "ls", "--store", "file:no-such-folder"], 4, b"--store"),
+        (["bucket", "ls", "--store", "ftp:x"], 2, b"s3://"),
+        (["serve", "--flush-max-bytes", "1"], 2, b"64KiB to 1GiB"),
+        (["config", "--config", "no-such.toml"], 2, b"no-such.toml"),
+    ],
+)
+def test_a_mistake_is_told_on_stderr_with_its_code(
+    tidelog: Tidelog, arguments: list[str], code: int, told: bytes
+) -> None:
+    ended = tidelog(*arguments)
+    assert (ended.returncode, ended.stdout) == (code, b"")
+    assert told in ended.stderr
+    assert b"Traceback" not in ended.stderr
+
+
+def test_without_a_broker_it_ends_with_3_and_says_what_to_do() -> None:
+    ended = run_tidelog(["cluster", "health"], broker=f"http://127.0.0.1:{free_port()}")
+    assert ended.returncode == 3
+    assert b"tidelog serve" in ended.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_error(tidelog: Tidelog, broker: BrokerProcess) -> None:
+    tidelog("topic", "produce", "long", stdin=b"line\n" * 200_000)
+    for extra in ((), ("-e",)):
+        command = [*TIDELOG, "topic", "consume", "long", "--broker", broker.url, *extra]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as consuming:
+            assert consuming.stdout is not None
+            assert consuming.stderr is not None
+            assert consuming.stdout.read(10) == b"line\nline\n"
+            consuming.stdout.close()
+            assert consuming.wait(30) == 0
+            assert consuming.stderr.read() == b""
+
+
+def test_ctrl_c_ends_a_consumer_that_follows(tidelog: Tidelog, broker: BrokerProcess) -> None:
+    tidelog("topic", "produce", "followed", stdin=b"x\n")
+    command = [*TIDELOG, "topic", "consume", "followed", "--broker", broker.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as consuming:
+        assert consuming.stdout is not None
+        assert consuming.stderr is not None
+        assert consuming.stdout.readline() == b"x\n"
+        consuming.send_signal(signal.SIGINT)
+        assert consuming.wait(30) == 130
+        assert b"Traceback" not in consuming.stderr.read()
+
+
+def test_lines_of_a_slow_pipe_go_out_as_they_come_and_ctrl_c_keeps_them(
+    tidelog: Tidelog, broker: BrokerProcess
+) -> None:
+    tidelog("topic", "create", "slow")
+    command = [*TIDELOG, "topic", "produce", "slow", "--broker", broker.url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as producing:
+        assert producing.stdin is not None
+        producing.stdin.write(b"first\nnot ended")
+        producing.stdin.flush()
+        wait_until(lambda: tidelog("topic", "consume", "slow", "-e").stdout == b"first\n", 60.0)
+        producing.send_signal(signal.SIGINT)
+        assert producing.wait(30) == 130
+    assert tidelog("topic", "consume", "slow", "-e").stdout == b"first\n"
+
+
+def test_config_shows_each_value_and_its_source(tidelog: Tidelog) -> None:
+    shown = tidelog("config", "--port", "1234", "--json", environment={"TIDELOG_SHARDS": "7"})
+    values = json.loads(shown.stdout)
+    assert values["port"] == {"value": 1234, "source": "--port"}
+    assert values["shards"] == {"value": 7, "source": "TIDELOG_SHARDS"}
+    assert b"flush.interval.ms" in tidelog("config").stdout
+
+
+def test_help_is_there_at_once() -> None:
+    def cpu_s() -> float:
+        before = os.times()
+        assert run_tidelog(["--help"]).returncode == 0
+        after = os.times()
+        return after.children_user + after.children_system - before.children_user - before.children_system
+
+    assert min(cpu_s() for _ in range(3)) < HELP_S_MAX
+
+
+def test_version_and_completion_are_told(tidelog: Tidelog) -> None:
+    assert tidelog("version").stdout.startswith(b"tidelog 0.")
+    assert b"complete" in tidelog("--show-completion", environment={"SHELL": "/bin/bash"}).stdout
+
+
+def test_the_page_tells_the_exit_codes() -> None:
+    page = (DOCS / "cli.md").read_text()
+    for code, meaning in MEANINGS.items():
+        assert f"| {code} | {meaning} |" in page
+
+
+def test_serve_on_a_port_in_use_says_so(broker: BrokerProcess, tmp_path: Path) -> None:
+    began = time.monotonic()
+    ended = run_tidelog(["serve", "--port", str(broker.port), "--store", f"file:{tmp_path}"])
+    assert ended.returncode == 1
+    assert b"in use" in ended.stderr
+    assert time.monotonic() - began < 30

@@ -1,0 +1,73 @@
+"""A disk that fills up, for real: a small tmpfs. Produces are refused with a clear message; once there is room again
+all goes on, and nothing that was acknowledged is gone."""
+
+import os
+import random
+import subprocess
+from collections.abc import Iterator
+from io import RawIOBase
+from pathlib import Path
+
+import pytest
+from tests.end_to_end.broker_process import run_tidelog
+from tests.end_to_end.conftest import StartBroker
+from tests.end_to_end.steady_load import SteadyLoad
+
+from tidelog.client import Admin
+from tidelog.storage.errors import Unavailable
+
+DISK_BYTES = 12 << 20
+NOISE = random.Random(1).randbytes(500_000).replace(b"\n", b" ")
+"""A record that stays as large when it is compressed."""
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of `DISK_BYTES`."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tidelog-test", disk], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        line = "this user may not mount a tmpfs: run the tests as root, in a container with CAP_SYS_ADMIN"
+        if os.environ.get("TIDELOG_REQUIRE_ALL") == "1":
+            pytest.fail(line)
+        pytest.skip(line)
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def test_a_full_disk_refuses_and_goes_on_once_there_is_room(start_broker: StartBroker, small_disk: Path) -> None:
+    broker = start_broker({"store": f"file:{small_disk / 'data'}", "commit.timeout.ms": 2_000})
+    with Admin(broker.url) as admin:
+        admin.create_topic("load", partitions=3)
+        admin.create_topic("other")
+    with SteadyLoad(broker.url, "load") as load:
+        load.await_acknowledged(1_000)
+        ballast = fill(small_disk)
+        refused = run_tidelog(["topic", "produce", "other", "--timeout", "1"], broker=broker.url, stdin=NOISE)
+        assert refused.returncode == 3
+        assert b"the outcome is unknown" in refused.stderr
+        with Admin(broker.url, deadline_s=60.0) as admin, pytest.raises(Unavailable, match="the disk is full"):
+            admin.create_topic("one-more")
+
+        ballast.unlink()
+        load.await_acknowledged(1_000, timeout_s=90.0)
+        load.finish()
+        assert load.failure is None
+        assert load.acknowledged == sum(load.sent)
+        load.assert_whole(broker.url, "load")
+
+
+def fill(disk: Path) -> Path:
+    """A file that takes all the room there is."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+        write_without_end(file)
+    return ballast
+
+
+def write_without_end(file: RawIOBase) -> None:
+    while True:
+        file.write(bytes(4_096))
