@@ -64,11 +64,16 @@ async def test_a_long_poll_without_a_commit_ends_empty(served: Served, live: htt
     assert (answer.json()["records"], answer.json()["next_offset"]) == ([], 1)
 
 
-async def test_a_long_poll_ends_when_its_client_leaves(served: Served, live: httpx.AsyncClient) -> None:
+@pytest.mark.parametrize(
+    ("path", "accept"), [(f"{P0}?offset=1&wait_ms=60000", "*/*"), (P0, EVENTS), (ALL, EVENTS), (ALL, NDJSON)]
+)
+async def test_whatever_waits_ends_when_its_client_leaves(
+    served: Served, live: httpx.AsyncClient, path: str, accept: str
+) -> None:
     await produce(live, "first")
     tasks_before = len(asyncio.all_tasks())
     async with connected(served) as wire:
-        await wire.send(head("GET", f"{P0}?offset=1&wait_ms=60000"))
+        await wire.send(head("GET", path, accept=accept))
         await happens(lambda: waiters(served) == 1)
     await happens(lambda: waiters(served) == 0)
     await happens(lambda: len(asyncio.all_tasks()) <= tasks_before)
@@ -172,13 +177,15 @@ async def test_lines_end_when_they_have_caught_up_and_waited(served: Served, liv
     assert problem(refused, 400, "invalid")["field"] == "wait_ms"
 
 
+@pytest.mark.parametrize("path", [f"{P0}?offset=latest", ALL])
 async def test_a_stream_whose_topic_is_deleted_says_so_and_ends(
-    served: Served, live: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    served: Served, live: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.setattr(fetch_routes, "HEARTBEAT_MS", 20)
+    monkeypatch.setattr(follow_routes, "HEARTBEAT_MS", 20)
     await produce(live, "a")
     async with connected(served) as wire:
-        await wire.send(head("GET", f"{P0}?offset=latest", accept=EVENTS))
+        await wire.send(head("GET", path, accept=EVENTS))
         await wire.until(b": waiting")
         await live.delete("/v1/topics/web")
         ended = await wire.until(b"0\r\n\r\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -80,8 +81,9 @@ def _parse_event_id(text: str) -> dict[int, int]:
 
 async def _events(followed: FollowedTopic, base64: bool) -> AsyncGenerator[bytes]:
     seen = dict(followed.offsets)
-    async for page in followed.pages():
-        yield HEARTBEAT if page is None else _page_events(page, seen, base64)
+    async with aclosing(followed.pages()) as pages:
+        async for page in pages:
+            yield HEARTBEAT if page is None else _page_events(page, seen, base64)
 
 
 def _page_events(page: Page, seen: dict[int, int], base64: bool) -> bytes:
@@ -95,8 +97,9 @@ def _page_events(page: Page, seen: dict[int, int], base64: bool) -> bytes:
 
 
 async def _lines(followed: FollowedTopic, base64: bool, wait_ms: int | None) -> AsyncGenerator[bytes]:
-    async for page in followed.pages():
-        if page is not None:
-            yield encode_ndjson(page.batches, base64=base64, partition=page.partition)
-        elif wait_ms is not None:
-            return
+    async with aclosing(followed.pages()) as pages:
+        async for page in pages:
+            if page is not None:
+                yield encode_ndjson(page.batches, base64=base64, partition=page.partition)
+            elif wait_ms is not None:
+                return
