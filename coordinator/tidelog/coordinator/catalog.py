@@ -17,6 +17,7 @@ from tidelog.storage.errors import AlreadyExists, Corrupt, Invalid, NotFound
 from tidelog.storage.runtime import Runtime
 
 _PREFIX = "topics/"
+_REMOVALS_PREFIX = "removals/"
 
 
 class _StoredTopic(msgspec.Struct, frozen=True):
@@ -73,7 +74,7 @@ class Catalog:
             if found:
                 raise AlreadyExists(f"there is a topic {name!r} already")
             shards = place(partitions, shard_count, self.list_topics())
-            return (_put(Topic(name, topic_id, shards, config, created_at_ms)),)
+            return (_put(_PREFIX + name, Topic(name, topic_id, shards, config, created_at_ms)),)
 
         await self._journal.update(decide)
         return self.get(name)
@@ -88,21 +89,33 @@ class Catalog:
             after = replace(
                 topic, config=topic.config.altered(configs), shards=self._grown(topic, partitions, shard_count)
             )
-            return (_put(after),) if after != topic else ()
+            return (_put(_PREFIX + name, after),) if after != topic else ()
 
         await self._journal.update(decide)
         return self.get(name)
 
     async def delete(self, name: str) -> Topic:
-        """The topic that was. Raises `NotFound`, `Invalid`, `Unavailable`."""
+        """The topic that was; its objects are to be removed (`removals`). Raises `NotFound`, `Invalid`,
+        `Unavailable`."""
         topic = self.get(name)
 
         def decide() -> Sequence[Change]:
             found = self._find(name)
-            return (Delete(_PREFIX + name),) if found and found.topic_id == topic.topic_id else ()
+            if not found or found.topic_id != topic.topic_id:
+                return ()
+            return Delete(_PREFIX + name), _put(_REMOVALS_PREFIX + topic.topic_id, topic)
 
         await self._journal.update(decide)
         return topic
+
+    def removals(self) -> Sequence[Topic]:
+        """Deleted topics whose objects may still be in the bucket."""
+        return tuple(_decoded(key, raw) for key, raw in self._journal.items(_REMOVALS_PREFIX))
+
+    async def removed(self, topic: Topic) -> None:
+        """The objects of a deleted topic are gone. Raises `Unavailable`."""
+        key = _REMOVALS_PREFIX + topic.topic_id
+        await self._journal.update(lambda: (Delete(key),) if self._journal.get(key) is not None else ())
 
     def _grown(self, topic: Topic, partitions: int | None, shard_count: int) -> tuple[int, ...]:
         if partitions is None:
@@ -135,9 +148,9 @@ def _check_partition_count(partitions: int) -> None:
         raise Invalid(f"a topic has 1 to {PARTITIONS_MAX:,} partitions, not {partitions}", field="partitions")
 
 
-def _put(topic: Topic) -> Put:
+def _put(key: str, topic: Topic) -> Put:
     stored = _StoredTopic(topic.name, topic.topic_id, topic.shards, topic.config.as_kafka(), topic.created_at_ms)
-    return Put(_PREFIX + topic.name, msgspec.Raw(msgspec.json.encode(stored)))
+    return Put(key, msgspec.Raw(msgspec.json.encode(stored)))
 
 
 def _decoded(key: str, raw: msgspec.Raw) -> Topic:

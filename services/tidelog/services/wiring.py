@@ -25,6 +25,7 @@ from tidelog.services.broker.partition_reader import PartitionReader
 from tidelog.services.broker.segment_pieces import SegmentPieces
 from tidelog.services.broker.shard_leader import ShardLeader, ShardMeans
 from tidelog.services.broker.shard_partitions import ShardPartitions
+from tidelog.services.broker.topic_remover import TopicRemover
 from tidelog.services.settings import Settings
 from tidelog.storage.archiver import Archiver, ArchiverSettings
 from tidelog.storage.object_store import ObjectStore
@@ -87,7 +88,7 @@ class ShardFactory:
     def archivist(self, leaders: dict[int, ShardLeader]) -> Archivist:
         policy = ArchivePolicy(self._settings.archive_interval_ms, self._settings.archive_min_bytes)
         shards = [ShardArchive(leader, self._archiver(leader)) for leader in leaders.values()]
-        return Archivist(shards, policy, self._runtime)
+        return Archivist(shards, TopicRemover(self._store, self._catalog), policy, self._runtime)
 
     def _archiver(self, leader: ShardLeader) -> Archiver:
         settings = ArchiverSettings(self._settings.archive_batch_bytes, self._settings.delete_grace_ms / 1000)

@@ -39,6 +39,11 @@ def floor_key(shard: int) -> str:
     return f"{wal_prefix(shard)}_floor"
 
 
+def topic_prefix(topic: str, topic_id: str) -> str:
+    """Under it lie all segments and manifests of a topic."""
+    return f"{TOPICS_PREFIX}{topic}/{topic_id}/"
+
+
 def segment_prefix(topic: str, topic_id: str, partition: int) -> str:
     return f"{TOPICS_PREFIX}{topic}/{topic_id}/partition={partition}/"
 

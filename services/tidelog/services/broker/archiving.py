@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.services.broker.shard_leader import ShardLeader
+from tidelog.services.broker.topic_remover import TopicRemover
 from tidelog.storage.archiver import Archiver
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.runtime import Runtime
@@ -50,8 +51,11 @@ class ShardArchive:
 class Archivist:
     """Runs from `start` to `close`."""
 
-    def __init__(self, shards: Sequence[ShardArchive], policy: ArchivePolicy, runtime: Runtime) -> None:
+    def __init__(
+        self, shards: Sequence[ShardArchive], remover: TopicRemover, policy: ArchivePolicy, runtime: Runtime
+    ) -> None:
         self._shards = shards
+        self._remover = remover
         self._policy = policy
         self._runtime = runtime
         self._one_pass = asyncio.Lock()
@@ -87,6 +91,7 @@ class Archivist:
             try:
                 if await self.archive_due():
                     pause_s = 0.0  # a backlog is worked off without a pause
+                await self.remove_deleted()
                 if self._runtime.clock.monotonic() >= collect_at_s:
                     collect_at_s = self._runtime.clock.monotonic() + COLLECT_EVERY_S
                     await self.collect()
@@ -94,6 +99,11 @@ class Archivist:
                 _log.warning("archiving goes on in %.0f s: %s", PAUSE_AFTER_ERROR_S, error)
                 pause_s = PAUSE_AFTER_ERROR_S
             await self._runtime.clock.sleep(pause_s)
+
+    async def remove_deleted(self) -> None:
+        """Remove the objects of deleted topics, while no pass is under way that could still write one."""
+        async with self._one_pass:
+            await self._remover.remove_deleted()
 
     async def collect(self) -> int:
         """Delete the entries whose grace is over. Returns how many."""

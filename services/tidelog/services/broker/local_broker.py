@@ -252,6 +252,7 @@ class LocalBroker:
         """Turn all that is committed into segments, whatever its age."""
         if self._archivist:
             await self._archivist.archive_all()
+            await self._archivist.remove_deleted()
 
     # ---- what is known of it
 
