@@ -48,6 +48,10 @@ DRAIN_SHARE = 0.8
 """How much of ``shutdown.timeout.ms`` goes to committing what was taken; the rest is for letting go."""
 
 
+ROUTED_INLINE_MAX = 20_000
+"""Requests of more records are checked and split in a thread."""
+
+
 class Shards(Protocol):
     """Builds what the catalog asks for, once that has been read."""
 
@@ -154,7 +158,11 @@ class LocalBroker:
         self._check_open()
         came_s = self._clock.monotonic()
         found = await self._topic_to_produce(topic, options)
-        shares = self._shares(found, draft, options)
+        if options.partition is None and draft.records.num_rows > ROUTED_INLINE_MAX:
+            loop = asyncio.get_running_loop()
+            shares = await loop.run_in_executor(self._parts.means.executor, self._shares, found, draft, options)
+        else:
+            shares = self._shares(found, draft, options)
         answers = await self._produce_path.produce(found, shares, options)
         if options.acks is Acks.ALL:
             self._parts.means.measurements.acked(self._clock.monotonic() - came_s)

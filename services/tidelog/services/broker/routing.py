@@ -89,9 +89,10 @@ def _split(admitted: Admitted, partitions: npt.NDArray[np.int32]) -> Sequence[Sh
     ends = np.append(firsts[1:], len(order))
     payload_bytes = np.add.reduceat(admitted.payload_bytes[order], firsts)
     latest = np.maximum.reduceat(admitted.timestamps_ms[order], firsts)
+    beside_payload = (gathered.nbytes - int(admitted.payload_bytes.sum())) / len(order)  # of a record, on average
     columns = (numbers.tolist(), firsts.tolist(), ends.tolist(), payload_bytes.tolist(), latest.tolist())
     shares = []
     for number, first, end, payload, timestamp_ms in zip(*columns, strict=True):
-        records = gathered.slice(first, end - first)
-        shares.append(Share(number, records, records.nbytes, payload, timestamp_ms))
+        held_bytes = payload + int(beside_payload * (end - first))
+        shares.append(Share(number, gathered.slice(first, end - first), held_bytes, payload, timestamp_ms))
     return tuple(shares)
