@@ -1,0 +1,53 @@
+"""Records that were archived are read over HTTP as those that were not, on a store of files."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+from tests.http.conftest import SETTINGS
+from tests.http.requests import ARROW, NDJSON, read_arrow
+from tests.http.sockets import WAIT_S
+
+from tidelog.services.settings import Settings
+
+P0 = "/v1/topics/web/partitions/0"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Everything is archived at once."""
+    return replace(SETTINGS, store=f"file:{tmp_path}", archive_interval_ms=20, archive_min_bytes=1)
+
+
+async def archived(client: httpx.AsyncClient, offset: int) -> dict[str, object]:
+    """The partition's log once its cold end is at `offset`; asking again lets the archiver go on meanwhile."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            log: dict[str, object] = (await client.get(f"{P0}/log")).json()
+            if log["cold_end"] == offset:
+                return log
+
+
+async def test_a_fetch_does_not_tell_cold_from_hot(
+    client: httpx.AsyncClient, live: httpx.AsyncClient, web: dict[int, int], tmp_path: Path
+) -> None:
+    before = (await client.get(f"{P0}/records")).json()["records"]
+    log = await archived(live, 3)
+    assert isinstance(log["segments"], list)
+    [segment] = log["segments"]
+    assert (segment["base_offset"], segment["last_offset"], segment["records"]) == (0, 2, 3)
+    assert log["store"] == f"file://{tmp_path}"
+    assert pq.read_table(tmp_path / segment["key"], partitioning=None).column("offset").to_pylist() == [0, 1, 2]
+    await client.post(f"{P0}/records", json={"records": [{"value": "hot"}]})
+    after = (await client.get(f"{P0}/records")).json()["records"]
+    assert after[:3] == before
+    assert after[3]["value"] == "hot"
+    as_arrow = read_arrow((await client.get(f"{P0}/records", headers={"accept": ARROW})).content)
+    assert as_arrow.column("offset").to_pylist() == [0, 1, 2, 3]
+    lines = (await client.get(f"{P0}/records?offset=1", headers={"accept": NDJSON})).text.splitlines()
+    assert len(lines) == 3
