@@ -16,10 +16,11 @@ from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.journal import Journal
 from tidelog.services.broker.append_buffer import BufferBudget
 from tidelog.services.broker.archiving import ArchivePolicy, Archivist, ShardArchive
+from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.entry_reader import EntryReader
 from tidelog.services.broker.flush_policy import FlushPolicy
 from tidelog.services.broker.hot_tail import HotTail
-from tidelog.services.broker.local_broker import BrokerParts, LocalBroker
+from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_reader import PartitionReader
 from tidelog.services.broker.segment_pieces import SegmentPieces

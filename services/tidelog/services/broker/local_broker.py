@@ -10,11 +10,7 @@ import asyncio
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
-from tidelog.coordinator.catalog import Catalog
-from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.topic import Topic
 from tidelog.services.broker.admission import admit
 from tidelog.services.broker.api import (
@@ -31,18 +27,15 @@ from tidelog.services.broker.api import (
 )
 from tidelog.services.broker.append_buffer import RETRY_AFTER_S
 from tidelog.services.broker.archiving import Archivist
+from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.long_poll import LongPolls
 from tidelog.services.broker.measurements import BrokerMeasurements, PartitionLag
-from tidelog.services.broker.partition_reader import PartitionReader
 from tidelog.services.broker.partition_state import PartitionState
 from tidelog.services.broker.producing import ProducePath
 from tidelog.services.broker.routing import Share, check_all_name, route, whole
-from tidelog.services.broker.shard_leader import ShardLeader, ShardMeans
+from tidelog.services.broker.shard_leader import ShardLeader
 from tidelog.services.broker.status import broker_status
-from tidelog.services.settings import Settings
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, Overloaded
-from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.stores.counting import CountingObjectStore
 
 DRAIN_SHARE = 0.8
 """How much of ``shutdown.timeout.ms`` goes to committing what was taken; the rest is for letting go."""
@@ -50,32 +43,6 @@ DRAIN_SHARE = 0.8
 
 ROUTED_INLINE_MAX = 20_000
 """Requests of more records are checked and split in a thread."""
-
-
-class Shards(Protocol):
-    """Builds what the catalog asks for, once that has been read."""
-
-    def leaders(self) -> dict[int, ShardLeader]:
-        """A leader, not opened yet, for each shard there is."""
-        ...
-
-    def archivist(self, leaders: dict[int, ShardLeader]) -> Archivist:
-        """The archivist of their WALs."""
-        ...
-
-
-@dataclass(frozen=True)
-class BrokerParts:
-    """What `wiring` builds and a broker runs on."""
-
-    store: ObjectStore
-    counting: CountingObjectStore
-    settings: Settings
-    journal: Journal
-    catalog: Catalog
-    means: ShardMeans
-    reader: PartitionReader
-    shards: Shards
 
 
 class LocalBroker:
