@@ -46,8 +46,9 @@ def kinds_of(objects: Sequence[StoredObject]) -> list[Kind]:
 
 
 def _shortened(key: str) -> str:
-    """The key with its long ids cut to eight digits, as people read it."""
-    return re.sub(r"[0-9a-f]{32}", lambda found: found.group()[:8] + "~", key)
+    """The key as people read it: long ids cut to six digits, leading zeros left out."""
+    without_zeros = re.sub(r"0{6,}(?=\d)", "…", key)
+    return re.sub(r"[0-9a-f]{32}", lambda found: found.group()[:6] + "~", without_zeros)
 
 
 def _kind(name: str, objects: Sequence[StoredObject]) -> Kind:

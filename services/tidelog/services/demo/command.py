@@ -76,4 +76,4 @@ def _console(json_summary: bool) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if json_summary else sys.stdout
-    return Console(file=stream) if stream.isatty() else Console(file=stream, width=PLAIN_WIDTH)
+    return Console(file=stream, highlight=False, width=None if stream.isatty() else PLAIN_WIDTH)

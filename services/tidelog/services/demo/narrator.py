@@ -70,7 +70,8 @@ class Rates(AbstractContextManager["Rates"]):
 
     def __enter__(self) -> Rates:
         if self._narrator.console.is_terminal:
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn())
+            bar = () if self._total is None else (BarColumn(bar_width=20),)
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), *bar, TimeElapsedColumn())
             self._live = Progress(*columns, console=self._narrator.console, transient=True)
             self._live.start()
             self._task = self._live.add_task(self._verb, total=self._total)

@@ -108,7 +108,7 @@ class EventSource:
     def queries(self) -> Sequence[Query]:
         return (
             Query(
-                "requests, server errors and time by service",
+                "requests by service",
                 ("service", "requests", "errors", "duration_us"),
                 "SELECT e.service, count(*), count_if(e.request.status >= 500), sum(e.request.duration_us)"
                 " FROM (SELECT from_json(cast(value AS string), 'service string,"
@@ -116,7 +116,7 @@ class EventSource:
                 _named_rows(SERVICES, self._by_service),
             ),
             Query(
-                "purchases and revenue by country",
+                "revenue by country",
                 ("country", "purchases", "cents"),
                 "SELECT e.user.country, count(*), sum(e.amount_cents)"
                 " FROM (SELECT from_json(cast(value AS string), 'user struct<country string>, amount_cents bigint')"
@@ -175,7 +175,7 @@ class FileSource:
                 ],
             ),
             Query(
-                "the ten most frequent first words",
+                "most frequent first words",
                 ("word", "lines"),
                 "SELECT split(cast(value AS string), ' ')[0], count(*) FROM records"
                 " WHERE is_valid_utf8(cast(value AS string)) GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10",

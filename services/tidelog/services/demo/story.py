@@ -33,6 +33,7 @@ WAL_RATIO = 0.1  # of a WAL entry to the records in it, guessed low; only the ar
 ARCHIVE_MIN_BYTES_MAX = 8 << 20
 ARCHIVE_MIN_BYTES_MIN = 1 << 10
 ARCHIVE_WAIT_SECONDS = 20.0
+ARCHIVE_REST_SECONDS = 1.5
 POLL_SECONDS = 0.1
 COUNT_SQL = "SELECT count(*) FROM records"
 
@@ -156,8 +157,15 @@ class _Story:
         return agreements, rate
 
     def _await_segments(self) -> None:
-        deadline = self._narrator.clock.monotonic() + ARCHIVE_WAIT_SECONDS
-        while not self._cold_records() and self._narrator.clock.monotonic() < deadline:
+        """Return when there are segments and the archive rests: what comes then stays hot for a while."""
+        clock = self._narrator.clock
+        began = changed = clock.monotonic()
+        cold = 0
+        while clock.monotonic() - began < ARCHIVE_WAIT_SECONDS:
+            before, cold = cold, self._cold_records()
+            changed = clock.monotonic() if cold != before else changed
+            if cold and clock.monotonic() - changed > ARCHIVE_REST_SECONDS:
+                return
             pause(POLL_SECONDS)
 
     def _cold_records(self) -> int:
@@ -190,13 +198,13 @@ class _Story:
     def _conclude(self, summary: DemoSummary) -> None:
         narrator = self._narrator
         narrator.step("Do the numbers agree?")
-        rows = [(a.what, a.generator, a.http or "", a.spark or "", a.agree) for a in summary.agreements]
+        rows = [(a.what, *map(_short, (a.generator, a.http, a.spark)), a.agree) for a in summary.agreements]
         narrator.table(("number", "generator", "HTTP", "Spark", "agree"), rows)
         narrator.say(f"{summary.cold_records:,} records cold, {summary.hot_records:,} hot when Spark began to read")
         narrator.step("What these requests would have cost on S3")
         narrator.table(("request", "count", "price"), summary.bill.rows())
         narrator.say(
-            f"${summary.bill.usd:.4f} in all; a local store commits as often as it can, S3 4 times a second a shard"
+            f"${summary.bill.usd:.4f} in all; a local store commits at will, S3 at most 4 times a second a shard"
         )
         narrator.step("Go on by hand")
         narrator.commands(self._commands())
@@ -221,6 +229,11 @@ class _Story:
         if self._options.file is None:
             return self._options.events
         return max(1, _raw_bytes(self._options) // EVENT_BYTES)
+
+
+def _short(said: int | str | None) -> int | str:
+    """A fingerprint by its first digits, as it stands in the table."""
+    return "" if said is None else said[:12] if isinstance(said, str) else said
 
 
 def _settings(options: DemoOptions) -> dict[str, object]:
