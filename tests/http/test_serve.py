@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import socket
@@ -23,6 +24,7 @@ from tidelog.services.settings import Settings
 sys.exit(serve(Settings(store=sys.argv[1], port=int(sys.argv[2]), host=sys.argv[3], shards=2)))
 """
 STOP_S = 10
+PATH = "/v1/topics/web/partitions/0/records"
 
 
 def start(store: str, port: int = 0, host: str = "127.0.0.1") -> subprocess.Popen[str]:
@@ -54,7 +56,7 @@ def produce(address: str, value: str, partition: int = 0) -> int:
 
 
 def values(address: str) -> list[str]:
-    answer = httpx.get(f"{address}/v1/topics/web/partitions/0/records").raise_for_status()
+    answer = httpx.get(f"{address}{PATH}").raise_for_status()
     return [record["value"] for record in answer.json()["records"]]
 
 
@@ -83,7 +85,7 @@ def test_streams_and_long_polls_do_not_hold_up_a_stop() -> None:
     with broker("memory:") as (process, address):
         produce(address, "x")
         polled: list[httpx.Response] = []
-        url = f"{address}/v1/topics/web/partitions/0/records"
+        url = f"{address}{PATH}"
         with httpx.stream("GET", url, headers={"accept": EVENTS}, timeout=STOP_S) as stream:
             lines = stream.iter_lines()
             assert next(lines) == "id: 0"
@@ -110,6 +112,39 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path, kill: si
     with broker(store) as (_, address):
         assert values(address) == ["0", "1", "2", "3", "4"]
         assert produce(address, "5") == 5
+
+
+def test_a_stop_under_load_answers_what_it_took(tmp_path: Path) -> None:
+    store = f"file:{tmp_path}"
+    acknowledged: list[str] = []
+    with broker(store) as (process, address):
+        produce(address, "first")
+
+        def go_on(name: str) -> None:
+            """Produce until the broker takes no more; no answer may be cut off."""
+            with httpx.Client(base_url=address, timeout=STOP_S) as client:
+                for number in itertools.count():
+                    value = f"{name}-{number}"
+                    try:
+                        answer = client.post(PATH, json={"records": [{"value": value}]})
+                    except httpx.TransportError:
+                        return
+                    if answer.status_code == 200:
+                        acknowledged.append(value)
+
+        producers = [threading.Thread(target=go_on, args=(name,)) for name in "abcd"]
+        for producer in producers:
+            producer.start()
+        while len(acknowledged) < 20:
+            continue
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(STOP_S) == 0
+        for producer in producers:
+            producer.join()
+    with broker(store) as (_, address):
+        found = values(address)
+    assert set(acknowledged) <= set(found)
+    assert len(found) == len(set(found))
 
 
 def test_a_port_in_use_is_told_in_a_sentence_and_touches_no_store(tmp_path: Path) -> None:
