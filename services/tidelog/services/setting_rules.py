@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import get_type_hints
+from typing import cast, get_type_hints
 
 from tidelog.services.settings import MIB, Settings
 from tidelog.storage.errors import Invalid
@@ -141,7 +141,7 @@ def known_settings() -> Mapping[str, Setting]:
     """Every setting by its dotted name, in the order of `settings.Settings`."""
     hints = get_type_hints(Settings)
     return {
-        field.name.replace("_", "."): _setting(field.name, field.default, hints[field.name])
+        field.name.replace("_", "."): _setting(field.name, cast(Value, field.default), hints[field.name])
         for field in fields(Settings)
     }
 

@@ -21,29 +21,35 @@ FETCH_BYTES = 4 << 20
 """Of one fetch: as fast as larger ones, and small in memory."""
 
 
+StartOption = Annotated[
+    str, typer.Option("--offset", "-o", help="Where to begin, in each partition.", metavar="start|end|N|-N|@TIME")
+]
+CountOption = Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many records.", min=0)]
+ExitOption = Annotated[
+    bool, typer.Option("--exit", "-e", help="Stop at the end that the log has now, instead of following it.")
+]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        help="kcat's letters: %t topic, %p partition, %o offset, %T time in ms, %k key, %v value, %h headers, "
+        "%K and %V lengths.",
+        metavar="FORMAT",
+    ),
+]
+PartitionsOption = Annotated[
+    list[int] | None, typer.Option("--partition", "-p", help="Only this partition. Repeatable.", min=0)
+]
+
+
 def consume(
     topic: TopicArgument,
-    start: Annotated[
-        str,
-        typer.Option("--offset", "-o", help="Where to begin, in each partition.", metavar="start|end|N|-N|@TIME"),
-    ] = "start",
-    count: Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many records.", min=0)] = None,
-    exit_at_end: Annotated[
-        bool, typer.Option("--exit", "-e", help="Stop at the end that the log has now, instead of following it.")
-    ] = False,
-    line_format: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            help="kcat's letters: %t topic, %p partition, %o offset, %T time in ms, %k key, %v value, %h headers, "
-            "%K and %V lengths.",
-            metavar="FORMAT",
-        ),
-    ] = VALUES_ONLY,
-    partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Only this partition. Repeatable.", min=0)
-    ] = None,
+    start: StartOption = "start",
+    count: CountOption = None,
+    exit_at_end: ExitOption = False,
+    line_format: FormatOption = VALUES_ONLY,
+    partitions: PartitionsOption = None,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:

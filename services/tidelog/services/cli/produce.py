@@ -25,25 +25,27 @@ INTERRUPTED_FLUSH_S = 5.0
 """After Ctrl-C, how long what was read already may take to be acknowledged."""
 
 
+FilesOption = Annotated[
+    list[Path] | None, typer.Option("--file", "-f", help="Read this file instead of stdin. Repeatable.", metavar="FILE")
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option("--key", "-k", help="Key: a separator before the value, or json:FIELD.", metavar="SEP|json:FIELD"),
+]
+PartitionOption = Annotated[int | None, typer.Option("--partition", "-p", help="All records to this partition.", min=0)]
+AcksOption = Annotated[Literal["0", "1", "all"], typer.Option("--acks", help="When the broker answers: 0, 1 or all.")]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", help="Seconds to keep trying when the broker does not answer.", min=0)
+]
+
+
 def produce(
     topic: TopicArgument,
-    files: Annotated[
-        list[Path] | None,
-        typer.Option("--file", "-f", help="Read this file instead of stdin. Repeatable.", metavar="FILE"),
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", "-k", help="Key: a separator before the value, or json:FIELD.", metavar="SEP|json:FIELD"),
-    ] = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", "-p", help="All records to this partition.", min=0)
-    ] = None,
-    acks: Annotated[
-        Literal["0", "1", "all"], typer.Option("--acks", help="When the broker answers: 0, 1 or all.")
-    ] = "all",
-    timeout_s: Annotated[
-        float, typer.Option("--timeout", help="Seconds to keep trying when the broker does not answer.", min=0)
-    ] = 120.0,
+    files: FilesOption = None,
+    key: KeyOption = None,
+    partition: PartitionOption = None,
+    acks: AcksOption = "all",
+    timeout_s: TimeoutOption = 120.0,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
