@@ -10,7 +10,7 @@ from tidelog.services.broker.api import Anchor as At
 from tidelog.services.broker.api import FetchLimits, Position, ProduceOptions, ProducerSequence
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.errors import Overloaded, Unavailable
-from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.object_store import Body, ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -139,3 +139,27 @@ async def check(broker: LocalBroker, partitions: int, count: int) -> None:
         fetched = await broker.fetch("t", partition, start, ALL)
         assert offsets_of(fetched) == list(range(count))
         assert values_of(fetched) == [b"%d" % n for n in range(count)]
+
+
+class BreaksOnce(MemoryObjectStore):
+    """Raises what no store should, once it is told to."""
+
+    broken = False
+
+    async def create(self, key: str, data: Body) -> str:
+        if self.broken:
+            raise RuntimeError("a defect")
+        return await super().create(key, data)
+
+
+async def test_a_defect_on_the_way_to_the_log_leaves_nobody_waiting_and_says_so() -> None:
+    store = BreaksOnce()
+    async with running_broker(store, shards=1, commit_timeout_ms=20_000) as broker:
+        await broker.produce("t", numbered(0, 1), ProduceOptions())
+        store.broken = True
+        results = await asyncio.gather(
+            *(broker.produce("t", numbered(n, 1), ProduceOptions()) for n in range(5)), return_exceptions=True
+        )
+        assert {type(result) for result in results} == {Unavailable}
+        assert "defect" in broker.status().reason
+        assert broker.measurements().buffered_bytes == 0

@@ -98,6 +98,9 @@ class Archivist:
             except TidelogError as error:
                 _log.warning("archiving goes on in %.0f s: %s", PAUSE_AFTER_ERROR_S, error)
                 pause_s = PAUSE_AFTER_ERROR_S
+            except Exception:
+                _log.exception("archiving failed by a defect; it goes on in %.0f s", PAUSE_AFTER_ERROR_S)
+                pause_s = PAUSE_AFTER_ERROR_S
             await self._runtime.clock.sleep(pause_s)
 
     async def remove_deleted(self) -> None:

@@ -240,6 +240,9 @@ class ShardLeader:
         except TidelogError as error:
             _log.error("shard %d stops: %s", self.shard, error)
             self._step_down(Failure(f"shard {self.shard} stopped: {error}", fenced=False))
+        except Exception as error:
+            _log.exception("shard %d stops by a defect", self.shard)
+            self._step_down(Failure(f"shard {self.shard} stopped by a defect: {error!r}", fenced=False))
 
     def _step_down(self, failure: Failure) -> None:
         self._failure = self._failure or failure
