@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 PARTITIONS = 2
 BATCH = 200
 ROUNDS_HOT = 3
-READS = 6
+READS = 5
 
 
 class Load:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyspark
+from pyspark.errors import PySparkException
 
 from tidelog.spark_connector.java_runtime import use_java
 from tidelog.spark_connector.local_session import local_session
@@ -67,7 +68,8 @@ def run_statements(broker: str, topic: str, statements: Sequence[str], runtime: 
 
 
 def main() -> int:
-    """The program; exit code 1 with a line on stderr if the broker, the topic or Java is not there."""
+    """The program; exit code 1 and the reason on stderr if the broker, the topic or Java is not there, or Spark refuses
+    a statement."""
     parser = argparse.ArgumentParser(prog="python -m tidelog.spark_connector.sql", description="SQL over a topic")
     parser.add_argument("--broker", default=DEFAULT_BROKER)
     parser.add_argument("--topic", required=True)
@@ -76,7 +78,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         report = run_statements(options.broker, options.topic, options.statement, Runtime())
-    except TidelogError as error:
+    except (TidelogError, PySparkException) as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_REFUSED
     sys.stdout.write(json.dumps(asdict(report), default=str) + "\n" if options.json else _as_text(report))
