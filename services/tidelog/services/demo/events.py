@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from tidelog.storage.records import TIMESTAMP
 
 EPOCH_MS = 1_793_491_200_000  # 2026-11-01T00:00:00Z: where the stream's own time begins
-CHUNK_EVENTS = 5_000
+CHUNK_EVENTS = 2_000
 USERS = 200_000
 
 SERVICES = ["checkout", "payments", "search", "auth", "catalog", "shipping", "inventory", "gateway"]
