@@ -1,13 +1,16 @@
 """kill -9 at any moment, SIGTERM at any moment: every acknowledged record is there, once and in order."""
 
+import itertools
+import os
 import random
 import time
+from collections import defaultdict
 
 import pytest
 from tests.end_to_end.broker_process import BrokerProcess
 from tests.end_to_end.steady_load import SteadyLoad
 
-from tidelog.client import Admin
+from tidelog.client import Admin, Consumer
 
 ROUNDS = 3
 SIGTERM_S_MAX = 10.0
@@ -19,10 +22,9 @@ def load_on(broker: BrokerProcess, topic: str = "load") -> SteadyLoad:
     return SteadyLoad(broker.url, topic)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_after_kill_9_under_load_every_record_is_there_once_and_in_order(broker: BrokerProcess, seed: int) -> None:
+def prove_kill_9_loses_nothing(broker: BrokerProcess, topic: str, seed: int) -> None:
     draw = random.Random(seed)
-    with load_on(broker) as load:
+    with load_on(broker, topic) as load:
         for _ in range(ROUNDS):
             load.await_acknowledged(draw.randrange(1, 6_000))
             broker.kill()
@@ -31,7 +33,35 @@ def test_after_kill_9_under_load_every_record_is_there_once_and_in_order(broker:
         load.finish()
         assert load.failure is None
         assert load.acknowledged == sum(load.sent)
-        load.assert_whole(broker.url, "load")
+        load.assert_whole(broker.url, topic)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_after_kill_9_under_load_every_record_is_there_once_and_in_order(broker: BrokerProcess, seed: int) -> None:
+    prove_kill_9_loses_nothing(broker, "load", seed)
+
+
+@pytest.mark.soak
+def test_kill_9_again_and_again_loses_nothing(broker: BrokerProcess) -> None:
+    end_at = time.monotonic() + 60 * float(os.environ.get("TIDELOG_SOAK_MINUTES", "1"))
+    for seed in itertools.count(100):
+        prove_kill_9_loses_nothing(broker, f"load-{seed}", seed)
+        if time.monotonic() > end_at:
+            return
+
+
+def test_a_consumer_follows_through_a_crash_and_sees_each_record_once(broker: BrokerProcess) -> None:
+    seen: defaultdict[int, list[int]] = defaultdict(list)
+    with load_on(broker) as load, Consumer(broker.url, "load") as consumer:
+        for count, record in enumerate(consumer.records(), start=1):
+            seen[record.partition].append(record.offset)
+            if count == 1_000:
+                broker.kill()
+                broker.start()
+            if count == 20_000:
+                break
+        assert load.failure is None
+    assert all(offsets == list(range(len(offsets))) for offsets in seen.values())
 
 
 def test_sigterm_under_load_exits_0_in_time_and_keeps_every_acknowledged_record(broker: BrokerProcess) -> None:

@@ -53,7 +53,7 @@ def consume(
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """Print records: by default each value and a newline, from the oldest on, and goes on.
+    """Print records from the oldest on and follow the log: by default each value and a newline.
 
     [dim]tidelog topic consume web -o start -e > access.log
     tidelog topic consume web -o -10 -n 10 -f '%t %p %o %k %v\\n'[/dim]
