@@ -28,16 +28,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ArchivePolicy:
-    """When a WAL is archived: older than `interval_ms` or larger than `bytes_min`."""
+    """When a WAL is archived: older than `interval_ms`, larger than `bytes_min`, or of `entries_max` entries, each of
+    which costs a read when a broker opens."""
 
     interval_ms: int
     bytes_min: int
+    entries_max: int = 4_000
 
-    def is_due(self, wal_bytes: int, oldest_at_ms: int | None, now_ms: int) -> bool:
+    def is_due(self, entries: int, wal_bytes: int, oldest_at_ms: int | None, now_ms: int) -> bool:
         """Pure: for a WAL of `wal_bytes` whose oldest entry was written at `oldest_at_ms`."""
         if oldest_at_ms is None:
             return False
-        return wal_bytes >= self.bytes_min or now_ms - oldest_at_ms >= self.interval_ms
+        full = wal_bytes >= self.bytes_min or entries >= self.entries_max
+        return full or now_ms - oldest_at_ms >= self.interval_ms
 
 
 @dataclass(frozen=True)
@@ -123,5 +126,5 @@ class Archivist:
     def _is_due(self, leader: ShardLeader) -> bool:
         extent = leader.extent
         return leader.down is None and self._policy.is_due(
-            extent.bytes, extent.oldest_at_ms, self._runtime.clock.now_ms()
+            len(extent), extent.bytes, extent.oldest_at_ms, self._runtime.clock.now_ms()
         )
