@@ -1,9 +1,10 @@
 """The leader of one shard: it claims the WAL, commits batches and publishes them.
 
-Two loops run side by side. The first cuts a batch when `flush_policy` says so and encodes it in a thread; the second
-commits entries, one PUT in flight. At most one batch is encoded ahead of the PUT under way.
+Two loops run side by side. The first cuts a batch when `flush_policy` says so and sends it to a thread to be encoded;
+the second commits entries in the order they were cut, one PUT in flight. Up to two batches are encoded, side by side,
+while a PUT is under way.
 
-    append -> AppendBuffer -> cut, encode -> (one waits) -> WalWriter.commit -> publish to readers -> answer producers
+    append -> AppendBuffer -> cut -> encode in a thread -> WalWriter.commit -> publish to readers -> answer producers
 
 A shard that is fenced steps down and stays down: whoever fenced it leads now, and two brokers that keep claiming one
 bucket from each other would serve nobody. It says so (`down`), refuses, and an operator decides; a restart claims
@@ -16,9 +17,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import ParamSpec, TypeVar
 
 from tidelog.services.broker.append_buffer import Append, AppendBuffer, Batch, BufferBudget, Outcome
 from tidelog.services.broker.batch_entry import EntryDraft, entry_draft
@@ -32,17 +32,14 @@ from tidelog.services.broker.wal_extent import WalExtent
 from tidelog.storage.errors import Fenced, TidelogError
 from tidelog.storage.manifest import Manifest
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.wal_entry import PreparedEntry, WalHeader
+from tidelog.storage.wal_entry import PreparedEntry, WalCodec, WalHeader
 from tidelog.storage.wal_writer import WalWriter
 
-BATCHES_IN_FLIGHT_MAX = 2
-"""One being written, one encoded ahead of it."""
+BATCHES_IN_FLIGHT_MAX = 3
+"""One being written, two encoded ahead of it: encoding takes longer than a PUT to a local disk."""
 
 THREAD_BYTES_MIN = 64 * 1024
 """Smaller batches are encoded on the event loop, in half a millisecond."""
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -61,9 +58,16 @@ class ShardMeans:
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    batch: Batch
     draft: EntryDraft
     prepared: PreparedEntry
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A batch on its way through a thread."""
+
+    batch: Batch
+    encoded: asyncio.Future[_Encoded]
 
 
 class ShardLeader:
@@ -77,7 +81,7 @@ class ShardLeader:
         self._writer = writer
         self._means = means
         self._buffer = AppendBuffer(means.policy.batch_bytes_max)
-        self._encoded: asyncio.Queue[_Encoded] = asyncio.Queue()
+        self._cuts: asyncio.Queue[_Cut] = asyncio.Queue()
         self._in_flight: list[Batch] = []
         self._last_header: WalHeader | None = None
         self._last_cut_s: float | None = None
@@ -153,17 +157,19 @@ class ShardLeader:
             batch = self._buffer.take()
             self._in_flight.append(batch)
             self._last_cut_s = self._means.runtime.clock.monotonic()
-            draft = await self._computed(batch, entry_draft, batch.appends)
-            header = self._header(draft)
-            body = await self._computed(batch, self._wal.codec.encode, header, draft.records)
-            self._encoded.put_nowait(_Encoded(batch, draft, PreparedEntry(header, body)))
+            self._cuts.put_nowait(_Cut(batch, self._encoding(batch)))
 
-    async def _computed(self, batch: Batch, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `work` gives: in a thread, unless the batch is so small that going there takes longer."""
-        if batch.held_bytes < THREAD_BYTES_MIN:
-            return work(*args, **kwargs)
-        call = partial(work, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._means.executor, call)
+    def _encoding(self, batch: Batch) -> asyncio.Future[_Encoded]:
+        """`batch` as an entry, made in a thread unless it is so small that going there takes longer."""
+        after = self._last_header if len(self._in_flight) > 1 else None
+        self._last_header = self._writer.next_header(after=after)
+        loop = asyncio.get_running_loop()
+        work = partial(_encode, self._wal.codec, self._last_header, batch)
+        if batch.held_bytes >= THREAD_BYTES_MIN:
+            return loop.run_in_executor(self._means.executor, work)
+        encoded: asyncio.Future[_Encoded] = loop.create_future()
+        encoded.set_result(work())
+        return encoded
 
     async def _time_to_cut(self) -> None:
         while True:
@@ -191,23 +197,18 @@ class ShardLeader:
             pause.cancel()
             change.cancel()
 
-    def _header(self, draft: EntryDraft) -> WalHeader:
-        spans = tuple(drafted.span for drafted in draft.spans)
-        after = self._last_header if len(self._in_flight) > 1 else None
-        self._last_header = self._writer.next_header(spans=spans, producers=draft.producers, after=after)
-        return self._last_header
-
     # ---- committing
 
     async def _commit_entries(self) -> None:
         while True:
-            encoded = await self._encoded.get()
+            cut = await self._cuts.get()
+            encoded = await cut.encoded
             await self._writer.commit(encoded.prepared)
-            self._publish(encoded)
+            self._publish(cut.batch, encoded)
 
-    def _publish(self, encoded: _Encoded) -> None:
+    def _publish(self, batch: Batch, encoded: _Encoded) -> None:
         """The entry is in the log: readers first, then producers (inv. 1)."""
-        seq, batch, draft = encoded.prepared.header.seq, encoded.batch, encoded.draft
+        seq, draft = encoded.prepared.header.seq, encoded.draft
         name = EntryName(self.shard, seq)
         size_bytes = memoryview(encoded.prepared.body).nbytes
         self.extent.add(seq, size_bytes, encoded.prepared.header.written_at_ms)
@@ -256,3 +257,11 @@ class ShardLeader:
         """Go over to newer manifests and a higher floor."""
         self.partitions.archived(manifests)
         self.extent.cut(floor)
+
+
+def _encode(codec: WalCodec, header: WalHeader, batch: Batch) -> _Encoded:
+    """The entry under `header`'s number; one trip to a thread for all of it."""
+    draft = entry_draft(batch.appends)
+    spans = tuple(drafted.span for drafted in draft.spans)
+    whole = replace(header, spans=spans, producers=draft.producers)
+    return _Encoded(draft, PreparedEntry(whole, codec.encode(whole, draft.records)))
