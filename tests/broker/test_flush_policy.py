@@ -40,3 +40,10 @@ def test_a_stopping_broker_waits_for_no_interval() -> None:
 
 def test_without_an_interval_a_batch_is_cut_when_the_put_before_it_ends() -> None:
     assert seconds_to_cut(FlushPolicy(0.0, 1_000), ShardLoad(1, 100.0, putting=False), 100.0) == 0
+
+
+def test_where_puts_are_free_a_quarter_of_a_batch_is_cut_beside_the_put_under_way() -> None:
+    free = FlushPolicy(0.0, 1_000)
+    assert seconds_to_cut(free, ShardLoad(249, 100.0, putting=True), 100.0) is None
+    assert seconds_to_cut(free, ShardLoad(250, 100.0, putting=True), 100.0) == 0
+    assert seconds_to_cut(POLICY, ShardLoad(999, 100.0, putting=True), 100.0) is None

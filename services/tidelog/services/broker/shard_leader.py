@@ -145,7 +145,7 @@ class ShardLeader:
         idle = self._buffer.next_bytes == 0
         outcome = self._buffer.add(append)
         self._settled.clear()
-        if idle or self._buffer.next_bytes >= self._means.policy.batch_bytes_max:
+        if idle or self._buffer.next_bytes >= self._means.policy.batch_bytes_early:
             self._changed.set()
         return outcome
 
