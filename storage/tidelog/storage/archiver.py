@@ -22,7 +22,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import ParamSpec, TypeVar
 
 from tidelog.storage.archive_plan import PartitionPlan, plan_archive
 from tidelog.storage.errors import Conflict, NotFound
@@ -34,6 +37,9 @@ from tidelog.storage.runtime import Runtime
 from tidelog.storage.segment_codec import encode_segment
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_entry import WalEntry
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 TopicNames = Callable[[str], str | None]
 """The name of the topic with an id; None once it is deleted. It must know every topic that was ever written to."""
@@ -64,7 +70,8 @@ class ArchiveReport:
 
 
 class Archiver:
-    """Archives `wal`. One pass at a time; other archivers may work on the same log."""
+    """Archives `wal`. One pass at a time; other archivers may work on the same log. `executor` does the encoding; None:
+    the event loop's own."""
 
     def __init__(
         self,
@@ -73,12 +80,14 @@ class Archiver:
         runtime: Runtime,
         topic_names: TopicNames,
         settings: ArchiverSettings | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self._store = store
         self._wal = wal
         self._runtime = runtime
         self._topic_names = topic_names
         self._settings = settings or ArchiverSettings()
+        self._executor = executor
         self._manifest_logs: dict[TopicPartition, ManifestLog] = {}
         self._floors_seen: list[tuple[int, float]] = []
         self._collected = 0
@@ -89,7 +98,7 @@ class Archiver:
         entries = await self._read_entries(up_to)
         if not entries:
             return None
-        plans = await asyncio.to_thread(plan_archive, entries)
+        plans = await self._in_thread(plan_archive, entries)
         archived = [await self._archive(name, plan) for plan in plans if (name := self._name(plan)) is not None]
         floor = await self._wal.advance_floor(entries[-1].header.seq + 1, entries[-1].header.epoch)
         self._see_floor(floor.number)
@@ -131,7 +140,7 @@ class Archiver:
                 stored = await self._wal.log.read(seq)
             except NotFound:
                 break
-            entry = await asyncio.to_thread(self._wal.decode, seq, stored.data)
+            entry = await self._in_thread(self._wal.decode, seq, stored.data)
             entries.append(entry)
             raw_bytes += entry.records.nbytes
             seq += 1
@@ -139,6 +148,9 @@ class Archiver:
             return entries
         now = await self._wal.floor()
         return [entry for entry in entries if entry.header.seq >= now.number]
+
+    async def _in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, partial(work, *args, **kwargs))
 
     def _name(self, plan: PartitionPlan) -> str | None:
         return self._topic_names(plan.topic_partition.topic_id)
@@ -159,7 +171,7 @@ class Archiver:
         if records.num_rows == 0:
             return None
         segment_id = self._runtime.entropy.new_id()
-        encoded = await asyncio.to_thread(encode_segment, topic, plan.topic_partition, records, segment_id)
+        encoded = await self._in_thread(encode_segment, topic, plan.topic_partition, records, segment_id)
         await self._store.put(encoded.segment.key, encoded.body)
         return await log.append(
             replace(
