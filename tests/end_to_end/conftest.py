@@ -10,8 +10,8 @@ from tests.end_to_end.broker_process import BrokerProcess
 
 StartBroker = Callable[..., BrokerProcess]
 
-QUICK_ARCHIVE = {"archive.interval.ms": 300, "delete.grace.ms": 0}
-"""So that segments, floor and deletion take part in what is tested."""
+QUICK_ARCHIVE = {"archive.interval.ms": 300}
+"""So that segments and the floor take part in what is tested. Deletion does not: its grace is a minute at least."""
 
 
 @pytest.fixture

@@ -90,8 +90,7 @@ class Broker:
 
     async def _lead(self) -> None:
         wal = Wal(self._store, SHARD, self._world.codec)
-        held = self._world.cast.lease(self._lease, self._lease.fresh_term()) if self._lease else None
-        writer = self._world.new_writer(wal, self._runtime, self._name, held)
+        writer = self._world.new_writer(wal, self._runtime, self._name)
         await writer.claim(timeout_s=2 * COMMIT_TIMEOUT_S)
         view = None
         while view is None:

@@ -4,7 +4,10 @@ Three tasks share a bucket, and each request is a step:
 
 - a leader commits its next entry, and the first answer may be lost;
 - a rival claims the log;
-- a truncator raises the floor over everything, then deletes it, as often as asked.
+- a truncator raises the floor over everything, then deletes it once the grace is over, as often as asked.
+
+Time stands still but for the graces: the truncator's wait is the least that must pass, and more would only end the
+writers' trust sooner. So a commit that trusts the clock, and one that reads the floor, are both explored.
 
 A run is a list of choices. It is made again from the start, since coroutines cannot be copied, with its last choice
 changed, until every choice was made at every step: a depth-first search. A run that comes to a state seen before ends
@@ -25,11 +28,14 @@ from tests.simulation.truth import SHARD, Truth, Violation
 from tests.storage.scripted_store import Answer, ScriptedObjectStore
 
 from tidelog.storage.errors import Fenced, Unavailable
+from tidelog.storage.floor_trust import floor_trust_s
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_entry import PreparedEntry
 from tidelog.storage.wal_writer import WalWriter
+
+GRACE_MS = 2_000
 
 
 class Turn:
@@ -41,11 +47,13 @@ class Turn:
 
 @dataclass(frozen=True)
 class Plot:
-    """What is explored: the writers' class, whether the leader's first answer is lost, how often the log is cut."""
+    """What is explored: the writers' class, whether the leader's first answer is lost, how often the log is cut, how
+    long the floor is trusted."""
 
     writer: type[WalWriter] = WalWriter
     answer_lost: bool = False
     truncations: int = 1
+    trust_s: float = floor_trust_s(GRACE_MS / 1000)
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,7 @@ class _Run:
     def __init__(self, plot: Plot) -> None:
         self._plot = plot
         self._scheduler = Scheduler(0)
-        self._truth = Truth(LightWalCodec(), 0, lambda: 0)
+        self._truth = Truth(LightWalCodec(), GRACE_MS, lambda: self._scheduler.now_ms)
         self._objects = MemoryObjectStore()
         self._bucket = Witnessed(self._objects, self._truth)
         self._cuts = 0
@@ -122,14 +130,15 @@ class _Run:
         objects = tuple(sorted((key, data) for key, data in objects_of(self._objects).items()))
         log = tuple(header.entry_id for header in self._truth.log)
         writers = tuple(_standing(writer, store) for writer, store in (self._leader, self._rival))
-        return tasks_left, self._cuts, self._truth.floor, log, objects, writers
+        return tasks_left, self._cuts, self._scheduler.now_ms, self._truth.floor, log, objects, writers
 
     def _writer(self, name: str, seed: int) -> tuple[WalWriter, ScriptedObjectStore]:
         clock = ProcessClock(self._scheduler, Process(name))
         store = ScriptedObjectStore(self._bucket)
         writer_class = recorded(self._plot.writer, self._truth, self._scheduler)
         runtime = Runtime(_Impatient(clock), SeededEntropy(seed))
-        return writer_class(Wal(store, SHARD, LightWalCodec()), runtime, name), store
+        wal = Wal(store, SHARD, LightWalCodec())
+        return writer_class(wal, runtime, name, floor_trust_s=self._plot.trust_s), store
 
     async def _commit(self) -> None:
         writer, store = self._leader
@@ -148,7 +157,8 @@ class _Run:
         await writer.claim()
 
     async def _truncate(self) -> None:
-        """Raise the floor at one step, delete at another; the entries hold no records, so nothing need be archived."""
+        """Raise the floor at one step, let the grace pass and delete at another; the entries hold no records, so
+        nothing need be archived."""
         wal = Wal(self._bucket, SHARD, LightWalCodec())
         for _ in range(self._plot.truncations):
             await Turn()
@@ -157,6 +167,7 @@ class _Run:
                 await wal.advance_floor(len(self._truth.log), self._truth.log[-1].epoch)
             await Turn()
             self._cuts += 1
+            self._scheduler.now_ms += GRACE_MS
             async for info in wal.entries():
                 if info.number < self._truth.floor:
                     await wal.delete(info.number)
@@ -184,7 +195,9 @@ def _standing(writer: WalWriter, store: ScriptedObjectStore) -> object:
     """Where a writer's machine stands, its search included, and the request that waits for its turn."""
     search = repr([value for name, value in sorted(vars(writer._search).items()) if name != "_wal"])
     doubt = writer.in_doubt.entry_id if writer.in_doubt else None
-    return writer.state, writer.epoch, writer.next_seq, doubt, search, tuple(store.requests[-1:]), len(store.answers)
+    since_s = (writer._above_floor_s, writer._put_since_s)
+    request = tuple(store.requests[-1:])
+    return writer.state, writer.epoch, writer.next_seq, doubt, search, since_s, request, len(store.answers)
 
 
 def _let_others_go_first(store: ScriptedObjectStore) -> None:

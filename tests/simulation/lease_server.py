@@ -1,12 +1,13 @@
 """A coordinator that grants one lease, and a process's knowledge of it.
 
+It only decides who claims when: with it, leaders change seldom and in order, and at times it is down. No commit asks
+for a lease.
+
 The server's clock is true time. An answer can be lost, and the server can be down for a while; it grants nothing then,
 and what it granted runs out.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from tests.simulation.scheduler import Scheduler, Wait
 
@@ -80,25 +81,3 @@ class KnownLease:
         while True:
             await self.renew()
             await self._clock.sleep(LEASE_MS / 3000)
-
-
-@dataclass(frozen=True)
-class HeldTerm:
-    """Implements `Lease` for one epoch: the term it was claimed in. A lease lost and regained is another."""
-
-    lease: KnownLease
-    term: int
-
-    def is_fresh(self) -> bool:
-        return self.term != 0 and self.lease.fresh_term() == self.term
-
-
-@dataclass(frozen=True)
-class AnyTerm:
-    """A wrong `Lease`, for a mutation: whatever term is fresh counts, though others may have led in between."""
-
-    lease: KnownLease
-    term: int
-
-    def is_fresh(self) -> bool:
-        return self.lease.fresh_term() != 0

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tests.simulation.archiver import Archiver
+from tests.simulation.archiver import GRACE_S, Archiver
 from tests.simulation.batches import Placed
 from tests.simulation.cold import Cold
-from tests.simulation.lease_server import AnyTerm
 from tests.simulation.light_codec import NO_RECORDS
 from tests.simulation.reader import Reader
 from tests.simulation.weather import slow_reader_weather, zombie_weather
@@ -27,18 +26,18 @@ from tidelog.storage.wal_writer import WalWriter
 class NoFloorCheck(WalWriter):
     """Takes every PUT that was won for a commit."""
 
-    async def _checking_lease(self) -> None:
+    async def _checking_trust(self) -> None:
         self._win(self._put_since_s)
 
 
 class NoFloorCheckOfStart(WalWriter):
     """Takes a START that was won for an epoch."""
 
-    async def _checking_lease(self) -> None:
+    async def _checking_trust(self) -> None:
         if self._entry().header.kind is EntryKind.START:
             self._win(self._put_since_s)
         else:
-            await super()._checking_lease()
+            await super()._checking_trust()
 
 
 class NoFloorCheckAfterConflict(WalWriter):
@@ -46,8 +45,32 @@ class NoFloorCheckAfterConflict(WalWriter):
 
     async def _resolving(self) -> None:
         await super()._resolving()
-        if self._state is State.CHECKING_LEASE:
+        if self._state is State.CHECKING_TRUST:
             self._win(self._put_since_s)
+
+
+class TrustFromTheAnswer(WalWriter):
+    """Counts the trust from when the answer came, though it may have slept since what the answer says was true."""
+
+    def _win(self, above_floor_s: float) -> None:
+        super()._win(self._runtime.clock.monotonic())
+
+
+class TrustBeforeThePut(WalWriter):
+    """Looks at the clock before the PUT goes out, not after the answer is there."""
+
+    _looked_s = 0.0
+
+    async def _putting(self) -> None:
+        self._looked_s = self._runtime.clock.monotonic()
+        await super()._putting()
+
+    async def _checking_trust(self) -> None:
+        is_start = self._entry().header.kind is EntryKind.START
+        if not is_start and self._looked_s - self._above_floor_s < self._floor_trust_s:
+            self._win(self._put_since_s)
+        else:
+            self._state = State.CHECKING_FLOOR
 
 
 class ContendedIsSuccess(WalWriter):
@@ -57,14 +80,14 @@ class ContendedIsSuccess(WalWriter):
         try:
             await super()._putting()
         except Contended:
-            self._state = State.CHECKING_LEASE
+            self._state = State.CHECKING_TRUST
 
 
 class ConflictIsSuccess(WalWriter):
     """Takes a 412 for its own lost PUT without looking."""
 
     async def _resolving(self) -> None:
-        self._state = State.CHECKING_LEASE
+        self._state = State.CHECKING_TRUST
 
 
 class TimeoutIsFailure(WalWriter):
@@ -171,10 +194,10 @@ MUTATIONS: Mapping[str, Cast] = {
     "acknowledges before the create": Cast(writer=AcknowledgesBeforeCreate),
     "forgets the floor's epoch": Cast(writer=ForgetsFloorEpoch),
     "goes on behind another's entry": Cast(writer=GoesOnBehind),
-    "a fresh lease is believed for ever": Cast(floor_trust_s=float("inf"), weather=zombie_weather),
-    "a lease that was lost and regained counts as held": Cast(
-        lease=AnyTerm, floor_trust_s=float("inf"), weather=zombie_weather
-    ),
+    "no floor check once the trust is over": Cast(floor_trust_s=float("inf"), weather=zombie_weather),
+    "the trust is longer than the grace": Cast(floor_trust_s=2 * GRACE_S, weather=zombie_weather),
+    "the trust is counted from the answer": Cast(writer=TrustFromTheAnswer, weather=zombie_weather),
+    "the trust is looked at before the PUT": Cast(writer=TrustBeforeThePut, weather=zombie_weather),
     "clocks stop with the machine": Cast(clocks_stop_when_stalled=True, weather=zombie_weather),
     "floor before manifest": Cast(archiver=FloorBeforeManifest),
     "no grace": Cast(archiver=NoGrace),

@@ -11,10 +11,11 @@ from tidelog.storage.wal_entry import EntryKind
 from tidelog.storage.wal_writer import WalWriter
 
 NOTED = {
-    (State.RESOLVING, State.CHECKING_LEASE): "conflict with the own lost PUT",
+    (State.RESOLVING, State.CHECKING_TRUST): "conflict with the own lost PUT",
     (State.RESOLVING, State.FENCED): "fenced by another's entry",
+    (State.CHECKING_FLOOR, State.LEADING): "floor read: not below it",
     (State.CHECKING_FLOOR, State.FENCED): "fenced by the floor",
-    (State.CHECKING_LEASE, State.LEADING): "floor not read: lease fresh",
+    (State.CHECKING_TRUST, State.LEADING): "floor not read: known lately",
     (State.RESOLVING, State.SEARCHING): "START lost its number",
     (State.CHECKING_FLOOR, State.SEARCHING): "START below the floor",
 }

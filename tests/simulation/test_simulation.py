@@ -24,7 +24,8 @@ ROOT = Path(__file__).parents[2]
 
 AT_LEAST_IN_A_CHUNK = {
     "epoch begun": 800,
-    "floor not read: lease fresh": 300,
+    "floor not read: known lately": 300,
+    "floor read: not below it": 300,
     "PUT in doubt": 500,
     "409": 100,
     "conflict with the own lost PUT": 100,

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tests.simulation.archiver import GRACE_S, Archiver
 from tests.simulation.batches import Batch, Placed
 from tests.simulation.broker import Broker
-from tests.simulation.lease_server import HeldTerm, KnownLease, LeaseServer
+from tests.simulation.lease_server import KnownLease, LeaseServer
 from tests.simulation.light_codec import NO_RECORDS, LightWalCodec
 from tests.simulation.network import Ambush, Travelling, Witnessed, objects_of
 from tests.simulation.reader import Reader
@@ -26,7 +26,7 @@ from tests.simulation.truth import Truth, Violation
 from tests.simulation.weather import CHAOS_MS, Weather, draw_weather
 
 from tidelog.storage.backoff import Backoff
-from tidelog.storage.lease import Lease
+from tidelog.storage.floor_trust import floor_trust_s
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -35,7 +35,6 @@ from tidelog.storage.wal_entry import WalCodec, WalHeader
 from tidelog.storage.wal_writer import WalWriter
 
 PARTITIONS = 2
-FLOOR_TRUST_S = 0.2
 BATCH_TIMEOUT_MS = 400
 THINKING_MS_MAX = 500
 RIVAL_SHARE = 0.01
@@ -51,8 +50,7 @@ class Cast:
     reader: type[Reader] = Reader
     codec: Callable[[], WalCodec] = LightWalCodec
     rows: Callable[[Placed], pa.Table] = lambda placed: NO_RECORDS
-    floor_trust_s: float = FLOOR_TRUST_S
-    lease: Callable[[KnownLease, int], Lease] = HeldTerm
+    floor_trust_s: float = floor_trust_s(GRACE_S)
     clocks_stop_when_stalled: bool = False
     weather: Callable[[int], Weather] = draw_weather
 
@@ -108,12 +106,12 @@ class World:
 
     # ---- what brokers ask of the world
 
-    def new_writer(self, wal: Wal, runtime: Runtime, name: str, lease: Lease | None) -> WalWriter:
+    def new_writer(self, wal: Wal, runtime: Runtime, name: str) -> WalWriter:
         """A writer of the cast's class that also tells what it does."""
         self._leader = name
         writer_class = recorded(self.cast.writer, self.truth, self.scheduler)
         backoff = Backoff(first_s=0.004, max_s=0.05)
-        return writer_class(wal, runtime, name, lease=lease, backoff=backoff, floor_trust_s=self.cast.floor_trust_s)
+        return writer_class(wal, runtime, name, backoff=backoff, floor_trust_s=self.cast.floor_trust_s)
 
     def rows(self, placed: Placed) -> pa.Table:
         """The rows of an entry with `placed` in it."""

@@ -9,6 +9,7 @@ from tests.storage.instant_clock import InstantClock
 from tests.storage.scripted_store import ScriptedObjectStore
 
 from tidelog.storage.commit_fsm import State
+from tidelog.storage.floor_trust import GRACE_S_MIN
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal import Wal
@@ -16,16 +17,6 @@ from tidelog.storage.wal_entry import PreparedEntry, WalHeader
 from tidelog.storage.wal_writer import WalWriter
 
 SHARD = 3
-
-
-@dataclass
-class SwitchedLease:
-    """Implements `Lease`: as the test says."""
-
-    fresh: bool = True
-
-    def is_fresh(self) -> bool:
-        return self.fresh
 
 
 @dataclass
@@ -38,9 +29,8 @@ class ShardLog:
     def __post_init__(self) -> None:
         self.store = ScriptedObjectStore(self.bucket)
         self.runtime = Runtime(self.clock, SeededEntropy(1))
-        self.lease = SwitchedLease(fresh=False)
         self.wal = Wal(self.store, SHARD, LightWalCodec())
-        self.writer = WalWriter(self.wal, self.runtime, "writer", lease=self.lease)
+        self.writer = WalWriter(self.wal, self.runtime, "writer")
         self.others_wal = Wal(self.bucket, SHARD, LightWalCodec())
         self.rival = WalWriter(self.others_wal, Runtime(self.clock, SeededEntropy(2)), "rival")
 
@@ -56,9 +46,10 @@ class ShardLog:
             await self.rival.commit(self.entry(self.rival))
 
     async def truncate(self, number: int) -> None:
-        """Everything below `number` is archived and deleted."""
+        """Everything below `number` is archived and, after a grace, deleted."""
         last = await self.others_wal.header(number - 1)
         await self.others_wal.advance_floor(number, last.epoch)
+        self.clock.now_s += GRACE_S_MIN
         async for info in self.others_wal.entries():
             if info.number < number:
                 await self.others_wal.delete(info.number)

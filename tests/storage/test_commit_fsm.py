@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from tests.storage.scripted_store import Answer
 from tests.storage.shard_log import SHARD, ShardLog
 
-from tidelog.storage.commit_fsm import FLOOR_TRUST_S, State
+from tidelog.storage.commit_fsm import State
 from tidelog.storage.errors import Contended, Corrupt, Denied, Fenced, Invalid, Unavailable
+from tidelog.storage.floor_trust import FLOOR_TRUST_S, GRACE_S_MIN, floor_trust_s
 from tidelog.storage.wal_entry import EntryKind, PreparedEntry
 
 PREFIX = f"wal/{SHARD:04d}/"
@@ -46,7 +49,7 @@ async def test_nothing_happens_before_a_claim(log: ShardLog) -> None:
 async def test_claiming_an_empty_log_takes_four_requests(log: ShardLog) -> None:
     log.writer.begin_claim()
     assert await log.states(2) == [State.SEARCHING, State.PUTTING]
-    assert await log.states(1) == [State.CHECKING_LEASE]
+    assert await log.states(1) == [State.CHECKING_TRUST]
     assert await log.states(2) == [State.CHECKING_FLOOR, State.LEADING]
     assert log.store.requests == [FLOOR, LIST, f"create {entry_key(0)}", FLOOR]
     assert (log.writer.epoch, log.writer.next_seq) == (1, 1)
@@ -73,7 +76,7 @@ async def test_a_claim_that_loses_its_number_reads_the_tail_again(log: ShardLog)
     log.store.before = log.rival_commits
     expected = [State.RESOLVING, State.SEARCHING, State.SEARCHING, State.SEARCHING, State.PUTTING]
     assert await log.states(5) == expected
-    assert await log.states(3) == [State.CHECKING_LEASE, State.CHECKING_FLOOR, State.LEADING]
+    assert await log.states(3) == [State.CHECKING_TRUST, State.CHECKING_FLOOR, State.LEADING]
     assert (log.writer.epoch, log.writer.next_seq) == (2, 3)
 
 
@@ -82,56 +85,93 @@ async def test_a_claim_that_created_a_deleted_number_anew_reads_the_tail_again(l
     await log.states(2)
     await log.rival_commits(2)
     await log.truncate(3)
-    assert await log.states(3) == [State.CHECKING_LEASE, State.CHECKING_FLOOR, State.SEARCHING]
+    assert await log.states(3) == [State.CHECKING_TRUST, State.CHECKING_FLOOR, State.SEARCHING]
     await log.states(5)
     assert log.writer.state is State.LEADING
     assert (log.writer.epoch, log.writer.next_seq) == (2, 4)
 
 
-async def test_a_start_is_checked_against_the_floor_even_under_a_fresh_lease(log: ShardLog) -> None:
-    log.lease.fresh = True
+async def test_a_start_is_checked_against_the_floor_however_lately_that_was_known(log: ShardLog) -> None:
     await log.writer.claim()
-    assert log.store.requests[-2:] == [f"create {entry_key(0)}", FLOOR]
+    await log.writer.commit(log.entry())
+    await log.writer.claim()
+    assert log.store.requests[-2:] == [f"create {entry_key(2)}", FLOOR]
 
 
-async def test_a_commit_without_a_lease_is_one_put_and_one_look_at_the_floor(log: ShardLog) -> None:
+async def test_a_commit_soon_after_the_claim_is_one_put(log: ShardLog) -> None:
     await putting(log)
-    assert await log.states(3) == [State.CHECKING_LEASE, State.CHECKING_FLOOR, State.LEADING]
-    assert log.store.requests == [f"create {entry_key(1)}", FLOOR]
+    assert await log.states(2) == [State.CHECKING_TRUST, State.LEADING]
+    assert log.store.requests == [f"create {entry_key(1)}"]
     assert log.writer.next_seq == 2
 
 
-async def test_a_commit_under_a_fresh_lease_is_one_put(log: ShardLog) -> None:
+async def test_the_floor_is_read_once_the_trust_is_over(log: ShardLog) -> None:
     await putting(log)
-    log.lease.fresh = True
-    assert await log.states(2) == [State.CHECKING_LEASE, State.LEADING]
-    assert log.store.requests == [f"create {entry_key(1)}"]
-
-
-async def test_a_fresh_lease_is_not_believed_once_the_last_look_at_the_floor_is_old(log: ShardLog) -> None:
-    await putting(log)
-    log.lease.fresh = True
     log.clock.now_s += FLOOR_TRUST_S
-    assert await log.states(3) == [State.CHECKING_LEASE, State.CHECKING_FLOOR, State.LEADING]
+    assert await log.states(3) == [State.CHECKING_TRUST, State.CHECKING_FLOOR, State.LEADING]
+    assert log.store.requests == [f"create {entry_key(1)}", FLOOR]
 
 
-async def test_commits_under_a_fresh_lease_renew_that_belief(log: ShardLog) -> None:
+async def test_what_counts_is_when_the_answer_came_not_when_the_put_was_sent(log: ShardLog) -> None:
+    await putting(log)
+    assert await log.states(1) == [State.CHECKING_TRUST]
+    log.clock.now_s += FLOOR_TRUST_S
+    assert await log.states(1) == [State.CHECKING_FLOOR]
+
+
+async def test_each_commit_renews_the_trust_from_when_it_was_first_sent(log: ShardLog) -> None:
+    await putting(log)
+    log.store.answers.extend([Answer(Unavailable("503"))] * 3)
+    sent_s = log.clock.now_s
+    await log.states(8)
+    assert log.writer.state is State.LEADING
+    assert log.clock.now_s > sent_s
+    log.writer.begin_commit(log.entry())
+    log.clock.now_s = sent_s + FLOOR_TRUST_S
+    assert await log.states(2) == [State.CHECKING_TRUST, State.CHECKING_FLOOR]
+
+
+async def test_a_read_of_the_floor_renews_the_trust_from_when_it_was_sent(log: ShardLog) -> None:
+    await putting(log)
+    log.clock.now_s += FLOOR_TRUST_S
+    await log.states(2)
+    asked_s = log.clock.now_s
+    log.store.before = partial(sleep, log, FLOOR_TRUST_S)
+    assert await log.states(1) == [State.LEADING]
+    log.writer.begin_commit(log.entry())
+    assert log.clock.now_s == asked_s + FLOOR_TRUST_S
+    assert await log.states(2) == [State.CHECKING_TRUST, State.CHECKING_FLOOR]
+
+
+async def sleep(log: ShardLog, seconds: float) -> None:
+    """A request takes that long."""
+    log.clock.now_s += seconds
+
+
+async def test_a_hundred_commits_in_a_row_cost_a_hundred_creates_and_at_most_one_read(log: ShardLog) -> None:
     await leading(log)
-    log.lease.fresh = True
-    for _ in range(4):
+    for _ in range(100):
         log.clock.now_s += FLOOR_TRUST_S * 0.4
         await log.writer.commit(log.entry())
-    assert FLOOR not in log.store.requests
+    creates = [request for request in log.store.requests if request.startswith("create ")]
+    assert creates == [f"create {entry_key(seq)}" for seq in range(1, 101)]
+    assert len(log.store.requests) - len(creates) <= 1
+
+
+def test_the_trust_is_half_the_grace_at_most() -> None:
+    assert floor_trust_s(900.0) == floor_trust_s(GRACE_S_MIN) == FLOOR_TRUST_S
+    assert floor_trust_s(1.0) == 0.5
+    assert floor_trust_s(0.0) == 0.0
 
 
 async def test_a_lost_answer_is_found_to_be_a_success(log: ShardLog) -> None:
     await putting(log)
     log.store.answers.append(Answer(Unavailable("reset"), after_effect=True))
     assert await log.states(2) == [State.BACKING_OFF, State.PUTTING]
-    assert await log.states(2) == [State.RESOLVING, State.CHECKING_LEASE]
-    assert await log.states(2) == [State.CHECKING_FLOOR, State.LEADING]
+    assert await log.states(2) == [State.RESOLVING, State.CHECKING_TRUST]
+    assert await log.states(1) == [State.LEADING]
     create, get = f"create {entry_key(1)}", f"get {entry_key(1)}"
-    assert log.store.requests == [create, create, get, FLOOR]
+    assert log.store.requests == [create, create, get]
 
 
 async def test_a_put_that_did_not_happen_is_sent_again_with_the_same_bytes(log: ShardLog) -> None:
@@ -145,7 +185,7 @@ async def test_a_put_that_did_not_happen_is_sent_again_with_the_same_bytes(log: 
 async def test_a_409_is_sent_again_after_a_wait(log: ShardLog) -> None:
     await putting(log)
     log.store.answers.append(Answer(Contended("409")))
-    assert await log.states(3) == [State.BACKING_OFF, State.PUTTING, State.CHECKING_LEASE]
+    assert await log.states(3) == [State.BACKING_OFF, State.PUTTING, State.CHECKING_TRUST]
     assert len(log.clock.slept_s) == 1
 
 
@@ -161,7 +201,7 @@ async def test_a_number_made_anew_fences_by_the_floor(log: ShardLog) -> None:
     await putting(log)
     await log.rival_commits(2)
     await log.truncate(3)
-    assert await log.states(3) == [State.CHECKING_LEASE, State.CHECKING_FLOOR, State.FENCED]
+    assert await log.states(3) == [State.CHECKING_TRUST, State.CHECKING_FLOOR, State.FENCED]
 
 
 async def test_the_own_entry_made_anew_and_found_by_a_conflict_fences_too(log: ShardLog) -> None:
@@ -170,7 +210,7 @@ async def test_the_own_entry_made_anew_and_found_by_a_conflict_fences_too(log: S
     await log.truncate(3)
     log.store.answers.append(Answer(Unavailable("reset"), after_effect=True))
     await log.states(2)
-    assert await log.states(4) == [State.RESOLVING, State.CHECKING_LEASE, State.CHECKING_FLOOR, State.FENCED]
+    assert await log.states(4) == [State.RESOLVING, State.CHECKING_TRUST, State.CHECKING_FLOOR, State.FENCED]
 
 
 async def test_a_conflict_whose_entry_is_deleted_meanwhile_fences(log: ShardLog) -> None:
@@ -204,6 +244,7 @@ async def test_an_error_that_no_retry_mends_surfaces_and_leaves_the_state(log: S
 
 async def test_waits_double_and_begin_anew_after_a_success(log: ShardLog) -> None:
     await putting(log)
+    log.clock.now_s += FLOOR_TRUST_S
     log.store.answers.extend([Answer(Unavailable("503"))] * 4)
     await log.states(9)
     log.store.answers.append(Answer(Unavailable("503")))

@@ -12,6 +12,7 @@ from tests.storage.shard_log import SHARD, ShardLog
 
 from tidelog.storage.commit_fsm import State
 from tidelog.storage.errors import Denied, Fenced, Invalid, Unavailable
+from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.wal_entry import EntryKind
 
 OUTAGE = [Answer(Unavailable("503"))] * 1_000
@@ -145,6 +146,7 @@ async def wait_between(reached: asyncio.Event, release: asyncio.Event) -> None:
 @pytest.mark.parametrize("number", [0, 1], ids=["in its PUT", "in its look at the floor"])
 async def test_a_cancelled_commit_is_gone_on_with_by_the_next(log: ShardLog, number: int) -> None:
     entry = log.entry()
+    log.clock.now_s += FLOOR_TRUST_S
     await cancel_in_request(log, log.writer.commit(entry), number)
     assert log.writer.in_doubt == entry.header
     await log.writer.commit(entry)

@@ -14,6 +14,7 @@ from typing import cast, get_type_hints
 
 from tidelog.services.settings import MIB, Settings
 from tidelog.storage.errors import Invalid
+from tidelog.storage.floor_trust import GRACE_S_MIN
 
 Value = str | int | bool | None
 
@@ -132,7 +133,12 @@ RULES: Mapping[str, Rule] = {
     "archive_interval_ms": Rule("Archive", "a write-ahead log older than this is archived", low=10, high=DAY_MS),
     "archive_min_bytes": Rule("Archive", "a write-ahead log larger than this is archived", low=1),
     "archive_batch_bytes": Rule("Archive", "raw records gathered in memory for one pass", low=KIB),
-    "delete_grace_ms": Rule("Archive", "between archiving a WAL entry and deleting it", high=30 * DAY_MS),
+    "delete_grace_ms": Rule(
+        "Archive",
+        "between archiving a WAL entry and deleting it",
+        low=int(GRACE_S_MIN * 1000),  # the commit protocol stands on it
+        high=30 * DAY_MS,
+    ),
     "shutdown_timeout_ms": Rule("Network", "how long a stop may take to flush and answer", low=100, high=HOUR_MS),
 }
 

@@ -16,6 +16,7 @@ from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.journal import Journal
 from tidelog.services.broker.append_buffer import BufferBudget
 from tidelog.services.broker.archiving import ArchivePolicy, Archivist, ShardArchive
+from tidelog.services.broker.background import background_threads
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.entry_reader import EntryReader
 from tidelog.services.broker.flush_policy import FlushPolicy
@@ -29,6 +30,7 @@ from tidelog.services.broker.shard_partitions import ShardPartitions
 from tidelog.services.broker.topic_remover import TopicRemover
 from tidelog.services.settings import Settings
 from tidelog.storage.archiver import Archiver, ArchiverSettings
+from tidelog.storage.floor_trust import floor_trust_s
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segment_reader import SegmentReader
@@ -40,6 +42,7 @@ from tidelog.storage.wal_codec import ParquetWalCodec
 from tidelog.storage.wal_writer import WalWriter
 
 ENCODE_THREADS = 2
+ARCHIVE_THREADS = 1
 S3_FLUSH_INTERVAL_MS = 250
 """Bounds the cost of a busy shard at 4 PUTs a second; on other stores a PUT costs nothing."""
 REPLAY_PART = 4
@@ -80,6 +83,7 @@ class ShardFactory:
         self._means = means
         self._store = store
         self._catalog = catalog
+        self._background = background_threads(ARCHIVE_THREADS)
 
     def leaders(self) -> dict[int, ShardLeader]:
         """A leader for each shard of the settings, and for each further one that a topic lives in."""
@@ -93,11 +97,13 @@ class ShardFactory:
 
     def _archiver(self, leader: ShardLeader) -> Archiver:
         settings = ArchiverSettings(self._settings.archive_batch_bytes, self._settings.delete_grace_ms / 1000)
-        return Archiver(self._store, leader.partitions.wal, self._runtime, self._catalog.name_of, settings)
+        wal, name_of = leader.partitions.wal, self._catalog.name_of
+        return Archiver(self._store, wal, self._runtime, name_of, settings, self._background)
 
     def _leader(self, shard: int) -> ShardLeader:
         wal = Wal(self._store, shard, ParquetWalCodec())
-        writer = WalWriter(wal, self._runtime, self._runtime.entropy.new_id())
+        trust_s = floor_trust_s(self._settings.delete_grace_ms / 1000)
+        writer = WalWriter(wal, self._runtime, self._runtime.entropy.new_id(), floor_trust_s=trust_s)
         return ShardLeader(writer, ShardPartitions(self._store, wal), self._means)
 
 

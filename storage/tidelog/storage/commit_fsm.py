@@ -10,8 +10,8 @@
            |------------------- RESOLVING |                        |
            |            own id: won |     | won             BACKING_OFF <-- Unavailable, Contended, in any state;
            |                        v     v                        `-----> goes back to the state it came from
-           |                      CHECKING_LEASE -- fresh --> LEADING
-           |                            | not known to be fresh, or START
+           |                      CHECKING_TRUST -- the floor was known lately --> LEADING
+           |                            | it was not, or START
            |                            v
            `--- START: below it -- CHECKING_FLOOR -- not below the floor --> LEADING
                                         |
@@ -25,13 +25,14 @@ Why each step is there
 ----------------------
 - A create that wins is not yet a commit. A writer that stalled while another took over, archived its number and
   deleted it creates that number anew: below the floor, where no reader looks. So after a PUT was won the writer must
-  know that its lease was fresh until now (nobody else leads, so nobody deleted its number), or read the floor. The
-  floor is read after the create took effect, and rises before anything is deleted, so a floor that has not passed the
-  entry proves that the number was never used (inv. 1, 2).
-- A fresh lease is believed for `FLOOR_TRUST_S` after the floor was last known to be below the number, not longer: the
-  START of another, sent under a lease since lost, may land late and take the number, and after the grace it is free
-  again. Nothing is deleted sooner than a grace after that moment, and the grace is much the longer of the two.
-- The same holds when the PUT was found to be won by reading the entry back: that, too, may be a number made anew.
+  know that its number was never used before (inv. 1, 2), in one of two ways.
+- By time: at t0 the floor had not passed the number, and no entry is deleted sooner than a grace after the floor passed
+  it (inv. 6), so it was not free *again* before t0 + grace. If the answer is here before t0 + `FLOOR_TRUST_S`, which
+  is half the grace at most, the create was the first. t0 is when the floor was last asked for, or when the entry ahead
+  was first sent; never when an answer came, for the process may have slept since. The proof is in `floor_trust`.
+- By the floor: it is read after the create took effect, and rises before anything is deleted, so a floor that has not
+  passed the entry proves the same.
+- Both hold as well when the PUT was found to be won by reading the entry back: that, too, may be a number made anew.
 - A START is always checked against the floor: its number comes from a search that may have seen an old floor.
 - `Unavailable` says nothing: the PUT may have happened or may yet. Only the same entry, same bytes and id, may follow
   under its number; another id there would be fenced by its own predecessor. `Contended` did nothing and goes the same
@@ -48,7 +49,7 @@ from enum import Enum
 
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Conflict, Fenced, Invalid, NotFound, Unavailable
-from tidelog.storage.lease import Lease, NoLease
+from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.records import WAL_SCHEMA
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal import Wal
@@ -64,14 +65,11 @@ class State(Enum):
     PUTTING = "putting"
     BACKING_OFF = "backing off"
     RESOLVING = "resolving"
-    CHECKING_LEASE = "checking lease"
+    CHECKING_TRUST = "checking trust"
     CHECKING_FLOOR = "checking floor"
     LEADING = "leading"
     FENCED = "fenced"
 
-
-FLOOR_TRUST_S = 60.0
-"""How long a proof that a number is not below the floor is good for: far less than the grace before deletion."""
 
 RESTING = frozenset({State.IDLE, State.LEADING, State.FENCED})
 
@@ -86,14 +84,12 @@ class CommitFsm:
         runtime: Runtime,
         writer_id: str,
         *,
-        lease: Lease | None = None,
         backoff: Backoff | None = None,
         floor_trust_s: float = FLOOR_TRUST_S,
     ) -> None:
         self._wal = wal
         self._runtime = runtime
         self._writer_id = writer_id
-        self._lease = lease or NoLease()
         self._backoff = backoff or Backoff()
         self._floor_trust_s = floor_trust_s
         self._above_floor_s = 0.0
@@ -196,7 +192,7 @@ class CommitFsm:
             State.PUTTING: self._putting,
             State.BACKING_OFF: self._backing_off,
             State.RESOLVING: self._resolving,
-            State.CHECKING_LEASE: self._checking_lease,
+            State.CHECKING_TRUST: self._checking_trust,
             State.CHECKING_FLOOR: self._checking_floor,
         }
 
@@ -213,7 +209,7 @@ class CommitFsm:
         except Conflict:
             self._state = State.RESOLVING
         else:
-            self._state = State.CHECKING_LEASE
+            self._state = State.CHECKING_TRUST
 
     async def _resolving(self) -> None:
         mine = self._entry().header
@@ -223,14 +219,14 @@ class CommitFsm:
             self._lose()
         else:
             if there.entry_id == mine.entry_id:
-                self._state = State.CHECKING_LEASE
+                self._state = State.CHECKING_TRUST
             else:
                 self._lose()
 
-    async def _checking_lease(self) -> None:
+    async def _checking_trust(self) -> None:
         is_start = self._entry().header.kind is EntryKind.START
         trusted = self._runtime.clock.monotonic() - self._above_floor_s < self._floor_trust_s
-        if not is_start and trusted and self._lease.is_fresh():
+        if trusted and not is_start:
             self._win(self._put_since_s)
         else:
             self._state = State.CHECKING_FLOOR

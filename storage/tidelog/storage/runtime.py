@@ -42,8 +42,8 @@ class Entropy(Protocol):
 
 
 _RUNS_ON_IN_SUSPENSION = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux's CLOCK_MONOTONIC stands still while the machine is suspended, and a lease measured by it seems fresh when it
-has long run out; macOS's does not. See the simulation's mutation "clocks stop with the machine"."""
+"""Linux's CLOCK_MONOTONIC stands still while the machine is suspended, and what was known of the floor seems fresh when
+it is old (`floor_trust`); macOS's does not. See the simulation's mutation "clocks stop with the machine"."""
 
 
 class SystemClock:

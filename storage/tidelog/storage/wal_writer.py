@@ -6,7 +6,7 @@
     await writer.commit(PreparedEntry(header, wal.codec.encode(header, records)))
 
 While that commit is under way the next entry may be encoded: ``writer.next_header(spans=..., after=header)``. The
-protocol itself is `commit_fsm.CommitFsm`.
+protocol itself is `commit_fsm.CommitFsm`; `floor_trust_s` is at most half the grace of whoever truncates this log.
 
 What an answer means
 --------------------
@@ -19,9 +19,9 @@ where the last one stood, or `claim` begins a new epoch, whose START settles the
 from __future__ import annotations
 
 from tidelog.storage.backoff import Backoff
-from tidelog.storage.commit_fsm import FLOOR_TRUST_S, RESTING, CommitFsm, State
+from tidelog.storage.commit_fsm import RESTING, CommitFsm, State
 from tidelog.storage.errors import Fenced, Invalid, Unavailable
-from tidelog.storage.lease import Lease
+from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_entry import PreparedEntry
@@ -36,11 +36,10 @@ class WalWriter(CommitFsm):
         runtime: Runtime,
         writer_id: str,
         *,
-        lease: Lease | None = None,
         backoff: Backoff | None = None,
         floor_trust_s: float = FLOOR_TRUST_S,
     ) -> None:
-        super().__init__(wal, runtime, writer_id, lease=lease, backoff=backoff, floor_trust_s=floor_trust_s)
+        super().__init__(wal, runtime, writer_id, backoff=backoff, floor_trust_s=floor_trust_s)
         self._driving = False
 
     async def claim(self, *, timeout_s: float | None = None) -> int:
