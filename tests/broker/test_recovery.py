@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from tests.broker.brokers import SETTINGS, running_broker
 from tests.broker.drafts import draft, numbered, offsets_of, timestamps_of, values_of
 from tests.broker.gated_store import GatedObjectStore
 from tests.components.s3_endpoint import S3Bucket
+from tests.storage.scripted_store import ScriptedObjectStore
 
 from tidelog.services.broker.api import Anchor, FetchLimits, Position, ProduceOptions, ProducerSequence
+from tidelog.services.broker.shard_partitions import ShardPartitions
 from tidelog.services.settings import Settings
 from tidelog.services.wiring import open_broker
 from tidelog.storage.errors import ProducerFenced, SequenceConflict
@@ -21,6 +24,8 @@ from tidelog.storage.stores.counting import CountingObjectStore, Kind, Verb
 from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.s3 import S3ObjectStore
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_codec import ParquetWalCodec
 
 Bucket = Callable[[], ObjectStore]
 ALL = FetchLimits(1_000_000, 1 << 30)
@@ -204,3 +209,16 @@ async def test_a_removal_that_a_crash_cut_short_is_finished_by_the_next_broker()
     async with running_broker(inner) as broker:
         await broker.archive_now()
         assert [info.key async for info in list_all(inner, topic_prefix("t", topic.topic_id))] == []
+
+
+async def test_what_the_floor_passes_while_headers_are_read_is_let_go() -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store, shards=1) as broker:
+        await broker.create_topic("t", 2, {})
+        for partition in range(2):
+            await broker.produce("t", numbered(0, 5), ProduceOptions(partition=partition))
+    scripted = ScriptedObjectStore(store)
+    partitions = ShardPartitions(scripted, Wal(scripted, 0, ParquetWalCodec()))
+    scripted.before = partial(Wal(store, 0, ParquetWalCodec()).advance_floor, 2, 1)
+    assert await partitions.read_headers(0, 3) == 2
+    assert len(partitions) == 1

@@ -63,6 +63,8 @@ def test_the_invariants_hold_at_every_step_and_everything_happened_often_enough(
 def test_the_invariants_hold_among_writers_that_stall_longer_than_the_grace() -> None:
     seen = run_seeds(range(ZOMBIE_SEEDS), Cast(weather=zombie_weather), " --weather zombie")
     assert seen["number made anew"] >= 200
+    assert seen["fenced by the floor"] >= 100
+    assert seen["floor not read: known lately"] >= 500
 
 
 @pytest.mark.parametrize("first", range(0, PARQUET_SEEDS, 20))

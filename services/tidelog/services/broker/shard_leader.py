@@ -99,7 +99,7 @@ class ShardLeader:
         await self._writer.claim()
         floor = await self._wal.floor()
         await self.extent.read(self._wal, floor.number, self._writer.next_seq)
-        await self.partitions.read_headers(floor.number, self._writer.next_seq)
+        self.extent.cut(await self.partitions.read_headers(floor.number, self._writer.next_seq))
         self._loops = [asyncio.create_task(self._guarded(loop)) for loop in (self._cut_batches, self._commit_entries)]
 
     async def drain(self) -> None:

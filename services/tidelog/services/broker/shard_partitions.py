@@ -45,12 +45,18 @@ class ShardPartitions:
         """How many partitions are loaded or have records in the WAL."""
         return len(self._states.keys() | self._spans.keys())
 
-    async def read_headers(self, floor: int, end: int) -> None:
-        """Index the log ``[floor, end)`` by the headers of its entries."""
+    async def read_headers(self, floor: int, end: int) -> int:
+        """Index the log ``[floor, end)`` by the headers of its entries. Returns where the log begins afterwards: what
+        the floor passed meanwhile may have been made anew by a stalled writer, and is let go."""
+        headers: list[WalHeader] = []
         for first in range(floor, end, HEADER_READS_MAX):
             seqs = range(first, min(first + HEADER_READS_MAX, end))
-            for header in await asyncio.gather(*(self.wal.header(seq) for seq in seqs)):
+            headers += await asyncio.gather(*(self.wal.header(seq) for seq in seqs))
+        now = await self.wal.floor()
+        for header in headers:
+            if header.seq >= now.number:
                 self._index(header)
+        return now.number
 
     def loaded(self, topic_partition: TopicPartition) -> PartitionState | None:
         return self._states.get(topic_partition)
