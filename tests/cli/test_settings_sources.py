@@ -84,6 +84,7 @@ def test_values_are_read_with_their_units(name: str, text: str, value: object) -
         ("flush.max.bytes", "1KiB", "64KiB to 1GiB"),
         ("flush.max.bytes", "8 MiBs", "a size"),
         ("commit.timeout.ms", "8MiB", "a duration"),
+        ("delete.grace.ms", "59s", "1m to 30d"),
         ("log.level", "loud", "debug | info | warning | error"),
         ("auto.create.topics.enable", "maybe", "true or false"),
         ("store", "", "text"),
