@@ -11,7 +11,7 @@ from tidelog.spark_connector import cold_reader
 from tidelog.spark_connector.cold_reader import StoreReader
 from tidelog.spark_connector.partition_log import ColdSegment, ColdSlice
 from tidelog.spark_connector.pruning import Interval
-from tidelog.storage import parquet_format
+from tidelog.storage import parquet_flavor
 from tidelog.storage.errors import Corrupt, Invalid, NotFound
 
 ALL_TIMES = Interval()
@@ -20,7 +20,7 @@ ALL_TIMES = Interval()
 @pytest.fixture
 def segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ColdSegment:
     """With row groups of some 8 KiB, so that there are several."""
-    monkeypatch.setattr(parquet_format, "ROW_GROUP_RAW_BYTES", 8 * 1024)
+    monkeypatch.setattr(parquet_flavor, "ROW_GROUP_RAW_BYTES", 8 * 1024)
     last = RECORDS_IN_SEGMENT - 1
     return ColdSegment(write_segment(tmp_path), 0, last, RECORDS_IN_SEGMENT, 0, 10 * last)
 

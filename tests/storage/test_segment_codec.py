@@ -140,3 +140,17 @@ def test_a_wal_entry_is_plain_parquet_too(tmp_path: Path) -> None:
     assert isinstance(table["topic_id"].type, type(pa.string()))
     group = pq.read_metadata(path).row_group(0)
     assert not any(group.column(n).is_stats_set for n in range(group.num_columns))
+
+
+@pytest.mark.parametrize(
+    "values", [[b"%064x" % (n * 7919**9) for n in range(2_000)], [b"visit %d of many" % n for n in range(2_000)]]
+)
+def test_the_level_is_taken_that_makes_the_values_smallest(values: list[bytes]) -> None:
+    table = record_table(range(len(values))).set_column(3, "value", pa.array(values, pa.binary()))
+
+    def size(*levels: int) -> int:
+        flavor = replace(SEGMENT_FLAVOR, zstd_levels=levels)
+        return len(encode_parquet(flavor, table.cast(RECORD_SCHEMA), b"{}"))
+
+    assert size(1) != size(19)
+    assert size(1, 19) == size(19, 1) == min(size(1), size(19))

@@ -1,4 +1,4 @@
-"""How Tidelog writes Parquet: the settings measured best, and checksums over every byte of what stays plain Parquet.
+"""How Tidelog writes and reads Parquet: checksums over every byte of what stays plain Parquet.
 
 What any reader sees is a Parquet file (columns of `records.RECORD_SCHEMA`, page checksums on). Three entries of the
 footer's key-value metadata are ours:
@@ -25,40 +25,26 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidelog.storage.errors import Corrupt
+from tidelog.storage.parquet_flavor import ParquetFlavor, open_writer, row_group_rows
 from tidelog.storage.sparse_file import SparseFile
 
 MAGIC = b"PAR1"
 TAIL_BYTES = 8
 """The footer's length and the magic: what `footer_bytes` needs to see."""
 
-ROW_GROUP_ROWS_MAX = 1_000_000
-ROW_GROUP_RAW_BYTES = 8 * 1024 * 1024
-"""Row groups are cut at about so many bytes of raw records: what one read from the middle has to fetch and decode."""
-
 FORMAT_KEY = "tidelog.format"
 HEADER_KEY = "tidelog.header"
 CHECKSUMS_KEY = "tidelog.checksums"
 
 _DIGITS = 8
-_DELTA_COLUMNS = ("partition", "offset", "timestamp")
 # The entry as Thrift's compact protocol writes it: the key, field 2 of type binary, a varint length, the digits, stop.
 _CHECKSUMS = re.compile(re.escape(CHECKSUMS_KEY.encode()) + rb"\x18[\x80-\xff]{0,4}[\x00-\x7f]((?:[0-9a-f]{8})+)\x00")
-
-
-@dataclass(frozen=True)
-class ParquetFlavor:
-    """What differs between WAL entries and segments."""
-
-    name: str
-    schema: pa.Schema
-    zstd_level: int
-    statistics: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -98,7 +84,7 @@ def encode_parquet(flavor: ParquetFlavor, table: pa.Table, header_json: bytes) -
     interpreter only between row groups, and copies nothing."""
     sink = pa.BufferOutputStream()
     ends = []
-    with _writer(flavor, table.schema, sink) as writer:
+    with open_writer(flavor, table, sink) as writer:
         rows = row_group_rows(table)
         for first_row in range(0, table.num_rows, rows):
             writer.write_table(table.slice(first_row, rows), row_group_size=rows)
@@ -113,30 +99,6 @@ def encode_parquet(flavor: ParquetFlavor, table: pa.Table, header_json: bytes) -
     body = memoryview(sink.getvalue()).cast("B")
     _fill_in_checksums(body, ends)
     return body.toreadonly()
-
-
-def row_group_rows(table: pa.Table) -> int:
-    """Rows a row group of `table` takes so that it has about `ROW_GROUP_RAW_BYTES`, evenly spread."""
-    groups = max(1, round(table.nbytes / ROW_GROUP_RAW_BYTES), -(-table.num_rows // ROW_GROUP_ROWS_MAX))
-    return max(1, -(-table.num_rows // groups))
-
-
-def _writer(flavor: ParquetFlavor, schema: pa.Schema, sink: pa.BufferOutputStream) -> pq.ParquetWriter:
-    settings: dict[str, Any] = {  # the stubs know fewer types than the writer takes
-        "use_dictionary": ["topic_id"] if "topic_id" in schema.names else False,
-        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in _DELTA_COLUMNS if name in schema.names},
-        "write_statistics": list(flavor.statistics),
-    }
-    return pq.ParquetWriter(
-        sink,
-        schema,
-        version="2.6",
-        compression="zstd",
-        compression_level=flavor.zstd_level,
-        write_page_checksum=True,
-        store_schema=False,
-        **settings,
-    )
 
 
 def _fill_in_checksums(body: memoryview, ends: Sequence[int]) -> None:

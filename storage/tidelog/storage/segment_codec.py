@@ -21,9 +21,9 @@ from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.layout import SegmentName, TopicPartition, parse_segment_key, segment_key
 from tidelog.storage.manifest import Segment
 from tidelog.storage.object_store import Body
+from tidelog.storage.parquet_flavor import ParquetFlavor
 from tidelog.storage.parquet_format import (
     Footer,
-    ParquetFlavor,
     RowGroup,
     decode_footer,
     decode_parquet,
@@ -32,7 +32,9 @@ from tidelog.storage.parquet_format import (
 )
 from tidelog.storage.records import RECORD_SCHEMA
 
-SEGMENT_FLAVOR = ParquetFlavor("segment/1", RECORD_SCHEMA, zstd_level=3, statistics=("offset", "timestamp"))
+SEGMENT_FLAVOR = ParquetFlavor(
+    "segment/1", RECORD_SCHEMA, zstd_levels=(1, 3), lengths_first=True, statistics=("offset", "timestamp")
+)
 
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 

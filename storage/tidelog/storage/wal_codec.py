@@ -23,8 +23,8 @@ import pyarrow as pa
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.object_store import Body
+from tidelog.storage.parquet_flavor import ParquetFlavor
 from tidelog.storage.parquet_format import (
-    ParquetFlavor,
     decode_header,
     decode_parquet,
     encode_parquet,
@@ -33,7 +33,7 @@ from tidelog.storage.parquet_format import (
 from tidelog.storage.records import WAL_SCHEMA
 from tidelog.storage.wal_entry import EntryKind, ProducerMark, Span, WalEntry, WalHeader
 
-WAL_FLAVOR = ParquetFlavor("wal/1", WAL_SCHEMA, zstd_level=1, statistics=())
+WAL_FLAVOR = ParquetFlavor("wal/1", WAL_SCHEMA, zstd_levels=(1,), lengths_first=False, statistics=())
 """Nobody prunes by statistics in the WAL, which is short, so none are written."""
 
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
