@@ -1,8 +1,8 @@
 """Produce with acks=all on the local disk: Arrow bodies against kafka-producer-perf-test, over the same records.
 
-One partition on each side. Tidelog syncs every commit to the disk before it answers; Kafka, as it comes, answers from
-the page cache. Two loads of ours: bodies that were built before the clock starts, and `Producer.send`, which like
-Kafka's client is called once a record.
+A topic of four partitions on each side. Tidelog syncs every commit to the disk before it answers; Kafka, as it comes,
+answers from the page cache. Two loads of ours: bodies that were built before the clock starts, and `Producer.send`,
+which like Kafka's client is called once a record.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.measure import Goal, Row, Side, compare, interleave, not_run
 from benchmarks.processes import run_module
 from benchmarks.tidelog_broker import ARROW_CLIENT, BATCHED_CLIENT, TidelogBroker
 
-CONNECTIONS = 8
+CONNECTIONS, PARTITIONS = 16, 4
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Payload:
 
 
 PAYLOADS = (
-    Payload("events", "JSON events of 376 bytes", 3_000_000, 2_500, 2.0),
-    Payload("letters", "1 KiB of random letters", 1_000_000, 1_000, 1.5),
-    Payload("hundred", "100 bytes", 6_000_000, 10_000, 2.0),
+    Payload("events", "JSON events of 376 bytes", 3_000_000, 5_000, 2.0),
+    Payload("letters", "1 KiB of random letters", 1_000_000, 2_000, 1.5),
+    Payload("hundred", "100 bytes", 6_000_000, 20_000, 2.0),
 )
 BATCHED_GOAL = Goal("1.3 x Kafka's records/s, records batched by the load program", 1.3)
 
@@ -50,13 +50,13 @@ def _compare(bench: Bench, payload: Payload) -> list[Row]:
     folder = bench.fresh_folder(f"produce-{payload.kind}")
     theirs = kafka.KafkaBroker(bench.children, folder)
     ours = TidelogBroker(bench.children, f"file:{folder / 'tidelog'}")
-    theirs.create_topic("t")
-    ours.create_topic("prebuilt")
-    ours.create_topic("batched")
+    theirs.create_topic("t", PARTITIONS)
+    ours.create_topic("prebuilt", PARTITIONS)
+    ours.create_topic("batched", PARTITIONS)
     records = bench.scaled(payload.records)
     sides: dict[str, Callable[[], kafka.KafkaProduced | LoadResult]] = {
         "kafka": lambda: theirs.produce("t", bench.payload(payload.kind), records),
-        "prebuilt": lambda: prebuilt(bench, ours, payload.kind, payload.batch, records, "prebuilt"),
+        "prebuilt": lambda: prebuilt(bench, ours, payload.kind, payload.batch, records, "prebuilt", PARTITIONS),
         "batched": lambda: batched(bench, ours, payload.kind, records, "batched"),
     }
     for run in sides.values():
@@ -77,12 +77,14 @@ def _compare(bench: Bench, payload: Payload) -> list[Row]:
     return made
 
 
-def prebuilt(bench: Bench, broker: TidelogBroker, kind: str, batch: int, records: int, topic: str) -> LoadResult:
-    """Arrow bodies of `batch` records over `CONNECTIONS` connections to one partition."""
+def prebuilt(
+    bench: Bench, broker: TidelogBroker, kind: str, batch: int, records: int, topic: str, partitions: int = 1
+) -> LoadResult:
+    """Arrow bodies of `batch` records over `CONNECTIONS` connections, to the partitions in turn."""
     out = run_module(
         "benchmarks.loads.prebuilt",
         *("--port", broker.port, "--topic", topic, "--format", "arrow", "--payload", bench.payload(kind)),
-        *("--connections", CONNECTIONS, "--batch", batch, "--records", records),
+        *("--connections", CONNECTIONS, "--batch", batch, "--records", records, "--partitions", partitions),
     )
     return LoadResult.from_output(out)
 

@@ -5,6 +5,8 @@ The broker has one shard here: PUTs follow shards and load, and a single partiti
 
 from __future__ import annotations
 
+from functools import partial
+
 from benchmarks import minio
 from benchmarks.bench import Bench
 from benchmarks.loads.result import LoadResult
@@ -14,7 +16,7 @@ from benchmarks.tidelog_broker import TidelogBroker
 
 PARTITIONS = (1, 100, 10_000)
 REQUESTS_PER_S, REQUEST_RECORDS, CONNECTIONS = 200, 10, 64
-SECONDS = 20
+SECONDS = 10
 FLUSH_MS = 250
 NAME = "puts-by-partitions"
 WHAT = "PUT/s of the log with 1, 100 and 10,000 partitions under the same load"
@@ -35,7 +37,7 @@ def rows(bench: Bench) -> list[Row]:
     )
     for partitions in PARTITIONS:
         broker.create_topic(f"p{partitions}", partitions)
-    found = interleave(bench.rounds, {str(n): lambda n=n: _puts_per_s(bench, broker, n) for n in PARTITIONS})
+    found = interleave(bench.rounds, {str(n): partial(_puts_per_s, bench, broker, n) for n in PARTITIONS})
     broker.stop()
     if server:
         server.stop()
