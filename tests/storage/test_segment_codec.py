@@ -142,10 +142,8 @@ def test_a_wal_entry_is_plain_parquet_too(tmp_path: Path) -> None:
     assert not any(group.column(n).is_stats_set for n in range(group.num_columns))
 
 
-@pytest.mark.parametrize(
-    "values", [[b"%064x" % (n * 7919**9) for n in range(2_000)], [b"visit %d of many" % n for n in range(2_000)]]
-)
-def test_the_level_is_taken_that_makes_the_values_smallest(values: list[bytes]) -> None:
+def test_the_level_is_taken_that_makes_the_values_smallest() -> None:
+    values = [b"%064x" % (n * 7919**9) for n in range(4_000)]
     table = record_table(range(len(values))).set_column(3, "value", pa.array(values, pa.binary()))
 
     def size(*levels: int) -> int:
