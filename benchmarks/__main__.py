@@ -39,6 +39,11 @@ FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "puts": puts.rows,
     "memory": memory.rows,
 }
+ORDER = (
+    *("produce-events", "produce-letters", "produce-json", "minio", "produce-hundred", "fetch", "stored"),
+    *("spark-read", "spark-source", "ack", "puts", "memory"),
+)
+"""In which rows stand, by the beginnings of their names."""
 ARTIFACTS = Path("artifacts")
 EVIDENCE = Path("docs") / "evidence"
 PAGE = Path("docs") / "benchmarks.md"
@@ -53,10 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(stderr=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave through the contexts, which stop the children
     rounds = options.rounds or (1 if options.quick else 3)
-    machine = describe_machine(quick=options.quick, rounds=rounds)
-    rows, failed = _run(options, console, rounds)
+    machine = describe_machine(quick=options.quick, rounds=rounds, note=options.note)
+    rows, failed = ([], []) if options.render else _run(options, console, rounds)
     stored_json = ARTIFACTS / ("bench-quick.json" if options.quick else "bench.json")
-    report = _earlier(stored_json, machine).with_rows(rows)
+    report = _earlier(stored_json, machine).with_rows(rows, ORDER)
     _write(report, stored_json, evidence=options.evidence)
     print_rows(Console(width=160 if not sys.stdout.isatty() else None), report)
     for name in failed:
@@ -71,6 +76,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a twentieth of the records, one round")
     parser.add_argument("--rounds", type=int, help="rounds of each side (3; quick: 1)")
     parser.add_argument("--evidence", action="store_true", help="also write docs/benchmarks.md and docs/evidence/")
+    parser.add_argument("--render", action="store_true", help="run nothing: write the last run's figures again")
+    parser.add_argument("--note", default="", help="a remark for the page, as that the machine was shared")
     parser.add_argument("--scratch", type=Path, help="where data and logs go: the disk under test")
     parser.add_argument("--list", action="store_true", help="the families")
     options = parser.parse_args(arguments)

@@ -19,7 +19,8 @@ from benchmarks.measure import Machine
 PACKAGES = ("pyarrow", "pyspark", "uvicorn", "aioboto3")
 
 
-def describe_machine(*, quick: bool, rounds: int) -> Machine:
+def describe_machine(*, quick: bool, rounds: int, note: str) -> Machine:
+    """`note`: what else a reader has to know, as that the machine was shared."""
     packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
     return Machine(
         cpu=_cpu(),
@@ -34,6 +35,7 @@ def describe_machine(*, quick: bool, rounds: int) -> Machine:
         load_before=os.getloadavg()[0],
         quick=quick,
         rounds=rounds,
+        note=note,
     )
 
 

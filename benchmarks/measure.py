@@ -94,6 +94,7 @@ class Machine:
     load_before: float
     quick: bool
     rounds: int
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,11 +114,14 @@ class Report:
         return cls(Machine(**document["machine"]), tuple(_row(row) for row in document["rows"]))
 
     def with_rows(self, rows: Sequence[Row], order: Sequence[str] = ()) -> Report:
-        """These rows in place of earlier ones of the same name; the others stay."""
-        fresh = {row.name: row for row in rows}
-        kept = {row.name: row for row in self.rows} | fresh
-        names = [name for name in order if name in kept] + [name for name in kept if name not in order]
-        return Report(self.machine, tuple(kept[name] for name in names))
+        """These rows in place of earlier ones of the same name; the others stay. `order` has the beginnings of names,
+        in which rows are to stand; names that begin otherwise come last."""
+        kept = {row.name: row for row in (*self.rows, *rows)}
+
+        def place(name: str) -> int:
+            return next((at for at, prefix in enumerate(order) if name.startswith(prefix)), len(order))
+
+        return Report(self.machine, tuple(kept[name] for name in sorted(kept, key=place)))
 
 
 def _row(row: dict[str, Any]) -> Row:

@@ -59,7 +59,7 @@ def _head(machine: Machine) -> list[str]:
         f"- Machine: {machine.cpu}, {machine.cores} cores, {machine.memory_gib:.0f} GiB, {machine.system}",
         f"- Software: Python {machine.python}, {machine.java}, {machine.versions}; commit {machine.commit}",
         f"- Run: {machine.date}, {machine.rounds} rounds, sides in turn (A B A B); medians, lowest and highest beside",
-        f"- Load average before the run: {machine.load_before:.2f}",
+        f"- Load average before the run: {machine.load_before:.2f}{'; ' if machine.note else ''}{machine.note}",
         "",
         "Broker and load program share the same cores, on loopback, on one disk. MB are 1e6 bytes of record values.",
         "Both sides get the same records. Tidelog's brokers keep their default settings unless a row says otherwise:",
