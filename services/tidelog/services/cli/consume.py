@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidelog.services.cli.line_format import VALUES_ONLY
 from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, TopicArgument
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 Render = Callable[["Batch"], bytes | memoryview]
 
-VALUES_ONLY = "%v\\n"
 FETCH_BYTES = 4 << 20
 """Of one fetch: as fast as larger ones, and small in memory."""
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Part = Callable[["Record"], bytes]
 
+VALUES_ONLY = "%v\\n"
+"""The format of `topic consume` unless another is asked for."""
+
 _TOKEN = re.compile(r"%(?P<letter>.?)|\\(?:x(?P<hex>[0-9a-fA-F]{2})|(?P<escape>.?))", re.DOTALL)
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 
 from tidelog.client import Batch, Record
 from tidelog.client.consumer import records_of
-from tidelog.services.cli.consume import VALUES_ONLY
-from tidelog.services.cli.line_format import LineFormat
+from tidelog.services.cli.line_format import VALUES_ONLY, LineFormat
 
 Render = Callable[[Batch], bytes | memoryview]
 
