@@ -17,6 +17,7 @@ ending a call from outside takes an event loop's cancellation, and this also run
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -28,6 +29,7 @@ from tidelog.storage.runtime import Runtime
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
 
 FULL_JITTER = Backoff(first_s=0.05, max_s=2.0, least_share=0.0)
 
@@ -80,8 +82,12 @@ class RetryingObjectStore:
         while True:
             try:
                 return await attempt()
-            except Unavailable:
+            except Unavailable as error:
                 failures += 1
+                if failures == 1:  # once a call: an outage is told, and does not fill the log
+                    _log.warning(
+                        "the store did not answer, asking again for %.0f s: %s", self._policy.deadline_s, error
+                    )
                 wait_s = self._policy.backoff.delay_s(failures, self._entropy)
                 if self._clock.monotonic() + wait_s > deadline_s:
                     raise
