@@ -27,7 +27,7 @@ class Settings:
     flush_interval_ms: int | None = None  # between PUT starts of a busy shard: 0 on local stores, 250 on S3
     flush_max_bytes: int = 8 * MIB
     buffer_max_bytes: int = 256 * MIB
-    cache_max_bytes: int = 128 * MIB
+    cache_max_bytes: int = 96 * MIB
     commit_timeout_ms: int = 30_000  # how long a produce waits for its commit before 503 "outcome unknown"
 
     request_max_bytes: int = 64 * MIB  # of one body, after decompression
@@ -42,7 +42,7 @@ class Settings:
 
     archive_interval_ms: int = 60_000  # a WAL older than this is archived ...
     archive_min_bytes: int = 64 * MIB  # ... or one larger than this
-    archive_batch_bytes: int = 128 * MIB  # raw records gathered in memory for one pass
+    archive_batch_bytes: int = 32 * MIB  # raw records gathered in memory for one pass
     delete_grace_ms: int = 900_000  # between the floor's move and the deletion of WAL entries
 
     shutdown_timeout_ms: int = 9_000

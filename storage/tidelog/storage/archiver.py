@@ -27,6 +27,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+import pyarrow as pa
+
 from tidelog.storage.archive_plan import PartitionPlan, plan_archive
 from tidelog.storage.errors import Conflict, NotFound
 from tidelog.storage.layout import TopicPartition
@@ -95,6 +97,13 @@ class Archiver:
     async def run_once(self, up_to: int | None = None) -> ArchiveReport | None:
         """One pass over the committed entries below `up_to`: the writer's next number, or without it every entry that
         is there. None if there are none. Raises `Unavailable`, `Corrupt`; running again is always right."""
+        try:
+            return await self._pass(up_to)
+        finally:
+            # Arrow's pool keeps what a thread has freed for that thread's next pass, which may be a minute away.
+            await self._in_thread(pa.default_memory_pool().release_unused)
+
+    async def _pass(self, up_to: int | None) -> ArchiveReport | None:
         entries = await self._read_entries(up_to)
         if not entries:
             return None
