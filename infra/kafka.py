@@ -9,7 +9,7 @@ from infra.component import CannotMake, Component, cache_folder, run_showing_pro
 
 VERSION = "4.1.1"
 
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+_POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>bench</groupId><artifactId>kafka</artifactId><version>1</version><dependencies>
 <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
 <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>

@@ -17,7 +17,7 @@ JARS = (
 """With their versions in Spark's own build. Each is asked for alone, since all else is in Spark already and Spark's
 build file sends resolvers to a mirror that is not everywhere in reach."""
 
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+_POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>bench</groupId><artifactId>spark-kafka</artifactId><version>1</version><dependencies>
 {dependencies}
 </dependencies></project>
