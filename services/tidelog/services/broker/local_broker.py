@@ -85,10 +85,12 @@ class LocalBroker:
         self._polls.end()
         if self._archivist:
             await self._archivist.close()
-        drained = asyncio.gather(*(leader.drain() for leader in self._leaders.values()))
-        await asyncio.wait((drained,), timeout=DRAIN_SHARE * self._settings.shutdown_timeout_ms / 1000)
-        drained.cancel()
-        await asyncio.gather(drained, return_exceptions=True)
+        drains = [asyncio.create_task(leader.drain()) for leader in self._leaders.values()]
+        if drains:
+            await asyncio.wait(drains, timeout=DRAIN_SHARE * self._settings.shutdown_timeout_ms / 1000)
+        for drain in drains:
+            drain.cancel()
+        await asyncio.gather(*drains, return_exceptions=True)
         for leader in self._leaders.values():
             await leader.close()
         self._parts.means.executor.shutdown(wait=True)
