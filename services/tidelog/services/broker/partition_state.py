@@ -115,10 +115,6 @@ class PartitionState:
         segments = self.manifest.segments
         return segments[bisect_right(segments, offset, key=lambda segment: segment.next_offset)]
 
-    @property
-    def hot_spans(self) -> int:
-        return len(self._spans)
-
     def check_readable(self, offset: int) -> None:
         """Raises `OutOfRange` for an offset that is not in the log, `NotFound` once the topic is deleted."""
         if self.deleted:
