@@ -173,3 +173,25 @@ async def test_two_calls_at_once_are_refused(log: ShardLog) -> None:
         await log.writer.claim()
     release.set()
     await task
+
+
+async def test_an_epoch_that_a_coordinator_gave_out_is_begun_though_it_leaves_a_gap(log: ShardLog) -> None:
+    assert await log.rival.claim(epoch=7) == 7
+    assert (await log.wal.header(1)).epoch == 7
+    with pytest.raises(Fenced):
+        await log.writer.commit(log.entry())
+
+
+@pytest.mark.parametrize("epoch", [6, 7])
+async def test_an_epoch_that_the_log_has_passed_cannot_be_claimed(log: ShardLog, epoch: int) -> None:
+    await log.rival.claim(epoch=7)
+    with pytest.raises(Fenced, match="cannot be claimed"):
+        await log.writer.claim(epoch=epoch)
+    assert log.writer.state is State.FENCED
+    assert len(await entry_ids(log)) == 2
+
+
+async def test_of_two_that_claim_the_same_epoch_one_gets_it(log: ShardLog) -> None:
+    answers = await asyncio.gather(log.writer.claim(epoch=3), log.rival.claim(epoch=3), return_exceptions=True)
+    assert sorted(isinstance(answer, Fenced) for answer in answers) == [False, True]
+    assert len(await entry_ids(log)) == 2

@@ -15,8 +15,8 @@
            |                            v
            `--- START: below it -- CHECKING_FLOOR -- not below the floor --> LEADING
                                         |
-      RESOLVING: another's, or gone;    v
-      CHECKING_FLOOR: below it ----> FENCED          (entries with records only)
+      RESOLVING: another's, or gone;    v            (entries with records only)
+      CHECKING_FLOOR: below it ----> FENCED <-- SEARCHING: the log has the epoch that was to be claimed, or a later one
 
 One method a state, at most one store request a step (a header of unusual length takes a second). `step` advances once,
 so that tests and the simulation can stop between any two requests; `wal_writer.WalWriter` drives it.
@@ -96,6 +96,7 @@ class CommitFsm:
         self._put_since_s = 0.0
         self._state = State.IDLE
         self._epoch = 0
+        self._wanted_epoch: int | None = None
         self._next_seq = 0
         self._pending: PreparedEntry | None = None
         self._committed_id = ""
@@ -163,9 +164,11 @@ class CommitFsm:
 
     # ---- entering
 
-    def begin_claim(self) -> None:
-        """Enter SEARCHING for a new epoch, from any state; `step` goes on."""
+    def begin_claim(self, epoch: int | None = None) -> None:
+        """Enter SEARCHING for a new epoch, from any state; `step` goes on. With `epoch`, for that one: FENCED if the
+        log has it or a later one."""
         self._pending = None
+        self._wanted_epoch = epoch
         self._seek()
 
     def begin_commit(self, entry: PreparedEntry) -> None:
@@ -198,10 +201,14 @@ class CommitFsm:
 
     async def _searching(self) -> None:
         tail = await self._search.step()
-        if tail is not None:
-            self._epoch = tail.epoch + 1
-            self._next_seq = tail.next_seq
-            self._begin_put(self._start_entry())
+        if tail is None:
+            return
+        if self._wanted_epoch is not None and self._wanted_epoch <= tail.epoch:
+            self._state = State.FENCED
+            return
+        self._epoch = tail.epoch + 1 if self._wanted_epoch is None else self._wanted_epoch
+        self._next_seq = tail.next_seq
+        self._begin_put(self._start_entry())
 
     async def _putting(self) -> None:
         try:
