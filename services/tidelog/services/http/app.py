@@ -13,15 +13,17 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, ProcessCollector
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from tidelog.services.broker.api import Broker
 from tidelog.services.broker.prometheus_collector import BrokerCollector, MeasuredBroker
 from tidelog.services.http.broker_routes import BrokerRoutes
+from tidelog.services.http.direct_lane import DirectLane
 from tidelog.services.http.direct_route import DirectRoute
 from tidelog.services.http.fetch_routes import FetchRoutes
 from tidelog.services.http.follow_routes import FollowRoutes
 from tidelog.services.http.http_collector import HttpCollector
-from tidelog.services.http.problems import install_problems
+from tidelog.services.http.problems import ProblemTeller
 from tidelog.services.http.produce_routes import ProduceRoutes
 from tidelog.services.http.service import Service, open_service
 from tidelog.services.http.topic_routes import TopicRoutes
@@ -46,6 +48,19 @@ class StartableBroker(Broker, MeasuredBroker, Protocol):
         ...
 
 
+class BrokerApp(FastAPI):
+    """A FastAPI application behind a `DirectLane`, which is set once there are routes."""
+
+    lane: DirectLane
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.lane(scope, receive, send)
+
+    async def routed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What the lane does not answer itself: FastAPI's own way."""
+        await super().__call__(scope, receive, send)
+
+
 def create_app(broker: StartableBroker, settings: Settings, runtime: Runtime) -> FastAPI:
     """The application. Its lifespan starts and closes `broker`; `app.state.service` is what the routes share."""
     service = open_service(broker, settings, runtime)
@@ -55,7 +70,7 @@ def create_app(broker: StartableBroker, settings: Settings, runtime: Runtime) ->
         async with running(broker, service):
             yield
 
-    app = FastAPI(
+    app = BrokerApp(
         title="Tidelog",
         version=version("tidelog"),
         description=_DESCRIPTION,
@@ -66,16 +81,19 @@ def create_app(broker: StartableBroker, settings: Settings, runtime: Runtime) ->
     )
     app.state.service = service
     app.router.route_class = DirectRoute
+    produce, fetch = ProduceRoutes(service), FetchRoutes(service)
     for routes in (
-        ProduceRoutes(service),
-        FetchRoutes(service),
+        produce,
+        fetch,
         FollowRoutes(service),
         TopicRoutes(service),
         BrokerRoutes(service, _registry(broker, service)),
     ):
         routes.add_to(app.router)
     app.add_api_route("/docs", _docs, include_in_schema=False)
-    install_problems(app, service.problems)
+    problems = ProblemTeller(service.problems)
+    problems.install(app)
+    app.lane = DirectLane(app.routed, produce.produce, fetch.fetch, problems.tell)
     return app
 
 

@@ -139,12 +139,16 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def install_problems(app: FastAPI, tally: Counter[tuple[int, str]]) -> None:
-    """Let every error that leaves a route of `app` be told as a problem, and counted by status and code."""
+class ProblemTeller:
+    """Tells errors as problems, and counts them by status and code."""
 
-    async def answer(request: Request, error: Exception) -> Response:
+    def __init__(self, tally: Counter[tuple[int, str]]) -> None:
+        self._tally = tally
+
+    def tell(self, request: Request, error: Exception) -> Response:
+        """The answer to `request`, which failed by `error`."""
         problem = problem_of(error)
-        tally[problem.status, problem.code] += 1
+        self._tally[problem.status, problem.code] += 1
         if problem.status >= 500:
             _log_failure(request, problem, error)
         response = problem.response()
@@ -152,8 +156,14 @@ def install_problems(app: FastAPI, tally: Counter[tuple[int, str]]) -> None:
             response.headers.update(error.headers or {})
         return response
 
-    for kind in (errors.TidelogError, HTTPException, Exception):
-        app.add_exception_handler(kind, answer)
+    def install(self, app: FastAPI) -> None:
+        """Let every error that leaves a route of `app` be told so."""
+
+        async def answer(request: Request, error: Exception) -> Response:
+            return self.tell(request, error)
+
+        for kind in (errors.TidelogError, HTTPException, Exception):
+            app.add_exception_handler(kind, answer)
 
 
 def _log_failure(request: Request, problem: Problem, error: Exception) -> None:
