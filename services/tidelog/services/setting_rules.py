@@ -140,6 +140,28 @@ RULES: Mapping[str, Rule] = {
         high=30 * DAY_MS,
     ),
     "shutdown_timeout_ms": Rule("Network", "how long a stop may take to flush and answer", low=100, high=HOUR_MS),
+    "etcd_endpoints": Rule(
+        "Cluster", "etcd's addresses, http://HOST:PORT, several with commas; auto is one broker alone"
+    ),
+    "etcd_username": Rule("Cluster", "for an etcd with authentication"),
+    "etcd_password": Rule("Cluster", "of that user; better given by its variable than by a flag"),
+    "etcd_ca_file": Rule("Cluster", "PEM file with the authority that signed etcd's certificates"),
+    "etcd_cert_file": Rule("Cluster", "PEM file with this broker's certificate for etcd"),
+    "etcd_key_file": Rule("Cluster", "PEM file with that certificate's key"),
+    "etcd_timeout_ms": Rule("Cluster", "how long one call to etcd may take", low=100, high=60_000),
+    "cluster_name": Rule("Cluster", "separates clusters that share an etcd"),
+    "broker_id": Rule(
+        "Cluster", "this broker's name; one that stays the same gets its shards back after a restart at once"
+    ),
+    "broker_zone": Rule("Cluster", "where this broker runs, told to clients"),
+    "advertised_address": Rule(
+        "Cluster", "http://HOST:PORT by which peers and clients reach this broker; auto is host and port"
+    ),
+    "lease_ttl_ms": Rule("Cluster", "a broker not heard of for this long loses its shards", low=1_000, high=60_000),
+    "rebalance_delay_ms": Rule("Cluster", "how long a broker is up before it is given shards", high=600_000),
+    "forward_timeout_ms": Rule(
+        "Cluster", "how long a request looks for the leader of its shard", low=100, high=HOUR_MS
+    ),
 }
 
 
@@ -154,10 +176,10 @@ def known_settings() -> Mapping[str, Setting]:
 
 def _setting(field: str, default: Value, hint: object) -> Setting:
     name = field.replace("_", ".")
-    optional = hint == (int | None)
+    optional = hint in (int | None, str | None)
     if hint is bool:
         kind = "switch"
-    elif hint is str:
+    elif hint in (str, str | None):
         kind = "text"
     else:
         kind = {"bytes": "size", "ms": "duration"}.get(name.rsplit(".", 1)[-1], "count")

@@ -46,3 +46,19 @@ class Settings:
     delete_grace_ms: int = 900_000  # between the floor's move and the deletion of WAL entries
 
     shutdown_timeout_ms: int = 9_000
+
+    # the cluster: all of it unused without etcd.endpoints, where one broker leads every shard
+    etcd_endpoints: str | None = None  # http://HOST:PORT or https://HOST:PORT, several with commas
+    etcd_username: str | None = None
+    etcd_password: str | None = None
+    etcd_ca_file: str | None = None
+    etcd_cert_file: str | None = None
+    etcd_key_file: str | None = None
+    etcd_timeout_ms: int = 3_000  # of one call
+    cluster_name: str = "main"
+    broker_id: str | None = None  # None: a new one each start
+    broker_zone: str = "none"
+    advertised_address: str | None = None  # for peers and clients; None: http://host:port as listened on
+    lease_ttl_ms: int = 6_000
+    rebalance_delay_ms: int = 3_000  # how long a broker is up before it is given shards
+    forward_timeout_ms: int = 10_000  # how long a request looks for the leader of its shard

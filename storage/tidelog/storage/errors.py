@@ -16,6 +16,8 @@
     ├── Unavailable          try again later; **nothing is known of the outcome**
     │   ├── Contended        the store was busy with the same key and did nothing (S3's 409)
     │   └── Overloaded       a bound is reached; nothing was taken; carries when to come back
+    │       ├── NotLeader        another broker leads the shard; carries its address
+    │       └── LeaderUnknown    the shard is on its way from one broker to another
     └── Corrupt              the bytes are not what was written; carries the object's name
 
 A message says what was wrong and what to do. The HTTP status of each is decided in one place,
@@ -126,6 +128,18 @@ class Overloaded(Unavailable):
     def __init__(self, message: str, *, retry_after_s: float) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class NotLeader(Overloaded):
+    """Another broker leads the partition's shard, at `leader` (``http://HOST:PORT``). Nothing was taken."""
+
+    def __init__(self, message: str, *, leader: str, retry_after_s: float = 0.1) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.leader = leader
+
+
+class LeaderUnknown(Overloaded):
+    """The partition's shard has no leader at this moment, or none is known. Nothing was taken."""
 
 
 class Corrupt(TidelogError):

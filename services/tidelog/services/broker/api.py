@@ -122,6 +122,23 @@ class PartitionLog:
 
 
 @dataclass(frozen=True)
+class Leader:
+    """The broker that leads a shard. `address`: ``http://HOST:PORT``."""
+
+    broker_id: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where requests for a partition go: here if `local`, else to `leader`; to nobody while that is None."""
+
+    shard: int
+    local: bool
+    leader: Leader | None = None
+
+
+@dataclass(frozen=True)
 class ShardStatus:
     """A shard as `tidelog cluster info` shows it. Sizes in bytes, ages in seconds."""
 
@@ -144,6 +161,42 @@ class BrokerStatus:
     ready: bool
     reason: str
     shards: Sequence[ShardStatus]
+
+
+@dataclass(frozen=True)
+class BrokerPlace:
+    """A broker of the cluster. `shards`: how many it leads; `draining`: it is to lead none."""
+
+    broker_id: str
+    address: str
+    zone: str
+    version: str
+    started_at_ms: int
+    shards: int
+    draining: bool
+
+
+@dataclass(frozen=True)
+class ShardPlace:
+    """A shard of the cluster: who leads it in which epoch (None: nobody), and who should."""
+
+    shard: int
+    leader: str | None
+    epoch: int
+    preferred: str | None
+
+
+@dataclass(frozen=True)
+class ClusterStatus:
+    """The cluster as one broker sees it. `coordinator` is ``etcd`` or ``embedded``; `trouble` says what is wrong with
+    it and what to do, empty if nothing is."""
+
+    cluster_id: str
+    name: str
+    coordinator: str
+    trouble: str
+    brokers: Sequence[BrokerPlace]
+    shards: Sequence[ShardPlace]
 
 
 class Broker(Protocol):
@@ -191,4 +244,26 @@ class Broker(Protocol):
 
     def status(self) -> BrokerStatus:
         """Never blocks, never raises."""
+        ...
+
+    def route(self, topic: str, partition: int) -> Route:
+        """Where produces and hot reads of a partition go now. Raises `NotFound`, `Invalid`."""
+        ...
+
+    async def route_fetch(self, topic: str, partition: int, offset: int) -> Route:
+        """As `route`, but local as well where `offset` is cold: segments are read from the bucket by any broker.
+        Raises `NotFound`, `Invalid`."""
+        ...
+
+    async def routes_changed(self, timeout_s: float) -> None:
+        """Return when some route may have changed, or after `timeout_s`."""
+        ...
+
+    def cluster(self) -> ClusterStatus:
+        """Never blocks, never raises."""
+        ...
+
+    async def drain(self, broker_id: str, *, undo: bool = False) -> None:
+        """Let a broker lead nothing from now on, until it starts again or the drain is undone; returns once that is
+        written down, the shards follow. Raises `NotFound`, `Unavailable`, `Invalid` (a broker alone)."""
         ...

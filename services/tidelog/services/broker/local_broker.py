@@ -18,12 +18,14 @@ from tidelog.services.broker.api import (
     Anchor,
     Appended,
     BrokerStatus,
+    ClusterStatus,
     Draft,
     Fetched,
     FetchLimits,
     PartitionLog,
     Position,
     ProduceOptions,
+    Route,
 )
 from tidelog.services.broker.append_buffer import RETRY_AFTER_S
 from tidelog.services.broker.archiving import Archivist
@@ -34,7 +36,7 @@ from tidelog.services.broker.partition_state import PartitionState
 from tidelog.services.broker.producing import ProducePath
 from tidelog.services.broker.routing import Share, check_all_name, route, whole
 from tidelog.services.broker.shard_leader import ShardLeader
-from tidelog.services.broker.status import broker_status
+from tidelog.services.broker.status import broker_status, sole_cluster
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, Overloaded
 
 DRAIN_SHARE = 0.8
@@ -251,6 +253,25 @@ class LocalBroker:
             ),
             usage=self._parts.counting.usage(),
         )
+
+    # ---- where things are: all here
+
+    def route(self, topic: str, partition: int) -> Route:
+        found = self.topic(topic)
+        _check_partition(found, partition)
+        return Route(found.shards[partition], local=True)
+
+    async def route_fetch(self, topic: str, partition: int, offset: int) -> Route:  # noqa: ARG002  # all is here
+        return self.route(topic, partition)
+
+    async def routes_changed(self, timeout_s: float) -> None:
+        await self._clock.sleep(timeout_s)
+
+    def cluster(self) -> ClusterStatus:
+        return sole_cluster(self._settings, self.status())
+
+    async def drain(self, broker_id: str, *, undo: bool = False) -> None:  # noqa: ARG002  # there is nobody else
+        raise Invalid(f"{broker_id} cannot be drained: this broker is alone, and nobody could take its shards")
 
     def _check_open(self) -> None:
         if self._not_ready:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from tidelog.services.broker.api import BrokerStatus, ShardStatus
+from tidelog.services.broker.api import BrokerPlace, BrokerStatus, ClusterStatus, ShardPlace, ShardStatus
 from tidelog.services.broker.shard_leader import ShardLeader
+from tidelog.services.settings import Settings
 
 VERSION = version("tidelog")
 
@@ -16,6 +17,16 @@ def broker_status(store_url: str, leaders: Sequence[ShardLeader], not_ready: str
     down = [leader.down.reason for leader in leaders if leader.down]
     reason = not_ready or (down[0] if down else "")
     return BrokerStatus(VERSION, store_url, not reason, reason, tuple(_shard_status(leader) for leader in leaders))
+
+
+def sole_cluster(settings: Settings, status: BrokerStatus) -> ClusterStatus:
+    """The cluster of one broker without etcd: it leads what there is."""
+    broker_id = settings.broker_id or "broker"
+    address = settings.advertised_address or f"http://{settings.host}:{settings.port}"
+    led = sum(shard.leading for shard in status.shards)
+    place = BrokerPlace(broker_id, address, settings.broker_zone, status.version, 0, led, draining=False)
+    shards = [ShardPlace(s.shard, broker_id if s.leading else None, s.epoch, broker_id) for s in status.shards]
+    return ClusterStatus("", settings.cluster_name, "embedded", "", (place,), shards)
 
 
 def _shard_status(leader: ShardLeader) -> ShardStatus:
