@@ -6,6 +6,7 @@ own tool makes; `hundred`: 100 bytes of the same.
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +15,17 @@ from tidelog.services.demo.events import EventStream
 
 SEED = 20261121
 COUNTS = {"events": 200_000, "letters": 50_000, "hundred": 400_000}
+FINGERPRINT_RECORDS = 1_000
 RECORD_BYTES = {"letters": 1024, "hundred": 100}
 
 
 def payload_file(folder: Path, kind: str) -> Path:
     """A file with a record a line; made if it is not there."""
-    path = folder / f"{kind}-{SEED}.lines"
+    path = folder / f"{kind}-{SEED}-{_fingerprint(kind)}.lines"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".draft")
-        draft.write_bytes(b"\n".join(_values(kind)) + b"\n")
+        draft.write_bytes(b"\n".join(_values(kind, COUNTS[kind])) + b"\n")
         draft.rename(path)
     return path
 
@@ -34,10 +36,15 @@ def mean_bytes(path: Path) -> float:
     return sum(map(len, lines)) / len(lines)
 
 
-def _values(kind: str) -> list[bytes]:
+def _fingerprint(kind: str) -> str:
+    """Of the first records, so that a file of an older generator is not taken for this one's."""
+    return f"{zlib.crc32(b''.join(_values(kind, FINGERPRINT_RECORDS))):08x}"
+
+
+def _values(kind: str, count: int) -> list[bytes]:
     if kind == "events":
-        chunks = EventStream(SEED).chunks(COUNTS[kind])
+        chunks = EventStream(SEED).chunks(count)
         return [value for chunk in chunks for value in chunk.values.to_pylist() if value is not None]
-    size, count = RECORD_BYTES[kind], COUNTS[kind]
+    size = RECORD_BYTES[kind]
     letters = np.random.Generator(np.random.PCG64(SEED)).integers(65, 91, size * count, dtype=np.uint8).tobytes()
     return [letters[at : at + size] for at in range(0, size * count, size)]

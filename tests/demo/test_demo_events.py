@@ -1,6 +1,7 @@
 """The generator: the same for the same seed, and its columns say what its JSON says."""
 
 import json
+import uuid
 
 import numpy as np
 import pyarrow as pa
@@ -61,6 +62,19 @@ def test_times_ascend_over_chunks() -> None:
 def test_events_are_of_a_realistic_size() -> None:
     sizes = [len(value) for value in values(chunks(7, 5000))]
     assert 300 < sum(sizes) / len(sizes) < 400
+
+
+def test_ids_are_uuids_of_version_7_that_hold_the_events_time() -> None:
+    for chunk in chunks(7, 100):
+        for value, time in zip(chunk.values.to_pylist(), chunk.timestamps.cast(pa.int64()).to_pylist(), strict=True):
+            found = uuid.UUID(json.loads(value)["event_id"])
+            assert (found.version, found.variant) == (7, uuid.RFC_4122)
+            assert found.int >> 80 == time
+
+
+def test_a_user_keeps_country_and_agent() -> None:
+    users = [json.loads(value)["user"] for value in values(chunks(7))]
+    assert len({(user["id"], user["country"], user["agent"]) for user in users}) == len({user["id"] for user in users})
 
 
 def test_ids_do_not_repeat() -> None:
