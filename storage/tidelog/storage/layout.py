@@ -2,6 +2,7 @@
 
 wal/<shard:04d>/<seq:020d>.parquet
 wal/<shard:04d>/_floor
+wal/<shard:04d>/_index/<first seq:020d>.parquet
 topics/<topic>/<topic_id>/partition=<p>/<base_offset:020d>-<last_offset:020d>-<id>.parquet
 topics/<topic>/<topic_id>/_manifest/<p:05d>/<version:020d>.json
 meta/<n:020d>.json
@@ -37,6 +38,11 @@ def wal_suffix() -> str:
 
 def floor_key(shard: int) -> str:
     return f"{wal_prefix(shard)}_floor"
+
+
+def index_prefix(shard: int) -> str:
+    """Under it lies the index of a write-ahead log (`wal_index`)."""
+    return f"{wal_prefix(shard)}_index/"
 
 
 def topic_prefix(topic: str, topic_id: str) -> str:

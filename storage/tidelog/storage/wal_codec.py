@@ -85,18 +85,18 @@ class ParquetWalCodec:
             raise Invalid(f"entry {header.seq} of shard {header.shard}: {reason}")
         topics = spans.topic_rows()  # a dictionary, so that Parquet's writer does not hash an id per record
         table = records.set_column(0, pa.field("topic_id", topics.type, nullable=False), topics)
-        return encode_parquet(WAL_FLAVOR, table, _encode_header(header))
+        return encode_parquet(WAL_FLAVOR, table, encode_header(header))
 
     def decode(self, key: str, data: bytes) -> WalEntry:
         footer, records = decode_parquet(key, WAL_FLAVOR, data)
-        header = _decode_header(key, footer.header_json)
+        header = decode_header_json(key, footer.header_json)
         spans = _columns(header.spans)
         if reason := _mismatch(header.kind, spans, records) or _topics_mismatch(spans, records):
             raise Corrupt(key, reason)
         return WalEntry(header, records)
 
     def decode_header(self, key: str, tail: bytes) -> WalHeader:
-        return _decode_header(key, decode_header(key, WAL_FLAVOR, tail))
+        return decode_header_json(key, decode_header(key, WAL_FLAVOR, tail))
 
     def header_bytes(self, key: str, tail: bytes) -> int:
         return footer_bytes(key, tail)
@@ -105,7 +105,8 @@ class ParquetWalCodec:
 # ---- the header
 
 
-def _encode_header(header: WalHeader) -> bytes:
+def encode_header(header: WalHeader) -> bytes:
+    """`header` as the JSON that stands in an entry's footer."""
     named = [*(span.topic_partition for span in header.spans), *(mark.topic_partition for mark in header.producers)]
     topic_ids = list(dict.fromkeys(place.topic_id for place in named))
     index = {topic_id: place for place, topic_id in enumerate(topic_ids)}
@@ -140,7 +141,8 @@ def _encode_mark(mark: ProducerMark, topic: int) -> _Mark:
     )
 
 
-def _decode_header(key: str, header_json: bytes) -> WalHeader:
+def decode_header_json(key: str, header_json: bytes) -> WalHeader:
+    """What `encode_header` wrote. Raises `Corrupt` naming `key`."""
     try:
         document = _decoder.decode(header_json)
         spans = _decode_spans(document)

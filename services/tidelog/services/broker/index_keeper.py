@@ -1,0 +1,84 @@
+"""Keeps the index of a shard's log while it is led (`storage.wal_index`): off the way of a commit, one PUT at a time.
+
+A write that fails is left out: the next one, 32 entries later, holds the same entries and more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import Executor
+
+from tidelog.storage.errors import TidelogError
+from tidelog.storage.wal_index import (
+    INDEX_EVERY,
+    IndexedEntry,
+    IndexRow,
+    WalIndex,
+    block_start,
+    encode_block,
+    index_row,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class IndexKeeper:
+    """Told of every committed entry, in order; owned by the event loop."""
+
+    def __init__(self, index: WalIndex, executor: Executor) -> None:
+        self._index = index
+        self._executor = executor
+        self._rows: list[IndexRow] = []
+        self._fresh: list[IndexedEntry] = []
+        self._due: list[list[IndexedEntry]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    def adopt(self, entries: Sequence[IndexedEntry]) -> None:
+        """The entries that were in the log before this leader; those of the last block are written again with what
+        follows."""
+        if entries:
+            start = block_start(entries[-1].header.seq)
+            self._fresh = [entry for entry in entries if entry.header.seq >= start]
+
+    def committed(self, entry: IndexedEntry) -> None:
+        """`entry` is in the log."""
+        self._fresh.append(entry)
+        if (entry.header.seq + 1) % INDEX_EVERY:
+            return
+        self._due.append(self._fresh)
+        self._fresh = []
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write_due())
+
+    async def close(self) -> None:
+        """Stop; a block half written is not there."""
+        if self._writing:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+
+    async def settled(self) -> None:
+        """Return when nothing is being written."""
+        if self._writing:
+            await asyncio.gather(self._writing, return_exceptions=True)
+
+    async def _write_due(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._due:
+            fresh, self._due = self._due, []
+            added = [entry for entries in fresh for entry in entries]
+            try:
+                blocks = await loop.run_in_executor(self._executor, self._encode, added)
+                for start, block in blocks:
+                    await self._index.put(start, block)
+            except TidelogError as error:
+                _log.info("the index of shard %d is written with the next entries: %s", self._index.shard, error)
+
+    def _encode(self, added: Sequence[IndexedEntry]) -> list[tuple[int, memoryview]]:
+        """The blocks that `added` completes or begins; what belongs to the last one is kept for its next write."""
+        rows = self._rows + [index_row(entry) for entry in added]
+        starts = sorted({block_start(row.seq) for row in rows})
+        self._rows = [row for row in rows if row.seq >= starts[-1]]
+        by_start = {start: [row for row in rows if block_start(row.seq) == start] for start in starts}
+        return [(start, encode_block(some)) for start, some in by_start.items()]
