@@ -20,6 +20,8 @@ from tidelog.storage.records import DRAFT_SCHEMA, TIMESTAMP
 TIMESTAMP_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999: ISO 8601 and Spark know no later one."""
 
+_TIMESTAMP_FIELD = DRAFT_SCHEMA.field("timestamp")
+
 
 @dataclass(frozen=True)
 class Admitted:
@@ -36,11 +38,18 @@ def admit(records: pa.Table, config: TopicConfig, *, key_bytes_max: int, now_ms:
         raise Invalid(f"records have the schema {records.schema}, not {DRAFT_SCHEMA}")
     if not records.num_rows:
         raise Invalid("there is no record in the request", field="records")
-    key_bytes = _byte_lengths(records.column("key"))
-    _check_keys(records.column("key"), key_bytes, config, key_bytes_max)
-    record_bytes = key_bytes + _byte_lengths(records.column("value"))
+    keys, record_bytes = records.column("key"), _byte_lengths(records.column("value"))
+    _check_all_have_keys(keys, config)
+    if keys.null_count < len(keys):
+        key_bytes = _byte_lengths(keys)
+        _check_key_sizes(key_bytes, key_bytes_max)
+        record_bytes = record_bytes + key_bytes
     _check_sizes(record_bytes, config)
-    stamped = records.set_column(0, DRAFT_SCHEMA.field("timestamp"), _stamped(records.column(0), config, now_ms))
+    given = records.column("timestamp")
+    if config.message_timestamp_type == "LogAppendTime" or given.null_count == len(given):
+        stamped = records.set_column(0, _TIMESTAMP_FIELD, pa.repeat(pa.scalar(now_ms, TIMESTAMP), len(given)))
+        return Admitted(stamped, record_bytes, np.full(len(given), now_ms, np.int64))
+    stamped = records.set_column(0, _TIMESTAMP_FIELD, _filled(given, now_ms))
     return Admitted(stamped, record_bytes, timestamps_ms(stamped))
 
 
@@ -53,7 +62,13 @@ def timestamps_ms(records: pa.Table | pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 def payload_bytes(records: pa.Table | pa.RecordBatch) -> npt.NDArray[np.int64]:
     """The bytes of key and value of each record."""
-    return _byte_lengths(records.column("key")) + _byte_lengths(records.column("value"))
+    keys, value_bytes = records.column("key"), _byte_lengths(records.column("value"))
+    return value_bytes if keys.null_count == len(keys) else value_bytes + _byte_lengths(keys)
+
+
+def payload_bytes_total(records: pa.Table) -> int:
+    """The bytes of all keys and values."""
+    return sum(pc.sum(pc.binary_length(records.column(name))).as_py() or 0 for name in ("key", "value"))
 
 
 def _byte_lengths(column: Any) -> npt.NDArray[np.int64]:
@@ -64,9 +79,12 @@ def _byte_lengths(column: Any) -> npt.NDArray[np.int64]:
     return numbers.astype(np.int64)
 
 
-def _check_keys(keys: Any, key_bytes: npt.NDArray[np.int64], config: TopicConfig, key_bytes_max: int) -> None:
+def _check_all_have_keys(keys: Any, config: TopicConfig) -> None:
     if keys.null_count and "compact" in config.cleanup_policy:
         raise Invalid("a record has no key, and a compacted topic takes none without: give each a key", field="key")
+
+
+def _check_key_sizes(key_bytes: npt.NDArray[np.int64], key_bytes_max: int) -> None:
     if (longest := int(key_bytes.max())) > key_bytes_max:
         raise TooLarge(
             f"a key has {longest:,} bytes; key.max.bytes allows {key_bytes_max:,}",
@@ -85,11 +103,9 @@ def _check_sizes(record_bytes: npt.NDArray[np.int64], config: TopicConfig) -> No
         )
 
 
-def _stamped(timestamps: Any, config: TopicConfig, now_ms: int) -> Any:
-    now = pa.scalar(now_ms, TIMESTAMP)
-    if config.message_timestamp_type == "LogAppendTime" or timestamps.null_count == len(timestamps):
-        return pa.chunked_array([pa.repeat(now, len(timestamps))])
+def _filled(timestamps: Any, now_ms: int) -> Any:
+    """`timestamps`, checked, with `now_ms` where there is none."""
     bounds = pc.min_max(timestamps.cast(pa.int64()))
     if bounds["min"].as_py() < 0 or bounds["max"].as_py() > TIMESTAMP_MS_MAX:
         raise Invalid("a timestamp lies before 1970 or after the year 9999", field="timestamp")
-    return timestamps.fill_null(now) if timestamps.null_count else timestamps
+    return timestamps.fill_null(pa.scalar(now_ms, TIMESTAMP)) if timestamps.null_count else timestamps

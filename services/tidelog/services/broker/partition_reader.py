@@ -87,7 +87,7 @@ class PartitionReader:
                 return offset
         if not records.num_rows:
             return segment.next_offset
-        budget.take(records.to_batches())
+        budget.take(records)
         return budget.next_offset or offset
 
     async def _read_span(
@@ -101,7 +101,7 @@ class PartitionReader:
                 return offset  # archived meanwhile: the state says where it is now
         skipped = offset - span.base_offset
         rows = records.slice(span.first_row + skipped, span.count - skipped)
-        budget.take(rows.drop_columns(_PLACES).to_batches())
+        budget.take(rows.drop_columns(_PLACES))
         return budget.next_offset or offset
 
     async def _from_bucket(self, partitions: ShardPartitions, state: PartitionState, span: HotSpan) -> pa.Table | None:

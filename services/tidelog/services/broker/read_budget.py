@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import pyarrow as pa
 
-from tidelog.services.broker.admission import payload_bytes
+from tidelog.services.broker.admission import payload_bytes, payload_bytes_total
 from tidelog.storage.records import RECORD_SCHEMA
 
 BATCHES_MAX = 64
@@ -24,9 +22,11 @@ class ReadBudget:
         self.payload_bytes = 0
         self.spent = False
 
-    def take(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take `batches` (`RECORD_SCHEMA`) as far as there is room; `spent` tells that there is no more."""
-        for batch in batches:
+    def take(self, records: pa.Table) -> None:
+        """Take `records` (`RECORD_SCHEMA`) as far as there is room; `spent` tells that there is no more."""
+        if self._take_whole(records):
+            return
+        for batch in records.to_batches():
             if self.spent:
                 return
             if batch.num_rows:
@@ -45,6 +45,19 @@ class ReadBudget:
     @property
     def records(self) -> int:
         return sum(batch.num_rows for batch in self._batches)
+
+    def _take_whole(self, records: pa.Table) -> bool:
+        """Take all of `records` if they leave room: the common case, whose cost does not follow their batches."""
+        if self.spent or not 0 < records.num_rows < self._records_left:
+            return False
+        size_bytes = payload_bytes_total(records)
+        if size_bytes >= self.bytes_left:
+            return False
+        self._batches.extend(records.to_batches())
+        self._records_left -= records.num_rows
+        self.bytes_left -= size_bytes
+        self.payload_bytes += size_bytes
+        return True
 
     def _take(self, batch: pa.RecordBatch) -> None:
         sizes = np.cumsum(payload_bytes(batch))

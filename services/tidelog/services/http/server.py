@@ -21,6 +21,7 @@ from importlib.metadata import version
 import uvicorn
 
 from tidelog.services.http.app import create_app, running
+from tidelog.services.http.joined_writes import JoinedWritesProtocol
 from tidelog.services.http.logs import configure_logs
 from tidelog.services.http.malloc_arenas import bound_arenas
 from tidelog.services.http.service import Service
@@ -140,7 +141,7 @@ async def _serve(settings: Settings, listening: socket.socket) -> int:
 def server_config(app: object, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]  # a FastAPI application; uvicorn's own type is wider than any
-        http="httptools",
+        http=JoinedWritesProtocol,
         ws="none",
         lifespan="off",
         loop="none",

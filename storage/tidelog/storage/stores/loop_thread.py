@@ -7,6 +7,7 @@ whoever shares that loop: 10 ms per 8 MiB body when the payload is signed. Run h
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -69,10 +70,19 @@ class LoopThread:
             if self._closed:
                 raise RuntimeError(f"{self._name} is closed")
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                self._loop = _new_loop()
                 self._thread = threading.Thread(target=_serve, args=(self._loop,), name=self._name, daemon=True)
                 self._thread.start()
             return self._loop
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where there is one: megabytes go through its sockets at half the cost."""
+    if sys.platform == "win32":
+        return asyncio.new_event_loop()
+    import uvloop
+
+    return uvloop.new_event_loop()
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
