@@ -13,7 +13,7 @@ from tests.components.s3_endpoint import S3Bucket
 from tests.storage.scripted_store import ScriptedObjectStore
 
 from tidelog.services.broker.api import Anchor, FetchLimits, Position, ProduceOptions, ProducerSequence
-from tidelog.services.broker.shard_partitions import ShardPartitions
+from tidelog.services.broker.log_opening import read_log
 from tidelog.services.settings import Settings
 from tidelog.services.wiring import open_broker
 from tidelog.storage.errors import ProducerFenced, SequenceConflict
@@ -26,6 +26,7 @@ from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.s3 import S3ObjectStore
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal_index import WalIndex
 
 Bucket = Callable[[], ObjectStore]
 ALL = FetchLimits(1_000_000, 1 << 30)
@@ -218,7 +219,7 @@ async def test_what_the_floor_passes_while_headers_are_read_is_let_go() -> None:
         for partition in range(2):
             await broker.produce("t", numbered(0, 5), ProduceOptions(partition=partition))
     scripted = ScriptedObjectStore(store)
-    partitions = ShardPartitions(scripted, Wal(scripted, 0, ParquetWalCodec()))
     scripted.before = partial(Wal(store, 0, ParquetWalCodec()).advance_floor, 2, 1)
-    assert await partitions.read_headers(0, 3) == 2
-    assert len(partitions) == 1
+    log = await read_log(Wal(scripted, 0, ParquetWalCodec()), WalIndex(scripted, 0), 3)
+    assert log.floor == 2
+    assert [entry.header.seq for entry in log.entries] == [2]

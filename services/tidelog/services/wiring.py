@@ -39,6 +39,7 @@ from tidelog.storage.stores.opening import open_store
 from tidelog.storage.stores.retrying import RetryingObjectStore
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal_index import WalIndex
 from tidelog.storage.wal_writer import WalWriter
 
 ENCODE_THREADS = 2
@@ -104,7 +105,7 @@ class ShardFactory:
         wal = Wal(self._store, shard, ParquetWalCodec())
         trust_s = floor_trust_s(self._settings.delete_grace_ms / 1000)
         writer = WalWriter(wal, self._runtime, self._runtime.entropy.new_id(), floor_trust_s=trust_s)
-        return ShardLeader(writer, ShardPartitions(self._store, wal), self._means)
+        return ShardLeader(writer, ShardPartitions(self._store, wal), WalIndex(self._store, shard), self._means)
 
 
 def _means(settings: Settings, runtime: Runtime, store_url: str) -> ShardMeans:

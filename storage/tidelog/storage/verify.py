@@ -20,6 +20,7 @@ from tidelog.storage.layout import (
     TOPICS_PREFIX,
     WAL_PREFIX,
     floor_key,
+    index_prefix,
     number_of,
     wal_prefix,
     wal_suffix,
@@ -109,13 +110,14 @@ class BucketVerification:
 
 
 def shard_of(key: str) -> int | None:
-    """The shard whose entry or floor `key` names; None if it is neither."""
+    """The shard whose entry, floor or index `key` names; None if it is none of them."""
     found = re.match(r"wal/(\d{4,})/", key)
     if found is None:
         return None
     shard = int(found.group(1))
     is_entry = number_of(key, wal_prefix(shard), wal_suffix()) is not None
-    return shard if is_entry or key == floor_key(shard) else None
+    is_block = number_of(key, index_prefix(shard), wal_suffix()) is not None
+    return shard if is_entry or is_block or key == floor_key(shard) else None
 
 
 def unarchived_findings(topic_id: str, stretches: Mapping[int, Stretch]) -> Iterator[Finding]:

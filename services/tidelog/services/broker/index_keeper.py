@@ -34,6 +34,8 @@ class IndexKeeper:
         self._fresh: list[IndexedEntry] = []
         self._due: list[list[IndexedEntry]] = []
         self._writing: asyncio.Task[None] | None = None
+        self._floor = 0
+        self._trimmed = 0
 
     def adopt(self, entries: Sequence[IndexedEntry]) -> None:
         """The entries that were in the log before this leader; those of the last block are written again with what
@@ -51,6 +53,10 @@ class IndexKeeper:
         self._fresh = []
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_due())
+
+    def floor_moved(self, floor: int) -> None:
+        """Blocks wholly below `floor` may go; they do with the next write."""
+        self._floor = floor
 
     async def close(self) -> None:
         """Stop; a block half written is not there."""
@@ -72,6 +78,9 @@ class IndexKeeper:
                 blocks = await loop.run_in_executor(self._executor, self._encode, added)
                 for start, block in blocks:
                     await self._index.put(start, block)
+                if block_start(self._floor) > self._trimmed:
+                    await self._index.trim(self._floor)
+                    self._trimmed = block_start(self._floor)
             except TidelogError as error:
                 _log.info("the index of shard %d is written with the next entries: %s", self._index.shard, error)
 

@@ -25,6 +25,8 @@ from tidelog.services.broker.batch_entry import EntryDraft, entry_draft
 from tidelog.services.broker.failure import Failure
 from tidelog.services.broker.flush_policy import FlushPolicy, ShardLoad, seconds_to_cut
 from tidelog.services.broker.hot_tail import EntryName, HotTail
+from tidelog.services.broker.index_keeper import IndexKeeper
+from tidelog.services.broker.log_opening import read_log
 from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_state import hot_span
 from tidelog.services.broker.shard_partitions import ShardPartitions
@@ -33,6 +35,7 @@ from tidelog.storage.errors import Fenced, TidelogError
 from tidelog.storage.manifest import Manifest
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal_entry import PreparedEntry, WalCodec, WalHeader
+from tidelog.storage.wal_index import IndexedEntry, WalIndex
 from tidelog.storage.wal_writer import WalWriter
 
 BATCHES_IN_FLIGHT_MAX = 3
@@ -73,10 +76,12 @@ class _Cut:
 class ShardLeader:
     """Leads `shard` from `open` until `close`, or until it is fenced."""
 
-    def __init__(self, writer: WalWriter, partitions: ShardPartitions, means: ShardMeans) -> None:
+    def __init__(self, writer: WalWriter, partitions: ShardPartitions, index: WalIndex, means: ShardMeans) -> None:
         self.shard = partitions.wal.shard
         self.partitions = partitions
         self.extent = WalExtent()
+        self._index = index
+        self._keeper = IndexKeeper(index, means.executor)
         self._wal = partitions.wal
         self._writer = writer
         self._means = means
@@ -97,9 +102,10 @@ class ShardLeader:
     async def open(self) -> None:
         """Begin an epoch, read what the log holds, start the loops. Raises `Unavailable`, `Corrupt`."""
         await self._writer.claim()
-        floor = await self._wal.floor()
-        await self.extent.read(self._wal, floor.number, self._writer.next_seq)
-        self.extent.cut(await self.partitions.read_headers(floor.number, self._writer.next_seq))
+        log = await read_log(self._wal, self._index, self._writer.next_seq)
+        self.extent.adopt(log.floor, log.entries)
+        self.partitions.adopt(log.entries)
+        self._keeper.adopt(log.entries)
         self._loops = [asyncio.create_task(self._guarded(loop)) for loop in (self._cut_batches, self._commit_entries)]
 
     async def drain(self) -> None:
@@ -113,6 +119,7 @@ class ShardLeader:
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
+        await self._keeper.close()
         self._step_down(Failure(f"shard {self.shard}: the broker was stopped", fenced=False))
 
     @property
@@ -212,6 +219,7 @@ class ShardLeader:
         name = EntryName(self.shard, seq)
         size_bytes = memoryview(encoded.prepared.body).nbytes
         self.extent.add(seq, size_bytes, encoded.prepared.header.written_at_ms)
+        self._keeper.committed(IndexedEntry(encoded.prepared.header, size_bytes))
         self._means.hot_tail.put(name, draft.records, draft.held_bytes)
         states = {append.partition.topic_partition: append.partition for append in batch.appends}
         for drafted in draft.spans:
@@ -257,6 +265,7 @@ class ShardLeader:
         """Go over to newer manifests and a higher floor."""
         self.partitions.archived(manifests)
         self.extent.cut(floor)
+        self._keeper.floor_moved(floor)
 
 
 def _encode(codec: WalCodec, header: WalHeader, batch: Batch) -> _Encoded:

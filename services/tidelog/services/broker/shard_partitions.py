@@ -6,7 +6,6 @@ until somebody wants that partition, and only then is its manifest read.
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -20,8 +19,7 @@ from tidelog.storage.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_entry import ProducerMark, WalHeader
-
-HEADER_READS_MAX = 32
+from tidelog.storage.wal_index import IndexedEntry
 
 
 class ShardPartitions:
@@ -45,18 +43,10 @@ class ShardPartitions:
         """How many partitions are loaded or have records in the WAL."""
         return len(self._states.keys() | self._spans.keys())
 
-    async def read_headers(self, floor: int, end: int) -> int:
-        """Index the log ``[floor, end)`` by the headers of its entries. Returns where the log begins afterwards: what
-        the floor passed meanwhile may have been made anew by a stalled writer, and is let go."""
-        headers: list[WalHeader] = []
-        for first in range(floor, end, HEADER_READS_MAX):
-            seqs = range(first, min(first + HEADER_READS_MAX, end))
-            headers += await asyncio.gather(*(self.wal.header(seq) for seq in seqs))
-        now = await self.wal.floor()
-        for header in headers:
-            if header.seq >= now.number:
-                self._index(header)
-        return now.number
+    def adopt(self, entries: Sequence[IndexedEntry]) -> None:
+        """Index the log as it was found."""
+        for entry in entries:
+            self._index(entry.header)
 
     def loaded(self, topic_partition: TopicPartition) -> PartitionState | None:
         return self._states.get(topic_partition)

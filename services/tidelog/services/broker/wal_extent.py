@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelog.storage.wal import Wal
+from tidelog.storage.wal_index import IndexedEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,11 @@ class WalExtent:
         """When the oldest entry was written, None if there is none."""
         return self._entries[0].written_at_ms if self._entries else None
 
-    async def read(self, wal: Wal, floor: int, end: int) -> None:
-        """Count what the log ``[floor, end)`` holds."""
+    def adopt(self, floor: int, entries: Sequence[IndexedEntry]) -> None:
+        """Begin with the log as it was found: `entries` from `floor` on."""
         self.floor = floor
-        async for entry in wal.entries(floor):
-            if entry.number < end:
-                self.add(entry.number, entry.size_bytes, entry.modified_ms)
+        for entry in entries:
+            self.add(entry.header.seq, entry.size_bytes, entry.header.written_at_ms)
 
     def add(self, seq: int, size_bytes: int, written_at_ms: int) -> None:
         self._entries.append(_Entry(seq, size_bytes, written_at_ms))

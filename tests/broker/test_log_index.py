@@ -1,0 +1,101 @@
+"""The index of a shard's log as a broker keeps it and opens with it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.broker.brokers import running_broker, until
+from tests.broker.drafts import numbered, offsets_of
+from tests.storage.scripted_store import ScriptedObjectStore
+
+from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.storage.errors import Denied
+from tidelog.storage.layout import index_prefix
+from tidelog.storage.object_store import Body, ObjectStore, list_all
+from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.wal_index import INDEX_EVERY, WalIndex
+
+ALL = FetchLimits(1_000_000, 1 << 30)
+TO_ZERO = ProduceOptions(partition=0)
+ENTRIES = 3 * INDEX_EVERY + 5
+
+
+async def written_log(store: ObjectStore) -> None:
+    """A log of `ENTRIES` records in as many entries, and its index."""
+    async with running_broker(store, shards=1) as broker:
+        await broker.create_topic("t", 1, {})
+        for number in range(ENTRIES):
+            await broker.produce("t", numbered(number, 1), TO_ZERO)
+        (leader,) = broker.status().shards
+        assert leader.wal_next == ENTRIES + 1
+        await index_reaches(store, 3 * INDEX_EVERY)
+
+
+async def index_reaches(store: ObjectStore, end: int) -> None:
+    async with asyncio.timeout(20):
+        while len(await WalIndex(store, 0).read(0)) < end:  # noqa: ASYNC110  # the bucket tells nobody
+            await asyncio.sleep(0.001)
+
+
+async def test_a_leader_opens_a_long_log_with_few_requests() -> None:
+    store = MemoryObjectStore()
+    await written_log(store)
+    scripted = ScriptedObjectStore(store)
+    async with running_broker(scripted, shards=1) as broker:
+        opening = scripted.taken_requests()
+        assert offsets_of(await broker.fetch("t", 0, 0, ALL)) == list(range(ENTRIES))
+        assert (await broker.produce("t", numbered(ENTRIES, 1), TO_ZERO))[0].base_offset == ENTRIES
+    headers = [request for request in opening if request.startswith("get wal/0000/0")]
+    assert len(headers) <= 8, opening  # those behind the index, the START and the tail's search
+    assert len(opening) <= 20
+
+
+@pytest.mark.parametrize("harm", ["missing", "damaged"])
+async def test_without_its_index_a_log_opens_all_the_same(harm: str) -> None:
+    store = MemoryObjectStore()
+    await written_log(store)
+    async for info in list_all(store, index_prefix(0)):
+        if harm == "missing":
+            await store.delete(info.key)
+        else:
+            await store.put(info.key, b"PAR1 no more PAR1")
+    async with running_broker(store, shards=1) as broker:
+        assert offsets_of(await broker.fetch("t", 0, 0, ALL)) == list(range(ENTRIES))
+
+
+async def test_the_next_leader_goes_on_with_the_block() -> None:
+    store = MemoryObjectStore()
+    await written_log(store)
+    async with running_broker(store, shards=1) as broker:
+        for number in range(INDEX_EVERY):
+            await broker.produce("t", numbered(number, 1), TO_ZERO)
+        await index_reaches(store, 4 * INDEX_EVERY)
+
+
+async def test_an_index_that_cannot_be_written_holds_up_nobody_and_is_made_up_for() -> None:
+    inner = MemoryObjectStore()
+    store = IndexOutage(inner)
+    async with running_broker(store, shards=1) as broker:
+        await broker.create_topic("t", 1, {})
+        for number in range(INDEX_EVERY):
+            await broker.produce("t", numbered(number, 1), TO_ZERO)
+        await until(lambda: store.refused > 0)
+        assert offsets_of(await broker.fetch("t", 0, 0, ALL)) == list(range(INDEX_EVERY))
+        store.over = True
+        for number in range(INDEX_EVERY):
+            await broker.produce("t", numbered(number, 1), TO_ZERO)
+        await index_reaches(inner, 2 * INDEX_EVERY)
+
+
+class IndexOutage(ScriptedObjectStore):
+    """A bucket that denies every write of an index until it is `over`."""
+
+    refused = 0
+    over = False
+
+    async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
+        if key.startswith(index_prefix(0)) and not self.over:
+            self.refused += 1
+            raise Denied("not this key")
+        return await super().put(key, data, if_version=if_version)
