@@ -1,0 +1,272 @@
+"""A key-value store for one broker without etcd, or a test of many: in memory, what has no lease kept on the bucket.
+
+Every change goes through one queue and is one step. Those that wait are gathered into one journal entry (group
+commit), worked out as a `KeyDraft`, and applied to the tree once the entry is on the bucket; a group that touches
+nothing but leased keys needs no entry. Without a journal, everything is memory alone.
+
+An entry holds each key of the group under ``kv/keys/``, and under ``kv/head`` the store's incarnation, its revision
+and the group's id. When the bucket does not answer, the group's callers get `Unavailable`, and its draft is kept: the
+entry may be there, or may still land. The next group therefore always writes an entry, even an empty one. If it gets
+the number, the lost one never can; if the journal shows the lost group's id, its draft is applied as a whole. So tree
+and journal agree again, and a transaction that also touched leased keys is never seen half done. Should the head be
+neither ours nor a lost one's (another process wrote), the keys are read anew from the journal.
+
+Leases run on the handed-in clock. Revisions go on from the last one journaled after a restart, and those of changes to
+leased keys are given out again, as the keys are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+
+from tidelog.coordinator.embedded_journal import EmbeddedJournal, KeptKeys
+from tidelog.coordinator.journal import Journal
+from tidelog.coordinator.key_draft import EndLease, KeyDraft, Outcome, Request, Transaction
+from tidelog.coordinator.key_tree import HISTORY_EVENTS_MAX, KeyTree
+from tidelog.coordinator.key_value import (
+    RANGE_LIMIT,
+    Compare,
+    DeleteKey,
+    GetKey,
+    KeyValue,
+    Lease,
+    LeaseLost,
+    Operation,
+    PutKey,
+    RangePage,
+    TransactionResult,
+    WatchBatch,
+)
+from tidelog.storage.backoff import Backoff
+from tidelog.storage.errors import Overloaded, TidelogError, Unavailable
+from tidelog.storage.runtime import Runtime
+
+WAITING_MAX = 10_000
+"""Requests that wait for their group; one more is refused."""
+_LEASE_ID_DIGITS = 15
+_RETRY = Backoff(first_s=0.1, max_s=2.0)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """A request and the future that its caller awaits."""
+
+    request: Request
+    result: asyncio.Future[TransactionResult]
+
+    def answer(self, outcome: TransactionResult | TidelogError) -> None:
+        """The first answer counts; a caller that was cancelled takes none."""
+        if self.result.done():
+            return
+        if isinstance(outcome, TransactionResult):
+            self.result.set_result(outcome)
+        else:
+            self.result.set_exception(outcome)
+
+
+@dataclass
+class _LiveLease:
+    ttl_s: float
+    ends_s: float
+    expiry: asyncio.Task[None]
+
+
+class EmbeddedKeyValueStore:
+    """Implements `KeyValueStore`. `journal` is open already; `open` reads the keys it holds."""
+
+    def __init__(
+        self, runtime: Runtime, journal: Journal | None = None, *, history_events_max: int = HISTORY_EVENTS_MAX
+    ) -> None:
+        self._runtime = runtime
+        self._journal = EmbeddedJournal(journal, runtime, self._apply, self._reload) if journal else None
+        self._incarnation = runtime.entropy.new_id()
+        self._history_events_max = history_events_max
+        self._tree = KeyTree(history_events_max=history_events_max)
+        self._leases: dict[int, _LiveLease] = {}
+        self._waiting: list[_Waiting] = []
+        self._committing: asyncio.Task[None] | None = None
+        self._settling: asyncio.Task[None] | None = None
+        self._failures = 0
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    async def open(self) -> None:
+        """Take over the keys on the bucket. Call it before anything else."""
+        if self._journal is not None:
+            kept = self._journal.read()
+            self._incarnation = kept.incarnation
+            self._tree = KeyTree(kept.items, kept.revision, self._history_events_max)
+
+    async def get(self, key: str) -> KeyValue | None:
+        return self._tree.get(key)
+
+    async def range(
+        self, prefix: str, *, limit: int = RANGE_LIMIT, after: str | None = None, revision: int | None = None
+    ) -> RangePage:
+        return self._tree.range(prefix, limit=limit, after=after, revision=revision)
+
+    async def put(self, key: str, value: bytes, *, lease_id: int = 0) -> int:
+        return (await self.transact((), (PutKey(key, value, lease_id),))).revision
+
+    async def delete(self, key: str) -> bool:
+        return (await self.transact((), (GetKey(key), DeleteKey(key)))).found[0] is not None
+
+    async def transact(
+        self, compares: Sequence[Compare], then: Sequence[Operation], otherwise: Sequence[Operation] = ()
+    ) -> TransactionResult:
+        return await self._request(Transaction(compares, then, otherwise))
+
+    async def grant(self, ttl_s: float) -> Lease:
+        self._check_open()
+        lease_id = int(self._runtime.entropy.new_id()[:_LEASE_ID_DIGITS], 16)
+        ends_s = self._runtime.clock.monotonic() + ttl_s
+        self._leases[lease_id] = _LiveLease(ttl_s, ends_s, asyncio.create_task(self._expire(lease_id)))
+        return Lease(lease_id, ttl_s)
+
+    async def keep_alive(self, lease_id: int) -> float:
+        self._check_open()
+        if not self._lease_lives(lease_id):
+            raise LeaseLost(f"lease {lease_id:x} is over or was never there: grant a new one")
+        lease = self._leases[lease_id]
+        lease.ends_s = self._runtime.clock.monotonic() + lease.ttl_s
+        return lease.ttl_s
+
+    async def revoke(self, lease_id: int) -> None:
+        await self._request(EndLease(lease_id))
+
+    async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[WatchBatch]:
+        next_revision = from_revision
+        while True:
+            changed = self._changed
+            if next_revision <= self._tree.revision:
+                batch = self._tree.events(prefix, next_revision)
+                next_revision = batch.revision + 1
+                if batch.events:
+                    yield batch
+                    continue
+            self._check_open()
+            await changed.wait()
+
+    async def incarnation(self) -> str:
+        return self._incarnation
+
+    async def aclose(self) -> None:
+        """Changes under way are cut off: their outcome is unknown."""
+        self._closed = True
+        tasks = [lease.expiry for lease in self._leases.values()]
+        tasks += [task for task in (self._committing, self._settling) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        _answer_all(self._waiting, Unavailable("the store was closed before the change began"))
+        self._tell_watches()
+
+    # ---- changes
+
+    async def _request(self, request: Request) -> TransactionResult:
+        self._check_open()
+        if len(self._waiting) >= WAITING_MAX:
+            raise Overloaded(f"{WAITING_MAX:,} changes wait for the bucket already", retry_after_s=1.0)
+        waiting = _Waiting(request, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        self._commit_soon()
+        return await waiting.result
+
+    def _commit_soon(self) -> None:
+        if self._committing is None or self._committing.done():
+            self._committing = asyncio.create_task(self._commit_waiting())
+
+    async def _commit_waiting(self) -> None:
+        """Commit group after group until nothing waits; an empty group finds out about one in doubt."""
+        more = True
+        while more:
+            group, self._waiting = self._waiting, []
+            try:
+                await self._commit(group)
+                self._failures = 0
+            except TidelogError as error:
+                self._failures += 1
+                _answer_all(group, error)
+            finally:
+                _answer_all(group, Unavailable("the store was closed; whether the change took effect is unknown"))
+            more = bool(self._waiting)
+        if self._in_doubt and (self._settling is None or self._settling.done()):
+            self._settling = asyncio.create_task(self._settle_later())
+
+    async def _commit(self, group: Sequence[_Waiting]) -> None:
+        requests = [waiting.request for waiting in group]
+        if self._journal is None:
+            draft, outcomes = self._work_out(requests)
+        else:
+            draft, outcomes = await self._journal.commit(lambda: self._work_out(requests))
+        self._apply(draft)
+        for waiting, outcome in zip(group, outcomes, strict=True):
+            waiting.answer(outcome)
+
+    async def _settle_later(self) -> None:
+        """Find out what became of a lost group, though nobody asks for another change."""
+        await self._runtime.clock.sleep(_RETRY.delay_s(max(1, self._failures), self._runtime.entropy))
+        self._commit_soon()
+
+    @property
+    def _in_doubt(self) -> bool:
+        return self._journal is not None and self._journal.in_doubt
+
+    def _work_out(self, requests: Sequence[Request]) -> tuple[KeyDraft, Sequence[Outcome]]:
+        draft = KeyDraft(self._tree, self._lease_lives)
+        return draft, [draft.request(request) for request in requests]
+
+    def _apply(self, draft: KeyDraft) -> None:
+        self._tree.apply(draft.happenings)
+        for lease_id in draft.ended_leases:
+            if lease := self._leases.pop(lease_id, None):
+                lease.expiry.cancel()
+        if draft.happenings:
+            self._tell_watches()
+
+    def _reload(self, kept: KeptKeys) -> None:
+        """Another process wrote: its keys, and ours under leases; a watch has to read anew."""
+        items = {item.key: item for item in (*self._tree.leased_items(), *kept.items)}
+        revision = max(kept.revision, self._tree.revision) + 1
+        self._tree = KeyTree(tuple(items.values()), revision, self._history_events_max)
+        self._tell_watches()
+
+    def _tell_watches(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable("the key-value store is closed")
+
+    # ---- leases
+
+    def _lease_lives(self, lease_id: int) -> bool:
+        lease = self._leases.get(lease_id)
+        return lease is not None and self._runtime.clock.monotonic() < lease.ends_s
+
+    async def _expire(self, lease_id: int) -> None:
+        """End the lease when its time is up; as often as it takes."""
+        failures = 0
+        while lease := self._leases.get(lease_id):
+            if (left_s := lease.ends_s - self._runtime.clock.monotonic()) > 0:
+                await self._runtime.clock.sleep(left_s)
+                continue
+            try:
+                await self._request(EndLease(lease_id))
+            except Unavailable as error:
+                failures += 1
+                _log.warning("lease %x is over, and its keys could not be deleted yet: %s", lease_id, error)
+                await self._runtime.clock.sleep(_RETRY.delay_s(failures, self._runtime.entropy))
+
+
+def _answer_all(group: Sequence[_Waiting], error: TidelogError) -> None:
+    """Give `error` to those of the group that have no answer yet."""
+    for waiting in group:
+        waiting.answer(error)

@@ -1,0 +1,160 @@
+"""What a sequence of transactions would do to a `KeyTree`, worked out without doing it.
+
+    draft = KeyDraft(tree, lease_lives)
+    outcome = draft.request(request)     # a TransactionResult, or the error that the caller is to get
+    tree.apply(draft.happenings)         # all of it, now or later, or never
+
+A later transaction of a draft sees what the earlier ones did. A transaction that fails leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tidelog.coordinator.key_tree import Happening, KeyTree
+from tidelog.coordinator.key_value import (
+    Compare,
+    DeleteKey,
+    EventKind,
+    Field,
+    GetKey,
+    KeyValue,
+    LeaseLost,
+    Operation,
+    PutKey,
+    TransactionResult,
+    WatchEvent,
+)
+from tidelog.storage.errors import Invalid, TooLarge
+
+OPERATIONS_MAX = 128
+"""In one branch of a transaction, and compares: etcd's default."""
+VALUE_BYTES_MAX = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A request to compare and act. Raises `Invalid` and `TooLarge` when made."""
+
+    compares: Sequence[Compare]
+    then: Sequence[Operation]
+    otherwise: Sequence[Operation] = ()
+
+    def __post_init__(self) -> None:
+        for part in (self.compares, self.then, self.otherwise):
+            if len(part) > OPERATIONS_MAX:
+                raise Invalid(f"a transaction has at most {OPERATIONS_MAX} compares or operations, not {len(part)}")
+        _check_operations(self.then)
+        _check_operations(self.otherwise)
+
+
+@dataclass(frozen=True, slots=True)
+class EndLease:
+    """A request to end a lease and delete its keys, as one change."""
+
+    lease_id: int
+
+
+Request = Transaction | EndLease
+Outcome = TransactionResult | LeaseLost
+
+
+class KeyDraft:
+    """See the module's head. `lease_lives` tells whether a lease may still be put under."""
+
+    def __init__(self, tree: KeyTree, lease_lives: Callable[[int], bool]) -> None:
+        self.happenings: list[Happening] = []
+        self.ended_leases: list[int] = []
+        self.revision = tree.revision
+        self._tree = tree
+        self._lease_lives = lease_lives
+        self._changed: dict[str, KeyValue | None] = {}
+
+    def get(self, key: str) -> KeyValue | None:
+        return self._changed[key] if key in self._changed else self._tree.get(key)
+
+    def changed(self) -> Sequence[tuple[str, KeyValue | None, KeyValue | None]]:
+        """Every key that is another than in the tree: its name, what it was, what it is."""
+        return [(key, self._tree.get(key), item) for key, item in self._changed.items() if self._tree.get(key) != item]
+
+    def request(self, request: Request) -> Outcome:
+        """Do `request` on top of the draft."""
+        if isinstance(request, Transaction):
+            return self._transact(request)
+        self.ended_leases.append(request.lease_id)
+        held = self._tree.keys_under(request.lease_id) | self._changed.keys()
+        for key in sorted(held):
+            if (item := self.get(key)) is not None and item.lease_id == request.lease_id:
+                self._delete(key)
+        self._close_revision()
+        return TransactionResult(True, self.revision, ())
+
+    def _transact(self, request: Transaction) -> Outcome:
+        succeeded = all(self._holds(compare) for compare in request.compares)
+        operations = request.then if succeeded else request.otherwise
+        for operation in operations:
+            if isinstance(operation, PutKey) and operation.lease_id and not self._lives(operation.lease_id):
+                return LeaseLost(f"lease {operation.lease_id:x} is over or was never there: grant a new one")
+        found: list[KeyValue | None] = []
+        for operation in operations:
+            if isinstance(operation, PutKey):
+                self._put(operation)
+            elif isinstance(operation, DeleteKey):
+                self._delete(operation.key)
+            else:
+                found.append(self.get(operation.key))
+        self._close_revision()
+        return TransactionResult(succeeded, self.revision, tuple(found))
+
+    def _lives(self, lease_id: int) -> bool:
+        return lease_id not in self.ended_leases and self._lease_lives(lease_id)
+
+    def _holds(self, compare: Compare) -> bool:
+        item = self.get(compare.key)
+        if compare.field is Field.VALUE:
+            return item is not None and item.value == compare.operand
+        return _number(item, compare.field) == compare.operand
+
+    def _put(self, put: PutKey) -> None:
+        before, revision = self.get(put.key), self.revision + 1
+        created, version = (before.create_revision, before.version + 1) if before else (revision, 1)
+        item = KeyValue(put.key, put.value, created, revision, version, put.lease_id)
+        self._happen(WatchEvent(EventKind.PUT, item), before, item)
+
+    def _delete(self, key: str) -> None:
+        if (before := self.get(key)) is not None:
+            gone = KeyValue(key, b"", 0, self.revision + 1, 0)
+            self._happen(WatchEvent(EventKind.DELETE, gone), before, None)
+
+    def _happen(self, event: WatchEvent, before: KeyValue | None, after: KeyValue | None) -> None:
+        self.happenings.append(Happening(event, before))
+        self._changed[event.item.key] = after
+
+    def _close_revision(self) -> None:
+        """What happened since the last call was one change."""
+        if self.happenings:
+            self.revision = self.happenings[-1].event.item.mod_revision
+
+
+def _check_operations(operations: Sequence[Operation]) -> None:
+    changes = [operation for operation in operations if not isinstance(operation, GetKey)]
+    key, times = max(Counter(change.key for change in changes).items(), key=lambda count: count[1], default=("", 0))
+    if times > 1:
+        raise Invalid(f"a transaction changes the key {key!r} {times} times: once is the most")
+    for change in changes:
+        if isinstance(change, PutKey) and len(change.value) > VALUE_BYTES_MAX:
+            raise TooLarge(
+                f"the value of {change.key!r} has {len(change.value):,} bytes; {VALUE_BYTES_MAX:,} are the most",
+                limit_name="VALUE_BYTES_MAX",
+                limit_bytes=VALUE_BYTES_MAX,
+            )
+
+
+def _number(item: KeyValue | None, field: Field) -> int:
+    if item is None:
+        return 0
+    if field is Field.VERSION:
+        return item.version
+    return item.create_revision if field is Field.CREATE_REVISION else item.mod_revision

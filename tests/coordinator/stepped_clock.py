@@ -1,0 +1,45 @@
+"""A clock that stands still until a test moves it; who sleeps, wakes when it has been moved far enough."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class SteppedClock:
+    """Implements `Clock`."""
+
+    def __init__(self) -> None:
+        self._now_s = 1_000.0
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+        self._slept = asyncio.Event()
+
+    def monotonic(self) -> float:
+        return self._now_s
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + int(self._now_s * 1_000)
+
+    async def sleep(self, seconds: float) -> None:
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self._now_s + max(seconds, 0.0), woken))
+        self._wake()
+        self._slept.set()
+        await woken
+
+    async def somebody_sleeps(self) -> None:
+        """Return once a sleep has begun since the last call."""
+        async with asyncio.timeout(5):
+            await self._slept.wait()
+        self._slept.clear()
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock; those whose time has come go on at the loop's next turn."""
+        self._now_s += seconds
+        self._wake()
+
+    def _wake(self) -> None:
+        for until_s, woken in sorted(self._sleepers, key=lambda sleeper: sleeper[0]):
+            if woken.done() or until_s <= self._now_s:
+                self._sleepers.remove((until_s, woken))
+                if not woken.done():
+                    woken.set_result(None)
