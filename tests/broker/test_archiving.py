@@ -23,6 +23,13 @@ def test_a_wal_is_due_by_size_by_age_and_by_its_entries() -> None:
     assert POLICY.is_due(10, 1, 1_000, 1_000)
 
 
+def test_under_load_a_wal_may_grow_to_a_bound_and_not_in_age() -> None:
+    assert not POLICY.is_due(1, 3_999, 1_000, 1_000, busy=True)
+    assert POLICY.is_due(1, 4_000, 1_000, 1_000, busy=True)
+    assert POLICY.is_due(1, 1, 1_000, 61_000, busy=True)
+    assert POLICY.is_due(10, 1, 1_000, 1_000, busy=True)
+
+
 async def test_archiving_goes_on_by_itself_and_moves_the_floor(store: ObjectStore) -> None:
     async with running_broker(store, shards=1, archive_interval_ms=0, delete_grace_ms=0) as broker:
         await broker.create_topic("t", 1, {})

@@ -1,9 +1,11 @@
 """The loop that turns a shard's WAL into segments, behind everybody's back.
 
 A shard's WAL is archived once it is large or old enough, and at most one shard's at a time, since a pass takes memory
-and a processor. What a pass has appended to manifests goes into the partitions' states in one step each, so that a
-reader sees a partition before or after, never between (inv. 5). Entries that the floor has passed are deleted after
-the grace (inv. 6). The store being away only delays all this: a pass is restart-safe and simply runs again.
+and a processor. While producers wait for a shard's commits its WAL may grow to `BURST_FACTOR` times as much: a pass
+takes processor time and requests that a burst has better use for. What a pass has appended to manifests goes into the
+partitions' states in one step each, so that a reader sees a partition before or after, never between (inv. 5). Entries
+that the floor has passed are deleted after the grace (inv. 6). The store being away only delays all this: a pass is
+restart-safe and simply runs again.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ CHECK_EVERY_S = 0.5
 PAUSE_AFTER_ERROR_S = 5.0
 COLLECT_EVERY_S = 60.0
 
+BURST_FACTOR = 4
+"""How many times `bytes_min` a WAL may hold before it is archived under load."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -35,11 +40,15 @@ class ArchivePolicy:
     bytes_min: int
     entries_max: int = 4_000
 
-    def is_due(self, entries: int, wal_bytes: int, oldest_at_ms: int | None, now_ms: int) -> bool:
-        """Pure: for a WAL of `wal_bytes` whose oldest entry was written at `oldest_at_ms`."""
+    def is_due(
+        self, entries: int, wal_bytes: int, oldest_at_ms: int | None, now_ms: int, *, busy: bool = False
+    ) -> bool:
+        """Pure: for a WAL of `wal_bytes` whose oldest entry was written at `oldest_at_ms`; `busy` tells that producers
+        wait for it."""
         if oldest_at_ms is None:
             return False
-        full = wal_bytes >= self.bytes_min or entries >= self.entries_max
+        bytes_max = self.bytes_min * BURST_FACTOR if busy else self.bytes_min
+        full = wal_bytes >= bytes_max or entries >= self.entries_max
         return full or now_ms - oldest_at_ms >= self.interval_ms
 
 
@@ -126,5 +135,9 @@ class Archivist:
     def _is_due(self, leader: ShardLeader) -> bool:
         extent = leader.extent
         return leader.down is None and self._policy.is_due(
-            len(extent), extent.bytes, extent.oldest_at_ms, self._runtime.clock.now_ms()
+            len(extent),
+            extent.bytes,
+            extent.oldest_at_ms,
+            self._runtime.clock.now_ms(),
+            busy=leader.buffered_bytes > 0,
         )
