@@ -1,0 +1,276 @@
+"""The judge on hand-made histories: for every rule at least one that breaks that rule and no other."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+from tests.chaos.checker.history import (
+    Append,
+    FinalLog,
+    History,
+    Outcome,
+    Place,
+    Read,
+    Run,
+    format_history,
+    parse_history,
+)
+from tests.chaos.checker.judge import KEPT_OF_A_RULE_MAX, judge
+from tests.chaos.checker.violation import Rule
+from tests.chaos.histories import TOPIC, held, seen, sent, story
+
+CHECKER = Path(__file__).parent / "checker"
+
+GOOD: dict[str, History] = {
+    "nothing happened": story(held()),
+    "two acknowledged": story(sent("p", 0, 2, at=0, base=0), sent("p", 2, 1, at=2, base=2), held(Run(0, "p", 0, 3))),
+    "an unknown that was taken, and one that was not": story(
+        sent("p", 0, at=0), sent("q", 0, at=0), held(Run(0, "q", 0, 1))
+    ),
+    "an unknown that came in much later": story(
+        sent("p", 0, at=0), sent("q", 0, at=9, base=0), held(Run(0, "q", 0, 1), Run(1, "p", 0, 1))
+    ),
+    "a retry with the same sequence": story(
+        sent("p", 0, 2, at=0, sequenced=True),
+        sent("p", 0, 2, at=5, base=0, sequenced=True),
+        held(Run(0, "p", 0, 2)),
+    ),
+    "a refused one that is not there": story(sent("p", 0, at=0, outcome=Outcome.FAIL), held()),
+    "appends at the same time, in any order": story(
+        sent("p", 0, at=0, took=5, base=1),
+        sent("q", 0, at=1, took=5, base=0),
+        held(Run(0, "q", 0, 1), Run(1, "p", 0, 1)),
+    ),
+    "readers who see what there is": story(
+        sent("p", 0, 3, at=0, base=0),
+        seen("r", 0, Run(0, "p", 0, 2), at=2),
+        seen("r", 2, at=4),
+        seen("r", 2, Run(2, "p", 2, 1), at=6),
+        seen("other", 1, Run(1, "p", 1, 2), at=3),
+        held(Run(0, "p", 0, 3)),
+    ),
+    "rivals of whom one wins": story(
+        sent("p", 0, at=0, base=0, expected=0),
+        sent("q", 0, at=0, outcome=Outcome.CONFLICT, expected=0, next_offset=1),
+        sent("q", 1, at=2, base=1, expected=1),
+        held(Run(0, "p", 0, 1), Run(1, "q", 1, 1)),
+    ),
+    "a request that the service spread": story(
+        Append("p", TOPIC, None, 0, 4, 0, 1, Outcome.OK, (Place(0, 0, 2), Place(1, 0, 2)), ("a", "b", "a", "b")),
+        held(Run(0, "p", 0, 1), Run(1, "p", 2, 1)),
+        held(Run(0, "p", 1, 1), Run(1, "p", 3, 1), partition=1),
+    ),
+}
+
+BAD: dict[str, tuple[Rule, History]] = {
+    "an acknowledged record is gone": (
+        Rule.LOST,
+        story(sent("p", 0, at=0, base=0), sent("p", 1, at=2, base=1), held(Run(0, "p", 0, 1))),
+    ),
+    "the end of an acknowledged batch is gone": (
+        Rule.LOST,
+        story(sent("p", 0, 3, at=0, base=0), held(Run(0, "p", 0, 2))),
+    ),
+    "a retry was appended again": (
+        Rule.DUPLICATED,
+        story(
+            sent("p", 0, at=0, sequenced=True),
+            sent("p", 0, at=5, base=0, sequenced=True),
+            held(Run(0, "p", 0, 1), Run(1, "p", 0, 1)),
+        ),
+    ),
+    "an unacknowledged record is there twice": (
+        Rule.DUPLICATED,
+        story(sent("p", 0, at=0), held(Run(0, "p", 0, 1), Run(1, "p", 0, 1))),
+    ),
+    "an acknowledged record is elsewhere": (
+        Rule.MISPLACED,
+        story(sent("p", 0, at=0, base=0), sent("q", 0, at=0), held(Run(0, "q", 0, 1), Run(1, "p", 0, 1))),
+    ),
+    "an answer that counts otherwise": (
+        Rule.MISPLACED,
+        story(
+            Append("p", TOPIC, 0, 0, 2, 0, 1, Outcome.OK, (Place(0, 0, 3),)),
+            sent("q", 0, at=0),
+            held(Run(0, "p", 0, 2), Run(2, "q", 0, 1)),
+        ),
+    ),
+    "a hole": (
+        Rule.NOT_DENSE,
+        story(sent("p", 0, at=0, base=0), sent("p", 1, at=2), held(Run(0, "p", 0, 1), Run(2, "p", 1, 1))),
+    ),
+    "a log that begins late": (Rule.NOT_DENSE, story(FinalLog(TOPIC, 0, 5, ()))),
+    "a record from nowhere": (
+        Rule.INVENTED,
+        story(sent("p", 0, at=0, base=0), held(Run(0, "p", 0, 1), Run(1, "x", 0, 1))),
+    ),
+    "a record of another partition": (Rule.INVENTED, story(sent("p", 0, at=0), held(Run(0, "p", 0, 1), partition=1))),
+    "a refused record is there": (
+        Rule.REFUSED_YET_TAKEN,
+        story(sent("p", 0, at=0, outcome=Outcome.FAIL), held(Run(0, "p", 0, 1))),
+    ),
+    "half of an unacknowledged batch": (Rule.TORN, story(sent("p", 0, 4, at=0), held(Run(0, "p", 0, 2)))),
+    "another's record within a batch": (
+        Rule.TORN,
+        story(sent("p", 0, 2, at=0), sent("q", 0, at=0), held(Run(0, "p", 0, 1), Run(1, "q", 0, 1), Run(2, "p", 1, 1))),
+    ),
+    "a batch turned round": (
+        Rule.REORDERED,
+        story(sent("p", 0, 2, at=0, base=0), held(Run(0, "p", 1, 1), Run(1, "p", 0, 1))),
+    ),
+    "a producer's sequence turned round": (
+        Rule.REORDERED,
+        story(
+            sent("p", 0, at=0, sequenced=True),
+            sent("p", 1, at=2, base=0, sequenced=True),
+            held(Run(0, "p", 1, 1), Run(1, "p", 0, 1)),
+        ),
+    ),
+    "a key in two partitions": (
+        Rule.KEY_MOVED,
+        story(
+            sent("p", 0, at=0, partition=None, keys=("k",)),
+            sent("p", 1, at=2, partition=None, keys=("k",)),
+            held(Run(0, "p", 0, 1)),
+            held(Run(0, "p", 1, 1), partition=1),
+        ),
+    ),
+    "a reader saw another record": (
+        Rule.DISAGREEMENT,
+        story(sent("p", 0, at=0), sent("q", 0, at=0), seen("r", 0, Run(0, "q", 0, 1), at=0), held(Run(0, "p", 0, 1))),
+    ),
+    "a reader saw what was not kept": (
+        Rule.DISAGREEMENT,
+        story(sent("p", 0, at=0), seen("r", 0, Run(0, "p", 0, 1), at=2), held()),
+    ),
+    "a reader is given a record again": (
+        Rule.WENT_BACK,
+        story(
+            sent("p", 0, at=0),
+            seen("r", 0, Run(0, "p", 0, 1), at=2),
+            seen("r", 1, Run(0, "p", 0, 1), at=4, next_offset=1),
+            held(Run(0, "p", 0, 1)),
+        ),
+    ),
+    "a reader is sent back": (
+        Rule.WENT_BACK,
+        story(sent("p", 0, at=0), seen("r", 0, Run(0, "p", 0, 1), at=2, next_offset=0), held(Run(0, "p", 0, 1))),
+    ),
+    "a reader is given the record after the next": (
+        Rule.SKIPPED,
+        story(sent("p", 0, 2, at=0), seen("r", 0, Run(1, "p", 1, 1), at=2, next_offset=2), held(Run(0, "p", 0, 2))),
+    ),
+    "a reader is sent beyond what it was given": (
+        Rule.SKIPPED,
+        story(sent("p", 0, 2, at=0), seen("r", 0, Run(0, "p", 0, 1), at=2, next_offset=2), held(Run(0, "p", 0, 2))),
+    ),
+    "a reader's place is out of range": (
+        Rule.CUT_OFF,
+        story(
+            sent("p", 0, at=0),
+            seen("r", 0, Run(0, "p", 0, 1), at=2),
+            Read("r", TOPIC, 0, 1, 1, 4, 5, Outcome.OUT_OF_RANGE),
+            held(Run(0, "p", 0, 1)),
+        ),
+    ),
+    "a later append got the lower offset": (
+        Rule.APPEND_ORDER,
+        story(sent("p", 0, at=0, base=1), sent("q", 0, at=5, base=0), held(Run(0, "q", 0, 1), Run(1, "p", 0, 1))),
+    ),
+    "a record that was seen has one behind it that was sent later, before it": (
+        Rule.APPEND_ORDER,
+        story(
+            sent("p", 0, at=0),
+            sent("q", 0, at=9),
+            seen("r", 1, Run(1, "p", 0, 1), at=2),
+            held(Run(0, "q", 0, 1), Run(1, "p", 0, 1)),
+        ),
+    ),
+    "a condition that did not hold": (
+        Rule.EXPECTED_OFFSET,
+        story(
+            sent("p", 0, at=0, base=0, expected=0),
+            sent("q", 0, at=0, base=1, expected=0),
+            held(Run(0, "p", 0, 1), Run(1, "q", 0, 1)),
+        ),
+    ),
+    "a conflict over nothing": (
+        Rule.CONFLICT_ANSWER,
+        story(sent("p", 0, at=0, outcome=Outcome.CONFLICT, expected=0, next_offset=0), held()),
+    ),
+    "a conflict by an old state": (
+        Rule.CONFLICT_ANSWER,
+        story(
+            sent("p", 0, at=0, base=0),
+            sent("q", 0, at=5, outcome=Outcome.CONFLICT, expected=1, next_offset=0),
+            held(Run(0, "p", 0, 1)),
+        ),
+    ),
+    "a conflict by a state that had not come": (
+        Rule.CONFLICT_ANSWER,
+        story(
+            sent("q", 0, at=0, outcome=Outcome.CONFLICT, expected=0, next_offset=1),
+            sent("p", 0, at=5, base=0),
+            held(Run(0, "p", 0, 1)),
+        ),
+    ),
+    "a conflict by a state that never was": (
+        Rule.CONFLICT_ANSWER,
+        story(
+            sent("q", 0, at=0, outcome=Outcome.CONFLICT, expected=0, next_offset=1),
+            sent("p", 0, 2, at=0, base=0),
+            held(Run(0, "p", 0, 2)),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_history_passes(name: str) -> None:
+    verdict = judge(GOOD[name])
+    assert verdict.holds, verdict
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_history_fails_for_its_rule_and_no_other(name: str) -> None:
+    rule, history = BAD[name]
+    verdict = judge(history)
+    assert set(verdict.broken) == {rule}, verdict
+
+
+def test_every_rule_has_a_history_that_breaks_it() -> None:
+    assert {rule for rule, _ in BAD.values()} == set(Rule)
+
+
+@pytest.mark.parametrize("name", [*GOOD, *BAD])
+def test_a_history_survives_its_text(name: str) -> None:
+    history = GOOD[name] if name in GOOD else BAD[name][1]
+    assert parse_history(format_history(history)) == history
+
+
+def test_a_verdict_counts_all_and_tells_the_first() -> None:
+    verdict = judge(story(*(sent("p", n, at=n, base=n) for n in range(100)), held()))
+    assert verdict.broken[Rule.LOST] == 100
+    assert len(verdict.violations) == KEPT_OF_A_RULE_MAX
+    assert "p:0" in str(verdict)
+
+
+def test_a_history_that_contradicts_itself_is_refused() -> None:
+    with pytest.raises(ValueError, match="two batches"):
+        judge(story(sent("p", 0, 2, at=0), sent("p", 1, 2, at=0)))
+    with pytest.raises(ValueError, match="differ"):
+        judge(story(sent("p", 0, 2, at=0), sent("p", 0, 3, at=0)))
+    with pytest.raises(ValueError, match="two final reads"):
+        judge(story(held(), held()))
+
+
+def test_the_judge_imports_nothing_but_itself_and_the_standard_library() -> None:
+    for file in CHECKER.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in names:
+                assert name.startswith("tests.chaos.checker") or name.split(".")[0] in sys.stdlib_module_names, name

@@ -1,0 +1,214 @@
+"""The judge on random histories: those of a right service pass, and every random damage to one is found."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from tests.chaos.checker.history import Append, FinalLog, History, Outcome, Place, Read, Run
+from tests.chaos.checker.judge import judge
+from tests.chaos.checker.violation import Rule
+from tests.chaos.histories import TOPIC, held, random_history, seen, sent, story
+
+VALUES = 1_000_000
+JUDGE_S_MAX = 90.0
+
+Damage = Callable[[History, random.Random], None]
+
+seeds = st.integers(min_value=0, max_value=1 << 32)
+quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+
+
+@given(seeds)
+@quick
+def test_what_a_right_service_does_passes(seed: int) -> None:
+    verdict = judge(random_history(random.Random(seed)))
+    assert verdict.holds, verdict
+
+
+def an_acknowledged(history: History, draw: random.Random) -> Append:
+    acknowledged = [append for append in history.appends if append.outcome is Outcome.OK]
+    assume(acknowledged)
+    return draw.choice(acknowledged)
+
+
+def a_log(history: History, draw: random.Random, *, at_least: int = 1) -> int:
+    long_enough = [n for n, final in enumerate(history.finals) if len(final.runs) >= at_least]
+    assume(long_enough)
+    return draw.choice(long_enough)
+
+
+def relay(final: FinalLog, runs: list[Run]) -> FinalLog:
+    """`final` with other values at dense offsets."""
+    return replace(final, runs=tuple(replace(run, offset=offset) for offset, run in enumerate(runs)))
+
+
+def lose(history: History, draw: random.Random) -> None:
+    lost = an_acknowledged(history, draw)
+    number = lost.first + draw.randrange(lost.count)
+    for n, final in enumerate(history.finals):
+        runs = [run for run in final.runs if (run.client, run.first) != (lost.client, number)]
+        history.finals[n] = relay(final, runs)
+
+
+def double(history: History, draw: random.Random) -> None:
+    n = a_log(history, draw)
+    runs = list(history.finals[n].runs)
+    runs.insert(draw.randrange(len(runs) + 1), draw.choice(runs))
+    history.finals[n] = relay(history.finals[n], runs)
+
+
+def swap(history: History, draw: random.Random) -> None:
+    """The values of an acknowledged append with those behind it."""
+    n = a_log(history, draw, at_least=2)
+    runs = list(history.finals[n].runs)
+    told = {(a.client, a.first + i) for a in history.appends if a.outcome is Outcome.OK for i in range(a.count)}
+    candidates = [i for i in range(len(runs) - 1) if (runs[i].client, runs[i].first) in told]
+    assume(candidates)
+    i = draw.choice(candidates)
+    runs[i], runs[i + 1] = runs[i + 1], runs[i]
+    history.finals[n] = relay(history.finals[n], runs)
+
+
+def invent(history: History, draw: random.Random) -> None:
+    n = a_log(history, draw, at_least=0)
+    runs = list(history.finals[n].runs)
+    runs.append(Run(0, "nobody", draw.randrange(100), 1))
+    history.finals[n] = relay(history.finals[n], runs)
+
+
+def punch_a_hole(history: History, draw: random.Random) -> None:
+    n = a_log(history, draw)
+    final = history.finals[n]
+    at = draw.randrange(len(final.runs))
+    runs = (*final.runs[:at], *(replace(run, offset=run.offset + 1) for run in final.runs[at:]))
+    history.finals[n] = replace(final, runs=runs)
+
+
+def take_what_was_refused(history: History, draw: random.Random) -> None:
+    refused = [append for append in history.appends if append.outcome is Outcome.FAIL]
+    assume(refused)
+    one = draw.choice(refused)
+    final = history.finals[0]
+    runs = [*final.runs, *(Run(0, one.client, one.first + i, 1) for i in range(one.count))]
+    history.finals[0] = relay(final, runs)
+
+
+def answer_another_offset(history: History, draw: random.Random) -> None:
+    one = an_acknowledged(history, draw)
+    moved = tuple(replace(place, base_offset=place.base_offset + draw.choice((-1, 1, 7))) for place in one.placed)
+    history.appends[history.appends.index(one)] = replace(one, placed=moved)
+
+
+def a_read(history: History, draw: random.Random, *, at_least: int) -> int:
+    reads = [n for n, read in enumerate(history.reads) if len(read.runs) >= at_least]
+    assume(reads)
+    return draw.choice(reads)
+
+
+def show_another_record(history: History, draw: random.Random) -> None:
+    n = a_read(history, draw, at_least=1)
+    runs = list(history.reads[n].runs)
+    at = draw.randrange(len(runs))
+    runs[at] = replace(runs[at], client="somebody else")
+    history.reads[n] = replace(history.reads[n], runs=tuple(runs))
+
+
+def leave_out_of_a_read(history: History, draw: random.Random) -> None:
+    n = a_read(history, draw, at_least=2)
+    runs = list(history.reads[n].runs)
+    del runs[draw.randrange(len(runs) - 1)]
+    history.reads[n] = replace(history.reads[n], runs=tuple(runs))
+
+
+def send_a_reader_back(history: History, draw: random.Random) -> None:
+    n = a_read(history, draw, at_least=1)
+    history.reads[n] = replace(history.reads[n], next_offset=history.reads[n].next_offset - 1)
+
+
+def refuse_a_reached_offset(history: History, draw: random.Random) -> None:
+    n = a_read(history, draw, at_least=1)
+    read = history.reads[n]
+    at = read.start + 1e-9
+    history.reads.append(
+        Read(read.session, read.topic, read.partition, read.next_offset, 0, at, at, Outcome.OUT_OF_RANGE)
+    )
+
+
+def win_late(history: History, draw: random.Random) -> None:
+    """An acknowledged append is said to have begun after the whole log was seen."""
+    one = an_acknowledged(history, draw)
+    end = max([append.end for append in history.appends] + [read.end for read in history.reads])
+    n = history.appends.index(one)
+    partition = one.placed[0].partition
+    runs = history.finals[partition].runs
+    history.reads.append(Read("late", TOPIC, partition, 0, len(runs), end, end + 1, Outcome.OK, runs))
+    history.appends[n] = replace(one, start=end + 2, end=end + 3)
+    assume(sum((a.client, a.first) == (one.client, one.first) for a in history.appends) == 1)
+
+
+def conflict_by_an_old_state(history: History, draw: random.Random) -> None:
+    end = max([append.end for append in history.appends] + [read.end for read in history.reads], default=0.0)
+    n = a_log(history, draw)
+    final = history.finals[n]
+    length = len(final.runs)
+    history.reads.append(Read("late", TOPIC, final.partition, 0, length, end, end + 1, Outcome.OK, final.runs))
+    old = draw.randrange(length)
+    history.appends.append(
+        sent("late", 0, at=end + 2, partition=final.partition, outcome=Outcome.CONFLICT, expected=9, next_offset=old)
+    )
+
+
+DAMAGES: list[tuple[Damage, set[Rule]]] = [
+    (lose, {Rule.LOST}),
+    (double, {Rule.DUPLICATED}),
+    (swap, {Rule.MISPLACED, Rule.REORDERED}),
+    (invent, {Rule.INVENTED}),
+    (punch_a_hole, {Rule.NOT_DENSE}),
+    (take_what_was_refused, {Rule.REFUSED_YET_TAKEN}),
+    (answer_another_offset, {Rule.MISPLACED}),
+    (show_another_record, {Rule.DISAGREEMENT}),
+    (leave_out_of_a_read, {Rule.SKIPPED}),
+    (send_a_reader_back, {Rule.WENT_BACK}),
+    (refuse_a_reached_offset, {Rule.CUT_OFF}),
+    (win_late, {Rule.APPEND_ORDER}),
+    (conflict_by_an_old_state, {Rule.CONFLICT_ANSWER}),
+]
+
+
+@pytest.mark.parametrize(("damage", "rules"), DAMAGES, ids=[damage.__name__ for damage, _ in DAMAGES])
+@given(seed=seeds)
+@quick
+def test_every_damage_is_found(damage: Damage, rules: set[Rule], seed: int) -> None:
+    draw = random.Random(seed)
+    history = random_history(draw)
+    damage(history, draw)
+    verdict = judge(history)
+    assert rules & set(verdict.broken), verdict
+
+
+def test_a_million_values_are_judged_in_seconds() -> None:
+    batch, lanes = 20, 10
+    appends = [
+        sent(f"p{n % lanes}", n // lanes * batch, batch, at=n, base=n * batch, sequenced=True, took=0.5)
+        for n in range(VALUES // batch)
+    ]
+    runs = [Run(a.placed[0].base_offset, a.client, a.first, a.count) for a in appends]
+    reads = [seen("r", run.offset, run, at=n) for n, run in enumerate(runs)]
+    began = time.monotonic()
+    verdict = judge(story(*appends, *reads, held(*runs)))
+    assert verdict.holds, verdict
+    assert verdict.values_in_log == verdict.values_read == VALUES
+    assert time.monotonic() - began < JUDGE_S_MAX
+
+
+def test_a_damaged_answer_names_who_was_wronged() -> None:
+    wrong = Append("p", TOPIC, 0, 0, 1, 0, 1, Outcome.OK, (Place(0, 3, 1),))
+    (violation,) = judge(story(wrong, held(Run(0, "p", 0, 1)))).violations
+    assert "p:0..0" in str(violation)
+    assert "t/0@0" in str(violation)
