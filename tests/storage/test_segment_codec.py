@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.storage.record_tables import SHOP, WEB, payloads, record_table, records_header, spans_of, wal_table
 
+from tidelog.services.demo.events import EventStream
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.layout import manifest_prefix
 from tidelog.storage.parquet_format import encode_parquet
@@ -142,13 +144,20 @@ def test_a_wal_entry_is_plain_parquet_too(tmp_path: Path) -> None:
     assert not any(group.column(n).is_stats_set for n in range(group.num_columns))
 
 
-def test_the_level_is_taken_that_makes_the_values_smallest() -> None:
-    values = [b"%064x" % (n * 7919**9) for n in range(4_000)]
+def encoded_bytes(values: list[bytes], *levels: int) -> int:
     table = record_table(range(len(values))).set_column(3, "value", pa.array(values, pa.binary()))
+    flavor = replace(SEGMENT_FLAVOR, zstd_levels=levels)
+    return len(encode_parquet(flavor, table.cast(RECORD_SCHEMA), b"{}"))
 
-    def size(*levels: int) -> int:
-        flavor = replace(SEGMENT_FLAVOR, zstd_levels=levels)
-        return len(encode_parquet(flavor, table.cast(RECORD_SCHEMA), b"{}"))
 
-    assert size(1) != size(19)
-    assert size(1, 19) == size(19, 1) == min(size(1), size(19))
+def test_a_costlier_level_is_taken_where_it_makes_the_values_smaller() -> None:
+    values = [
+        value for chunk in EventStream(7).chunks(4_000) for value in chunk.values.to_pylist() if value is not None
+    ]
+    assert encoded_bytes(values, 1, 5) == encoded_bytes(values, 5) < 0.96 * encoded_bytes(values, 1)
+
+
+def test_a_costlier_level_is_not_taken_where_it_saves_next_to_nothing() -> None:
+    random = b"".join(hashlib.sha512(b"%d" % n).digest() for n in range(4_000))
+    values = [random[at : at + 64].hex().encode() for at in range(0, len(random), 64)]
+    assert encoded_bytes(values, 1, 5) == encoded_bytes(values, 1) != encoded_bytes(values, 5)

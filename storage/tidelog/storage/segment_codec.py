@@ -33,7 +33,7 @@ from tidelog.storage.parquet_format import (
 from tidelog.storage.records import RECORD_SCHEMA
 
 SEGMENT_FLAVOR = ParquetFlavor(
-    "segment/1", RECORD_SCHEMA, zstd_levels=(1, 3), lengths_first=True, statistics=("offset", "timestamp")
+    "segment/1", RECORD_SCHEMA, zstd_levels=(1, 5), lengths_first=True, statistics=("offset", "timestamp")
 )
 
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
