@@ -13,8 +13,9 @@ from tidelog.storage.partitioner import partitions_of
 def draft_of(*records: tuple[bytes | None, bytes | None]) -> Draft:
     draft = Draft()
     for key, value in records:
-        draft.keys.append(key)
-        draft.values.append(value)
+        draft.append(value)
+        if key is not None:
+            draft.put_key(key)
     return draft
 
 
@@ -22,6 +23,11 @@ def test_a_draft_without_keys_has_only_values() -> None:
     table, named = draft_of((None, b"a"), (None, None)).table()
     assert table.to_pydict() == {"value": [b"a", None]}
     assert named is None
+
+
+def test_keys_stand_in_the_rows_of_their_records() -> None:
+    table, _ = draft_of((None, b"a"), (None, b"b"), (b"k", b"c"), (None, b"d"), (b"l", b"e"), (None, b"f")).table()
+    assert table.column("key").to_pylist() == [None, None, b"k", None, b"l", None]
 
 
 def test_what_few_records_carry_stands_in_their_rows() -> None:

@@ -1,8 +1,9 @@
 """Records on their way to the broker: gathered as Python objects, turned into Arrow columns a batch at a time.
 
-`Draft.add` runs once a record and so does next to nothing: two appends and a sum. What few records have (timestamp,
-headers, partition) is kept aside by row. All else is done for a whole batch: the columns are built by Arrow, the
-partitions of keys are found by Kafka's murmur2 over the key column, and a batch is split only if it has to be.
+What runs once a record does next to nothing: an append, and a subtraction from the room that is left. Keys begin with
+the first record that has one; what few records have (timestamp, headers, partition) is kept aside by row. All else is
+done for a whole batch: the columns are built by Arrow, the partitions of keys are found by Kafka's murmur2 over the key
+column, and a batch is split only if it has to be.
 """
 
 from __future__ import annotations
@@ -44,18 +45,29 @@ class Share:
 
 
 class Draft:
-    """A batch being gathered. Not safe for threads: its producer's lock guards it."""
+    """A batch being gathered. Not safe for threads: its producer's lock guards it. `append` is that of `values`;
+    `room_bytes` is the producer's count of what the batch may still take, and 0 until it has begun."""
 
-    __slots__ = ("bytes", "extras", "keys", "values")
+    __slots__ = ("append", "extras", "keys", "room_bytes", "values")
 
     def __init__(self) -> None:
         self.values: list[bytes | None] = []
+        self.append = self.values.append
         self.keys: list[bytes | None] = []
         self.extras: dict[int, Extras] = {}
-        self.bytes = 0
+        self.room_bytes = 0
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def put_key(self, key: bytes) -> None:
+        """The key of the record appended last."""
+        self._pad_keys(len(self.values) - 1)
+        self.keys.append(key)
+
+    def _pad_keys(self, rows: int) -> None:
+        if len(self.keys) < rows:
+            self.keys.extend([None] * (rows - len(self.keys)))
 
     def table(self) -> tuple[pa.Table, pa.ChunkedArray[Any] | None]:
         """The records, and the partitions they name (null: none), or None if no record names one.
@@ -64,7 +76,8 @@ class Draft:
         try:
             if any(extra.timestamp_ms is not None for extra in self.extras.values()):
                 columns["timestamp"] = pa.array(self._column("timestamp_ms"), TIMESTAMP)
-            if self.keys.count(None) < len(self.keys):
+            if self.keys:
+                self._pad_keys(len(self.values))
                 columns["key"] = _binary(self.keys)
             columns["value"] = _binary(self.values)
             if any(extra.headers is not None for extra in self.extras.values()):

@@ -80,7 +80,6 @@ class Producer:
         self._changed = threading.Condition(self._lock)
         self._draft = Draft()
         self._draft_since: float | None = None
-        self._batch_bytes = self._options.batch_bytes
         self._turn = 0
         self._failure: Exception | None = None
         self._closing = False
@@ -109,15 +108,14 @@ class Producer:
         record failed with, and `Invalid` after `close`."""
         with self._lock:  # a third cheaper than by the condition, and this line runs for every record
             draft = self._draft
-            draft.values.append(value)
-            draft.keys.append(key)
-            draft.bytes += len(value) + RECORD_OVERHEAD_BYTES if value is not None else RECORD_OVERHEAD_BYTES
+            draft.append(value)
+            if key is not None:
+                draft.put_key(key)
             if timestamp_ms is not None or headers is not None or partition is not None:
                 draft.extras[len(draft) - 1] = Extras(timestamp_ms, headers, partition)
-            if self._draft_since is None:
-                self._begin_draft()
-            if draft.bytes >= self._batch_bytes:
-                self._seal()
+            draft.room_bytes -= RECORD_OVERHEAD_BYTES if value is None else len(value) + RECORD_OVERHEAD_BYTES
+            if draft.room_bytes <= 0:
+                self._begin_or_seal(draft)
 
     def send_batch(self, records: pa.Table | pa.RecordBatch) -> None:
         """Append Arrow records: a column `value` and, as wanted, `key`, `timestamp`, `headers`, `partition`."""
@@ -166,10 +164,15 @@ class Producer:
         producer_id = self._options.producer_id or self._runtime.entropy.new_id()
         return ProducerIdentity(producer_id, self._options.producer_epoch)
 
-    def _begin_draft(self) -> None:
-        self._check()
-        self._draft_since = self._runtime.clock.monotonic()
-        self._changed.notify_all()  # a sending thread has to wake when the batch has lingered
+    def _begin_or_seal(self, draft: Draft) -> None:
+        """The batch has no room: it has just begun, and gets it, or it is full."""
+        if self._draft_since is None:
+            self._check()
+            self._draft_since = self._runtime.clock.monotonic()
+            draft.room_bytes += self._options.batch_bytes
+            self._changed.notify_all()  # a sending thread has to wake when the batch has lingered
+        if draft.room_bytes <= 0:
+            self._seal()
 
     def _check(self) -> None:
         self._raise_failure()
