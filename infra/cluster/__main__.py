@@ -1,0 +1,112 @@
+"""``make cluster``: three brokers, a three-node etcd and MinIO on this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from infra.cluster.local_cluster import LocalCluster
+from infra.cluster.process import Failed
+from infra.cluster.topology import STORE, Shape
+from infra.component import say
+from infra.components import component, prepare
+
+BROKER_PORT = 8081
+LOOK_S = 0.5
+RESTART_S = 15.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; its exit code."""
+    chosen = _parser().parse_args(arguments)
+    shape = Shape(chosen.brokers, chosen.etcd)
+    names = ("minio", "etcd") if shape.etcd_nodes else ("minio",)
+    if not all(prepare(component(name)) for name in names):
+        return 1
+    if chosen.fresh:
+        shutil.rmtree(chosen.folder, ignore_errors=True)
+    stopping = _stopping()
+    ports = {name: chosen.port + n for n, name in enumerate(shape.broker_names)}
+    try:
+        with LocalCluster(chosen.folder, shape, ports=ports) as cluster:
+            say(f"starting {len(cluster.processes)} processes; logs in {cluster.folder / 'logs'} ...")
+            cluster.start()
+            _show(cluster)
+            _watch(cluster, stopping, chosen.seconds)
+            say("stopping ...")
+    except Failed as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make cluster ARGS=...", description=__doc__)
+    parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--etcd", type=int, default=3, metavar="NODES", help="0: one broker by itself")
+    parser.add_argument("--port", type=int, default=BROKER_PORT, help="of broker-1; the others follow")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("artifacts/cluster"), help="data, logs and ports are kept here"
+    )
+    parser.add_argument("--fresh", action="store_true", help="forget what the folder holds")
+    parser.add_argument("--seconds", type=float, help="stop by itself after so long")
+    return parser
+
+
+def _stopping() -> threading.Event:
+    """Set by SIGTERM and Ctrl-C."""
+    stopping = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    return stopping
+
+
+def _show(cluster: LocalCluster) -> None:
+    """Where everything is, and what to try."""
+    rows = [("service", "address", "pid", "health")]
+    for process in cluster.processes:
+        health = "ready" if process.healthy() else "not ready"
+        rows.append((process.service.name, f"http://{process.service.address.reached}", str(process.pid), health))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    first, last = cluster.shape.broker_names[0], cluster.shape.broker_names[-1]
+    say(f"\nstore {STORE}. Try, in another shell (docs/cluster.md tells more):")
+    say(f"  tidelog cluster info --broker {cluster.url(first)}")
+    say(f"  echo hello | tidelog topic produce web --broker {cluster.url(first)}")
+    say(f"  tidelog topic consume web -o start -e --broker {cluster.url(last)}")
+    say(f"  kill -9 {cluster[last].pid}    # {last}")
+    if cluster.shape.etcd_nodes:
+        say(f"  tidelog cluster drain {first} --broker {cluster.url(last)}")
+    say("Ctrl-C stops all of it.")
+
+
+def _watch(cluster: LocalCluster, stopping: threading.Event, seconds: float | None) -> None:
+    """Until told to stop. What ended is started again after a while, as a container's restart policy would."""
+    ended_at: dict[str, float] = {}
+    began = time.monotonic()
+    while not stopping.wait(LOOK_S) and (seconds is None or time.monotonic() - began < seconds):
+        for process in cluster.processes:
+            name = process.service.name
+            if not process.running and name not in ended_at:
+                ended_at[name] = time.monotonic()
+                say(f"{name} has ended; it is started again in {RESTART_S:g} s (its log: {process.log_path})")
+            elif name in ended_at and time.monotonic() - ended_at[name] > RESTART_S:
+                del ended_at[name]
+                process.start()
+                say(f"{name} runs again, pid {process.pid}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,144 @@
+"""A cluster of ordinary processes on loopback.
+
+    with LocalCluster(folder) as cluster:
+        cluster.start()                      # returns once every broker is ready
+        cluster["broker-2"].kill()
+        cluster["broker-2"].start()
+
+The folder keeps data, logs, ports and the bucket's secret, so that a cluster that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets as entropy
+import socket
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from infra.cluster.process import Failed, ServiceProcess
+from infra.cluster.topology import BUCKET, Address, Program, Route, Secrets, Shape, address_names, services
+
+HOST = "127.0.0.1"
+READY_S_MAX = 60.0
+STOPPED_AT_ONCE_MAX = 8
+
+
+class LocalCluster:
+    """`ports` fixes some addresses by name; the others are free ones, found once and kept in the folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        shape: Shape | None = None,
+        *,
+        ports: Mapping[str, int] | None = None,
+        route: Route | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.shape = shape or Shape()
+        self.folder = folder
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
+        kept = _kept(folder / "cluster.json", address_names(self.shape), ports or {})
+        self.addresses = {name: Address(HOST, HOST, port) for name, port in kept.ports.items()}
+        self.secrets = Secrets(kept.user, kept.password)
+        self._processes = {
+            service.name: ServiceProcess(service, folder / "logs")
+            for service in services(
+                self.shape,
+                self.addresses,
+                self.secrets,
+                data_folder=str(folder.resolve() / "data"),
+                route=route,
+                settings=settings,
+            )
+        }
+
+    def __getitem__(self, name: str) -> ServiceProcess:
+        return self._processes[name]
+
+    @property
+    def processes(self) -> Sequence[ServiceProcess]:
+        return tuple(self._processes.values())
+
+    @property
+    def brokers(self) -> Sequence[ServiceProcess]:
+        return [self[name] for name in self.shape.broker_names]
+
+    @property
+    def etcd_nodes(self) -> Sequence[ServiceProcess]:
+        return [self[name] for name in self.shape.etcd_names]
+
+    def url(self, name: str) -> str:
+        return f"http://{self.addresses[name].reached}"
+
+    def start(self) -> None:
+        """Start everything and return once all of it is ready. Raises `Failed`."""
+        (self.folder / "data" / "minio" / BUCKET).mkdir(parents=True, exist_ok=True)  # a folder there is a bucket
+        around = [process for process in self.processes if process.service.program is not Program.BROKER]
+        for group in (around, self.brokers):
+            for process in group:
+                process.start()
+            for process in group:
+                process.await_healthy(READY_S_MAX)
+
+    def stop(self) -> None:
+        """Stop everything that runs, brokers first. Raises `Failed` with all that did not stop by itself."""
+        around = [self["minio"], *self.etcd_nodes]
+        failures = [*_stopped(self.brokers), *_stopped(around)]
+        if failures:
+            raise Failed("\n".join(failures))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+
+@dataclass
+class _Kept:
+    """What `cluster.json` holds."""
+
+    ports: dict[str, int] = field(default_factory=dict)
+    user: str = "tidelog"
+    password: str = field(default_factory=lambda: entropy.token_hex(16))
+
+
+def _kept(file: Path, names: Sequence[str], fixed: Mapping[str, int]) -> _Kept:
+    """What an earlier start chose, completed: a node of etcd must come back under its own address."""
+    kept = _Kept(**json.loads(file.read_text())) if file.exists() else _Kept()
+    kept.ports |= fixed
+    missing = [name for name in names if name not in kept.ports]
+    kept.ports |= dict(zip(missing, free_ports(len(missing)), strict=True))
+    file.touch(mode=0o600)
+    file.write_text(json.dumps(asdict(kept), indent=2))
+    return kept
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on now."""
+    probes = [socket.create_server((HOST, 0)) for _ in range(count)]
+    try:
+        return [int(probe.getsockname()[1]) for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+def _stopped(processes: Sequence[ServiceProcess]) -> list[str]:
+    """Stop them side by side; what went wrong."""
+
+    def stop(process: ServiceProcess) -> str:
+        try:
+            process.stop()
+        except Failed as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(STOPPED_AT_ONCE_MAX) as pool:
+        return [failure for failure in pool.map(stop, processes) if failure]
