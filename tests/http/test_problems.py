@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from starlette.exceptions import HTTPException
 
-from tidelog.services.http.problems import INTERNAL, BodyTimeout, NotAcceptable, Unreadable, problem_of, verdict_on
+from tidelog.services.http.problems import problem_of
+from tidelog.services.http.verdicts import INTERNAL, BodyTimeout, NotAcceptable, Unreadable, verdict_on
 from tidelog.storage import errors
 
 

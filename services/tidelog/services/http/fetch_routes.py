@@ -44,6 +44,7 @@ class SegmentJson(msgspec.Struct):
     size_bytes: int
     min_timestamp: int
     max_timestamp: int
+    sha256: str
 
 
 class PartitionLogJson(msgspec.Struct):
@@ -191,6 +192,7 @@ def _log_json(log: PartitionLog) -> PartitionLogJson:
             segment.size_bytes,
             segment.min_timestamp_ms,
             segment.max_timestamp_ms,
+            segment.sha256,
         )
         for segment in log.segments
     ]

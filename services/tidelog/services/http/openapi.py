@@ -202,6 +202,7 @@ _LOG = record_of(
                     "size_bytes": COUNT,
                     "min_timestamp": {"type": "integer"},
                     "max_timestamp": {"type": "integer"},
+                    "sha256": TEXT,
                 }
             )
         ),

@@ -1,0 +1,44 @@
+"""Shares and pages as Arrow IPC streams between brokers: whole columns, never a record in Python."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+
+import pyarrow as pa
+
+from tidelog.storage.errors import Corrupt
+from tidelog.storage.records import RECORD_SCHEMA
+
+PIECE_BYTES = 1 << 18
+"""A transport copies what is left of a piece when the socket takes only a part of it."""
+_OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False)
+
+
+def encode_share(records: pa.Table) -> memoryview:
+    """`records` (`DRAFT_SCHEMA`) as a body of the produce call. Columns that are null throughout stay out of it."""
+    names = [name for name in records.column_names if name == "value" or records[name].null_count < records.num_rows]
+    sent = records.select(names)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, sent.schema, options=_OPTIONS) as writer:
+        writer.write_table(sent)
+    return memoryview(sink.getvalue()).cast("B")
+
+
+async def pieces_of(body: memoryview) -> AsyncGenerator[memoryview]:
+    """`body` in pieces, which are not copied."""
+    for start in range(0, body.nbytes, PIECE_BYTES):
+        yield body[start : start + PIECE_BYTES]
+
+
+def decode_page(body: bytes) -> Sequence[pa.RecordBatch]:
+    """The batches (`RECORD_SCHEMA`) of a fetch's answer, each validated. `Corrupt` if they are not that."""
+    try:
+        with pa.ipc.open_stream(pa.BufferReader(body), options=pa.ipc.IpcReadOptions(use_threads=False)) as reader:
+            if not reader.schema.equals(RECORD_SCHEMA):
+                raise Corrupt("a peer's answer", f"its records have the schema {reader.schema}")
+            batches = list(reader)
+        for batch in batches:
+            batch.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise Corrupt("a peer's answer", str(error)) from error
+    return batches
