@@ -29,7 +29,7 @@ from typing import ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from tidelog.storage.archive_plan import PartitionPlan, plan_archive
+from tidelog.storage.archive_plan import PartitionPlan, plan_archive, waiting_bytes
 from tidelog.storage.errors import Conflict, NotFound
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifest import Manifest
@@ -51,9 +51,11 @@ MANIFEST_ATTEMPTS_MAX = 8
 
 @dataclass(frozen=True)
 class ArchiverSettings:
-    """`batch_bytes`: raw records held in memory by a pass (one entry at least is taken, however large)."""
+    """`batch_bytes`: raw records held in memory by a pass (one entry at least is taken, however large). With more than
+    `hurry_bytes` of raw records waiting behind it a pass compresses less, so that a log under steady load ends."""
 
     batch_bytes: int = 128 * 1024 * 1024
+    hurry_bytes: int = 1024 * 1024 * 1024
     grace_s: float = 900.0
     producers_max: int = 10_000
     manifest_logs_max: int = 20_000
@@ -108,7 +110,9 @@ class Archiver:
         if not entries:
             return None
         plans = await self._in_thread(plan_archive, entries)
-        archived = [await self._archive(name, plan) for plan in plans if (name := self._name(plan)) is not None]
+        hurried = waiting_bytes(entries, up_to) > self._settings.hurry_bytes
+        named = [(name, plan) for plan in plans if (name := self._name(plan)) is not None]
+        archived = [await self._archive(name, plan, hurried=hurried) for name, plan in named]
         floor = await self._wal.advance_floor(entries[-1].header.seq + 1, entries[-1].header.epoch)
         self._see_floor(floor.number)
         manifests = tuple(manifest for manifest in archived if manifest is not None)
@@ -164,23 +168,25 @@ class Archiver:
     def _name(self, plan: PartitionPlan) -> str | None:
         return self._topic_names(plan.topic_partition.topic_id)
 
-    async def _archive(self, topic: str, plan: PartitionPlan) -> Manifest | None:
+    async def _archive(self, topic: str, plan: PartitionPlan, *, hurried: bool) -> Manifest | None:
         """Append the manifest that holds what `plan` has; None if it is archived already."""
         log = self._manifest_log(topic, plan.topic_partition)
         for _ in range(MANIFEST_ATTEMPTS_MAX - 1):
             try:
-                return await self._append(log, topic, plan)
+                return await self._append(log, topic, plan, hurried=hurried)
             except Conflict:
                 continue  # another archiver was faster: start over from what it made
-        return await self._append(log, topic, plan)
+        return await self._append(log, topic, plan, hurried=hurried)
 
-    async def _append(self, log: ManifestLog, topic: str, plan: PartitionPlan) -> Manifest | None:
+    async def _append(self, log: ManifestLog, topic: str, plan: PartitionPlan, *, hurried: bool) -> Manifest | None:
         manifest = await log.latest()
         records = plan.records_from(manifest.cold_end)
         if records.num_rows == 0:
             return None
         segment_id = self._runtime.entropy.new_id()
-        encoded = await self._in_thread(encode_segment, topic, plan.topic_partition, records, segment_id)
+        encoded = await self._in_thread(
+            encode_segment, topic, plan.topic_partition, records, segment_id, hurried=hurried
+        )
         await self._store.put(encoded.segment.key, encoded.body)
         return await log.append(
             replace(

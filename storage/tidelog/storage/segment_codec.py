@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import msgspec
@@ -36,6 +36,9 @@ SEGMENT_FLAVOR = ParquetFlavor(
     "segment/1", RECORD_SCHEMA, zstd_levels=(1, 5), lengths_first=True, statistics=("offset", "timestamp")
 )
 
+HURRIED_SEGMENT_FLAVOR = replace(SEGMENT_FLAVOR, zstd_levels=(1,))
+"""For an archiver that is behind: more than twice as fast, some 8 % larger."""
+
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
@@ -59,9 +62,11 @@ class EncodedSegment:
     body: Body
 
 
-def encode_segment(topic: str, topic_partition: TopicPartition, records: pa.Table, segment_id: str) -> EncodedSegment:
+def encode_segment(
+    topic: str, topic_partition: TopicPartition, records: pa.Table, segment_id: str, *, hurried: bool = False
+) -> EncodedSegment:
     """`records` (`RECORD_SCHEMA`, at least one, offsets ascending) as a segment of `topic_partition`; `segment_id` is
-    what tells it from another of the same offsets. Raises `Invalid`."""
+    what tells it from another of the same offsets. `hurried` takes `HURRIED_SEGMENT_FLAVOR`. Raises `Invalid`."""
     if not records.schema.equals(RECORD_SCHEMA):
         raise Invalid(f"a segment has the columns of RECORD_SCHEMA, not {records.schema.names}")
     if reason := _offsets_fault(records):
@@ -70,7 +75,7 @@ def encode_segment(topic: str, topic_partition: TopicPartition, records: pa.Tabl
     header = _Header(
         topic, topic_partition.topic_id, topic_partition.partition, base_offset, last_offset, records.num_rows
     )
-    body = encode_parquet(SEGMENT_FLAVOR, records, msgspec.json.encode(header))
+    body = encode_parquet(HURRIED_SEGMENT_FLAVOR if hurried else SEGMENT_FLAVOR, records, msgspec.json.encode(header))
     place = topic_partition.topic_id, topic_partition.partition
     key = segment_key(topic, *place, base_offset, last_offset, segment_id)
     return EncodedSegment(_described(key, body, records), body)
