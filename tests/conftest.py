@@ -1,3 +1,3 @@
 """Fixtures that every folder may use: the real components (`tests/components/`)."""
 
-pytest_plugins = ["tests.components.minio", "tests.components.moto"]
+pytest_plugins = ["tests.components.etcd", "tests.components.minio", "tests.components.moto"]

@@ -1,0 +1,85 @@
+"""etcd: the newest release, built from its modules by Go, and Debian's 3.4, the old end of what Tidelog supports."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from infra.component import CannotMake, Component, run_showing_progress, tools_folder, workshop
+
+VERSION = "3.7.3"  # as in etcd_server/go.mod
+SOURCE = Path(__file__).parent / "etcd_server"
+
+
+def program() -> Path:
+    """Where the server's program is kept."""
+    return tools_folder() / f"etcd-{VERSION}"
+
+
+def find() -> Path | None:
+    """The program, if it is there."""
+    return program() if program().is_file() else None
+
+
+def make() -> None:
+    """Build it: about a minute of CPU, and 100 MB of sources."""
+    go = shutil.which("go")
+    if go is None:
+        raise CannotMake("there is no Go here")
+    with workshop(tools_folder()) as folder:
+        target = folder / "etcd"
+        command = [go, "build", "-C", str(SOURCE), "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o", str(target)]
+        run_showing_progress("etcd", command, {"CGO_ENABLED": "0"})
+        target.replace(program())
+
+
+def program34() -> Path:
+    """Where Debian's program is kept."""
+    return tools_folder() / "etcd-3.4"
+
+
+def find34() -> Path | None:
+    """Debian's program, if it is there."""
+    return program34() if program34().is_file() else None
+
+
+def make34() -> None:
+    """Take it out of Debian's package, which is not installed: no service begins to run on this machine."""
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        raise CannotMake("this is no Debian")
+    with workshop(tools_folder()) as folder:
+        try:
+            _unpack(folder)
+        except CannotMake:
+            if os.geteuid() != 0:
+                raise
+            run_showing_progress("etcd34", ["apt-get", "--quiet", "update"], {})  # the lists were missing or old
+            _unpack(folder)
+        version = subprocess.run([folder / "usr/bin/etcd", "--version"], capture_output=True, text=True, check=True)
+        if "etcd Version: 3.4." not in version.stdout:
+            raise CannotMake(f"this Debian's etcd is not 3.4 but {version.stdout.partition(chr(10))[0]!r}")
+        (folder / "usr/bin/etcd").replace(program34())
+
+
+def _unpack(folder: Path) -> None:
+    fetch = 'cd "$1" && apt-get --quiet download etcd-server && dpkg -x etcd-server_*.deb .'
+    run_showing_progress("etcd34", ["sh", "-c", fetch, "sh", str(folder)], {})
+
+
+ETCD = Component(
+    name="etcd",
+    purpose=f"etcd {VERSION}, for the cluster and its tests",
+    how="install Go 1.26 or newer (https://go.dev/dl), then `python infra/components.py prepare etcd`",
+    find=find,
+    make=make,
+)
+
+ETCD34 = Component(
+    name="etcd34",
+    purpose="Debian's etcd 3.4, for the key-value store's tests",
+    how="on Debian 12, `apt-get update`, then `python infra/components.py prepare etcd34`",
+    find=find34,
+    make=make34,
+)

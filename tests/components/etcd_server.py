@@ -1,0 +1,221 @@
+"""etcd as real processes on loopback: one server, or a cluster of several that can be killed, paused and wiped.
+
+No pytest in here, so that `make cluster` and the chaos runs can use it too; the fixtures are in
+`tests/components/etcd.py`. Ports lie below those the kernel gives to outgoing connections, so that a server that was
+killed finds its own free when it comes back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+READY_S_MAX = 30.0
+_PORTS = range(15_000, 32_000)
+
+
+class EtcdDidNotStart(Exception):
+    """With the end of the server's log."""
+
+
+def server_port() -> int:
+    """A port of loopback that nobody listens on now, and that no outgoing connection will take."""
+    for port in random.sample(_PORTS, 100):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                return port
+    raise OSError("no free port below the outgoing ones")
+
+
+@dataclass(frozen=True)
+class EtcdTls:
+    """Files for a server that speaks TLS to its clients; with `client_ca`, it asks for their certificate."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+    def arguments(self) -> list[str]:
+        asked = ["--client-cert-auth", "--trusted-ca-file", str(self.client_ca)] if self.client_ca else []
+        return ["--cert-file", str(self.certificate), "--key-file", str(self.key), *asked]
+
+
+@dataclass
+class EtcdServer:
+    """One etcd process, or member of a cluster. Its data stays in `folder` between `start`s."""
+
+    program: Path
+    folder: Path
+    name: str = "etcd"
+    tls: EtcdTls | None = None
+    arguments: Sequence[str] = ()
+    client_port: int = field(default_factory=server_port)
+    peer_port: int = field(default_factory=server_port)
+    health_port: int = field(default_factory=server_port)
+    initial_cluster: str = ""  # alone, unless told
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.client_port}"
+
+    @property
+    def member(self) -> str:
+        """Its part of ``--initial-cluster``."""
+        return f"{self.name}=http://127.0.0.1:{self.peer_port}"
+
+    @property
+    def pid(self) -> int:
+        """Of the running process."""
+        assert self._process is not None, f"{self.name} does not run"
+        return self._process.pid
+
+    def start(self, *, wait: bool = True) -> None:
+        """Begin, with the data that are there; `wait` until it answers clients."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen([self.program, *self._options()], stdout=log, stderr=log, cwd=self.folder)
+        if wait:
+            self.wait_until_ready()
+
+    def _options(self) -> list[str]:
+        peer_url = f"http://127.0.0.1:{self.peer_port}"
+        own = {
+            "--name": self.name,
+            "--data-dir": str(self.folder / "data"),
+            "--listen-client-urls": self.url,
+            "--advertise-client-urls": self.url,
+            "--listen-peer-urls": peer_url,
+            "--initial-advertise-peer-urls": peer_url,
+            "--initial-cluster": self.initial_cluster or self.member,
+            "--listen-metrics-urls": f"http://127.0.0.1:{self.health_port}",
+            "--log-level": "warn",
+        }
+        return [
+            *(part for pair in own.items() for part in pair),
+            *(self.tls.arguments() if self.tls else ()),
+            *self.arguments,
+        ]
+
+    def wait_until_ready(self) -> None:
+        """Return once it has a leader and answers. Raises `EtcdDidNotStart`."""
+        deadline_s = time.monotonic() + READY_S_MAX
+        while not self.is_ready():
+            if self._process is None or self._process.poll() is not None or time.monotonic() > deadline_s:
+                raise EtcdDidNotStart((self.folder / "log").read_text()[-2_000:])
+            time.sleep(0.05)
+
+    def is_ready(self) -> bool:
+        """Whether its cluster has a leader, as this member sees it, and its own answers come."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.health_port, timeout=2)
+        try:
+            connection.request("GET", "/health")
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def stop(self) -> None:
+        """End it politely; nothing happens if it does not run."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """SIGSTOP: its connections stay open and nothing is answered."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def wipe(self) -> None:
+        """Forget all data; it must not run. Its cluster's id stays, as etcd makes it from addresses and token."""
+        assert self._process is None, f"{self.name} still runs"
+        shutil.rmtree(self.folder / "data", ignore_errors=True)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGCONT)  # a paused process would not end politely
+        self._process.send_signal(how)
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+
+@dataclass
+class EtcdCluster:
+    """Several members that know each other."""
+
+    members: Sequence[EtcdServer]
+
+    @staticmethod
+    def of(program: Path, folder: Path, *, size: int = 3, arguments: Sequence[str] = ()) -> EtcdCluster:
+        """Not started yet."""
+        members = [
+            EtcdServer(program, folder / f"etcd-{number}", name=f"etcd-{number}", arguments=arguments)
+            for number in range(size)
+        ]
+        for member in members:
+            member.initial_cluster = ",".join(each.member for each in members)
+        return EtcdCluster(members)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return tuple(member.url for member in self.members)
+
+    def start(self) -> None:
+        """All members; returns once each answers."""
+        for member in self.members:
+            member.start(wait=False)
+        for member in self.members:
+            member.wait_until_ready()
+
+    def stop(self) -> None:
+        """All members, those that run."""
+        for member in self.members:
+            member.kill()  # nobody needs its data any more, and a polite end hands leadership on, which takes seconds
+
+    def leader(self) -> EtcdServer:
+        """The member that leads now, by its own metrics. Raises `LookupError` while there is none."""
+        for member in self.members:
+            if _says_it_leads(member):
+                return member
+        raise LookupError("no member leads")
+
+    def followers(self) -> list[EtcdServer]:
+        """The others."""
+        leader = self.leader()
+        return [member for member in self.members if member is not leader]
+
+
+def _says_it_leads(member: EtcdServer) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", member.health_port, timeout=2)
+    try:
+        connection.request("GET", "/metrics")
+        return b"\netcd_server_is_leader 1\n" in connection.getresponse().read()
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
