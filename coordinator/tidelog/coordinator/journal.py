@@ -91,17 +91,19 @@ class Journal:
             return
         first = last - last % CHECKPOINT_EVERY
         entries = await asyncio.gather(*(self._read_listed(number) for number in range(first, last + 1)))
+        self._next = first  # a checkpoint: it does not rest on what was before
         for number, entry in enumerate(entries, first):
             self._apply(number, entry)
 
     async def catch_up(self) -> None:
         """Read what others have written since."""
         while True:
+            number = self._next
             try:
-                entry = await self._read(self._next)
+                entry = await self._read(number)
             except NotFound:
                 return
-            self._apply(self._next, entry)
+            self._apply(number, entry)
 
     async def update(self, decide: Callable[[], Sequence[Change]]) -> None:
         """Write what `decide` says on the newest state, or raise what it raises. It may be asked more than once."""
@@ -140,6 +142,8 @@ class Journal:
         )
 
     def _apply(self, number: int, entry: JournalEntry) -> None:
+        if number != self._next:
+            return  # `catch_up` and `update` may overlap: another call has applied it
         self._state = dict(entry.state) if entry.state is not None else _applied(self._state, entry.changes)
         self._next = number + 1
 

@@ -2,9 +2,9 @@
 
 RetryingObjectStore( CountingObjectStore( the store that `settings.store` names ) )
     Journal, Catalog                 topics
-    a ShardLeader for each shard     Wal, WalWriter, ShardPartitions
+    ShardSet                         a LedShard for each that is led: ShardLeader, Archiver, ShardPartitions, Wal
     PartitionReader                  HotTail, EntryReader, SegmentReader
-    Archivist                        an Archiver for each shard
+    Archivist                        TopicRemover
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from concurrent.futures import ThreadPoolExecutor
 from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.journal import Journal
 from tidelog.services.broker.append_buffer import BufferBudget
-from tidelog.services.broker.archiving import ArchivePolicy, Archivist, ShardArchive
+from tidelog.services.broker.archiving import ArchivePolicy, Archivist
 from tidelog.services.broker.background import background_threads
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.entry_reader import EntryReader
 from tidelog.services.broker.flush_policy import FlushPolicy
 from tidelog.services.broker.hot_tail import HotTail
-from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.broker.led_shard import LedShard
+from tidelog.services.broker.local_broker import DRAIN_SHARE, LocalBroker
 from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_reader import PartitionReader
 from tidelog.services.broker.segment_pieces import SegmentPieces
 from tidelog.services.broker.shard_leader import ShardLeader, ShardMeans
 from tidelog.services.broker.shard_partitions import ShardPartitions
+from tidelog.services.broker.shard_set import ShardSet
 from tidelog.services.broker.topic_remover import TopicRemover
 from tidelog.services.settings import Settings
 from tidelog.storage.archiver import Archiver, ArchiverSettings
@@ -54,27 +56,33 @@ segments; the rest is the hot tail's."""
 def open_broker(settings: Settings, runtime: Runtime, *, store: ObjectStore | None = None) -> LocalBroker:
     """A broker on the store that the settings name, or on `store`. It takes requests from `start` to `aclose`, which
     closes the store too. Raises `Invalid` for a store that cannot be."""
-    counting = CountingObjectStore(store or open_store(settings.store, runtime=runtime))
+    return LocalBroker(_parts(settings, runtime, store or open_store(settings.store, runtime=runtime)))
+
+
+def _parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> BrokerParts:
+    counting = CountingObjectStore(store)
     retrying = RetryingObjectStore(counting, runtime)
     means = _means(settings, runtime, retrying.url)
     journal = Journal(retrying, runtime)
     catalog = Catalog(journal, runtime)
-    return LocalBroker(
-        BrokerParts(
-            store=retrying,
-            counting=counting,
-            settings=settings,
-            journal=journal,
-            catalog=catalog,
-            means=means,
-            reader=_reader(settings, means, retrying),
-            shards=ShardFactory(settings, runtime, means, retrying, catalog),
-        )
+    factory = ShardFactory(settings, runtime, means, retrying, catalog)
+    shards = ShardSet(factory, means.hot_tail, drain_s=DRAIN_SHARE * settings.shutdown_timeout_ms / 1000)
+    policy = ArchivePolicy(settings.archive_interval_ms, settings.archive_min_bytes)
+    return BrokerParts(
+        store=retrying,
+        counting=counting,
+        settings=settings,
+        journal=journal,
+        catalog=catalog,
+        means=means,
+        reader=_reader(settings, means, retrying),
+        shards=shards,
+        archivist=Archivist(shards, journal, TopicRemover(retrying, catalog), policy, runtime),
     )
 
 
 class ShardFactory:
-    """Builds shards once the catalog tells how many there are."""
+    """Builds what leads a shard."""
 
     def __init__(
         self, settings: Settings, runtime: Runtime, means: ShardMeans, store: ObjectStore, catalog: Catalog
@@ -86,15 +94,10 @@ class ShardFactory:
         self._catalog = catalog
         self._background = background_threads(ARCHIVE_THREADS)
 
-    def leaders(self) -> dict[int, ShardLeader]:
-        """A leader for each shard of the settings, and for each further one that a topic lives in."""
-        used = {shard for topic in self._catalog.list_topics() for shard in topic.shards}
-        return {shard: self._leader(shard) for shard in sorted(used.union(range(self._settings.shards)))}
-
-    def archivist(self, leaders: dict[int, ShardLeader]) -> Archivist:
-        policy = ArchivePolicy(self._settings.archive_interval_ms, self._settings.archive_min_bytes)
-        shards = [ShardArchive(leader, self._archiver(leader)) for leader in leaders.values()]
-        return Archivist(shards, TopicRemover(self._store, self._catalog), policy, self._runtime)
+    def build(self, shard: int) -> LedShard:
+        """A shard's leader and archiver, not opened yet."""
+        leader = self._leader(shard)
+        return LedShard(leader, self._archiver(leader))
 
     def _archiver(self, leader: ShardLeader) -> Archiver:
         settings = ArchiverSettings(self._settings.archive_batch_bytes, self._settings.delete_grace_ms / 1000)

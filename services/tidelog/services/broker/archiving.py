@@ -6,18 +6,21 @@ takes processor time and requests that a burst has better use for. What a pass h
 partitions' states in one step each, so that a reader sees a partition before or after, never between (inv. 5). Entries
 that the floor has passed are deleted after the grace (inv. 6). The store being away only delays all this: a pass is
 restart-safe and simply runs again.
+
+The archiver takes a topic that the journal does not have for deleted, and passes its records over. So before each pass
+the journal is read on: whatever topic has records below the end of the pass was in it before they were written.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelog.services.broker.shard_leader import ShardLeader
+from tidelog.coordinator.journal import Journal
+from tidelog.services.broker.led_shard import LedShard
+from tidelog.services.broker.shard_set import ShardSet
 from tidelog.services.broker.topic_remover import TopicRemover
-from tidelog.storage.archiver import Archiver
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.runtime import Runtime
 
@@ -52,21 +55,14 @@ class ArchivePolicy:
         return full or now_ms - oldest_at_ms >= self.interval_ms
 
 
-@dataclass(frozen=True)
-class ShardArchive:
-    """A shard and the archiver of its WAL."""
-
-    leader: ShardLeader
-    archiver: Archiver
-
-
 class Archivist:
-    """Runs from `start` to `close`."""
+    """Runs from `start` to `close`, over the shards that are led at each time."""
 
     def __init__(
-        self, shards: Sequence[ShardArchive], remover: TopicRemover, policy: ArchivePolicy, runtime: Runtime
+        self, shards: ShardSet, journal: Journal, remover: TopicRemover, policy: ArchivePolicy, runtime: Runtime
     ) -> None:
         self._shards = shards
+        self._journal = journal
         self._remover = remover
         self._policy = policy
         self._runtime = runtime
@@ -84,17 +80,17 @@ class Archivist:
 
     async def archive_due(self) -> int:
         """Archive the shards that are due, once each. Returns how many were."""
-        due = [shard for shard in self._shards if self._is_due(shard.leader)]
-        for shard in due:
-            await self._archive(shard)
+        due = [led for led in self._shards.led_shards() if self._is_due(led)]
+        for led in due:
+            await self._archive(led)
         return len(due)
 
     async def archive_all(self) -> None:
         """Archive all that is committed now, whatever its age."""
-        for shard in self._shards:
-            end = shard.leader.next_seq
-            while shard.leader.down is None and shard.leader.extent.floor < end:
-                await self._archive(shard)
+        for led in self._shards.led_shards():
+            end = led.leader.next_seq
+            while led.serving and led.leader.extent.floor < end:
+                await self._archive(led)
 
     async def _run(self) -> None:
         collect_at_s = self._runtime.clock.monotonic()
@@ -118,26 +114,24 @@ class Archivist:
     async def remove_deleted(self) -> None:
         """Remove the objects of deleted topics, while no pass is under way that could still write one."""
         async with self._one_pass:
-            await self._remover.remove_deleted()
+            await self._remover.remove_deleted(self._shards.leads)
 
     async def collect(self) -> int:
         """Delete the entries whose grace is over. Returns how many."""
-        return sum([await shard.archiver.collect() for shard in self._shards if shard.leader.down is None])
+        return sum([await led.collect() for led in self._shards.led_shards()])
 
-    async def _archive(self, shard: ShardArchive) -> None:
-        """One pass over the committed entries of a shard; the partitions' states go over to what it made."""
+    async def _archive(self, led: LedShard) -> None:
         async with self._one_pass:
-            report = await shard.archiver.run_once(shard.leader.next_seq)
-            if report:
-                shard.leader.archived(report.manifests, report.floor)
-                await shard.leader.partitions.refresh_behind(report.floor)
+            end = led.leader.next_seq  # fixed before the journal is read on
+            await self._journal.catch_up()
+            await led.archive(end)
 
-    def _is_due(self, leader: ShardLeader) -> bool:
-        extent = leader.extent
-        return leader.down is None and self._policy.is_due(
+    def _is_due(self, led: LedShard) -> bool:
+        extent = led.leader.extent
+        return led.serving and self._policy.is_due(
             len(extent),
             extent.bytes,
             extent.oldest_at_ms,
             self._runtime.clock.now_ms(),
-            busy=leader.buffered_bytes > 0,
+            busy=led.leader.buffered_bytes > 0,
         )

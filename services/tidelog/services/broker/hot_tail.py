@@ -48,6 +48,11 @@ class HotTail:
         self._entries.move_to_end(name)
         return kept.records
 
+    def drop(self, shard: int) -> None:
+        """Let go of a shard's entries: this broker does not lead it any more."""
+        for name in [name for name in self._entries if name.shard == shard]:
+            self.held_bytes -= self._entries.pop(name).held_bytes
+
     def put(self, name: EntryName, records: pa.Table, held_bytes: int) -> None:
         """Keep an entry whose records keep `held_bytes` of memory alive, unless that alone is over the bound."""
         cost = held_bytes + ENTRY_OVERHEAD_BYTES

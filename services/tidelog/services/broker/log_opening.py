@@ -1,7 +1,7 @@
 """What a new leader reads of its shard's log before it takes requests: the header and size of every entry.
 
-The index gives most of them (`storage.wal_index`); those behind it are read one by one, their sizes from a listing. For
-a log of 10,000 entries that is some tens of requests.
+The index gives most of them (`storage.wal_index`), the others are read one by one. For a log of 10,000 entries that is
+some tens of requests.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelog.storage.object_log import EntryInfo
+from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_index import IndexedEntry, WalIndex
 
@@ -29,14 +29,23 @@ async def read_log(wal: Wal, index: WalIndex, end: int) -> OpenedLog:
     """The entries below `end` that are in the log now. What the floor passes meanwhile may have been made anew by a
     stalled writer, and is let go. Raises `Unavailable`, `Corrupt`."""
     floor = (await wal.floor()).number
-    entries = [entry for entry in await index.read(floor) if entry.header.seq < end]
-    listed = [info async for info in wal.entries(floor + len(entries)) if info.number < end]
-    for first in range(0, len(listed), HEADER_READS_MAX):
-        some = listed[first : first + HEADER_READS_MAX]
-        entries += await asyncio.gather(*(_read(wal, info) for info in some))
+    known = {entry.header.seq: entry for entry in await index.read(floor)}
+    unknown = [seq for seq in range(floor, end) if seq not in known]
+    for first in range(0, len(unknown), HEADER_READS_MAX):
+        some = unknown[first : first + HEADER_READS_MAX]
+        for entry in await asyncio.gather(*(_read(wal, seq) for seq in some)):
+            if entry:
+                known[entry.header.seq] = entry
     floor = (await wal.floor()).number
-    return OpenedLog(floor, [entry for entry in entries if entry.header.seq >= floor])
+    for seq in range(floor, end):
+        if seq not in known:
+            raise Corrupt(wal.key(seq), "is missing, though later entries of its log exist")
+    return OpenedLog(floor, [known[seq] for seq in range(floor, end)])
 
 
-async def _read(wal: Wal, info: EntryInfo) -> IndexedEntry:
-    return IndexedEntry(await wal.header(info.number), info.size_bytes)
+async def _read(wal: Wal, seq: int) -> IndexedEntry | None:
+    """None if the floor passed the entry meanwhile, or else it is lost."""
+    try:
+        return IndexedEntry(*await wal.header_and_size(seq))
+    except NotFound:
+        return None

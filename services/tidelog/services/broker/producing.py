@@ -8,7 +8,7 @@ not yet committed is given only once they are: were it given sooner and they the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.coordinator.topic import Topic
@@ -19,6 +19,7 @@ from tidelog.services.broker.partition_reader import PartitionReader
 from tidelog.services.broker.partition_state import PartitionState
 from tidelog.services.broker.routing import Share
 from tidelog.services.broker.shard_leader import ShardLeader
+from tidelog.services.broker.shard_set import ShardSet
 from tidelog.storage.errors import Conflict, Fenced, NotFound, OffsetConflict, Unavailable
 from tidelog.storage.wal_entry import ProducerMark
 
@@ -40,13 +41,13 @@ class ProducePath:
 
     def __init__(
         self,
-        leaders: Mapping[int, ShardLeader],
+        shards: ShardSet,
         budget: BufferBudget,
         reader: PartitionReader,
         *,
         commit_timeout_s: float,
     ) -> None:
-        self._leaders = leaders
+        self._shards = shards
         self._budget = budget
         self._reader = reader
         self._commit_timeout_s = commit_timeout_s
@@ -56,7 +57,7 @@ class ProducePath:
         await self._load(topic, shares)
         places = [await self._place(topic, share) for share in shares]
         for place in places:
-            place.leader.check_leading()
+            self._shards.check_leading(place.leader)
             if place.state.deleted:
                 raise NotFound(f"topic {topic.name!r} was deleted")
         if options.producer or options.expected_offset is not None:
@@ -73,17 +74,16 @@ class ProducePath:
 
     async def _load(self, topic: Topic, shares: Sequence[Share]) -> None:
         """Load the partitions that are not here yet, many at a time."""
-        numbers = [share.partition for share in shares]
-        unknown = [n for n in numbers if not self._leaders[topic.shards[n]].partitions.loaded(topic.partition(n))]
+        leaders = {share.partition: self._shards.leading(topic.shards[share.partition]) for share in shares}
+        unknown = [n for n, leader in leaders.items() if not leader.partitions.loaded(topic.partition(n))]
         for first in range(0, len(unknown), LOADS_MAX):
             some = unknown[first : first + LOADS_MAX]
-            await asyncio.gather(*(self._leaders[topic.shards[n]].partitions.load(topic, n) for n in some))
+            await asyncio.gather(*(leaders[n].partitions.load(topic, n) for n in some))
 
     async def _place(self, topic: Topic, share: Share) -> _Place:
-        leader = self._leaders[topic.shards[share.partition]]
+        leader = self._shards.leading(topic.shards[share.partition])
         state = leader.partitions.loaded(topic.partition(share.partition))
         if state is None:
-            leader.check_leading()
             state = await leader.partitions.load(topic, share.partition)
         return _Place(share, leader, state)
 

@@ -6,9 +6,10 @@ while a PUT is under way.
 
     append -> AppendBuffer -> cut -> encode in a thread -> WalWriter.commit -> publish to readers -> answer producers
 
-A shard that is fenced steps down and stays down: whoever fenced it leads now, and two brokers that keep claiming one
-bucket from each other would serve nobody. It says so (`down`), refuses, and an operator decides; a restart claims
-anew. Whatever was waiting fails with `Fenced` and may be sent again elsewhere with the same sequence (inv. 7).
+A leader that is fenced steps down and stays down: whoever fenced it leads now, and two brokers that keep claiming one
+bucket from each other would serve nobody. It says so (`down`) and refuses. In a cluster the shard may come back with a
+new epoch and a new leader object (`shard_set`); without one an operator decides, and a restart claims anew. Whatever
+was waiting fails with `Fenced` and may be sent again elsewhere with the same sequence (inv. 7).
 """
 
 from __future__ import annotations
@@ -95,13 +96,15 @@ class ShardLeader:
         self._settled.set()
         self._hurry = False
         self._failure: Failure | None = None
+        self._ended = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
 
     # ---- life
 
-    async def open(self) -> None:
-        """Begin an epoch, read what the log holds, start the loops. Raises `Unavailable`, `Corrupt`."""
-        await self._writer.claim()
+    async def open(self, epoch: int | None = None, *, timeout_s: float | None = None) -> None:
+        """Begin an epoch (`epoch`, which a coordinator gave out, or the next one), read what the log holds, start the
+        loops. Raises `Unavailable`, `Corrupt`, and `Fenced` if the log has seen `epoch` or a later one."""
+        await self._writer.claim(epoch=epoch, timeout_s=timeout_s)
         log = await read_log(self._wal, self._index, self._writer.next_seq)
         self.extent.adopt(log.floor, log.entries)
         self.partitions.adopt(log.entries)
@@ -114,13 +117,18 @@ class ShardLeader:
         self._changed.set()
         await self._settled.wait()
 
-    async def close(self) -> None:
-        """Stop at once; what is not committed by now may or may not be in the log."""
+    async def close(self, *, fenced: bool = False) -> None:
+        """Stop at once; what is not committed by now may or may not be in the log. `fenced`: since another leads."""
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         await self._keeper.close()
-        self._step_down(Failure(f"shard {self.shard}: the broker was stopped", fenced=False))
+        reason = "another broker leads it now" if fenced else "the broker let go of it"
+        self._step_down(Failure(f"shard {self.shard}: {reason}", fenced))
+
+    async def ended(self) -> None:
+        """Return once this shard is not led here any more."""
+        await self._ended.wait()
 
     @property
     def down(self) -> Failure | None:
@@ -259,6 +267,7 @@ class ShardLeader:
             self._settle(batch, self._failure)
         self._in_flight.clear()
         self._settled.set()
+        self._ended.set()
         self.partitions.wake_all()
 
     def archived(self, manifests: Sequence[Manifest], floor: int) -> None:

@@ -1,10 +1,14 @@
 """Removes the segments and manifests of deleted topics.
 
 That a topic is to be removed stands in the journal until it is done, so a crash only delays it. Its records in the WAL
-are passed over by the archiver and go with their entries.
+are passed over by the archiver and go with their entries. In a cluster the leader of the topic's first partition does
+it. A pass of another broker's archiver that began before the deletion may write a segment or a manifest after it: an
+orphan, which nobody reads, since a topic's id is never used again; and nothing that is not the topic's is ever deleted.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.topic import Topic
@@ -19,9 +23,11 @@ class TopicRemover:
         self._store = store
         self._catalog = catalog
 
-    async def remove_deleted(self) -> None:
-        """Remove all that is to be removed."""
+    async def remove_deleted(self, leads: Callable[[int], bool]) -> None:
+        """Remove what is to be removed, of those topics whose first partition's shard is led here."""
         for topic in self._catalog.removals():
+            if not leads(topic.shards[0]):
+                continue
             await self._remove(topic)
             await self._catalog.removed(topic)
 

@@ -1,0 +1,169 @@
+"""The shards that this broker leads now: it comes to lead and lets go of them while it runs.
+
+Alone, it leads every shard from its start to its end, and one that was fenced stays and says why. In a cluster
+(`join_cluster`) it does as leadership tells it (`ShardHost`): a shard that is not led here is refused with `NotLeader`
+or `LeaderUnknown`, nothing taken, and one that was fenced goes, so that it can be led again with a new epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from tidelog.services.broker.api import Leader
+from tidelog.services.broker.hot_tail import HotTail
+from tidelog.services.broker.led_shard import LedShard
+from tidelog.services.broker.shard_leader import ShardLeader
+from tidelog.storage.errors import LeaderUnknown, NotLeader
+
+RETRY_AFTER_S = 0.1
+CLAIM_TIMEOUT_S = 10.0
+"""How long the store may take to answer a claim in a cluster, where another broker could try."""
+
+_log = logging.getLogger(__name__)
+
+LeaderLookup = Callable[[int], Leader | None]
+"""The leader of a shard as far as is known; None if it is this broker, or nobody."""
+
+
+class ShardBuilder(Protocol):
+    """Builds what leads a shard, not opened yet."""
+
+    def build(self, shard: int) -> LedShard: ...
+
+
+class ShardSet:
+    """A `ShardHost`. `drain_s`: how long letting go may wait for the commit of what was taken."""
+
+    def __init__(self, builder: ShardBuilder, hot_tail: HotTail, *, drain_s: float) -> None:
+        self._builder = builder
+        self._hot_tail = hot_tail
+        self._drain_s = drain_s
+        self._led: dict[int, LedShard] = {}
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._lookup: LeaderLookup | None = None
+        self._changed = asyncio.Event()
+        self.handovers = 0
+        self.fencings = 0
+
+    def join_cluster(self, lookup: LeaderLookup) -> None:
+        """From now on leaders may be elsewhere, where `lookup` says."""
+        self._lookup = lookup
+
+    # ---- who leads
+
+    def led_shards(self) -> Sequence[LedShard]:
+        """All that is led, by shard; alone, also what was fenced or failed."""
+        return tuple(self._led[shard] for shard in sorted(self._led))
+
+    def leads(self, shard: int) -> bool:
+        """Whether requests for `shard` are taken here."""
+        return shard in self._led and self._led[shard].serving
+
+    def leading(self, shard: int) -> ShardLeader:
+        """The leader of `shard`. Raises `NotLeader`, `LeaderUnknown`; alone, why it is not led any more."""
+        led = self._led.get(shard)
+        if led and led.serving:
+            return led.leader
+        if led and self._lookup is None:
+            led.leader.check_leading()
+        raise self._elsewhere(shard)
+
+    def check_leading(self, leader: ShardLeader) -> None:
+        """Raises as `leading` does, unless `leader` still is the one of its shard."""
+        if self.leading(leader.shard) is not leader:
+            raise self._elsewhere(leader.shard)
+
+    async def changed(self) -> None:
+        """Return when a shard is led or let go."""
+        await self._changed.wait()
+
+    def _elsewhere(self, shard: int) -> NotLeader | LeaderUnknown:
+        leader = self._lookup(shard) if self._lookup else None
+        if leader is None:
+            return LeaderUnknown(
+                f"shard {shard} has no leader at this moment; nothing was taken, send it again",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        return NotLeader(
+            f"shard {shard} is led by {leader.broker_id} at {leader.address}; nothing was taken here",
+            leader=leader.address,
+            retry_after_s=RETRY_AFTER_S,
+        )
+
+    # ---- `ShardHost`
+
+    async def lead(self, shard: int, epoch: int | None = None) -> None:
+        """`epoch` None: alone, the one above the highest in the log."""
+        if before := self._led.pop(shard, None):
+            await before.close()
+        led = self._builder.build(shard)
+        try:
+            await led.leader.open(epoch, timeout_s=CLAIM_TIMEOUT_S if self._lookup else None)
+        except BaseException:
+            await led.close()
+            raise
+        self._led[shard] = led
+        if self._lookup is not None:
+            self._watch(led)
+        self._tell()
+
+    async def release(self, shard: int) -> None:
+        if led := self._led.get(shard):
+            self.handovers += 1
+            await led.release(self._drain_s)
+            self._let_go(led)
+
+    async def abandon(self, shard: int) -> None:
+        if led := self._led.get(shard):
+            await led.close(fenced=True)
+            self._let_go(led)
+
+    def led(self) -> Mapping[int, int]:
+        return {shard: led.leader.epoch for shard, led in self._led.items() if led.serving}
+
+    # ---- the end
+
+    async def drain(self, timeout_s: float) -> None:
+        """Commit and answer what was taken, within `timeout_s`."""
+        drains = [asyncio.create_task(led.leader.drain()) for led in self._led.values()]
+        if drains:
+            await asyncio.wait(drains, timeout=timeout_s)
+        for drain in drains:
+            drain.cancel()
+        await asyncio.gather(*drains, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Stop leading whatever is led still; statuses go on telling of it."""
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*self._watchers, return_exceptions=True)
+        for led in self.led_shards():
+            await led.close()
+
+    # ---- fenced
+
+    def _watch(self, led: LedShard) -> None:
+        watcher = asyncio.create_task(self._clear_away(led))
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+
+    async def _clear_away(self, led: LedShard) -> None:
+        """Once `led` is led no more, for whatever reason: make room for its next time."""
+        await led.leader.ended()
+        if self._led.get(led.shard) is led and led.leader.down and led.leader.down.fenced:
+            self.fencings += 1
+        await led.close()
+        self._let_go(led)
+
+    def _let_go(self, led: LedShard) -> None:
+        if self._led.get(led.shard) is led:
+            del self._led[led.shard]
+            self._hot_tail.drop(led.shard)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
