@@ -96,7 +96,8 @@ class FetchLimits:
 
 @dataclass(frozen=True)
 class Fetched:
-    """`batches` have `records.RECORD_SCHEMA`; reading goes on at `next_offset`."""
+    """`batches` have `records.RECORD_SCHEMA`; reading goes on at `next_offset`. `high_watermark` is the best that is
+    known to whoever answers: a broker that reads cold records without the leader knows of the cold end alone."""
 
     batches: Sequence[pa.RecordBatch]
     next_offset: int
@@ -200,7 +201,16 @@ class ClusterStatus:
 
 
 class Broker(Protocol):
-    """One broker's service. Every call may run at the same time as every other."""
+    """One broker's service. Every call may run at the same time as every other.
+
+    In a cluster any broker takes any call and sends it on to the leader where it must. A call on a partition raises
+    `LeaderUnknown` or `NotLeader` if none was found within ``forward.timeout.ms``: nothing was taken."""
+
+    @property
+    def here(self) -> Broker:
+        """The same broker without its peers: what came from another broker is answered by this, and a partition led
+        elsewhere refused with `NotLeader` or `LeaderUnknown`, so that nothing is sent on twice."""
+        ...
 
     async def create_topic(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
         """Raises `AlreadyExists`, `Invalid`, `Unavailable`. `partitions` None: the broker's `num.partitions`."""
@@ -216,7 +226,12 @@ class Broker(Protocol):
         ...
 
     def topic(self, name: str) -> Topic:
-        """Raises `NotFound`, `Invalid` (a name no topic can have)."""
+        """As far as is known here: raises `NotFound`, `Invalid` (a name no topic can have). A topic that another broker
+        made a moment ago is found by `known_topic`."""
+        ...
+
+    async def known_topic(self, name: str) -> Topic:
+        """As `topic`; in a cluster the journal is read on before it says `NotFound`. Raises `Unavailable` too."""
         ...
 
     def topics(self) -> Sequence[Topic]:

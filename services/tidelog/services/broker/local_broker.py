@@ -35,7 +35,7 @@ from tidelog.services.broker.routing import Share
 from tidelog.services.broker.shard_leader import ShardLeader
 from tidelog.services.broker.sharing import Sharing, check_partition
 from tidelog.services.broker.status import broker_status, sole_cluster
-from tidelog.services.broker.topic_changes import TopicChanges
+from tidelog.services.broker.topics import Topics
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, Overloaded
 
 DRAIN_SHARE = 0.8
@@ -50,7 +50,7 @@ class LocalBroker:
         self._settings = parts.settings
         self._clock = parts.means.runtime.clock
         self.shards = parts.shards
-        self.topic_changes = TopicChanges(parts.catalog, parts.shards, parts.settings)
+        self.known_topics = Topics(parts.journal, parts.catalog, parts.settings, self._forget)
         self.sharing = Sharing(parts.settings, parts.means.runtime.clock, parts.means.executor)
         self._produce_path = ProducePath(
             parts.shards,
@@ -60,6 +60,10 @@ class LocalBroker:
         )
         self._polls = LongPolls()
         self._not_ready: str | None = "the broker is starting"
+
+    @property
+    def here(self) -> LocalBroker:
+        return self
 
     # ---- life
 
@@ -96,27 +100,33 @@ class LocalBroker:
 
     async def create_topic(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
         self.check_open()
-        return await self.topic_changes.create(name, partitions, configs)
+        led_before = self.shards.led_shards()
+        topic = await self.known_topics.create(name, partitions, configs)
+        # Only a leader of before the topic's birth knows that no partition of it has a manifest: since then another
+        # may have led the shard, taken records and archived them.
+        for led in self.shards.led_shards():
+            if led in led_before and led.shard in topic.shards:
+                led.leader.partitions.born(topic)
+        return topic
 
     async def alter_topic(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
         self.check_open()
-        return await self.topic_changes.alter(name, partitions, configs)
+        return await self.known_topics.alter(name, partitions, configs)
 
     async def delete_topic(self, name: str) -> None:
         self.check_open()
-        self.forget(await self.topic_changes.delete(name))
+        await self.known_topics.delete(name)
 
     def topic(self, name: str) -> Topic:
-        return self._parts.catalog.get(name)
+        return self.known_topics.get(name)
 
     async def known_topic(self, name: str) -> Topic:
-        return self.topic(name)
+        return await self.known_topics.known(name)
 
     def topics(self) -> Sequence[Topic]:
-        return self._parts.catalog.list_topics()
+        return self.known_topics.all()
 
-    def forget(self, topic: Topic) -> None:
-        """It was deleted, here or elsewhere."""
+    def _forget(self, topic: Topic) -> None:
         self.sharing.forget(topic)
         for led in self.shards.led_shards():
             led.leader.partitions.deleted(topic)
@@ -125,7 +135,7 @@ class LocalBroker:
 
     async def produce(self, topic: str, draft: Draft, options: ProduceOptions) -> Sequence[Appended]:
         self.check_open()
-        found = await self._topic_to_produce(topic, options)
+        found = await self.topic_to_produce(topic, options)
         shares = await self.sharing.shares(found, draft, options)
         return await self.produce_shares(found, shares, options)
 
@@ -139,9 +149,10 @@ class LocalBroker:
             self._parts.means.measurements.acked(self._clock.monotonic() - came_s)
         return answers
 
-    async def _topic_to_produce(self, name: str, options: ProduceOptions) -> Topic:
+    async def topic_to_produce(self, name: str, options: ProduceOptions) -> Topic:
+        """The topic, created if it may be."""
         try:
-            return self.topic(name)
+            return await self.known_topics.known(name, options.partition)
         except NotFound:
             if not (self._settings.auto_create_topics_enable and options.auto_create):
                 raise
@@ -168,6 +179,8 @@ class LocalBroker:
 
     async def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
         leader, state = await self._state(topic, partition)
+        if offset > state.high_watermark:
+            await self.shards.check_not_overtaken(leader)
         state.check_readable(offset)
         if offset == state.high_watermark and limits.wait_ms > 0:
             await self._polls.wait(state, min(limits.wait_ms, self._settings.fetch_max_wait_ms) / 1000)
@@ -197,8 +210,7 @@ class LocalBroker:
         )
 
     async def _state(self, name: str, partition: int) -> tuple[ShardLeader, PartitionState]:
-        topic = self.topic(name)
-        check_partition(topic, partition)
+        topic = await self.known_topics.known(name, partition)
         leader = self.shards.leading(topic.shards[partition])
         state = leader.partitions.loaded(topic.partition(partition)) or await leader.partitions.load(topic, partition)
         return leader, state

@@ -32,7 +32,7 @@ from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_state import hot_span
 from tidelog.services.broker.shard_partitions import ShardPartitions
 from tidelog.services.broker.wal_extent import WalExtent
-from tidelog.storage.errors import Fenced, TidelogError
+from tidelog.storage.errors import Fenced, NotFound, TidelogError
 from tidelog.storage.manifest import Manifest
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal_entry import PreparedEntry, WalCodec, WalHeader
@@ -153,6 +153,18 @@ class ShardLeader:
         """Raises why this shard cannot be written to or read from here."""
         if self._failure:
             raise self._failure.error()
+
+    async def overtaken(self) -> bool:
+        """Whether the log has an entry of a later epoch, or none of where this leader stands any more. Some reads."""
+        seq = self._writer.next_seq
+        while True:
+            try:
+                header = await self._wal.header(seq)
+            except NotFound:
+                return (await self._wal.floor()).number > self._writer.next_seq
+            if header.epoch > self.epoch:
+                return True
+            seq += 1  # this leader's own, whose PUT is not answered yet
 
     def append(self, append: Append) -> Outcome:
         """Take records whose room is reserved and whose offsets are assigned; the outcome comes with their batch."""

@@ -76,6 +76,12 @@ class ShardSet:
         if self.leading(leader.shard) is not leader:
             raise self._elsewhere(leader.shard)
 
+    async def check_not_overtaken(self, leader: ShardLeader) -> None:
+        """Raises as `leading` does if the log has gone on under another leader: one that was paused does not know it
+        yet, and must not tell a reader of the newest records that they are not there. Raises `Unavailable` too."""
+        if self._lookup and await leader.overtaken():
+            raise self._elsewhere(leader.shard)
+
     async def changed(self) -> None:
         """Return when a shard is led or let go."""
         await self._changed.wait()
