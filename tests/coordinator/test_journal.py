@@ -6,7 +6,7 @@ import pytest
 from tidelog.coordinator.journal import CHECKPOINT_EVERY, Change, Delete, Journal, Put, decode_entry
 from tidelog.storage.errors import Conflict, Corrupt, Unavailable
 from tidelog.storage.layout import META_PREFIX, numbered_key
-from tidelog.storage.object_store import Body
+from tidelog.storage.object_store import Body, ByteRange, StoredObject
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -69,12 +69,77 @@ async def test_racing_writers_lose_no_update() -> None:
 
     async def count(journal: Journal) -> None:
         for _ in range(20):
-            await journal.update(
-                lambda: (put("n", (msgspec.json.decode(journal.get("n")) if journal.get("n") else 0) + 1),)
-            )
+            await journal.update(lambda: (put("n", int(msgspec.json.decode(journal.get("n") or b"0")) + 1),))
 
     await asyncio.gather(*(count(journal) for journal in journals))
     assert state(await opened(store)) == {"n": 100}
+
+
+class HoldsReads(MemoryObjectStore):
+    """While `held`, the answers of reads of what is there wait for `release`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = False
+        self._waiting = 0
+        self._changed = asyncio.Condition()
+        self._released = asyncio.Event()
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
+        found = await super().get(key, byte_range)
+        if self.held:
+            async with self._changed:
+                self._waiting += 1
+                self._changed.notify_all()
+            await self._released.wait()
+        return found
+
+    async def waiting_for(self, reads: int) -> None:
+        async with asyncio.timeout(5), self._changed:
+            await self._changed.wait_for(lambda: self._waiting == reads)
+
+    def release(self) -> None:
+        self.held = False
+        self._released.set()
+
+
+async def test_reading_on_may_overlap_with_writing_and_with_itself() -> None:
+    store = HoldsReads()
+    writer, journal = await opened(store, 1), await opened(store, 2)
+    await writer.update(lambda: (put("n", 0),))
+    store.held = True
+    readings = [asyncio.create_task(journal.catch_up()) for _ in range(3)]
+    await store.waiting_for(3)
+    update = asyncio.create_task(journal.update(lambda: (put("m", journal.next_number),)))
+    await store.waiting_for(4)  # its create met the entry that is there, and it reads that one
+    store.release()
+    await asyncio.gather(*readings, update)
+    await journal.update(lambda: (put("after", journal.next_number),))
+    assert state(journal) == {"n": 0, "m": 1, "after": 2}
+    assert state(await opened(store)) == state(journal)
+
+
+class Heard:
+    """A `JournalObserver`."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def advanced(self) -> None:
+        self.heard.append("advanced")
+
+    def appended(self, next_number: int) -> None:
+        self.heard.append(f"appended up to {next_number}")
+
+
+async def test_an_observer_hears_of_own_entries_and_of_those_of_others() -> None:
+    store, heard = MemoryObjectStore(), Heard()
+    journal, other = await opened(store, 1), await opened(store, 2)
+    journal.observe(heard)
+    await journal.update(lambda: (put("a", 1),))
+    await other.update(lambda: (put("b", 1),))
+    await journal.catch_up()
+    assert heard.heard == ["advanced", "appended up to 1", "advanced"]
 
 
 async def test_an_update_that_decides_nothing_writes_nothing() -> None:

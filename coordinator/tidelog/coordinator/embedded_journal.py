@@ -119,7 +119,7 @@ class EmbeddedJournal:
             raise
         assert drafted is not None, "the journal did not ask"
         if written is not None:
-            self._seen = self._journal.get(_HEAD)
+            self._seen = written
             self._doubtful.clear()
         return drafted
 

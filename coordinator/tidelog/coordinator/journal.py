@@ -8,12 +8,16 @@ Any number of processes may write. `update` decides on the newest state it has r
 another process was first, it reads on and decides again. So a decision always rests on everything before its entry.
 Errors: `Unavailable` means that the entry may or may not be there, and the next call reads on to find out; `Corrupt`
 names the entry that cannot be read.
+
+Reading on may overlap with writing and with itself: an entry is applied by whoever has it first, and only as the next
+one.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -58,6 +62,18 @@ class _Version(msgspec.Struct):
     format_version: int
 
 
+class JournalObserver(Protocol):
+    """Told at once, on the event loop; it must not block or raise."""
+
+    def advanced(self) -> None:
+        """The journal's state is another than before."""
+        ...
+
+    def appended(self, next_number: int) -> None:
+        """An entry of this process's is on the bucket; those below `next_number` are."""
+        ...
+
+
 class Journal:
     """The state that the journal's entries up to `next_number` add up to."""
 
@@ -68,6 +84,11 @@ class Journal:
         self._next = 0
         self._outcome_unknown = False
         self._writing = asyncio.Lock()
+        self._observers: list[JournalObserver] = []
+
+    def observe(self, observer: JournalObserver) -> None:
+        """Tell `observer` from now on."""
+        self._observers.append(observer)
 
     @property
     def next_number(self) -> int:
@@ -124,11 +145,15 @@ class Journal:
         except Conflict:
             found = await self._read(number)
             self._apply(number, found)
-            return found.entry_id == entry.entry_id  # our own: its first answer was lost
+            if found.entry_id != entry.entry_id:
+                return False
+            # our own: its first answer was lost
         except Unavailable:
             self._outcome_unknown = True
             raise
         self._apply(number, entry)
+        for observer in self._observers:
+            observer.appended(number + 1)
         return True
 
     def _entry(self, number: int, changes: tuple[Change, ...]) -> JournalEntry:
@@ -146,6 +171,8 @@ class Journal:
             return  # `catch_up` and `update` may overlap: another call has applied it
         self._state = dict(entry.state) if entry.state is not None else _applied(self._state, entry.changes)
         self._next = number + 1
+        for observer in self._observers:
+            observer.advanced()
 
     async def _read_listed(self, number: int) -> JournalEntry:
         try:
