@@ -1,0 +1,149 @@
+"""Transactions of every `KeyValueStore`; part of `key_value_conformance`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tidelog.coordinator.key_value import (
+    Compare,
+    DeleteKey,
+    Field,
+    GetKey,
+    KeyValue,
+    KeyValueStore,
+    LeaseLost,
+    PutKey,
+    absent,
+    unchanged,
+)
+from tidelog.storage.errors import Invalid
+
+RACERS = 16
+RACES = 5
+
+
+class TransactionConformance:
+    """transact, sentence by sentence."""
+
+    async def test_true_compares_do_then(self, store: KeyValueStore, prefix: str) -> None:
+        result = await store.transact(
+            [absent(prefix + "a")], [PutKey(prefix + "a", b"then")], [PutKey(prefix + "b", b"")]
+        )
+        item = await _present(store, prefix + "a")
+        assert result.succeeded
+        assert (item.value, item.mod_revision) == (b"then", result.revision)
+        assert await store.get(prefix + "b") is None
+
+    async def test_a_false_compare_does_otherwise(self, store: KeyValueStore, prefix: str) -> None:
+        await store.put(prefix + "a", b"there")
+        result = await store.transact(
+            [absent(prefix + "b"), absent(prefix + "a")],
+            [PutKey(prefix + "a", b"then")],
+            [PutKey(prefix + "b", b"else")],
+        )
+        assert not result.succeeded
+        assert (await _present(store, prefix + "a")).value == b"there"
+        assert (await _present(store, prefix + "b")).value == b"else"
+
+    async def test_without_compares_then_is_done(self, store: KeyValueStore, prefix: str) -> None:
+        assert (await store.transact([], [PutKey(prefix + "a", b"")])).succeeded
+
+    async def test_each_field_is_compared(self, store: KeyValueStore, prefix: str) -> None:
+        created = await store.put(prefix + "a", b"first")
+        modified = await store.put(prefix + "a", b"second")
+        right = {
+            Field.VALUE: b"second",
+            Field.VERSION: 2,
+            Field.CREATE_REVISION: created,
+            Field.MOD_REVISION: modified,
+        }
+        wrong = {Field.VALUE: b"first", Field.VERSION: 1, Field.CREATE_REVISION: modified, Field.MOD_REVISION: created}
+        for field in Field:
+            assert (await store.transact([Compare(prefix + "a", field, right[field])], [])).succeeded, field
+            assert not (await store.transact([Compare(prefix + "a", field, wrong[field])], [])).succeeded, field
+
+    async def test_an_absent_key_has_numbers_of_zero_and_no_value(self, store: KeyValueStore, prefix: str) -> None:
+        for field in (Field.VERSION, Field.CREATE_REVISION, Field.MOD_REVISION):
+            assert (await store.transact([Compare(prefix + "a", field, 0)], [])).succeeded, field
+        assert not (await store.transact([Compare(prefix + "a", Field.VALUE, b"")], [])).succeeded
+
+    async def test_a_key_that_was_read_is_changed_only_if_unchanged(self, store: KeyValueStore, prefix: str) -> None:
+        await store.put(prefix + "a", b"first")
+        read = await _present(store, prefix + "a")
+        assert (await store.transact([unchanged(read)], [PutKey(prefix + "a", b"second")])).succeeded
+        assert not (await store.transact([unchanged(read)], [PutKey(prefix + "a", b"third")])).succeeded
+        assert (await _present(store, prefix + "a")).value == b"second"
+
+    async def test_answers_stand_in_the_order_of_the_questions(self, store: KeyValueStore, prefix: str) -> None:
+        await store.put(prefix + "a", b"a")
+        await store.put(prefix + "c", b"c")
+        asked = [GetKey(prefix + name) for name in ("c", "b", "a")]
+        done = await store.transact([], [asked[0], PutKey(prefix + "d", b"d"), *asked[1:], DeleteKey(prefix + "e")])
+        refused = await store.transact([absent(prefix + "a")], [PutKey(prefix + "d", b"")], asked)
+        for result in (done, refused):
+            assert [None if item is None else item.value for item in result.found] == [b"c", None, b"a"]
+
+    async def test_what_is_done_together_has_one_revision(self, store: KeyValueStore, prefix: str) -> None:
+        await store.put(prefix + "old", b"")
+        result = await store.transact(
+            [], [PutKey(prefix + "a", b""), PutKey(prefix + "b", b""), DeleteKey(prefix + "old")]
+        )
+        items = (await store.range(prefix)).items
+        assert [(item.key, item.mod_revision) for item in items] == [
+            (prefix + "a", result.revision),
+            (prefix + "b", result.revision),
+        ]
+
+    async def test_a_key_changed_twice_is_refused_and_nothing_is_done(self, store: KeyValueStore, prefix: str) -> None:
+        a = prefix + "a"
+        for second in (PutKey(a, b"2"), DeleteKey(a)):
+            with pytest.raises(Invalid):
+                await store.transact([], [PutKey(prefix + "b", b""), PutKey(a, b"1"), second])
+        assert (await store.range(prefix)).items in ([], ())
+
+    async def test_a_key_may_stand_in_both_branches(self, store: KeyValueStore, prefix: str) -> None:
+        a = prefix + "a"
+        result = await store.transact([absent(a)], [PutKey(a, b"then")], [PutKey(a, b"else")])
+        assert result.succeeded
+
+    async def test_an_unknown_lease_is_refused_and_nothing_is_done(self, store: KeyValueStore, prefix: str) -> None:
+        lease = await store.grant(60.0)
+        await store.revoke(lease.lease_id)
+        with pytest.raises(LeaseLost):
+            await store.transact([], [PutKey(prefix + "a", b""), PutKey(prefix + "b", b"", lease_id=lease.lease_id)])
+        assert (await store.range(prefix)).items in ([], ())
+
+    async def test_of_racers_one_wins(self, store: KeyValueStore, prefix: str) -> None:
+        for race in range(RACES):
+            key = f"{prefix}{race}"
+            results = await asyncio.gather(
+                *(store.transact([absent(key)], [PutKey(key, b"%d" % racer)], [GetKey(key)]) for racer in range(RACERS))
+            )
+            won = [racer for racer, result in enumerate(results) if result.succeeded]
+            assert len(won) == 1
+            assert (await _present(store, key)).value == b"%d" % won[0]
+            seen = {item.value for result in results for item in result.found if item is not None}
+            assert seen == {b"%d" % won[0]}
+
+    async def test_counting_by_compare_and_put_loses_nothing(self, store: KeyValueStore, prefix: str) -> None:
+        key = prefix + "count"
+        await store.put(key, b"0")
+
+        async def add_one() -> None:
+            while True:
+                read = await _present(store, key)
+                added = PutKey(key, b"%d" % (int(read.value) + 1))
+                if (await store.transact([unchanged(read)], [added])).succeeded:
+                    return
+
+        await asyncio.gather(*(add_one() for _ in range(8)))
+        item = await _present(store, key)
+        assert (item.value, item.version) == (b"8", 9)
+
+
+async def _present(store: KeyValueStore, key: str) -> KeyValue:
+    item = await store.get(key)
+    assert item is not None, key
+    return item
