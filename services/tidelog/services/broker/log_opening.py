@@ -25,27 +25,38 @@ class OpenedLog:
     entries: Sequence[IndexedEntry]
 
 
-async def read_log(wal: Wal, index: WalIndex, end: int) -> OpenedLog:
-    """The entries below `end` that are in the log now. What the floor passes meanwhile may have been made anew by a
-    stalled writer, and is let go. Raises `Unavailable`, `Corrupt`."""
-    floor = (await wal.floor()).number
-    known = {entry.header.seq: entry for entry in await index.read(floor)}
-    unknown = [seq for seq in range(floor, end) if seq not in known]
-    for first in range(0, len(unknown), HEADER_READS_MAX):
-        some = unknown[first : first + HEADER_READS_MAX]
-        for entry in await asyncio.gather(*(_read(wal, seq) for seq in some)):
-            if entry:
-                known[entry.header.seq] = entry
-    floor = (await wal.floor()).number
-    for seq in range(floor, end):
-        if seq not in known:
-            raise Corrupt(wal.key(seq), "is missing, though later entries of its log exist")
-    return OpenedLog(floor, [known[seq] for seq in range(floor, end)])
+class LogOpening:
+    """Reads the log of one shard, once: `known_end` first, then, when the end is claimed, `read`."""
 
+    def __init__(self, wal: Wal, index: WalIndex) -> None:
+        self._wal = wal
+        self._index = index
+        self._known: dict[int, IndexedEntry] = {}
 
-async def _read(wal: Wal, seq: int) -> IndexedEntry | None:
-    """None if the floor passed the entry meanwhile, or else it is lost."""
-    try:
-        return IndexedEntry(*await wal.header_and_size(seq))
-    except NotFound:
-        return None
+    async def known_end(self) -> int:
+        """The number after the last entry that the index knows, 0 without one. Raises `Unavailable`."""
+        floor = (await self._wal.floor()).number
+        self._known = {entry.header.seq: entry for entry in await self._index.read(floor)}
+        return max(self._known, default=-1) + 1
+
+    async def read(self, end: int) -> OpenedLog:
+        """The entries below `end` that are in the log now. What the floor passes meanwhile may have been made anew by
+        a stalled writer, and is let go. Raises `Unavailable`, `Corrupt`."""
+        known = self._known
+        first = (await self._wal.floor()).number
+        unknown = [seq for seq in range(first, end) if seq not in known]
+        for place in range(0, len(unknown), HEADER_READS_MAX):
+            found = await asyncio.gather(*(self._read(seq) for seq in unknown[place : place + HEADER_READS_MAX]))
+            known.update((entry.header.seq, entry) for entry in found if entry)
+        floor = (await self._wal.floor()).number
+        for seq in range(floor, end):
+            if seq not in known:
+                raise Corrupt(self._wal.key(seq), "is missing, though later entries of its log exist")
+        return OpenedLog(floor, [known[seq] for seq in range(floor, end)])
+
+    async def _read(self, seq: int) -> IndexedEntry | None:
+        """None if the floor passed the entry meanwhile, or else it is lost."""
+        try:
+            return IndexedEntry(*await self._wal.header_and_size(seq))
+        except NotFound:
+            return None

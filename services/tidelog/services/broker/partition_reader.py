@@ -8,6 +8,7 @@ ones. What a fetch sees of the state is taken anew at each step, so it may run w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +20,23 @@ from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_state import HotSpan, PartitionState
 from tidelog.services.broker.read_budget import ReadBudget
 from tidelog.services.broker.segment_pieces import SegmentPieces
-from tidelog.services.broker.shard_partitions import ShardPartitions
 from tidelog.storage.errors import NotFound
+from tidelog.storage.wal import Wal
 
 _PLACES = ["topic_id", "partition"]
+
+
+class Partitions(Protocol):
+    """Where partitions' states come from: what a reader needs of it."""
+
+    @property
+    def wal(self) -> Wal:
+        """The log that holds what is not cold."""
+        ...
+
+    async def refresh(self, state: PartitionState) -> None:
+        """Take the newest manifest over into `state`."""
+        ...
 
 
 class PartitionReader:
@@ -34,7 +48,7 @@ class PartitionReader:
         self._measurements = measurements
 
     async def read(
-        self, partitions: ShardPartitions, state: PartitionState, offset: int, limits: FetchLimits
+        self, partitions: Partitions, state: PartitionState, offset: int, limits: FetchLimits
     ) -> tuple[Sequence[pa.RecordBatch], int]:
         """Batches (`RECORD_SCHEMA`) from `offset` on within `limits`, and where to go on; none at the end."""
         budget = ReadBudget(limits.max_records, limits.max_bytes)
@@ -47,7 +61,7 @@ class PartitionReader:
         self._measurements.fetched(state.topic, budget.records, budget.payload_bytes)
         return budget.batches(), offset
 
-    async def first_at(self, partitions: ShardPartitions, state: PartitionState, timestamp_ms: int) -> int:
+    async def first_at(self, partitions: Partitions, state: PartitionState, timestamp_ms: int) -> int:
         """The offset of the first record at or after `timestamp_ms`, the high watermark if there is none."""
         for segment in state.manifest.segments:
             if segment.max_timestamp_ms >= timestamp_ms:
@@ -62,9 +76,7 @@ class PartitionReader:
                     return max(span.base_offset + row, state.log_start_offset)
         return state.high_watermark
 
-    async def latest_timestamp_ms(
-        self, partitions: ShardPartitions, state: PartitionState, offset: int, count: int
-    ) -> int:
+    async def latest_timestamp_ms(self, partitions: Partitions, state: PartitionState, offset: int, count: int) -> int:
         """The largest timestamp of `count` records from `offset` on; -1 (Kafka's "none") if they are gone."""
         if offset < state.log_start_offset:
             return -1
@@ -73,7 +85,7 @@ class PartitionReader:
         return max((int(timestamps_ms(batch).max()) for batch in batches), default=-1)
 
     async def _read_segment(
-        self, partitions: ShardPartitions, state: PartitionState, offset: int, budget: ReadBudget
+        self, partitions: Partitions, state: PartitionState, offset: int, budget: ReadBudget
     ) -> int:
         segment = state.segment_at(offset)
         records = self._segments.in_memory(segment, offset)
@@ -90,9 +102,7 @@ class PartitionReader:
         budget.take(records)
         return budget.next_offset or offset
 
-    async def _read_span(
-        self, partitions: ShardPartitions, state: PartitionState, offset: int, budget: ReadBudget
-    ) -> int:
+    async def _read_span(self, partitions: Partitions, state: PartitionState, offset: int, budget: ReadBudget) -> int:
         span = next(state.spans_from(offset))
         records = self._entries.in_memory(span.entry)
         if records is None:
@@ -104,7 +114,7 @@ class PartitionReader:
         budget.take(rows.drop_columns(_PLACES))
         return budget.next_offset or offset
 
-    async def _from_bucket(self, partitions: ShardPartitions, state: PartitionState, span: HotSpan) -> pa.Table | None:
+    async def _from_bucket(self, partitions: Partitions, state: PartitionState, span: HotSpan) -> pa.Table | None:
         """The records of the entry that holds `span`; None if it is archived and deleted."""
         self._measurements.cold_get(state.topic)
         try:
@@ -114,13 +124,13 @@ class PartitionReader:
                 raise
             return None
 
-    async def _moved_on(self, partitions: ShardPartitions, state: PartitionState) -> bool:
+    async def _moved_on(self, partitions: Partitions, state: PartitionState) -> bool:
         """Whether the manifest is a newer one by now: an object that was not found has then been replaced."""
         before = state.manifest.version
         await partitions.refresh(state)
         return state.manifest.version > before
 
-    async def _span_records(self, partitions: ShardPartitions, state: PartitionState, span: HotSpan) -> pa.Table:
+    async def _span_records(self, partitions: Partitions, state: PartitionState, span: HotSpan) -> pa.Table:
         records = self._entries.in_memory(span.entry)
         if records is None:
             records = await self._from_bucket(partitions, state, span)

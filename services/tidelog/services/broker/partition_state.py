@@ -105,6 +105,12 @@ class PartitionState:
         covered = bisect_right(self._spans, manifest.cold_end, key=lambda span: span.next_offset)
         del self._spans[:covered]
 
+    def grown(self, manifest: Manifest) -> None:
+        """Go over to a newer manifest where nothing is known of the log beyond it: it ends at the cold end."""
+        assert not self._spans, "only a leader knows spans"
+        self.manifest = manifest
+        self.high_watermark = manifest.cold_end
+
     def spans_from(self, offset: int) -> Iterator[HotSpan]:
         """The spans that hold `offset` and what follows, as they are now."""
         first = bisect_right(self._spans, offset, key=lambda span: span.next_offset)

@@ -27,7 +27,7 @@ from tidelog.services.broker.failure import Failure
 from tidelog.services.broker.flush_policy import FlushPolicy, ShardLoad, seconds_to_cut
 from tidelog.services.broker.hot_tail import EntryName, HotTail
 from tidelog.services.broker.index_keeper import IndexKeeper
-from tidelog.services.broker.log_opening import read_log
+from tidelog.services.broker.log_opening import LogOpening
 from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_state import hot_span
 from tidelog.services.broker.shard_partitions import ShardPartitions
@@ -104,8 +104,9 @@ class ShardLeader:
     async def open(self, epoch: int | None = None, *, timeout_s: float | None = None) -> None:
         """Begin an epoch (`epoch`, which a coordinator gave out, or the next one), read what the log holds, start the
         loops. Raises `Unavailable`, `Corrupt`, and `Fenced` if the log has seen `epoch` or a later one."""
-        await self._writer.claim(epoch=epoch, timeout_s=timeout_s)
-        log = await read_log(self._wal, self._index, self._writer.next_seq)
+        opening = LogOpening(self._wal, self._index)
+        await self._writer.claim(epoch=epoch, known_end=await opening.known_end(), timeout_s=timeout_s)
+        log = await opening.read(self._writer.next_seq)
         self.extent.adopt(log.floor, log.entries)
         self.partitions.adopt(log.entries)
         self._keeper.adopt(log.entries)
