@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import logging
 import signal
 import socket
@@ -127,6 +128,7 @@ async def _serve(settings: Settings, listening: socket.socket) -> int:
             address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
             fields = {"address": address, "store": settings.store, "version": version("tidelog")}
             logger.info("listening", extra={"fields": fields})
+            _spare_the_collector()
             await DrainingServer(server_config(app, settings), service).serve(sockets=[listening])
     except TidelogError as error:
         logger.error("%s", error, extra={"fields": {"store": settings.store}})
@@ -136,6 +138,13 @@ async def _serve(settings: Settings, listening: socket.socket) -> int:
         return EXIT_FAILED
     logger.info("stopped")
     return EXIT_OK
+
+
+def _spare_the_collector() -> None:
+    """What was made until now stays, so the garbage collector need not walk over it again and again: a full
+    collection of all the modules' objects held up every request for tens of milliseconds."""
+    gc.collect()
+    gc.freeze()
 
 
 def server_config(app: object, settings: Settings) -> uvicorn.Config:
