@@ -11,7 +11,6 @@ class SteppedClock:
     def __init__(self) -> None:
         self._now_s = 1_000.0
         self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
-        self._slept = asyncio.Event()
 
     def monotonic(self) -> float:
         return self._now_s
@@ -23,19 +22,22 @@ class SteppedClock:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sleepers.append((self._now_s + max(seconds, 0.0), woken))
         self._wake()
-        self._slept.set()
         await woken
-
-    async def somebody_sleeps(self) -> None:
-        """Return once a sleep has begun since the last call."""
-        async with asyncio.timeout(5):
-            await self._slept.wait()
-        self._slept.clear()
 
     def advance(self, seconds: float) -> None:
         """Move the clock; those whose time has come go on at the loop's next turn."""
         self._now_s += seconds
         self._wake()
+
+    async def run(self, seconds: float) -> None:
+        """Move the clock from sleeper to sleeper, and let each do what it has to, until `seconds` are over."""
+        until_s = self._now_s + seconds
+        await _turns()
+        while due := [at_s for at_s, woken in self._sleepers if at_s <= until_s and not woken.done()]:
+            self.advance(min(due) - self._now_s)
+            await _turns()
+        self.advance(until_s - self._now_s)
+        await _turns()
 
     def _wake(self) -> None:
         for until_s, woken in sorted(self._sleepers, key=lambda sleeper: sleeper[0]):
@@ -43,3 +45,12 @@ class SteppedClock:
                 self._sleepers.remove((until_s, woken))
                 if not woken.done():
                     woken.set_result(None)
+
+
+async def _turns() -> None:
+    """Let everything that can run without time or I/O run."""
+    loop = asyncio.get_running_loop()
+    for _ in range(100):
+        turn: asyncio.Future[None] = loop.create_future()
+        loop.call_soon(turn.set_result, None)
+        await turn

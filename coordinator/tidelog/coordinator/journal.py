@@ -69,8 +69,8 @@ class JournalObserver(Protocol):
         """The journal's state is another than before."""
         ...
 
-    def appended(self, next_number: int) -> None:
-        """An entry of this process's is on the bucket; those below `next_number` are."""
+    def appended(self) -> None:
+        """An entry of this process's is on the bucket."""
         ...
 
 
@@ -153,7 +153,7 @@ class Journal:
             raise
         self._apply(number, entry)
         for observer in self._observers:
-            observer.appended(number + 1)
+            observer.appended()
         return True
 
     def _entry(self, number: int, changes: tuple[Change, ...]) -> JournalEntry:
