@@ -10,10 +10,13 @@ from tests.broker.drafts import numbered, offsets_of
 from tests.storage.scripted_store import ScriptedObjectStore
 
 from tidelog.services.broker.api import FetchLimits, ProduceOptions
-from tidelog.storage.errors import Denied
+from tidelog.services.broker.log_opening import LogOpening
+from tidelog.storage.errors import Corrupt, Denied
 from tidelog.storage.layout import index_prefix
 from tidelog.storage.object_store import Body, ObjectStore, list_all
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_codec import ParquetWalCodec
 from tidelog.storage.wal_index import INDEX_EVERY, WalIndex
 
 ALL = FetchLimits(1_000_000, 1 << 30)
@@ -32,9 +35,13 @@ async def written_log(store: ObjectStore) -> None:
         await index_reaches(store, 3 * INDEX_EVERY)
 
 
+async def last_indexed(store: ObjectStore) -> int:
+    return max((entry.header.seq for entry in await WalIndex(store, 0).read(0)), default=-1)
+
+
 async def index_reaches(store: ObjectStore, end: int) -> None:
     async with asyncio.timeout(20):
-        while len(await WalIndex(store, 0).read(0)) < end:  # noqa: ASYNC110  # the bucket tells nobody
+        while (await last_indexed(store)) < end - 1:  # noqa: ASYNC110  # the bucket tells nobody
             await asyncio.sleep(0.001)
 
 
@@ -99,3 +106,14 @@ class IndexOutage(ScriptedObjectStore):
             self.refused += 1
             raise Denied("not this key")
         return await super().put(key, data, if_version=if_version)
+
+
+async def test_a_log_that_lost_an_entry_is_not_opened() -> None:
+    store = MemoryObjectStore()
+    await written_log(store)
+    wal = Wal(store, 0, ParquetWalCodec())
+    await store.delete(wal.key(ENTRIES - 1))
+    async for info in list_all(store, index_prefix(0)):
+        await store.delete(info.key)
+    with pytest.raises(Corrupt, match="is missing"):
+        await LogOpening(wal, WalIndex(store, 0)).read(ENTRIES + 1)

@@ -13,7 +13,7 @@ from tests.components.s3_endpoint import S3Bucket
 from tests.storage.scripted_store import ScriptedObjectStore
 
 from tidelog.services.broker.api import Anchor, FetchLimits, Position, ProduceOptions, ProducerSequence
-from tidelog.services.broker.log_opening import read_log
+from tidelog.services.broker.log_opening import LogOpening
 from tidelog.services.settings import Settings
 from tidelog.services.wiring import open_broker
 from tidelog.storage.errors import ProducerFenced, SequenceConflict
@@ -220,6 +220,6 @@ async def test_what_the_floor_passes_while_headers_are_read_is_let_go() -> None:
             await broker.produce("t", numbered(0, 5), ProduceOptions(partition=partition))
     scripted = ScriptedObjectStore(store)
     scripted.before = partial(Wal(store, 0, ParquetWalCodec()).advance_floor, 2, 1)
-    log = await read_log(Wal(scripted, 0, ParquetWalCodec()), WalIndex(scripted, 0), 3)
+    log = await LogOpening(Wal(scripted, 0, ParquetWalCodec()), WalIndex(scripted, 0)).read(3)
     assert log.floor == 2
     assert [entry.header.seq for entry in log.entries] == [2]

@@ -16,7 +16,7 @@ from tidelog.storage.layout import TopicPartition, floor_key
 from tidelog.storage.object_store import LIST_PAGE_MAX
 from tidelog.storage.wal import HEADER_TAIL_BYTES, Floor, Wal
 from tidelog.storage.wal_entry import PreparedEntry, Span
-from tidelog.storage.wal_tail import find_tail
+from tidelog.storage.wal_tail import TailSearch, find_tail
 
 FLOOR_KEY = floor_key(SHARD)
 
@@ -213,3 +213,25 @@ async def test_a_lost_entry_is_corrupt_by_name(log: ShardLog) -> None:
     await log.bucket.delete(log.wal.key(2))
     with pytest.raises(Corrupt, match=log.wal.key(2)):
         await find_tail(log.wal)
+
+
+async def test_a_search_that_knows_of_entries_lists_from_the_last_of_them_on() -> None:
+    log = ShardLog()
+    await log.rival_commits(5)
+    search = TailSearch(log.wal, known_end=4)
+    log.store.taken_requests()
+    while (tail := await search.step()) is None:
+        pass
+    assert (tail.next_seq, tail.epoch) == (6, 1)
+    assert len(log.store.taken_requests()) == 3
+
+
+@pytest.mark.parametrize("known_end", [4, 6, 7, 9])
+async def test_what_a_search_was_told_is_let_go_once_the_log_is_truncated_beyond_it(known_end: int) -> None:
+    log = ShardLog()
+    await log.rival_commits(5)
+    await log.truncate(6)
+    search = TailSearch(log.wal, known_end=known_end)
+    while (tail := await search.step()) is None:
+        pass
+    assert (tail.floor.number, tail.next_seq, tail.epoch) == (6, 6, 1)

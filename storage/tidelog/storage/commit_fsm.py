@@ -97,6 +97,7 @@ class CommitFsm:
         self._state = State.IDLE
         self._epoch = 0
         self._wanted_epoch: int | None = None
+        self._known_end = 0
         self._next_seq = 0
         self._pending: PreparedEntry | None = None
         self._committed_id = ""
@@ -164,11 +165,12 @@ class CommitFsm:
 
     # ---- entering
 
-    def begin_claim(self, epoch: int | None = None) -> None:
+    def begin_claim(self, epoch: int | None = None, known_end: int = 0) -> None:
         """Enter SEARCHING for a new epoch, from any state; `step` goes on. With `epoch`, for that one: FENCED if the
-        log has it or a later one."""
+        log has it or a later one. All entries below `known_end` are known to be committed."""
         self._pending = None
         self._wanted_epoch = epoch
+        self._known_end = known_end
         self._seek()
 
     def begin_commit(self, entry: PreparedEntry) -> None:
@@ -275,7 +277,7 @@ class CommitFsm:
             self._state = State.FENCED
 
     def _seek(self) -> None:
-        self._search = TailSearch(self._wal)
+        self._search = TailSearch(self._wal, self._known_end)
         self._state = State.SEARCHING
 
     def _back_off(self, interrupted: State, error: Unavailable) -> None:

@@ -100,6 +100,10 @@ class Wal:
     async def header(self, seq: int) -> WalHeader:
         """The header of entry `seq` from its last bytes: one request, and a second if they were too few. Raises
         `NotFound`."""
+        return (await self.header_and_size(seq))[0]
+
+    async def header_and_size(self, seq: int) -> tuple[WalHeader, int]:
+        """`header`, and how many bytes the whole object has."""
         key = self.key(seq)
         stored = await self.log.read(seq, ByteRange(-self._header_tail_bytes))
         needed_bytes = self.codec.header_bytes(key, stored.data)
@@ -108,7 +112,7 @@ class Wal:
         if needed_bytes > len(stored.data):
             self._header_tail_bytes = min(2 * needed_bytes, HEADER_TAIL_BYTES_MAX)
             stored = await self.log.read(seq, ByteRange(-needed_bytes))
-        return self._own(seq, self.codec.decode_header(key, stored.data))
+        return self._own(seq, self.codec.decode_header(key, stored.data)), stored.info.size
 
     async def read(self, seq: int) -> WalEntry:
         """The whole of entry `seq`, checked. One request. Raises `NotFound`."""

@@ -106,13 +106,13 @@ class WalIndex:
         return numbered_key(self._prefix, start, wal_suffix())
 
     async def read(self, floor: int) -> list[IndexedEntry]:
-        """The entries from `floor` on, without a gap, as far as the index knows them: a listing and a request a block.
-        Raises `Unavailable`."""
+        """The entries from `floor` on that the index knows, ascending: a listing and a request a block. Raises
+        `Unavailable`."""
         entries: list[IndexedEntry] = []
         for start in await self.blocks():
             if start + BLOCK_ENTRIES > floor:
                 entries += [entry for entry in await self._read_block(start) if entry.header.seq >= floor]
-        return _dense(entries, floor)
+        return entries
 
     async def blocks(self) -> list[int]:
         """Where the blocks begin that are there, ascending."""
@@ -141,8 +141,3 @@ class WalIndex:
             _log.warning("the index of shard %d is damaged, its entries are read one by one: %s", self.shard, error)
             return []
         return [entry for entry in entries if entry.header.shard == self.shard]
-
-
-def _dense(entries: Sequence[IndexedEntry], floor: int) -> list[IndexedEntry]:
-    """Those of `entries` that follow each other from `floor` on."""
-    return [entry for seq, entry in enumerate(entries, floor) if entry.header.seq == seq]

@@ -35,12 +35,16 @@ async def find_tail(wal: Wal) -> Tail:
 
 
 class TailSearch:
-    """One search of the tail of `wal`. After an error `step` goes on where it stood."""
+    """One search of the tail of `wal`. After an error `step` goes on where it stood.
 
-    def __init__(self, wal: Wal) -> None:
+    All entries below `known_end` are known to be committed (`wal_index`), so the listing begins with the last of them;
+    if that is not there any more, the log was truncated beyond it, and the search begins again without it."""
+
+    def __init__(self, wal: Wal, known_end: int = 0) -> None:
         self._wal = wal
         self._gap_floor: int | None = None
         self._restart()
+        self._known_end = known_end
 
     async def step(self) -> Tail | None:
         """One request (two for a header that is unusually long); the tail once it is found."""
@@ -56,12 +60,13 @@ class TailSearch:
         self._floor: Floor | None = None
         self._resume: str | None = None
         self._next_seq = 0
+        self._known_end = 0
 
     async def _read_floor(self) -> None:
         floor = await self._wal.floor()
         self._floor = floor
-        self._next_seq = floor.number
-        self._resume = self._wal.log.before(floor.number)
+        self._next_seq = max(floor.number, self._known_end - 1)
+        self._resume = self._wal.log.before(self._next_seq)
 
     async def _list_page(self, floor: Floor, resume: str) -> None:
         page = await self._wal.log.page(resume)
@@ -81,9 +86,14 @@ class TailSearch:
     def _if_empty(self, floor: Floor) -> Tail | None:
         if self._floor is None or self._resume is not None or self._next_seq > floor.number:
             return None
+        if self._next_seq < self._known_end:
+            return None
         return Tail(floor, floor.number, floor.epoch)
 
     async def _read_last(self, floor: Floor) -> Tail | None:
+        if self._next_seq < self._known_end:
+            self._restart()  # nothing was listed from the last known entry on
+            return None
         try:
             last = await self._wal.header(self._next_seq - 1)
         except NotFound:

@@ -42,13 +42,13 @@ class WalWriter(CommitFsm):
         super().__init__(wal, runtime, writer_id, backoff=backoff, floor_trust_s=floor_trust_s)
         self._driving = False
 
-    async def claim(self, *, epoch: int | None = None, timeout_s: float | None = None) -> int:
+    async def claim(self, *, epoch: int | None = None, known_end: int = 0, timeout_s: float | None = None) -> int:
         """Begin an epoch and return it: `epoch`, which a coordinator gave out and which can be claimed once, or one
-        above the highest in the log. An entry in doubt is let go: read the log to learn what became of it. Raises
-        `Unavailable` after `timeout_s`; `Fenced` if the log has `epoch` or a later one, by another or by an earlier
-        try of one's own."""
+        above the highest in the log. All entries below `known_end` are known to be committed, which spares a listing.
+        An entry in doubt is let go: read the log to learn what became of it. Raises `Unavailable` after `timeout_s`;
+        `Fenced` if the log has `epoch` or a later one, by another or by an earlier try of one's own."""
         self._refuse_overlap()
-        self.begin_claim(epoch)
+        self.begin_claim(epoch, known_end)
         await self._drive(timeout_s)
         if self._state is State.FENCED:
             raise Fenced(f"shard {self._wal.shard} has seen epoch {epoch} or a later one: it cannot be claimed")
