@@ -11,21 +11,26 @@ The folder keeps data, logs, ports and the bucket's secret, so that a cluster th
 from __future__ import annotations
 
 import json
+import random
 import secrets as entropy
 import socket
+import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from infra.cluster.process import Failed, ServiceProcess
+from infra.cluster.process import TIDELOG, Failed, ServiceProcess
 from infra.cluster.topology import BUCKET, Address, Program, Route, Secrets, Shape, address_names, services
 
 HOST = "127.0.0.1"
 READY_S_MAX = 60.0
 STOPPED_AT_ONCE_MAX = 8
+_PORTS = range(15_000, 32_000)
+"""Below those that the kernel gives to outgoing connections."""
 
 
 class LocalCluster:
@@ -93,6 +98,15 @@ class LocalCluster:
         if failures:
             raise Failed("\n".join(failures))
 
+    def tidelog(self, *arguments: str, broker: str) -> str:
+        """What the command line says, asked of `broker`. Raises `Failed`."""
+        done = subprocess.run(
+            [*TIDELOG, *arguments, "--broker", self.url(broker)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise Failed(f"tidelog {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
+        return done.stdout
+
     def __enter__(self) -> Self:
         return self
 
@@ -121,13 +135,17 @@ def _kept(file: Path, names: Sequence[str], fixed: Mapping[str, int]) -> _Kept:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now."""
-    probes = [socket.create_server((HOST, 0)) for _ in range(count)]
-    try:
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    """Ports of loopback that nobody listens on now, and that no outgoing connection takes meanwhile: a service that was
+    killed must find its own free when it comes back."""
+    with ExitStack() as probes:
+        found: list[int] = []
+        for port in random.sample(_PORTS, len(_PORTS)):
+            if len(found) == count:
+                return found
+            with suppress(OSError):
+                probes.enter_context(socket.create_server((HOST, port)))
+                found.append(port)
+    raise Failed(f"no {count} free ports between {_PORTS.start} and {_PORTS.stop}")
 
 
 def _stopped(processes: Sequence[ServiceProcess]) -> list[str]:

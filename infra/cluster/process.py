@@ -20,6 +20,7 @@ from infra.components import component
 POLL_S = 0.05
 PROBE_S_MAX = 2.0
 STOP_S_MAX = 30.0
+TIDELOG = (sys.executable, "-c", "import sys; from tidelog.services.cli.main import main; sys.exit(main())")
 FOREIGN = ("AWS_", "TIDELOG_", "ETCD_", "MINIO_")
 """Variables of the caller's that no service sees: the table is all of its configuration."""
 
@@ -131,7 +132,7 @@ def answers(host: str, port: int, path: str) -> bool:
 
 def _command(program: Program) -> Sequence[str]:
     if program is Program.BROKER:
-        return (sys.executable, "-c", "import sys; from tidelog.services.cli.main import main; sys.exit(main())")
+        return TIDELOG
     wanted = component(program.value)
     place = wanted.find()
     if place is None:

@@ -1,0 +1,55 @@
+"""``make chaos MINUTES=60``: a long run with a report in artifacts/chaos/.
+
+python -m tests.chaos --minutes 60                      a seed of its own, three brokers, etcd, MinIO
+python -m tests.chaos --minutes 5 --seed 7              the faults of seed 7 again
+python -m tests.chaos --minutes 5 --kind "etcd down"    one kind of fault, again and again
+python -m tests.chaos --minutes 5 --alone               one broker without etcd
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from infra.cluster.topology import Shape
+from infra.components import component, prepare
+from tests.chaos.chaos_run import ChaosRun
+from tests.chaos.faults import kinds_for
+from tests.chaos.report import report_on, write_report
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; 1 if the run is broken."""
+    chosen = _parser().parse_args(arguments)
+    shape = Shape(1, 0) if chosen.alone else Shape()
+    unknown = set(chosen.kind or ()) - set(kinds_for(shape))
+    if unknown:
+        print(f"no such kind: {', '.join(unknown)}; known are {', '.join(kinds_for(shape))}", file=sys.stderr)
+        return 2
+    if not all(prepare(component(name)) for name in (("minio",) if chosen.alone else ("minio", "etcd"))):
+        return 1
+    folder = chosen.folder / f"seed-{chosen.seed}"
+    print(f"seed {chosen.seed}, {chosen.minutes:g} minutes; histories and logs in {folder}", flush=True)
+    run = ChaosRun(folder, seed=chosen.seed, shape=shape, told=lambda line: print(line, flush=True))
+    outcome = run.for_minutes(chosen.minutes, chosen.kind)
+    report = write_report(report_on(outcome), folder)
+    print(report.read_text() if outcome.holds else outcome.summary())
+    print(f"the report: {report}")
+    return 0 if outcome.holds else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    parser.add_argument("--kind", action="append", metavar="KIND", help="only faults of this kind; may be repeated")
+    parser.add_argument("--alone", action="store_true", help="one broker without etcd")
+    parser.add_argument("--folder", type=Path, default=Path("artifacts/chaos"))
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,143 @@
+"""One run: a cluster, a load, faults from a seed, and the judge's word on what the clients wrote down.
+
+    outcome = ChaosRun(folder, seed=7, shape=Shape()).for_minutes(3)
+    assert outcome.holds, outcome.summary()
+
+The folder keeps everything: the history, every process's log, the report. A fault counts as survived once an append
+that began after its end is acknowledged in every partition; a run that waits for that in vain is broken as well.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from pathlib import Path
+
+from infra.cluster.topology import Shape
+from tests.chaos.checker.history import History, parse_history
+from tests.chaos.checker.judge import Verdict, judge
+from tests.chaos.load.workload import CONTENDED, MIXED, ORDERED, Workload
+from tests.chaos.load_process import LoadProcess, LoadStatus
+from tests.chaos.schedule import Planned, plan
+from tests.chaos.world import World, open_world
+
+PARTITIONS = {ORDERED: 4, MIXED: 4, CONTENDED: 2}
+RECOVERY_S_MAX = 90.0
+LOOK_S = 0.25
+
+
+class DidNotRecover(Exception):
+    """Some partition took nothing any more though every fault was over."""
+
+
+@dataclass(frozen=True)
+class Struck:
+    """A fault as it was: times are of the history's clock. `recovered_at`: every partition took appends again."""
+
+    kind: str
+    told: str
+    began_at: float
+    over_at: float
+    recovered_at: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`trouble`: what broke the run beside the history."""
+
+    seed: int
+    folder: Path
+    shape: Shape
+    began_at: float
+    ended_at: float
+    struck: Sequence[Struck]
+    history: History
+    verdict: Verdict
+    trouble: Sequence[str]
+
+    @property
+    def holds(self) -> bool:
+        return self.verdict.holds and not self.trouble
+
+    def summary(self) -> str:
+        """For a failing test: how to run it again, and where everything is."""
+        faults = "\n".join(f"  {fault.began_at:.3f} {fault.kind}: {fault.told}" for fault in self.struck)
+        lines = [f"seed {self.seed}; histories and logs in {self.folder}", str(self.verdict), *self.trouble]
+        return "\n".join([*lines, "faults:", faults])
+
+
+class ChaosRun:
+    """Everything about it but timing follows from the seed. `told` hears of every fault as it comes."""
+
+    def __init__(self, folder: Path, *, seed: int, shape: Shape, told: Callable[[str], None] = str) -> None:
+        self._folder = folder
+        self._seed = seed
+        self._shape = shape
+        self._told = told
+        self._struck: list[Struck] = []
+        self._trouble: list[str] = []
+        self._never = threading.Event()
+
+    def for_minutes(self, minutes: float, kinds: Sequence[str] | None = None) -> Outcome:
+        """Faults until the time is over."""
+        end_at = time.monotonic() + 60 * minutes
+        planned = plan(self._seed, self._shape, kinds)
+        return self._run(takewhile(lambda _: time.monotonic() < end_at, planned))
+
+    def of_faults(self, count: int, kinds: Sequence[str] | None = None) -> Outcome:
+        """So many faults."""
+        return self._run(islice(plan(self._seed, self._shape, kinds), count))
+
+    def _run(self, faults: Iterable[Planned]) -> Outcome:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        began_at = time.monotonic()
+        with open_world(self._folder, self._shape) as world:
+            workload = Workload(self._seed, world.client_urls, PARTITIONS)
+            with LoadProcess(workload, self._folder) as load:
+                self._await_appends(load, began_at)
+                for planned in faults:
+                    self._strike(world, load, planned)
+                status = load.stop()
+        with load.history.open(encoding="utf-8") as lines:
+            history = parse_history(lines)
+        self._trouble += [f"unexpected answer: {told}" for told in status.unexpected]
+        return Outcome(
+            self._seed,
+            self._folder,
+            self._shape,
+            began_at,
+            time.monotonic(),
+            self._struck,
+            history,
+            judge(history),
+            self._trouble,
+        )
+
+    def _strike(self, world: World, load: LoadProcess, planned: Planned) -> None:
+        self._never.wait(planned.calm_s)
+        began_at = time.monotonic()
+        self._told(f"{began_at:.3f} {planned.kind}: {planned.fault}")
+        planned.fault.begin(world)
+        self._never.wait(planned.fault.duration_s)
+        planned.fault.end(world)
+        over_at = time.monotonic()
+        self._await_appends(load, over_at)
+        self._struck.append(Struck(planned.kind, str(planned.fault), began_at, over_at, time.monotonic()))
+
+    def _await_appends(self, load: LoadProcess, after: float) -> None:
+        """Return once an append that began after `after` is acknowledged in every partition."""
+        give_up_at = time.monotonic() + RECOVERY_S_MAX
+        while waiting := list(_waiting(load.status(), after)):
+            if time.monotonic() > give_up_at:
+                raise DidNotRecover(f"seed {self._seed}, {self._folder}: {waiting} took nothing in {RECOVERY_S_MAX} s")
+            self._never.wait(LOOK_S)
+
+
+def _waiting(status: LoadStatus, after: float) -> Iterator[str]:
+    for topic, count in PARTITIONS.items():
+        for partition in range(count):
+            if status.acknowledged_at.get(f"{topic}/{partition}", 0.0) <= after:
+                yield f"{topic}/{partition}"

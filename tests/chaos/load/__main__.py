@@ -1,0 +1,128 @@
+"""``python -m tests.chaos.load WORKLOAD HISTORY``: the clients, in a process of their own.
+
+It creates the topics, says ``ready``, and works until told otherwise by lines on standard input:
+
+    status     answered with a line of JSON: when the last acknowledged append to each partition had begun, and counts
+    stop       end what was begun, read every partition to its end at one broker and once more at another, write it all
+               down; answered as `status`, and the process ends
+
+Standard input's end is `stop` without the final read: whoever commanded is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import sys
+from pathlib import Path
+
+import uvloop
+from tests.chaos.load.calls import Caller, open_session
+from tests.chaos.load.producers import (
+    Client,
+    Means,
+    PlainProducer,
+    Rival,
+    SequencedProducer,
+    SpreadingProducer,
+)
+from tests.chaos.load.readers import ReplayReader, TailReader, read_finally, read_once
+from tests.chaos.load.recorder import Recorder
+from tests.chaos.load.workload import CONTENDED, MIXED, ORDERED, Chance, Workload, parse_workload
+
+RIVALS = 3
+REPLAYERS = 2
+LAST_BATCHES_S_MAX = 90.0
+
+
+async def main(workload: Workload, history: Path) -> None:
+    """Run to the end."""
+    with Recorder(history) as recorder:
+        async with open_session() as session:
+            caller = Caller(session)
+            for topic, partitions in workload.partitions.items():
+                await _create(caller, workload.brokers[0], topic, partitions)
+            means = Means(workload, caller, recorder, asyncio.Event())
+            tasks = [asyncio.create_task(client()) for client in _clients(means)]
+            failing = asyncio.gather(*tasks)
+            answer("ready")
+            commanded = await _obey(recorder, failing)
+            means.stopping.set()
+            await asyncio.wait_for(failing, LAST_BATCHES_S_MAX)
+            if commanded:
+                await _read_to_the_end(means)
+                answer(_status(recorder))
+
+
+def answer(line: str) -> None:
+    print(line, flush=True)
+
+
+def _clients(means: Means) -> list[Client]:
+    clients: list[Client] = []
+    for topic, partition in means.workload.places():
+        if topic == ORDERED:
+            clients.append(SequencedProducer(means, f"seq-{partition}", topic, partition).run)
+        if topic == CONTENDED:
+            rivals = (Rival(means, f"rival-{partition}-{n}", topic, partition) for n in range(RIVALS))
+            clients += [rival.run for rival in rivals]
+        clients.append(TailReader(means, f"tail-{topic}-{partition}", topic, partition).run)
+    clients += [
+        PlainProducer(means, "plain-1", MIXED).run,
+        PlainProducer(means, "plain-2", ORDERED).run,
+        SpreadingProducer(means, "keyed", MIXED, keyed=True).run,
+        SpreadingProducer(means, "unkeyed", MIXED, keyed=False).run,
+    ]
+    return clients + [ReplayReader(means, f"replay-{n}").run for n in range(REPLAYERS)]
+
+
+async def _create(caller: Caller, broker: str, topic: str, partitions: int) -> None:
+    body = json.dumps({"name": topic, "partitions": partitions}).encode()
+    created = await caller.post(f"{broker}/v1/topics", body, {"Content-Type": "application/json"})
+    if created.status != 201:
+        raise RuntimeError(f"topic {topic} was not created: {created}")
+
+
+async def _obey(recorder: Recorder, failing: asyncio.Future[list[None]]) -> bool:
+    """Answer until told to stop; whether somebody told it. A client that fails ends the process."""
+    commands = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    while True:
+        reading = asyncio.ensure_future(commands.readline())
+        await asyncio.wait((reading, failing), return_when=asyncio.FIRST_COMPLETED)
+        if failing.done():
+            failing.result()
+        line = await reading
+        if line.strip() == b"status":
+            answer(_status(recorder))
+        else:
+            return line.strip() == b"stop"
+
+
+def _status(recorder: Recorder) -> str:
+    return json.dumps(
+        {
+            "acknowledged_at": recorder.acknowledged_at,
+            "counts": recorder.counts,
+            "unexpected": recorder.unexpected,
+        }
+    )
+
+
+async def _read_to_the_end(means: Means) -> None:
+    workload, chance = means.workload, Chance(means.workload, "final")
+    for topic, partition in workload.places():
+        first = chance.broker()
+        await read_finally(means.caller, means.recorder, first, topic, partition)
+        other = next((broker for broker in workload.brokers if broker != first), first)
+        offset = 0
+        for _ in itertools.count():
+            again = await read_once(means.caller, means.recorder, "again", other, topic, partition, offset)
+            if not again.ok or not again.body["records"]:
+                break
+            offset = again.body["next_offset"]
+
+
+if __name__ == "__main__":
+    uvloop.run(main(parse_workload(sys.argv[1]), Path(sys.argv[2])))

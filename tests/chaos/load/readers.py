@@ -1,0 +1,128 @@
+"""Clients that read: some follow a partition from broker to broker, some go through a piece of its past again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.chaos.load.calls import OUT_OF_RANGE, Answer, Caller
+from tests.chaos.load.producers import RETRY_PAUSE_S, Means
+from tests.chaos.load.recorder import Recorder
+from tests.chaos.load.values import runs_of
+from tests.chaos.load.workload import Chance
+
+WAIT_MS = 1_000
+FETCH_RECORDS_MAX = 2_000
+REPLAYED_RECORDS_MAX = 10_000
+REPLAY_PAUSES = 10
+"""How much rarer a replay is than a produce."""
+
+
+class TailReader:
+    """Follows one partition from its beginning; each fetch goes to whatever broker the lot names."""
+
+    def __init__(self, means: Means, name: str, topic: str, partition: int) -> None:
+        self._means = means
+        self._name = name
+        self._topic = topic
+        self._partition = partition
+        self._chance = Chance(means.workload, name)
+
+    async def run(self) -> None:
+        offset = 0
+        while not self._means.stopping.is_set():
+            answer = await read_once(
+                self._means.caller,
+                self._means.recorder,
+                self._name,
+                self._chance.broker(),
+                self._topic,
+                self._partition,
+                offset,
+                wait_ms=WAIT_MS,
+            )
+            if answer.ok:
+                offset = answer.body["next_offset"]
+            else:
+                await asyncio.sleep(RETRY_PAUSE_S)
+
+
+class ReplayReader:
+    """Reads a stretch of some partition, again and again, each time as another session."""
+
+    def __init__(self, means: Means, name: str) -> None:
+        self._means = means
+        self._name = name
+        self._chance = Chance(means.workload, name)
+        self._replays = 0
+
+    async def run(self) -> None:
+        places = list(self._means.workload.places())
+        while not self._means.stopping.is_set():
+            topic, partition = places[self._chance.below(len(places))]
+            await self._replay(topic, partition)
+            await self._means.pause(REPLAY_PAUSES * self._chance.pause_s())
+
+    async def _replay(self, topic: str, partition: int) -> None:
+        self._replays += 1
+        session, broker = f"{self._name}.{self._replays}", self._chance.broker()
+        ends = await self._means.caller.get(f"{broker}/v1/topics/{topic}/partitions/{partition}/offset?at=latest")
+        if not ends.ok or not ends.body["offset"]:
+            return
+        offset = self._chance.below(ends.body["offset"])
+        end = min(ends.body["offset"], offset + REPLAYED_RECORDS_MAX)
+        while offset < end:
+            answer = await read_once(
+                self._means.caller, self._means.recorder, session, broker, topic, partition, offset
+            )
+            if not answer.ok:
+                return
+            offset = answer.body["next_offset"]
+
+
+async def read_once(
+    caller: Caller,
+    recorder: Recorder,
+    session: str,
+    broker: str,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    wait_ms: int = 0,
+) -> Answer:
+    """One fetch, written down if it tells anything."""
+    query = f"offset={offset}&max_records={FETCH_RECORDS_MAX}&wait_ms={wait_ms}"
+    answer = await caller.get(f"{broker}/v1/topics/{topic}/partitions/{partition}/records?{query}")
+    runs = runs_in(answer.body) if answer.ok else []
+    if runs or not answer.ok:
+        recorder.read(session, topic, partition, offset, answer, runs)
+    return answer
+
+
+def runs_in(body: Any) -> list[list[object]]:
+    """The records of a fetch as runs; bytes that are no text, told as base64, are nobody's value."""
+    return runs_of((record["offset"], _text(record["value"]), _text(record["key"])) for record in body["records"])
+
+
+async def read_finally(caller: Caller, recorder: Recorder, broker: str, topic: str, partition: int) -> None:
+    """The whole partition, as its last word."""
+    runs: list[list[object]] = []
+    offset, start = 0, 0
+    while True:
+        url = f"{broker}/v1/topics/{topic}/partitions/{partition}/records"
+        answer = await caller.get(f"{url}?offset={offset}&max_records={FETCH_RECORDS_MAX}")
+        if answer.code == OUT_OF_RANGE and not runs:
+            offset = start = answer.body["log_start_offset"]
+        elif not answer.ok:
+            raise RuntimeError(f"the final read of {topic}/{partition} at {offset} failed: {answer}")
+        else:
+            runs += runs_in(answer.body)
+            if not answer.body["records"] and offset >= answer.body["high_watermark"]:
+                break
+            offset = answer.body["next_offset"]
+    recorder.final(topic, partition, start, runs)
+
+
+def _text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else repr(value)

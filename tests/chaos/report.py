@@ -1,0 +1,209 @@
+"""A run in figures: what was done, how long clients had to wait, what the judge says. Markdown for people, JSON beside.
+
+An **outage** of a partition is the time between two acknowledgements of appends to it. Clients append to each partition
+a few times a second, so in calm weather it is that long; a fault is charged with the longest outage that overlaps it.
+A **cure** is what a producer with sequences waited from the first failure of a batch to its acknowledgement.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.chaos.chaos_run import Outcome, Struck
+from tests.chaos.checker.history import Append, History
+from tests.chaos.checker.history import Outcome as Known
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Milliseconds."""
+
+    count: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+@dataclass(frozen=True)
+class OfKind:
+    """A kind of fault: how often it came, and the worst it did."""
+
+    kind: str
+    times: int
+    outage_s_max: float
+    outage_at: str
+    cure_s_max: float
+    recovery_s_max: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """`acknowledged` and the like count requests; values are records."""
+
+    seed: int
+    minutes: float
+    brokers: int
+    etcd_nodes: int
+    holds: bool
+    verdict: str
+    trouble: Sequence[str]
+    acknowledged: int
+    refused: int
+    conflicts: int
+    unknown: int
+    reads: int
+    values_in_log: int
+    values_read: int
+    append: Quantiles
+    calm_append: Quantiles
+    longest_outage_s: Mapping[str, float]
+    kinds: Sequence[OfKind]
+    faults: Sequence[Struck]
+
+
+@dataclass(frozen=True)
+class _Span:
+    start: float
+    end: float
+
+    @property
+    def length(self) -> float:
+        return self.end - self.start
+
+    def overlaps(self, struck: Struck) -> bool:
+        return self.start < struck.recovered_at and struck.began_at < self.end
+
+
+def report_on(outcome: Outcome) -> Report:
+    """All figures of a run."""
+    outages = _outages(outcome.history)
+    cures = _cures(outcome.history)
+    known, verdict = outcome.verdict.appends, outcome.verdict
+    return Report(
+        seed=outcome.seed,
+        minutes=round((outcome.ended_at - outcome.began_at) / 60, 2),
+        brokers=outcome.shape.brokers,
+        etcd_nodes=outcome.shape.etcd_nodes,
+        holds=outcome.holds,
+        verdict=str(verdict),
+        trouble=outcome.trouble,
+        acknowledged=known[Known.OK],
+        refused=known[Known.FAIL],
+        conflicts=known[Known.CONFLICT],
+        unknown=known[Known.UNKNOWN],
+        reads=verdict.reads.total(),
+        values_in_log=verdict.values_in_log,
+        values_read=verdict.values_read,
+        append=quantiles(append.end - append.start for append in _acknowledged(outcome.history)),
+        calm_append=quantiles(_calm(outcome)),
+        longest_outage_s={place: round(max(span.length for span in spans), 3) for place, spans in outages.items()},
+        kinds=[_of_kind(kind, outcome.struck, outages, cures) for kind in sorted({s.kind for s in outcome.struck})],
+        faults=outcome.struck,
+    )
+
+
+def quantiles(seconds: Iterable[float]) -> Quantiles:
+    """Nearest rank."""
+    ordered = sorted(seconds) or [0.0]
+
+    def at(part: float) -> float:
+        return round(1_000 * ordered[min(len(ordered) - 1, int(part * len(ordered)))], 1)
+
+    return Quantiles(len(ordered), at(0.50), at(0.99), at(1.0))
+
+
+def write_report(report: Report, folder: Path) -> Path:
+    """`report.md` and `report.json`; the path of the first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.json").write_text(json.dumps(asdict(report), indent=2) + "\n")
+    path = folder / "report.md"
+    path.write_text("\n".join(_markdown(report)) + "\n")
+    return path
+
+
+def _acknowledged(history: History) -> Iterable[Append]:
+    return (append for append in history.appends if append.outcome is Known.OK)
+
+
+def _calm(outcome: Outcome) -> Iterable[float]:
+    """Of appends that met no fault."""
+    for append in _acknowledged(outcome.history):
+        if not any(_Span(append.start, append.end).overlaps(struck) for struck in outcome.struck):
+            yield append.end - append.start
+
+
+def _outages(history: History) -> dict[str, list[_Span]]:
+    ends: dict[str, list[float]] = defaultdict(list)
+    for append in _acknowledged(history):
+        for placed in append.placed:
+            ends[f"{append.topic}/{placed.partition}"].append(append.end)
+    return {place: _between(sorted(moments)) for place, moments in sorted(ends.items()) if len(moments) > 1}
+
+
+def _between(moments: Sequence[float]) -> list[_Span]:
+    return [_Span(one, next_one) for one, next_one in zip(moments, moments[1:], strict=False)]
+
+
+def _cures(history: History) -> list[_Span]:
+    failed: dict[tuple[str, int], float] = {}
+    cures = []
+    for append in history.appends:
+        if not append.sequenced:
+            continue
+        batch = (append.client, append.first)
+        if append.outcome is not Known.OK:
+            failed.setdefault(batch, append.end)
+        elif batch in failed:
+            cures.append(_Span(failed.pop(batch), append.end))
+    return cures
+
+
+def _of_kind(
+    kind: str, struck: Sequence[Struck], outages: Mapping[str, Sequence[_Span]], cures: Sequence[_Span]
+) -> OfKind:
+    mine = [each for each in struck if each.kind == kind]
+    worst, where = 0.0, ""
+    for place, spans in outages.items():
+        for span in spans:
+            if span.length > worst and any(span.overlaps(each) for each in mine):
+                worst, where = span.length, place
+    cure = max((span.length for span in cures if any(span.overlaps(each) for each in mine)), default=0.0)
+    recovery = max(each.recovered_at - each.over_at for each in mine)
+    return OfKind(kind, len(mine), round(worst, 3), where, round(cure, 3), round(recovery, 3))
+
+
+def _markdown(report: Report) -> Iterable[str]:
+    yield f"# Chaos, seed {report.seed}: {'holds' if report.holds else 'BROKEN'}"
+    yield ""
+    yield f"{report.minutes:g} minutes, {report.brokers} brokers, {report.etcd_nodes} nodes of etcd, MinIO."
+    yield f"{len(report.faults)} faults of {len(report.kinds)} kinds."
+    yield ""
+    yield from ("```", report.verdict, *report.trouble, "```", "")
+    yield "| requests acknowledged | refused, nothing taken | conflicts | unknown | reads | records | records read |"
+    yield "|---|---|---|---|---|---|---|"
+    counts = (report.acknowledged, report.refused, report.conflicts, report.unknown, report.reads)
+    yield f"| {' | '.join(f'{n:,}' for n in (*counts, report.values_in_log, report.values_read))} |"
+    yield ""
+    yield "| latency | count | p50 ms | p99 ms | max ms |"
+    yield "|---|---|---|---|---|"
+    yield _row("acknowledged appends", report.append)
+    yield _row("of those, in calm weather", report.calm_append)
+    yield ""
+    yield "| kind of fault | times | longest outage s | where | longest cure s | slowest recovery s |"
+    yield "|---|---|---|---|---|---|"
+    for kind in report.kinds:
+        figures = f"{kind.outage_s_max:.2f} | {kind.outage_at} | {kind.cure_s_max:.2f} | {kind.recovery_s_max:.2f}"
+        yield f"| {kind.kind} | {kind.times} | {figures} |"
+    yield ""
+    yield "| partition | longest outage s |"
+    yield "|---|---|"
+    for place, seconds in report.longest_outage_s.items():
+        yield f"| {place} | {seconds:.2f} |"
+
+
+def _row(name: str, figures: Quantiles) -> str:
+    return f"| {name} | {figures.count:,} | {figures.p50_ms:g} | {figures.p99_ms:g} | {figures.max_ms:g} |"

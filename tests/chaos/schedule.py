@@ -1,0 +1,33 @@
+"""Which fault follows which: a pure function of the seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from infra.cluster.topology import Shape
+from tests.chaos.faults import Drawn, Fault, kinds_for
+
+CALM_S = (2.0, 6.0)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """`fault` comes after so long a calm. `kind` groups it in reports."""
+
+    kind: str
+    fault: Fault
+    calm_s: float
+
+
+def plan(seed: int, shape: Shape, kinds: Sequence[str] | None = None) -> Iterator[Planned]:
+    """Faults without end, every kind once in each round, in an order of the round's own."""
+    known = kinds_for(shape)
+    draw = random.Random(seed)
+    drawn = Drawn(draw, shape)
+    while True:
+        order = list(kinds or known)
+        draw.shuffle(order)
+        for kind in order:
+            yield Planned(kind, known[kind](drawn), draw.uniform(*CALM_S))

@@ -1,0 +1,77 @@
+"""The cluster under test with everything between its processes in the harness's hands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.cluster.local_cluster import LocalCluster, free_ports
+from infra.cluster.topology import Shape
+from tests.chaos.network import LinkPorts, Network
+
+CLIENTS, PEERS, STORE = "clients", "peers", "minio"
+SETTINGS: Mapping[str, str] = {
+    "TIDELOG_FLUSH_INTERVAL_MS": "50",
+    "TIDELOG_COMMIT_TIMEOUT_MS": "6000",
+    "TIDELOG_FORWARD_TIMEOUT_MS": "5000",
+    "TIDELOG_ARCHIVE_INTERVAL_MS": "5000",
+    "TIDELOG_DELETE_GRACE_MS": "60000",
+}
+"""Times shorter than the defaults, so that a run of minutes goes through segments, moving floors and deletions."""
+CLUSTER_SETTINGS: Mapping[str, str] = {"TIDELOG_LEASE_TTL_MS": "4000", "TIDELOG_REBALANCE_DELAY_MS": "2000"}
+LEASE_S = 4.0
+
+
+def link(viewer: str, target: str) -> str:
+    """The name of the way from `viewer` to `target`."""
+    return f"{viewer}>{target}"
+
+
+def links(shape: Shape) -> Iterator[str]:
+    """Every way between processes that can be disturbed; those between nodes of etcd are their own affair."""
+    for broker in shape.broker_names:
+        yield link(broker, STORE)
+        yield link(CLIENTS, broker)
+        if shape.etcd_nodes:
+            yield link(PEERS, broker)
+        for etcd in shape.etcd_names:
+            yield link(broker, etcd)
+
+
+@dataclass(frozen=True)
+class World:
+    """`ports`: where each link listens."""
+
+    cluster: LocalCluster
+    network: Network
+    ports: Mapping[str, int]
+
+    @property
+    def shape(self) -> Shape:
+        return self.cluster.shape
+
+    @property
+    def client_urls(self) -> list[str]:
+        """The brokers, as clients reach them."""
+        return [f"http://127.0.0.1:{self.ports[link(CLIENTS, name)]}" for name in self.shape.broker_names]
+
+
+@contextmanager
+def open_world(folder: Path, shape: Shape, settings: Mapping[str, str] | None = None) -> Iterator[World]:
+    """A cluster that is ready, every link open; all of it is stopped at the end."""
+    names = list(links(shape))
+    ports = dict(zip(names, free_ports(len(names)), strict=True))
+    chosen = {**SETTINGS, **(CLUSTER_SETTINGS if shape.etcd_nodes else {}), **(settings or {})}
+
+    def route(viewer: str, target: str) -> str:
+        return f"127.0.0.1:{ports[link(viewer, target)]}"
+
+    cluster = LocalCluster(folder / "cluster", shape, route=route, settings=chosen)
+    targets = {name: cluster.addresses[name.partition(">")[2]].port for name in names}
+    between = {name: LinkPorts(ports[name], targets[name]) for name in names}
+    with Network(between, folder / "network.log") as network, cluster:
+        cluster.start()
+        yield World(cluster, network, ports)
+        network.heal()
