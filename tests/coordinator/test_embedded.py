@@ -1,7 +1,10 @@
+"""The embedded store: the contract of every key-value store, then what only it has to promise."""
+
 import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.coordinator.key_value_conformance import KeyValueConformance
 from tests.coordinator.stepped_clock import SteppedClock
 
 from tidelog.coordinator.embedded import EmbeddedKeyValueStore
@@ -10,6 +13,7 @@ from tidelog.coordinator.key_value import (
     Compacted,
     EventKind,
     GetKey,
+    KeyValueStore,
     LeaseLost,
     PutKey,
     WatchBatch,
@@ -21,6 +25,32 @@ from tidelog.storage.object_store import Body
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
+
+HISTORY_EVENTS = 300
+
+
+class _Embedded(KeyValueConformance):
+    async def forget(self, store: KeyValueStore, revision: int) -> None:
+        await asyncio.gather(*(store.put("/forgotten", b"") for _ in range(2 * HISTORY_EVENTS + 1)))
+
+
+class TestInMemory(_Embedded):
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[KeyValueStore]:
+        store = EmbeddedKeyValueStore(Runtime(), history_events_max=HISTORY_EVENTS)
+        yield store
+        await store.aclose()
+
+
+class TestOnABucket(_Embedded):
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[KeyValueStore]:
+        journal = Journal(MemoryObjectStore(), Runtime())
+        await journal.open()
+        store = EmbeddedKeyValueStore(Runtime(), journal, history_events_max=HISTORY_EVENTS)
+        await store.open()
+        yield store
+        await store.aclose()
 
 
 class TroubledStore(MemoryObjectStore):

@@ -138,7 +138,7 @@ class CatalogSync:
                 page = await self._kv.range(self._key, limit=1)
                 async with aclosing(self._kv.watch(self._key, page.revision + 1)) as batches:
                     async for batch in batches:
-                        await self._read_up_to(max(_number(event.item) for event in batch.events))
+                        await self._read_up_to(max((_number(event.item) for event in batch.events), default=0))
             except Compacted:
                 continue
             except TidelogError as error:

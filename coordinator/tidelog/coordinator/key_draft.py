@@ -32,6 +32,7 @@ from tidelog.storage.errors import Invalid, TooLarge
 OPERATIONS_MAX = 128
 """In one branch of a transaction, and compares: etcd's default."""
 VALUE_BYTES_MAX = 1 << 20
+KEY_CHARACTERS_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,8 @@ def _check_operations(operations: Sequence[Operation]) -> None:
     if times > 1:
         raise Invalid(f"a transaction changes the key {key!r} {times} times: once is the most")
     for change in changes:
+        if not 1 <= len(change.key) <= KEY_CHARACTERS_MAX:
+            raise Invalid(f"a key has 1 to {KEY_CHARACTERS_MAX:,} characters, not {len(change.key):,}", field="key")
         if isinstance(change, PutKey) and len(change.value) > VALUE_BYTES_MAX:
             raise TooLarge(
                 f"the value of {change.key!r} has {len(change.value):,} bytes; {VALUE_BYTES_MAX:,} are the most",
