@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib import resources
 from importlib.metadata import version
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -29,6 +29,9 @@ from tidelog.services.http.service import Service, open_service
 from tidelog.services.http.topic_routes import TopicRoutes
 from tidelog.services.settings import Settings
 from tidelog.storage.runtime import Runtime
+
+if TYPE_CHECKING:
+    from tidelog.services.http.forwarding import Forwarding
 
 BROKER_SHARE = 0.5
 """Of ``shutdown.timeout.ms``: what the broker has to flush, after the connections had the rest to end."""
@@ -81,7 +84,8 @@ def create_app(broker: StartableBroker, settings: Settings, runtime: Runtime) ->
     )
     app.state.service = service
     app.router.route_class = DirectRoute
-    produce, fetch = ProduceRoutes(service), FetchRoutes(service)
+    forwarding = _forwarding(service)
+    produce, fetch = ProduceRoutes(service, forwarding), FetchRoutes(service, forwarding)
     for routes in (
         produce,
         fetch,
@@ -95,6 +99,15 @@ def create_app(broker: StartableBroker, settings: Settings, runtime: Runtime) ->
     problems.install(app)
     app.lane = DirectLane(app.routed, produce.produce, fetch.fetch, problems.tell)
     return app
+
+
+def _forwarding(service: Service) -> Forwarding | None:
+    """None for a broker alone, whose calls are then as cheap as if there were no other."""
+    if service.peers is None:
+        return None
+    from tidelog.services.http.forwarding import Forwarding
+
+    return Forwarding(service, service.peers)
 
 
 def _registry(broker: MeasuredBroker, service: Service) -> CollectorRegistry:
@@ -121,4 +134,6 @@ async def running(broker: StartableBroker, service: Service) -> AsyncGenerator[N
         service.connections.drain()
         async with asyncio.timeout(service.settings.shutdown_timeout_ms / 1000 * BROKER_SHARE):
             await broker.aclose()
+        if service.peers:
+            await service.peers.aclose()
         service.decoding.shutdown(wait=False, cancel_futures=True)

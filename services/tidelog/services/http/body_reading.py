@@ -27,10 +27,12 @@ _CODECS: dict[str, Literal["gzip", "zstd"]] = {"gzip": "gzip", "zstd": "zstd"}
 
 
 class InFlightBody:
-    """One body's share of the memory for bodies; `bytes_held` goes back when the request is answered."""
+    """One body's share of the memory for bodies; `bytes_held` goes back when the request is answered. The body itself
+    may have `limit_bytes`."""
 
-    def __init__(self, reader: BodyReader) -> None:
+    def __init__(self, reader: BodyReader, limit_bytes: int) -> None:
         self._reader = reader
+        self.limit_bytes = limit_bytes
         self.bytes_held = 0
 
     def grow(self, size_bytes: int) -> None:
@@ -45,7 +47,7 @@ class BodyReader:
     def __init__(self, limit_bytes: int, in_flight_bytes_max: int, timeout_s: float) -> None:
         self.limit_bytes = limit_bytes
         self._in_flight_bytes_max = max(limit_bytes, in_flight_bytes_max)
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self.in_flight_bytes = 0
 
     def take(self, size_bytes: int) -> None:
@@ -54,9 +56,9 @@ class BodyReader:
         self.in_flight_bytes += size_bytes
 
     @contextmanager
-    def in_flight(self) -> Iterator[InFlightBody]:
+    def in_flight(self, limit_bytes: int | None = None) -> Iterator[InFlightBody]:
         """A place for one body; leave it when the request is answered."""
-        body = InFlightBody(self)
+        body = InFlightBody(self, limit_bytes or self.limit_bytes)
         try:
             yield body
         finally:
@@ -68,56 +70,70 @@ class BodyReader:
         Raises `TooLarge`, `BodyTimeout`, `ClientGone`, `Overloaded`, `UnsupportedMedia` and, for a compressed body
         that is damaged, `Unreadable`."""
         encoding = body_encoding(request)
-        self._check_content_length(request)
+        self.told_bytes(request, held)
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self.timeout_s):
                 body = await self._receive_all(request.receive, held)
         except TimeoutError:
-            raise BodyTimeout(
-                f"the body did not arrive within {self._timeout_s:g} s: send it faster, or less of it"
-            ) from None
+            raise self.too_slow() from None
+        return await self.undone(body, encoding, held)
+
+    async def undone(self, body: bytes, encoding: str, held: InFlightBody) -> bytes:
+        """`body` without its Content-Encoding. Raises `TooLarge`, `Overloaded`, `Unreadable`."""
         if encoding == "identity":
             return body
         if len(body) < _THREAD_BYTES_MIN:
-            plain = self._undo(body, encoding)
+            plain = self._undo(body, encoding, held.limit_bytes)
         else:
-            plain = await asyncio.to_thread(self._undo, body, encoding)
+            plain = await asyncio.to_thread(self._undo, body, encoding, held.limit_bytes)
         held.grow(len(plain))
         return plain
 
-    def _check_content_length(self, request: Request) -> None:
+    def told_bytes(self, request: Request, held: InFlightBody) -> int | None:
+        """The body's size by its Content-Length, if it has one. Raises `TooLarge`."""
         text = request.headers.get("content-length")
-        if text is not None and text.isdecimal() and int(text) > self.limit_bytes:
-            raise self._too_large("the body is")
+        if text is None or not text.isdecimal():
+            return None
+        if int(text) > held.limit_bytes:
+            raise _too_large("the body is", held.limit_bytes)
+        return int(text)
+
+    def admit_chunk(self, held: InFlightBody, size_bytes: int) -> None:
+        """Count a chunk of a body that is not compressed, or not undone yet. Raises `TooLarge`, `Overloaded`."""
+        held.grow(size_bytes)
+        if held.bytes_held > held.limit_bytes:
+            raise _too_large("the body is", held.limit_bytes)
+
+    def too_slow(self) -> BodyTimeout:
+        return BodyTimeout(f"the body did not arrive within {self.timeout_s:g} s: send it faster, or less of it")
 
     async def _receive_all(self, receive: Receive, held: InFlightBody) -> bytes:
         message = await receive()
         chunks: list[bytes] = []
         while message["type"] == "http.request":
             chunk: bytes = message.get("body", b"")
-            held.grow(len(chunk))
-            if held.bytes_held > self.limit_bytes:
-                raise self._too_large("the body is")
+            self.admit_chunk(held, len(chunk))
             chunks.append(chunk)
             if not message.get("more_body", False):
                 return chunk if len(chunks) == 1 else b"".join(chunks)
             message = await receive()
         raise ClientGone("the client left before its body was complete")
 
-    def _undo(self, body: bytes, encoding: str) -> bytes:
+    def _undo(self, body: bytes, encoding: str, limit_bytes: int) -> bytes:
         """The bytes that `body` was compressed from; never more than the limit and one are made."""
         try:
             with pa.CompressedInputStream(pa.BufferReader(body), _CODECS[encoding]) as stream:
-                plain: bytes = stream.read(self.limit_bytes + 1)
+                plain: bytes = stream.read(limit_bytes + 1)
         except OSError as error:
             raise Unreadable(f"the body is not whole {encoding}: {error}") from error
-        if len(plain) > self.limit_bytes:
-            raise self._too_large(f"the {encoding} body expands to")
+        if len(plain) > limit_bytes:
+            raise _too_large(f"the {encoding} body expands to", limit_bytes)
         return plain
 
-    def _too_large(self, what: str) -> TooLarge:
-        return TooLarge(
-            f"{what} more than {self.limit_bytes} bytes: send fewer records a request, or raise {LIMIT_NAME}",
-            limit_name=LIMIT_NAME,
-            limit_bytes=self.limit_bytes,
-        )
+
+def _too_large(what: str, limit_bytes: int) -> TooLarge:
+    return TooLarge(
+        f"{what} more than {limit_bytes} bytes: send fewer records a request, or raise {LIMIT_NAME}",
+        limit_name=LIMIT_NAME,
+        limit_bytes=limit_bytes,
+    )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.services.broker.api import Anchor, Fetched, FetchLimits, PartitionLog, Position
+from tidelog.services.broker.api import Anchor, Broker, Fetched, FetchLimits, PartitionLog, Position
 from tidelog.services.http import openapi
 from tidelog.services.http.answers.arrow_answer import encode_arrow
 from tidelog.services.http.answers.event_answer import HEARTBEAT, encode_event
@@ -20,9 +22,13 @@ from tidelog.services.http.answers.stream_answer import StreamAnswer
 from tidelog.services.http.connections import Draining
 from tidelog.services.http.media import Media, answer_media
 from tidelog.services.http.parameters import OFFSET_MAX, capped_number, partition_of, query_of, topic_of, whole_number
+from tidelog.services.http.partition_calls import Place, Read
 from tidelog.services.http.positions import EARLIEST, parse_position
 from tidelog.services.http.problems import Unreadable
 from tidelog.services.http.service import Service
+
+if TYPE_CHECKING:
+    from tidelog.services.http.forwarding import Forwarding
 
 FETCH_MEDIA = (Media.JSON, Media.NDJSON, Media.ARROW, Media.EVENTS)
 JSON_RECORDS_DEFAULT = 10_000
@@ -32,6 +38,9 @@ HEARTBEAT_MS = 15_000
 _QUERY = frozenset({"offset", "max_records", "max_bytes", "wait_ms", "encoding"})
 _THREAD_BYTES_MIN = 1 << 18
 _ENCODER = msgspec.json.Encoder()
+
+Look = Callable[[Broker, Place], Awaitable[Response]]
+"""Reads something of a partition that a broker knows, and answers."""
 
 
 class SegmentJson(msgspec.Struct):
@@ -62,12 +71,23 @@ class PartitionLogJson(msgspec.Struct):
     segments: list[SegmentJson]
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """A fetch, read from its request."""
+
+    place: Place
+    position: Position
+    limits: FetchLimits
+    media: Media
+    base64: bool
+
+
 class FetchRoutes:
     """The calls that read one partition."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, forwarding: Forwarding | None) -> None:
         self._service = service
-        self._broker = service.broker
+        self._forwarding = forwarding
 
     def add_to(self, router: APIRouter) -> None:
         under = "/v1/topics/{topic}/partitions/{partition}"
@@ -78,18 +98,38 @@ class FetchRoutes:
     async def fetch(self, request: Request) -> Response:
         """Read records of a partition."""
         query = query_of(request, _QUERY)
-        topic, partition = topic_of(request), partition_of(request)
+        place = _place(request)
         media = answer_media(request, FETCH_MEDIA)
         base64 = wants_base64(query)
         limits = self._limits(query, media)
-        offset = await self._start(request, query, media)
-        fetched = await self._fetch(request, topic, partition, offset, limits)
-        if media is Media.EVENTS:
-            pieces = self._events(topic, partition, fetched, base64)
-            return StreamAnswer(self._service.connections, media, pieces)
-        return Response(
-            await _encode(media, topic, partition, fetched, base64), headers=_headers(fetched), media_type=media.value
+        wanted = _Wanted(place, _position(request, query, media), limits, media, base64)
+        if self._forwarding is None:
+            return await self._fetched(request, wanted)
+        numbered = wanted.position.anchor is Anchor.OFFSET
+        read = Read(
+            place,
+            "records",
+            query,
+            offset=wanted.position.value if numbered else None,
+            wait_ms=limits.wait_ms,
+            stream=media is Media.EVENTS,
         )
+        return await self._forwarding.read(request, read, lambda wait_ms: self._fetched(request, wanted, wait_ms))
+
+    async def _fetched(self, request: Request, wanted: _Wanted, wait_ms: int | None = None) -> Response:
+        """The answer given here. `wait_ms`: what is left of the wait that was asked for."""
+        broker, place, limits = self._service.asked(request), wanted.place, wanted.limits
+        if wait_ms is not None:
+            limits = replace(limits, wait_ms=wait_ms)
+        offset = wanted.position.value
+        if wanted.position.anchor is not Anchor.OFFSET:
+            offset = await broker.resolve(place.topic, place.partition, wanted.position)
+        fetched = await self._fetch(request, place, offset, limits)
+        if wanted.media is Media.EVENTS:
+            pieces = self._events(broker, place, fetched, wanted.base64)
+            return StreamAnswer(self._service.connections, wanted.media, pieces)
+        body = await _encode(wanted.media, place.topic, place.partition, fetched, wanted.base64)
+        return Response(body, headers=_headers(fetched), media_type=wanted.media.value)
 
     def _limits(self, query: Mapping[str, str], media: Media) -> FetchLimits:
         settings = self._service.settings
@@ -103,30 +143,19 @@ class FetchRoutes:
             0 if media is Media.EVENTS else capped_number(query, "wait_ms", 0, 0, settings.fetch_max_wait_ms),
         )
 
-    async def _start(self, request: Request, query: Mapping[str, str], media: Media) -> int:
-        last_id = request.headers.get("last-event-id") if media is Media.EVENTS else None
-        if last_id:
-            return whole_number(last_id, "Last-Event-ID", 0, OFFSET_MAX - 1) + 1
-        return await self._resolve(request, parse_position(query["offset"]) if "offset" in query else EARLIEST)
-
-    async def _resolve(self, request: Request, position: Position) -> int:
-        if position.anchor is Anchor.OFFSET:
-            return position.value
-        return await self._broker.resolve(topic_of(request), partition_of(request), position)
-
-    async def _fetch(self, request: Request, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
+    async def _fetch(self, request: Request, place: Place, offset: int, limits: FetchLimits) -> Fetched:
         """What is there at once; only with nothing there, and a wait asked for, does the request hold its place."""
-        at_once = FetchLimits(limits.max_records, limits.max_bytes)
-        fetched = await self._broker.fetch(topic, partition, offset, at_once)
+        broker, at_once = self._service.asked(request), FetchLimits(limits.max_records, limits.max_bytes)
+        fetched = await broker.fetch(place.topic, place.partition, offset, at_once)
         if fetched.next_offset > offset or not limits.wait_ms:
             return fetched
-        waiting = self._broker.fetch(topic, partition, offset, limits)
+        waiting = broker.fetch(place.topic, place.partition, offset, limits)
         try:
             return await self._service.connections.hold(request.receive, waiting)
         except Draining:
             return fetched
 
-    async def _events(self, topic: str, partition: int, first: Fetched, base64: bool) -> AsyncGenerator[bytes]:
+    async def _events(self, broker: Broker, place: Place, first: Fetched, base64: bool) -> AsyncGenerator[bytes]:
         settings = self._service.settings
         limits = FetchLimits(JSON_RECORDS_DEFAULT, min(STREAM_PAGE_BYTES, settings.fetch_max_bytes), HEARTBEAT_MS)
         page, offset = first, first.next_offset
@@ -134,14 +163,18 @@ class FetchRoutes:
             records = records_json(page.batches, base64=base64)
             events = b"".join(encode_event(str(record.offset), record) for record in records)
             yield events or HEARTBEAT
-            page = await self._broker.fetch(topic, partition, offset, limits)
+            page = await broker.fetch(place.topic, place.partition, offset, limits)
             offset = page.next_offset
 
     async def log(self, request: Request) -> Response:
         """What a direct reader of the bucket needs."""
         query_of(request, frozenset())
-        log = await self._broker.partition_log(topic_of(request), partition_of(request))
-        return Response(_ENCODER.encode(_log_json(log)), media_type=Media.JSON.value)
+
+        async def look(broker: Broker, place: Place) -> Response:
+            log = await broker.partition_log(place.topic, place.partition)
+            return Response(_ENCODER.encode(_log_json(log)), media_type=Media.JSON.value)
+
+        return await self._answer(request, Read(_place(request), "log", {}), look)
 
     async def offset(self, request: Request) -> Response:
         """Resolve a position."""
@@ -149,8 +182,29 @@ class FetchRoutes:
         if "at" not in query:
             raise Unreadable("at is missing: say ?at=earliest, latest, N, -N or @time", field="at")
         position = parse_position(query["at"], "at")
-        offset = await self._broker.resolve(topic_of(request), partition_of(request), position)
-        return Response(_ENCODER.encode({"offset": offset}), media_type=Media.JSON.value)
+
+        async def resolve(broker: Broker, place: Place) -> Response:
+            offset = await broker.resolve(place.topic, place.partition, position)
+            return Response(_ENCODER.encode({"offset": offset}), media_type=Media.JSON.value)
+
+        return await self._answer(request, Read(_place(request), "offset", query), resolve)
+
+    async def _answer(self, request: Request, read: Read, look: Look) -> Response:
+        broker = self._service.asked(request)
+        if self._forwarding is None:
+            return await look(broker, read.place)
+        return await self._forwarding.read(request, read, lambda _: look(broker, read.place))
+
+
+def _place(request: Request) -> Place:
+    return Place(topic_of(request), partition_of(request))
+
+
+def _position(request: Request, query: Mapping[str, str], media: Media) -> Position:
+    last_id = request.headers.get("last-event-id") if media is Media.EVENTS else None
+    if last_id:
+        return Position(Anchor.OFFSET, whole_number(last_id, "Last-Event-ID", 0, OFFSET_MAX - 1) + 1)
+    return parse_position(query["offset"]) if "offset" in query else EARLIEST
 
 
 def wants_base64(query: Mapping[str, str]) -> bool:

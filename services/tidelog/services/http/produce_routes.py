@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from fastapi import APIRouter
@@ -12,16 +15,19 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.services.broker.api import Acks, Appended, Draft, ProduceOptions, ProducerSequence
+from tidelog.services.broker.api import Acks, Appended, Broker, Draft, ProduceOptions, ProducerSequence
 from tidelog.services.http import openapi
 from tidelog.services.http.bodies.arrow_body import decode_arrow
 from tidelog.services.http.bodies.json_body import decode_json
 from tidelog.services.http.bodies.line_body import LineFields, decode_ndjson, decode_text
 from tidelog.services.http.media import Media, body_media
 from tidelog.services.http.parameters import OFFSET_MAX, optional_number, partition_of, query_of, topic_of, whole_number
+from tidelog.services.http.partition_calls import Place
 from tidelog.services.http.problems import Unreadable
 from tidelog.services.http.service import Service
-from tidelog.services.settings import Settings
+
+if TYPE_CHECKING:
+    from tidelog.services.http.forwarding import Forwarding
 
 _QUERY = frozenset({"acks", "expected_offset", "key_field", "timestamp_field"})
 _ACKS = {acks.value: acks for acks in Acks}
@@ -48,11 +54,23 @@ class ProducedJson(msgspec.Struct):
     partitions: list[AppendedJson]
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """A produce, read from the head of its request."""
+
+    topic: str
+    options: ProduceOptions
+    media: Media
+    fields: LineFields
+    body_bytes_max: int
+
+
 class ProduceRoutes:
     """The two produce calls."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, forwarding: Forwarding | None) -> None:
         self._service = service
+        self._forwarding = forwarding
 
     def add_to(self, router: APIRouter) -> None:
         router.add_api_route("/v1/topics/{topic}/records", self.produce, **openapi.PRODUCE)
@@ -64,37 +82,43 @@ class ProduceRoutes:
         """Append records."""
         query = query_of(request, _QUERY)
         partition = partition_of(request) if "partition" in request.path_params else None
-        options = _options(request, query, partition)
+        options = _options(request, query, partition, auto_create=not self._service.hopped(request))
         media = body_media(request)
         fields = LineFields(query.get("key_field"), query.get("timestamp_field"))
         _check_fields(media, fields)
-        topic = topic_of(request)
+        limit_bytes = self._service.body_limit_bytes(request)
+        wanted = _Wanted(topic_of(request), options, media, fields, limit_bytes)
+        if self._forwarding and partition is not None:
+            place, sequenced = Place(wanted.topic, partition), options.producer is not None
+            append = partial(self._append, self._service.broker.here, wanted)
+            return await self._forwarding.produce(request, place, query, sequenced=sequenced, append=append)
         bodies = self._service.bodies
-        with bodies.in_flight() as held:
-            body = await bodies.read(request, held)
-            draft = await self._decode(media, body, fields)
-            appended = await self._service.broker.produce(topic, draft, options)
-        return _answer(topic, appended, options.acks)
+        with bodies.in_flight(limit_bytes) as held:
+            return await self._append(self._service.asked(request), wanted, await bodies.read(request, held))
 
-    async def _decode(self, media: Media, body: bytes, fields: LineFields) -> Draft:
-        settings = self._service.settings
+    async def _append(self, broker: Broker, wanted: _Wanted, body: bytes) -> Response:
+        appended = await broker.produce(wanted.topic, await self._decode(wanted, body), wanted.options)
+        return _answer(wanted.topic, appended, wanted.options.acks)
+
+    async def _decode(self, wanted: _Wanted, body: bytes) -> Draft:
+        records_max = self._service.settings.request_max_records
         if len(body) < _THREAD_BYTES_MIN:
-            return _decode(media, body, fields, settings)
+            return _decode(wanted, records_max, body)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._service.decoding, _decode, media, body, fields, settings)
+        return await loop.run_in_executor(self._service.decoding, _decode, wanted, records_max, body)
 
 
-def _decode(media: Media, body: bytes, fields: LineFields, settings: Settings) -> Draft:
-    if media is Media.JSON:
-        return decode_json(body, settings.request_max_records)
-    if media is Media.NDJSON:
-        return decode_ndjson(body, settings.request_max_records, fields)
-    if media is Media.TEXT:
-        return decode_text(body, settings.request_max_records, fields)
-    return decode_arrow(body, settings.request_max_records, settings.request_max_bytes)
+def _decode(wanted: _Wanted, records_max: int, body: bytes) -> Draft:
+    if wanted.media is Media.JSON:
+        return decode_json(body, records_max)
+    if wanted.media is Media.NDJSON:
+        return decode_ndjson(body, records_max, wanted.fields)
+    if wanted.media is Media.TEXT:
+        return decode_text(body, records_max, wanted.fields)
+    return decode_arrow(body, records_max, wanted.body_bytes_max)
 
 
-def _options(request: Request, query: Mapping[str, str], partition: int | None) -> ProduceOptions:
+def _options(request: Request, query: Mapping[str, str], partition: int | None, *, auto_create: bool) -> ProduceOptions:
     acks = _ACKS.get(query.get("acks", Acks.ALL.value))
     if acks is None:
         raise Unreadable(f"acks is 0, 1 or all, not {query['acks'][:80]!r}", field="acks")
@@ -105,7 +129,7 @@ def _options(request: Request, query: Mapping[str, str], partition: int | None) 
         raise Unreadable(
             f"{field} is for one partition: send to /v1/topics/{{topic}}/partitions/{{p}}/records", field=field
         )
-    return ProduceOptions(acks, partition, expected_offset, producer)
+    return ProduceOptions(acks, partition, expected_offset, producer, auto_create)
 
 
 def _producer(request: Request) -> ProducerSequence | None:

@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
 
 from tidelog.services.broker.api import Broker
 from tidelog.services.http.body_reading import BodyReader
 from tidelog.services.http.connections import Connections
+from tidelog.services.http.hop_headers import HOP_HEADER
 from tidelog.services.settings import Settings
 from tidelog.storage.runtime import Runtime
+
+if TYPE_CHECKING:
+    from tidelog.services.peers.pool import PeerPool
+
+SHARE_RECORD_BYTES = 32
+"""What a record has in Arrow, at the most, besides its key, value and headers: offsets, validity, timestamp."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """A broker with the bounds that HTTP puts around it."""
+    """A broker with the bounds that HTTP puts around it. `peers`: None for a broker that has none."""
 
     broker: Broker
     settings: Settings
@@ -24,6 +34,21 @@ class Service:
     connections: Connections
     decoding: Executor
     problems: Counter[tuple[int, str]]
+    peers: PeerPool | None = None
+
+    def hopped(self, request: Request) -> bool:
+        """Whether a peer sent this request on. Without peers nobody does."""
+        return self.peers is not None and HOP_HEADER in request.headers
+
+    def asked(self, request: Request) -> Broker:
+        """Who answers `request`: what a peer sent on goes no further."""
+        return self.broker.here if self.hopped(request) else self.broker
+
+    def body_limit_bytes(self, request: Request) -> int:
+        """How large a body may be. A share that a peer sends may be larger than what it was sent: as Arrow, with a
+        timestamp a record."""
+        given = self.settings.request_max_bytes
+        return given + SHARE_RECORD_BYTES * self.settings.request_max_records if self.hopped(request) else given
 
 
 def open_service(broker: Broker, settings: Settings, runtime: Runtime) -> Service:
@@ -38,4 +63,12 @@ def open_service(broker: Broker, settings: Settings, runtime: Runtime) -> Servic
         connections=Connections(settings.connections_max),
         decoding=ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidelog-decode"),
         problems=Counter(),
+        peers=_open_pool() if settings.etcd_endpoints else None,
     )
+
+
+def _open_pool() -> PeerPool:
+    """Its library takes 10 MiB of memory, and a broker alone has no use for it."""
+    from tidelog.services.peers.pool import PeerPool
+
+    return PeerPool()

@@ -98,7 +98,7 @@ class TopicRoutes:
         """Describe a topic."""
         query_of(request, _NO_QUERY)
         answer_media(request, (Media.JSON,))
-        return await self._answer(self._broker.topic(topic_of(request)), 200)
+        return await self._answer(await self._broker.known_topic(topic_of(request)), 200)
 
     async def alter(self, request: Request) -> Response:
         """Alter a topic's configs, or add partitions."""

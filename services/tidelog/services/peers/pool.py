@@ -18,10 +18,8 @@ from dataclasses import dataclass
 import aiohttp
 from yarl import URL
 
+from tidelog.services.http.hop_headers import HOP_HEADER
 from tidelog.storage.errors import LeaderUnknown, Unavailable
-
-HOP_HEADER = "Tidelog-Hop"
-"""Says that a broker asks: answer here, or refuse."""
 
 CONNECT_TIMEOUT_S = 1.0
 CALLS_PER_PEER_MAX = 128

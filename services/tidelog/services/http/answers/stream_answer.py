@@ -13,7 +13,7 @@ from tidelog.services.http.answers.event_answer import encode_problem_event
 from tidelog.services.http.connections import Connections, Draining
 from tidelog.services.http.media import Media
 from tidelog.services.http.problems import ClientGone, problem_of
-from tidelog.storage.errors import TidelogError
+from tidelog.storage.errors import LeaderUnknown, NotLeader, TidelogError
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +43,8 @@ class StreamAnswer(Response):
             async with aclosing(self._pieces) as pieces:
                 async for piece in pieces:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except (NotLeader, LeaderUnknown) as error:
+            logger.info("a stream ends, to be resumed from its last id: %s", error)
         except TidelogError as error:
             logger.warning("a stream ended early: %s", error)
             if self._media is Media.EVENTS:

@@ -1,0 +1,49 @@
+"""A peer's answer, passed on as it comes: neither decoded nor gathered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tidelog.services.http.connections import Connections, Draining
+from tidelog.services.http.media import Media
+from tidelog.services.http.verdicts import ClientGone
+from tidelog.services.peers.pool import PeerAnswer
+from tidelog.storage.errors import Unavailable
+
+logger = logging.getLogger(__name__)
+
+
+class ForwardedAnswer(Response):
+    """Sends what `answer` brings. A client that leaves closes it, and so ends the call at the peer.
+
+    A peer that dies on the way ends an event stream as a whole answer, to be resumed from its last id; any other answer
+    is left unfinished, so that nobody takes a part of it for the whole."""
+
+    def __init__(self, connections: Connections, answer: PeerAnswer, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        super().__init__(status_code=answer.status)
+        self.raw_headers = list(headers)
+        self._connections = connections
+        self._answer = answer
+        self._resumable = answer.headers.get("Content-Type", "").startswith(Media.EVENTS.value)
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._connections.hold(receive, self._send_all(send))
+        except ClientGone:
+            return
+        except (Draining, Unavailable) as error:
+            logger.warning("a peer's answer ended early: %s", str(error) or "the broker stops")
+            if not self._resumable:
+                return
+        finally:
+            self._answer.close()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_all(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for piece in self._answer.pieces():
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
