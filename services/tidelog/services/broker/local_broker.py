@@ -28,7 +28,7 @@ from tidelog.services.broker.api import (
 from tidelog.services.broker.append_buffer import RETRY_AFTER_S
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.long_poll import LongPolls
-from tidelog.services.broker.measurements import BrokerMeasurements, PartitionLag
+from tidelog.services.broker.measurements import BrokerMeasurements, ClusterCounts, PartitionLag
 from tidelog.services.broker.partition_state import PartitionState
 from tidelog.services.broker.producing import ProducePath
 from tidelog.services.broker.routing import Share
@@ -50,7 +50,7 @@ class LocalBroker:
         self._settings = parts.settings
         self._clock = parts.means.runtime.clock
         self.shards = parts.shards
-        self.known_topics = Topics(parts.journal, parts.catalog, parts.settings, self._forget)
+        self.known_topics = Topics(parts.catalog, parts.settings, self.forget)
         self.sharing = Sharing(parts.settings, parts.means.runtime.clock, parts.means.executor)
         self._produce_path = ProducePath(
             parts.shards,
@@ -89,12 +89,16 @@ class LocalBroker:
         """Refuse what is new, commit and answer what was taken, within `shutdown_timeout_ms`; then let go of the
         store."""
         self._not_ready = "the broker is stopping"
-        self._polls.end()
+        self.end_polls()
         await self._parts.archivist.close()
         await self.shards.drain(DRAIN_SHARE * self._settings.shutdown_timeout_ms / 1000)
         await self.shards.close()
         self._parts.means.executor.shutdown(wait=True)
         await self._parts.store.aclose()
+
+    def end_polls(self) -> None:
+        """Let all waiting fetches go, with what there is; none waits any more."""
+        self._polls.end()
 
     # ---- topics
 
@@ -126,7 +130,8 @@ class LocalBroker:
     def topics(self) -> Sequence[Topic]:
         return self.known_topics.all()
 
-    def _forget(self, topic: Topic) -> None:
+    def forget(self, topic: Topic) -> None:
+        """It was deleted, here or elsewhere."""
         self.sharing.forget(topic)
         for led in self.shards.led_shards():
             led.leader.partitions.deleted(topic)
@@ -182,16 +187,21 @@ class LocalBroker:
         if offset > state.high_watermark:
             await self.shards.check_not_overtaken(leader)
         state.check_readable(offset)
-        if offset == state.high_watermark and limits.wait_ms > 0:
-            await self._polls.wait(state, min(limits.wait_ms, self._settings.fetch_max_wait_ms) / 1000)
+        capped = self.capped(limits)
+        if offset == state.high_watermark and capped.wait_ms > 0:
+            await self._polls.wait(state, capped.wait_ms / 1000)
             self.shards.check_leading(leader)
             state.check_readable(offset)
-        capped = FetchLimits(
-            min(limits.max_records, self._settings.fetch_max_records),
-            min(limits.max_bytes, self._settings.fetch_max_bytes),
-        )
         batches, next_offset = await self._parts.reader.read(leader.partitions, state, offset, capped)
         return Fetched(batches, next_offset, state.log_start_offset, state.high_watermark)
+
+    def capped(self, limits: FetchLimits) -> FetchLimits:
+        """`limits` within those of the settings."""
+        return FetchLimits(
+            min(limits.max_records, self._settings.fetch_max_records),
+            min(limits.max_bytes, self._settings.fetch_max_bytes),
+            min(limits.wait_ms, self._settings.fetch_max_wait_ms),
+        )
 
     async def partition_log(self, topic: str, partition: int) -> PartitionLog:
         _, state = await self._state(topic, partition)
@@ -240,6 +250,7 @@ class LocalBroker:
                 PartitionLag(s.topic, s.topic_partition.partition, s.cold_end, s.high_watermark) for s in states
             ),
             usage=self._parts.counting.usage(),
+            cluster=ClusterCounts(len(self.shards.led()), self.shards.handovers, self.shards.fencings),
         )
 
     # ---- where things are: all here

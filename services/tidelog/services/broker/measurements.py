@@ -52,6 +52,17 @@ class PartitionLag:
 
 
 @dataclass(frozen=True)
+class ClusterCounts:
+    """`shards_led` now. Totals since the broker started: shards handed over cleanly, shards lost to another leader, and
+    calls on partitions that peers were asked for."""
+
+    shards_led: int = 0
+    handovers: int = 0
+    fencings: int = 0
+    forwarded: int = 0
+
+
+@dataclass(frozen=True)
 class BrokerMeasurements:
     """One picture of a broker. `topics` by name; `lags` of the partitions that are loaded; `usage`: every
     request to the store."""
@@ -63,6 +74,7 @@ class BrokerMeasurements:
     waiting_fetches: int
     lags: Sequence[PartitionLag]
     usage: Usage
+    cluster: ClusterCounts = ClusterCounts()
 
 
 @dataclass

@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from tidelog.services.broker.api import BrokerStatus, ShardStatus
-from tidelog.services.broker.measurements import BrokerMeasurements, Histogram, PartitionLag, TopicCounts
+from tidelog.services.broker.measurements import BrokerMeasurements, ClusterCounts, Histogram, PartitionLag, TopicCounts
 from tidelog.storage.stores.counting import S3_STANDARD, Usage
 
 
@@ -41,6 +41,7 @@ class BrokerCollector(Collector):
         yield from _topic_metrics(measured)
         yield from _store_metrics(measured.usage)
         yield from _shard_metrics(self._broker.status().shards)
+        yield from _cluster_metrics(measured.cluster)
         yield _ack_seconds(measured.ack_seconds)
         yield _lag(measured.lags)
         yield GaugeMetricFamily("tidelog_buffered_bytes", "Taken and not committed yet", measured.buffered_bytes)
@@ -113,6 +114,16 @@ def _shard_metrics(shards: Iterable[ShardStatus]) -> Iterator[Metric]:
         for shard in shards:
             family.add_metric([str(shard.shard)], value(shard))
         yield family
+
+
+def _cluster_metrics(counts: ClusterCounts) -> Iterator[Metric]:
+    yield GaugeMetricFamily("tidelog_shards_led", "Shards that this broker leads", counts.shards_led)
+    for name, help_text, total in (
+        ("tidelog_shard_handovers", "Shards let go cleanly, for another broker to lead", counts.handovers),
+        ("tidelog_shard_fencings", "Shards lost to another leader", counts.fencings),
+        ("tidelog_peer_calls", "Calls on partitions that peers were asked for", counts.forwarded),
+    ):
+        yield CounterMetricFamily(name, help_text, total)
 
 
 def _ack_seconds(observed: Histogram) -> Metric:

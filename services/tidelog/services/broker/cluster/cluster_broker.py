@@ -1,0 +1,178 @@
+"""The broker of a cluster: it takes any request, and sends on what is led elsewhere.
+
+    requests     ClusterRequests ─▶ LocalBroker   what is led here
+                                 ├▶ Peers         what another broker leads (one hop: `here` sends nothing on)
+                                 └▶ ColdReader    cold records, from the bucket, whoever leads
+    leadership   Coordination    ─▶ ShardSet      which shards are led here, as the key-value store has it
+
+Topics are changed through the journal by whichever broker is asked. A key-value store that is away stops none of this:
+leaders go on leading, which the bucket proves, and the journal is on the bucket too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tidelog.coordinator.catalog_sync import CatalogChange
+from tidelog.coordinator.cluster_keys import ClusterIdentity
+from tidelog.coordinator.topic import Topic
+from tidelog.services.broker.api import (
+    Appended,
+    BrokerStatus,
+    ClusterStatus,
+    Draft,
+    Fetched,
+    FetchLimits,
+    PartitionLog,
+    Position,
+    ProduceOptions,
+    Route,
+)
+from tidelog.services.broker.append_buffer import RETRY_AFTER_S
+from tidelog.services.broker.broker_parts import BrokerParts
+from tidelog.services.broker.cluster.cluster_requests import ClusterRequests
+from tidelog.services.broker.cluster.cluster_status import cluster_status
+from tidelog.services.broker.cluster.cold_reader import ColdReader
+from tidelog.services.broker.cluster.coordination import Coordination
+from tidelog.services.broker.cluster.whereabouts import Whereabouts
+from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.broker.measurements import BrokerMeasurements
+from tidelog.services.broker.peers import Peers
+from tidelog.storage.errors import Overloaded
+
+
+class ClusterBroker:
+    """See `api.Broker`. Between `start` and `aclose` it takes requests."""
+
+    def __init__(self, parts: BrokerParts, coordination: Coordination, peers: Peers) -> None:
+        self._parts = parts
+        self._coordination = coordination
+        self._peers = peers
+        self._local = LocalBroker(parts)
+        self._cold = ColdReader(parts.store, parts.reader, parts.means.runtime.clock)
+        self._whereabouts: Whereabouts | None = None
+        self._identity: ClusterIdentity | None = None
+        self._started: ClusterRequests | None = None
+
+    @property
+    def here(self) -> LocalBroker:
+        return self._local
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Read the topics and join the cluster; shards come when leadership gives them. Raises `Invalid` if the bucket
+        and the key-value store are not one cluster's, `Unavailable`, `Denied`, `Corrupt`."""
+        await self._parts.journal.open()
+        self._identity = await self._coordination.join(self._topics_changed)
+        self._local.known_topics.shard_count = self._identity.shards
+        self._local.known_topics.read_on = self._coordination.read_on
+        self._whereabouts = Whereabouts(self._coordination.view, self._local.shards)
+        self._local.shards.join_cluster(self._whereabouts.leader)
+        self._started = ClusterRequests(
+            self._local,
+            self._peers,
+            self._cold,
+            self._whereabouts,
+            self._parts.settings,
+            self._parts.means.runtime.clock,
+        )
+        self._whereabouts.start()
+        self._local.serve()
+        await self._coordination.lead(self._local.shards)
+
+    async def aclose(self) -> None:
+        """Hand every shard over, each drained, within ``shutdown.timeout.ms``; requests are sent on meanwhile. Then
+        let go of the store."""
+        self._local.end_polls()
+        await self._coordination.leave()
+        if self._whereabouts:
+            await self._whereabouts.close()
+        await self._peers.aclose()
+        await self._local.aclose()
+
+    @property
+    def _requests(self) -> ClusterRequests:
+        if self._started is None:
+            raise Overloaded("the broker is starting; nothing was taken", retry_after_s=RETRY_AFTER_S)
+        return self._started
+
+    def _topics_changed(self, change: CatalogChange) -> None:
+        for topic in change.deleted:
+            self._local.forget(topic)
+            self._cold.forget(topic)
+
+    # ---- topics
+
+    async def create_topic(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
+        return await self._local.create_topic(name, partitions, configs)
+
+    async def alter_topic(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
+        return await self._local.alter_topic(name, partitions, configs)
+
+    async def delete_topic(self, name: str) -> None:
+        await self._local.delete_topic(name)
+
+    def topic(self, name: str) -> Topic:
+        return self._local.topic(name)
+
+    async def known_topic(self, name: str) -> Topic:
+        return await self._local.known_topic(name)
+
+    def topics(self) -> Sequence[Topic]:
+        return self._local.topics()
+
+    # ---- records
+
+    async def produce(self, topic: str, draft: Draft, options: ProduceOptions) -> Sequence[Appended]:
+        return await self._requests.produce(topic, draft, options)
+
+    async def resolve(self, topic: str, partition: int, position: Position) -> int:
+        return await self._requests.resolve(topic, partition, position)
+
+    async def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
+        return await self._requests.fetch(topic, partition, offset, limits)
+
+    async def partition_log(self, topic: str, partition: int) -> PartitionLog:
+        return await self._requests.partition_log(topic, partition)
+
+    # ---- where things are
+
+    def route(self, topic: str, partition: int) -> Route:
+        return self._requests.route(self.topic(topic), partition)
+
+    async def route_fetch(self, topic: str, partition: int, offset: int) -> Route:
+        return await self._requests.route_fetch(topic, partition, offset)
+
+    async def routes_changed(self, timeout_s: float) -> None:
+        if self._whereabouts:
+            await self._whereabouts.changed(timeout_s)
+        else:
+            await self._parts.means.runtime.clock.sleep(timeout_s)
+
+    # ---- what is known of it
+
+    def status(self) -> BrokerStatus:
+        status = self._local.status()
+        if self._identity is None:
+            return status
+        return replace(status, reason=status.reason or self._coordination.view.health().reason)
+
+    def cluster(self) -> ClusterStatus:
+        if self._identity is None:
+            return ClusterStatus("", self._parts.settings.cluster_name, "etcd", "the broker is starting", (), ())
+        return cluster_status(self._coordination.view, self._identity)
+
+    def measurements(self) -> BrokerMeasurements:
+        """What was counted up to now."""
+        forwarded = self._started.calls.forwarded if self._started else 0
+        measured = self._local.measurements()
+        return replace(measured, cluster=replace(measured.cluster, forwarded=forwarded))
+
+    async def archive_now(self) -> None:
+        """Turn what is committed in the shards led here into segments, whatever its age."""
+        await self._local.archive_now()
+
+    async def drain(self, broker_id: str, *, undo: bool = False) -> None:
+        await self._coordination.drain(broker_id, undo=undo)

@@ -1,0 +1,106 @@
+"""Produce and fetch in a cluster: answered here if the shard is led here or the records are cold, else by its leader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidelog.coordinator.topic import Topic
+from tidelog.services.broker.api import (
+    Anchor,
+    Appended,
+    Draft,
+    Fetched,
+    FetchLimits,
+    PartitionLog,
+    Position,
+    ProduceOptions,
+    Route,
+)
+from tidelog.services.broker.cluster.cold_reader import ColdReader
+from tidelog.services.broker.cluster.leader_calls import LeaderCalls
+from tidelog.services.broker.cluster.share_delivery import ShareDelivery
+from tidelog.services.broker.cluster.whereabouts import Whereabouts
+from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.broker.peers import Peers
+from tidelog.services.broker.sharing import check_partition
+from tidelog.services.settings import Settings
+from tidelog.storage.runtime import Clock
+
+
+class ClusterRequests:
+    """Raises what `api.Broker`'s calls do."""
+
+    def __init__(
+        self,
+        local: LocalBroker,
+        peers: Peers,
+        cold: ColdReader,
+        whereabouts: Whereabouts,
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        self.calls = LeaderCalls(whereabouts, clock, settings.forward_timeout_ms / 1000)
+        self._local = local
+        self._peers = peers
+        self._cold = cold
+        self._whereabouts = whereabouts
+        self._settings = settings
+        self._clock = clock
+        self._delivery = ShareDelivery(local, peers, self.calls)
+
+    async def produce(self, topic: str, draft: Draft, options: ProduceOptions) -> Sequence[Appended]:
+        self._local.check_open()
+        found = await self._local.topic_to_produce(topic, options)
+        shares = await self._local.sharing.shares(found, draft, options)
+        return await self._delivery.deliver(found, shares, options)
+
+    async def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
+        found = await self._local.known_topics.known(topic, partition)
+        shard = found.shards[partition]
+        capped = self._local.capped(limits)
+        if not self._local.shards.leads(shard):
+            cold = await self._cold.fetch(found, partition, offset, capped)
+            if cold is not None:
+                return cold
+        end_s = self._clock.monotonic() + capped.wait_ms / 1000
+
+        def left() -> FetchLimits:
+            """What is left of the wait, for a poll that goes on at another leader."""
+            return replace(capped, wait_ms=max(0, round((end_s - self._clock.monotonic()) * 1000)))
+
+        return await self.calls.read(
+            shard,
+            lambda: self._local.fetch(topic, partition, offset, left()),
+            lambda leader: self._peers.fetch(leader, topic, partition, offset, left()),
+            wait_s=capped.wait_ms / 1000,
+        )
+
+    async def resolve(self, topic: str, partition: int, position: Position) -> int:
+        found = await self._local.known_topics.known(topic, partition)
+        if position.anchor is Anchor.OFFSET:
+            return position.value
+        return await self.calls.read(
+            found.shards[partition],
+            lambda: self._local.resolve(topic, partition, position),
+            lambda leader: self._peers.resolve(leader, topic, partition, position),
+        )
+
+    async def partition_log(self, topic: str, partition: int) -> PartitionLog:
+        found = await self._local.known_topics.known(topic, partition)
+        return await self.calls.read(
+            found.shards[partition],
+            lambda: self._local.partition_log(topic, partition),
+            lambda leader: self._peers.partition_log(leader, topic, partition),
+        )
+
+    def route(self, topic: Topic, partition: int) -> Route:
+        check_partition(topic, partition)
+        return self._whereabouts.route(topic.shards[partition])
+
+    async def route_fetch(self, topic: str, partition: int, offset: int) -> Route:
+        found = await self._local.known_topics.known(topic, partition)
+        route = self._whereabouts.route(found.shards[partition])
+        if not route.local and await self._cold.holds(found, partition, offset):
+            return Route(route.shard, local=True)
+        return route

@@ -1,0 +1,57 @@
+"""The cluster as one broker sees it, as a value for `/v1/cluster` and `tidelog cluster info`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterIdentity
+from tidelog.coordinator.rendezvous import assign
+from tidelog.coordinator.shard_host import ClusterView
+from tidelog.services.broker.api import BrokerPlace, ClusterStatus, ShardPlace
+
+
+def cluster_status(view: ClusterView, identity: ClusterIdentity) -> ClusterStatus:
+    """From memory; never blocks."""
+    brokers, draining = view.brokers(), view.draining()
+    leaders = {shard: record for shard, record in view.leaders().items() if shard < identity.shards}
+    led = Counter(record.broker_id for record in leaders.values())
+    preferred = _preferred(
+        identity.shards, brokers, draining, {shard: record.broker_id for shard, record in leaders.items()}
+    )
+    return ClusterStatus(
+        cluster_id=identity.cluster_id,
+        name=identity.name,
+        coordinator=identity.coordinator,
+        trouble=view.health().reason,
+        brokers=tuple(
+            BrokerPlace(
+                broker_id=record.broker_id,
+                address=record.address,
+                zone=record.zone,
+                version=record.version,
+                started_at_ms=record.started_at_ms,
+                shards=led[record.broker_id],
+                draining=record.stopping or record.broker_id in draining,
+            )
+            for record in brokers
+        ),
+        shards=tuple(
+            ShardPlace(
+                shard=shard,
+                leader=leaders[shard].broker_id if shard in leaders else None,
+                epoch=leaders[shard].epoch if shard in leaders else 0,
+                preferred=preferred.get(shard),
+            )
+            for shard in range(identity.shards)
+        ),
+    )
+
+
+def _preferred(
+    shards: int, brokers: Sequence[BrokerRecord], draining: frozenset[str], leaders: Mapping[int, str]
+) -> Mapping[int, str]:
+    """As `leadership` decides it: among the eligible that are not on their way out; if there is none, among all."""
+    staying = [record for record in brokers if not record.stopping and record.broker_id not in draining]
+    eligible = [record.broker_id for record in staying if record.eligible] or [record.broker_id for record in brokers]
+    return assign(range(shards), eligible, leaders)

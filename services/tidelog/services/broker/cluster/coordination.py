@@ -1,0 +1,41 @@
+"""What the cluster's broker asks of coordination: to be let in, to be told of leaders and topics, and to go in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tidelog.coordinator.catalog_sync import CatalogChange
+from tidelog.coordinator.cluster_keys import ClusterIdentity
+from tidelog.coordinator.shard_host import ClusterView, ShardHost
+
+
+class Coordination(Protocol):
+    """`join`, then `lead`, then `leave`; everything else in between."""
+
+    async def join(self, on_change: Callable[[CatalogChange], None]) -> ClusterIdentity:
+        """Check that the bucket and the key-value store are one cluster's (found it if both are new) and begin to
+        follow the journal, which is open. Raises `Invalid` with both clusters' names, `Unavailable`, `Denied`,
+        `Corrupt`."""
+        ...
+
+    async def lead(self, host: ShardHost) -> None:
+        """Register, and from now on tell `host` what to lead. Does not wait for a key-value store that is away."""
+        ...
+
+    async def leave(self) -> None:
+        """Release every shard, take leave of the others, let go of the key-value store. Never raises."""
+        ...
+
+    @property
+    def view(self) -> ClusterView:
+        """The cluster as it is seen here, from `join` on."""
+        ...
+
+    async def read_on(self) -> None:
+        """Take over what other brokers have written to the journal. Raises `Unavailable`, `Corrupt`."""
+        ...
+
+    async def drain(self, broker_id: str, *, undo: bool = False) -> None:
+        """As `api.Broker.drain`."""
+        ...
