@@ -10,7 +10,6 @@ import argparse
 import json
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +25,8 @@ S2_FLUSH_MS = (50, 20, 5)
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting of one side in one round; `puts_per_s` counts all PUTs at MinIO while the load ran."""
+    """One setting of one side in one round; `puts_per_s` counts all PUTs at MinIO by the seconds that the load took,
+    without those that its process took to start."""
 
     mb_per_s: float
     p50_ms: float
@@ -110,11 +110,10 @@ def _measure(server: minio.Minio, append: Callable[[int], str], follow: Callable
     reader = threading.Thread(target=lambda: tails.append(LoadResult.from_output(follow(records))))
     before = server.puts()
     reader.start()
-    began = time.monotonic()
     load = LoadResult.from_output(append(records))
-    puts, seconds = server.puts() - before, time.monotonic() - began
+    puts = server.puts() - before
     reader.join()
-    return Trial(load.mb_per_s, load.p50_ms, load.p99_ms, puts / seconds, tails[0].records)
+    return Trial(load.mb_per_s, load.p50_ms, load.p99_ms, puts / load.seconds, tails[0].records)
 
 
 if __name__ == "__main__":
