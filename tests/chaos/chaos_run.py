@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from pathlib import Path
@@ -70,12 +70,22 @@ class Outcome:
 
 
 class ChaosRun:
-    """Everything about it but timing follows from the seed. `told` hears of every fault as it comes."""
+    """Everything about it but timing follows from the seed. `settings` are variables of the brokers; `told` hears of
+    every fault as it comes."""
 
-    def __init__(self, folder: Path, *, seed: int, shape: Shape, told: Callable[[str], None] = str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        seed: int,
+        shape: Shape,
+        settings: Mapping[str, str] | None = None,
+        told: Callable[[str], object] = str,
+    ) -> None:
         self._folder = folder
         self._seed = seed
         self._shape = shape
+        self._settings = settings
         self._told = told
         self._struck: list[Struck] = []
         self._trouble: list[str] = []
@@ -85,16 +95,17 @@ class ChaosRun:
         """Faults until the time is over."""
         end_at = time.monotonic() + 60 * minutes
         planned = plan(self._seed, self._shape, kinds)
-        return self._run(takewhile(lambda _: time.monotonic() < end_at, planned))
+        return self.of(takewhile(lambda _: time.monotonic() < end_at, planned))
 
     def of_faults(self, count: int, kinds: Sequence[str] | None = None) -> Outcome:
         """So many faults."""
-        return self._run(islice(plan(self._seed, self._shape, kinds), count))
+        return self.of(islice(plan(self._seed, self._shape, kinds), count))
 
-    def _run(self, faults: Iterable[Planned]) -> Outcome:
+    def of(self, faults: Iterable[Planned]) -> Outcome:
+        """These faults, one after the other."""
         self._folder.mkdir(parents=True, exist_ok=True)
         began_at = time.monotonic()
-        with open_world(self._folder, self._shape) as world:
+        with open_world(self._folder, self._shape, self._settings) as world:
             workload = Workload(self._seed, world.client_urls, PARTITIONS)
             with LoadProcess(workload, self._folder) as load:
                 self._await_appends(load, began_at)

@@ -7,6 +7,7 @@ A **cure** is what a producer with sequences waited from the first failure of a 
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -145,7 +146,7 @@ def _outages(history: History) -> dict[str, list[_Span]]:
 
 
 def _between(moments: Sequence[float]) -> list[_Span]:
-    return [_Span(one, next_one) for one, next_one in zip(moments, moments[1:], strict=False)]
+    return [_Span(one, next_one) for one, next_one in itertools.pairwise(moments)]
 
 
 def _cures(history: History) -> list[_Span]:

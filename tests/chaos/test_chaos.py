@@ -1,0 +1,93 @@
+"""Real processes, faults from a seed, and the judge. The long run is `make chaos MINUTES=60`.
+
+A failure names the seed and the folder with the history and all logs. `TIDELOG_TEST_CHAOS_SEED` chooses the seed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from infra.cluster.topology import Shape
+from tests.chaos.chaos_run import ChaosRun, Outcome
+from tests.chaos.checker.history import FinalLog, History, Run
+from tests.chaos.checker.history import Outcome as Known
+from tests.chaos.checker.judge import judge
+from tests.chaos.checker.violation import Rule
+from tests.chaos.report import report_on, write_report
+from tests.chaos.sabotage import ForgottenEntries
+from tests.chaos.schedule import Planned
+from tests.components.required import require_component
+
+ALONE, CLUSTER = Shape(1, 0), Shape()
+KINDS_ALONE = ("broker killed", "broker paused", "store's answers lost", "store unreachable", "clients' answers lost")
+SEED = int(os.environ.get("TIDELOG_TEST_CHAOS_SEED", random.randrange(1_000_000)))
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def test_one_broker_keeps_every_promise_through_faults(tmp_path: Path) -> None:
+    require_component("minio")
+    outcome = ChaosRun(tmp_path, seed=SEED, shape=ALONE).of_faults(len(KINDS_ALONE), KINDS_ALONE)
+    assert outcome.holds, outcome.summary()
+    assert_much_was_done(outcome)
+    assert_the_judge_bites(outcome.history)
+    assert write_report(report_on(outcome), tmp_path).read_text().startswith(f"# Chaos, seed {SEED}: holds")
+
+
+def test_a_bucket_that_forgets_is_found_out(tmp_path: Path) -> None:
+    require_component("minio")
+    without_archive = {"TIDELOG_ARCHIVE_INTERVAL_MS": "600000"}
+    run = ChaosRun(tmp_path, seed=SEED, shape=ALONE, settings=without_archive)
+    outcome = run.of([Planned("sabotage", ForgottenEntries(), 3.0)])
+    assert outcome.verdict.broken[Rule.LOST] > 0, outcome.summary()
+
+
+def assert_much_was_done(outcome: Outcome) -> None:
+    """A run that did nothing would hold as well."""
+    verdict = outcome.verdict
+    assert verdict.appends[Known.OK] > 300, outcome.summary()
+    assert verdict.appends[Known.CONFLICT] > 20, outcome.summary()
+    assert verdict.appends[Known.UNKNOWN] > 0, outcome.summary()
+    assert verdict.values_read > verdict.values_in_log > 3_000, outcome.summary()
+
+
+def assert_the_judge_bites(history: History) -> None:
+    """Of a real history, the end damaged: an acknowledged record left out, doubled, put behind the next."""
+    assert judge(history).holds
+    told = {(append.topic, placed.partition) for append in history.appends for placed in append.placed}
+    at = next(n for n, final in enumerate(history.finals) if (final.topic, final.partition) in told)
+    for damage, rule in ((_drop, Rule.LOST), (_double, Rule.DUPLICATED), (_swap, Rule.REORDERED)):
+        damaged = replace(history, finals=list(history.finals))
+        damaged.finals[at] = _relaid(history, history.finals[at], damage)
+        assert rule in judge(damaged).broken, rule
+
+
+def _relaid(history: History, final: FinalLog, damage: Callable[[list[Run], int], None]) -> FinalLog:
+    """Single values, with one of the midst that was acknowledged, and whose neighbour is of the same batch, damaged."""
+    values = [Run(0, run.client, run.first + n, 1) for run in final.runs for n in range(run.count)]
+    batches = ((a.client, a.first) for a in history.appends if a.outcome is Known.OK and a.count > 1)
+    chosen = next(batches_at for batches_at in (_index(values, *batch) for batch in batches) if batches_at is not None)
+    damage(values, chosen)
+    return replace(final, runs=tuple(replace(value, offset=offset) for offset, value in enumerate(values)))
+
+
+def _index(values: list[Run], client: str, number: int) -> int | None:
+    neighbours = (Run(0, client, number, 1), Run(0, client, number + 1, 1))
+    return next((n for n in range(len(values) - 1) if (values[n], values[n + 1]) == neighbours), None)
+
+
+def _drop(values: list[Run], at: int) -> None:
+    del values[at]
+
+
+def _double(values: list[Run], at: int) -> None:
+    values.append(values[at])
+
+
+def _swap(values: list[Run], at: int) -> None:
+    values[at], values[at + 1] = values[at + 1], values[at]
