@@ -56,10 +56,11 @@ segments; the rest is the hot tail's."""
 def open_broker(settings: Settings, runtime: Runtime, *, store: ObjectStore | None = None) -> LocalBroker:
     """A broker on the store that the settings name, or on `store`. It takes requests from `start` to `aclose`, which
     closes the store too. Raises `Invalid` for a store that cannot be."""
-    return LocalBroker(_parts(settings, runtime, store or open_store(settings.store, runtime=runtime)))
+    return LocalBroker(broker_parts(settings, runtime, store or open_store(settings.store, runtime=runtime)))
 
 
-def _parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> BrokerParts:
+def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> BrokerParts:
+    """What a broker runs on, over `store`."""
     counting = CountingObjectStore(store)
     retrying = RetryingObjectStore(counting, runtime)
     means = _means(settings, runtime, retrying.url)

@@ -1,4 +1,4 @@
-"""Produce and fetch in a cluster: answered here if the shard is led here or the records are cold, else by its leader."""
+"""Produce and fetch in a cluster: answered here if the shard is led here or records are cold, else by its leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the cluster's broker asks of coordination: to be let in, to be told of leaders and topics, and to go in order."""
+"""What a cluster's broker asks of coordination: to be let in, to be told of leaders and topics, and to go in order."""
 
 from __future__ import annotations
 

@@ -1,0 +1,162 @@
+"""Several `ClusterBroker`s in one process, on one bucket; which of them leads a shard is decided by the test.
+
+`HandLed` stands where leadership by a key-value store stands: it tells brokers to lead and to release exactly when the
+test says so, which is what makes moves at awkward moments repeatable. Brokers reach each other by `DirectPeers`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from tests.broker.brokers import SETTINGS
+from tests.broker.direct_peers import DirectPeers
+
+from tidelog.coordinator.catalog_sync import CatalogChange, CatalogSync
+from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, LeaderRecord
+from tidelog.coordinator.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.shard_host import CoordinatorHealth, ShardHost
+from tidelog.services.broker.broker_parts import BrokerParts
+from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
+from tidelog.services.settings import Settings
+from tidelog.services.wiring import broker_parts
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime
+
+CLUSTER = replace(SETTINGS, forward_timeout_ms=10_000, flush_interval_ms=0)
+
+
+class HandLed:
+    """One broker's `Coordination` and `ClusterView`: the test's `World` says who leads."""
+
+    def __init__(self, world: "World", name: str, parts: BrokerParts) -> None:
+        self._world = world
+        self._record = BrokerRecord(name, name, f"http://{name}", "none", "0", 0, eligible=True, stopping=False)
+        self._sync = CatalogSync(parts.journal, parts.catalog, world.kv, world.keys, Runtime())
+        self.host: ShardHost | None = None
+        self.view = self
+
+    async def join(self, on_change: Callable[[CatalogChange], None]) -> ClusterIdentity:
+        self._sync.on_change(on_change)
+        await self._sync.start()
+        return self._world.identity
+
+    async def lead(self, host: ShardHost) -> None:
+        self.host = host
+
+    async def leave(self) -> None:
+        for shard in tuple(self.host.led()) if self.host else ():
+            await self._world.take(shard)
+        await self._sync.aclose()
+
+    async def read_on(self) -> None:
+        await self._sync.refresh()
+
+    async def drain(self, broker_id: str, *, undo: bool = False) -> None:
+        raise NotImplementedError(f"{broker_id}, {undo}: leadership by hand does not drain")
+
+    def me(self) -> BrokerRecord:
+        return self._record
+
+    def brokers(self) -> Sequence[BrokerRecord]:
+        return tuple(self._world.coordinations[name].me() for name in sorted(self._world.coordinations))
+
+    def draining(self) -> frozenset[str]:
+        return frozenset()
+
+    def leaders(self) -> Mapping[int, LeaderRecord]:
+        return dict(self._world.leaders)
+
+    def leader_of(self, shard: int) -> BrokerRecord | None:
+        leader = self._world.leaders.get(shard)
+        return self._world.coordinations[leader.broker_id].me() if leader else None
+
+    def health(self) -> CoordinatorHealth:
+        return CoordinatorHealth(reachable=True, trusted=True, reason="")
+
+    async def changed(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._world.changed.wait()
+        except TimeoutError:
+            return
+
+
+class World:
+    """A cluster of brokers by name."""
+
+    def __init__(self, shards: int) -> None:
+        self.identity = ClusterIdentity(1, "c" * 32, "test", "etcd", shards, founded=True)
+        self.keys = ClusterKeys("test")
+        self.kv = EmbeddedKeyValueStore(Runtime())
+        self.peers = DirectPeers()
+        self.coordinations: dict[str, HandLed] = {}
+        self.brokers: dict[str, ClusterBroker] = {}
+        self.leaders: dict[int, LeaderRecord] = {}
+        self.epochs: dict[int, int] = {}
+        self.changed = asyncio.Event()
+
+    async def start(self, name: str, store: ObjectStore, settings: Settings = CLUSTER) -> ClusterBroker:
+        parts = broker_parts(settings, Runtime(), store)
+        coordination = HandLed(self, name, parts)
+        broker = ClusterBroker(parts, coordination, self.peers)
+        self.coordinations[name] = coordination
+        await broker.start()
+        self.brokers[name] = broker
+        self.peers.reachable[f"http://{name}"] = broker
+        return broker
+
+    async def give(self, shard: int, name: str) -> None:
+        """A clean handover: whoever leads lets go, then `name` leads."""
+        await self.take(shard)
+        await self.usurp(shard, name)
+
+    async def take(self, shard: int) -> None:
+        if leader := self.leaders.get(shard):
+            await self._host(leader.broker_id).release(shard)
+            del self.leaders[shard]
+            self._tell()
+
+    async def usurp(self, shard: int, name: str) -> None:
+        """`name` leads, and whoever did is not asked."""
+        self.epochs[shard] = self.epochs.get(shard, 0) + 1
+        self.leaders[shard] = LeaderRecord(name, name, self.epochs[shard])
+        self._tell()
+        await self._host(name).lead(shard, self.epochs[shard])
+
+    async def kill(self, name: str) -> None:
+        """Gone from one moment to the next: nobody reaches it, nothing it held is committed any more."""
+        del self.peers.reachable[f"http://{name}"]
+        host = self._host(name)
+        for shard in tuple(host.led()):
+            await host.abandon(shard)
+            self.leaders.pop(shard, None)
+        self._tell()
+
+    def _host(self, name: str) -> ShardHost:
+        host = self.coordinations[name].host
+        assert host is not None
+        return host
+
+    def _tell(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+@asynccontextmanager
+async def running_world(
+    stores: Mapping[str, ObjectStore], shards: int = 3, settings: Settings = CLUSTER
+) -> AsyncIterator[World]:
+    """Brokers named as `stores` are, each on its own view of the bucket; shard i is led by the i-th of them."""
+    world = World(shards)
+    for name, store in stores.items():
+        await world.start(name, store, settings)
+    names = tuple(stores)
+    for shard in range(shards):
+        await world.usurp(shard, names[shard % len(names)])
+    try:
+        yield world
+    finally:
+        for broker in world.brokers.values():
+            await broker.aclose()
+        await world.kv.aclose()

@@ -1,0 +1,48 @@
+"""`Peers` within one process: the other broker's calls, made directly, with the rule of one hop."""
+
+from collections.abc import Sequence
+
+from tidelog.services.broker.api import (
+    Appended,
+    Broker,
+    Draft,
+    Fetched,
+    FetchLimits,
+    Leader,
+    PartitionLog,
+    Position,
+    ProduceOptions,
+)
+from tidelog.services.broker.routing import Share
+from tidelog.storage.errors import LeaderUnknown
+
+
+class DirectPeers:
+    """All brokers of a test by address. One that is not there cannot be reached; nothing was sent to it."""
+
+    def __init__(self) -> None:
+        self.reachable: dict[str, Broker] = {}
+
+    async def produce(self, leader: Leader, topic: str, share: Share, options: ProduceOptions) -> Appended:
+        answers: Sequence[Appended] = await self._peer(leader).produce(
+            topic, Draft(share.records, None, share.held_bytes), options
+        )
+        return answers[0]
+
+    async def fetch(self, leader: Leader, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
+        return await self._peer(leader).fetch(topic, partition, offset, limits)
+
+    async def resolve(self, leader: Leader, topic: str, partition: int, position: Position) -> int:
+        return await self._peer(leader).resolve(topic, partition, position)
+
+    async def partition_log(self, leader: Leader, topic: str, partition: int) -> PartitionLog:
+        return await self._peer(leader).partition_log(topic, partition)
+
+    async def aclose(self) -> None:
+        """There is no connection."""
+
+    def _peer(self, leader: Leader) -> Broker:
+        peer = self.reachable.get(leader.address)
+        if peer is None:
+            raise LeaderUnknown(f"{leader.address} cannot be reached", retry_after_s=0.1)
+        return peer.here
