@@ -1,0 +1,129 @@
+"""Producers and their bookkeeping for tests that move, pause and kill leaders: what was acknowledged must be found.
+
+Each producer is idempotent and sends its batches in order through ever another broker; a batch that is not acknowledged
+is sent again with the same sequence until it is. So afterwards each of its records is in the log exactly once.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tests.broker.cluster_world import World
+from tests.broker.drafts import draft, offsets_of, values_of
+
+from tidelog.services.broker.api import Broker, FetchLimits, ProduceOptions, ProducerSequence
+from tidelog.storage.errors import Fenced, Unavailable
+
+PAGE = FetchLimits(1_000, 1 << 20)
+
+
+@dataclass
+class Producer:
+    """Sends numbered records to one partition until it is told to stop."""
+
+    world: World
+    name: str
+    topic: str
+    partition: int
+    acknowledged: list[tuple[int, bytes]] = field(default_factory=list)
+    retries: int = 0
+    longest_wait_s: float = 0.0
+    _stopped: bool = False
+
+    async def run(self) -> None:
+        names = itertools.cycle(sorted(self.world.brokers))
+        clock = asyncio.get_running_loop()
+        for sequence in itertools.count():
+            if self._stopped:
+                return
+            began_s = clock.time()
+            await self._acknowledged(sequence, names)
+            self.longest_wait_s = max(self.longest_wait_s, clock.time() - began_s)
+
+    def stop(self) -> None:
+        """After the batch that is under way."""
+        self._stopped = True
+
+    async def _acknowledged(self, sequence: int, names: "itertools.cycle[str]") -> None:
+        value = f"{self.name}:{sequence}".encode()
+        options = ProduceOptions(
+            partition=self.partition, producer=ProducerSequence(self.name, 0, sequence), auto_create=False
+        )
+        while True:
+            broker = self._reachable(names)
+            try:
+                (answer,) = await broker.produce(self.topic, draft([value]), options)
+            except (Fenced, Unavailable):
+                self.retries += 1
+                await asyncio.sleep(0)
+                continue
+            assert answer.base_offset is not None
+            self.acknowledged.append((answer.base_offset, value))
+            return
+
+    def _reachable(self, names: "itertools.cycle[str]") -> Broker:
+        return next(self.world.brokers[name] for name in names if f"http://{name}" in self.world.peers.reachable)
+
+
+@dataclass
+class Load:
+    """Several producers on each partition, running until `stop`."""
+
+    producers: Sequence[Producer]
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def start(self) -> None:
+        self._tasks = [asyncio.create_task(producer.run()) for producer in self.producers]
+
+    async def stop(self) -> None:
+        for producer in self.producers:
+            producer.stop()
+        await asyncio.gather(*self._tasks)
+
+    def sent(self) -> int:
+        return sum(len(producer.acknowledged) for producer in self.producers)
+
+    def more(self, count: int) -> Callable[[], bool]:
+        """A condition: each producer has `count` more records acknowledged than now. Raises what a producer did."""
+        before = {id(producer): len(producer.acknowledged) for producer in self.producers}
+
+        def reached() -> bool:
+            for task in self._tasks:
+                if task.done():
+                    task.result()
+            return all(len(p.acknowledged) >= before[id(p)] + count for p in self.producers)
+
+        return reached
+
+
+def load_on(world: World, topic: str, partitions: int, producers_each: int = 2) -> Load:
+    return Load(
+        [
+            Producer(world, f"p{partition}-{index}", topic, partition)
+            for partition in range(partitions)
+            for index in range(producers_each)
+        ]
+    )
+
+
+async def whole_log(broker: Broker, topic: str, partition: int) -> list[tuple[int, bytes]]:
+    """Every record of a partition with its offset."""
+    records: list[tuple[int, bytes]] = []
+    while True:
+        fetched = await broker.fetch(topic, partition, len(records), PAGE)
+        records += zip(offsets_of(fetched), values_of(fetched), strict=True)
+        if not fetched.batches:
+            return records
+
+
+async def check_log(broker: Broker, load: Load, topic: str, partition: int) -> None:
+    """Offsets are dense; each acknowledged record is there once, where its answer said; each producer's are in order;
+    and nothing is there that was not acknowledged, since every producer waited for its answers."""
+    records = await whole_log(broker, topic, partition)
+    assert [offset for offset, _ in records] == list(range(len(records)))
+    producers = [producer for producer in load.producers if producer.partition == partition]
+    assert sorted(records) == sorted(record for producer in producers for record in producer.acknowledged)
+    for producer in producers:
+        own = [value for _, value in records if value.startswith(producer.name.encode() + b":")]
+        assert own == [f"{producer.name}:{n}".encode() for n in range(len(own))]
