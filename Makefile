@@ -12,7 +12,7 @@ JOBS ?= 2
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-$(VENV)/.run: pyproject.toml constraints.txt
+$(VENV)/.run: pyproject.toml constraints.txt hatch_build.py coordinator/tidelog/coordinator/etcd/rpc.proto
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tidelog needs Python 3.11 or newer; name one with PYTHON=..." >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing Tidelog and Spark into $(VENV) ..."

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 
 import pytest
 from tests.coordinator.key_value_leases import LeaseConformance
@@ -37,9 +36,9 @@ class ReadAndWriteConformance:
         raise NotImplementedError
 
     @pytest.fixture
-    async def prefix(self) -> AsyncIterator[str]:
+    def prefix(self) -> str:
         """One of the test's own."""
-        yield f"/test-{uuid.uuid4().hex}/"
+        return f"/test-{uuid.uuid4().hex}/"
 
     async def test_what_was_put_is_read_back(self, store: KeyValueStore, prefix: str) -> None:
         revision = await store.put(prefix + "a", b"value")

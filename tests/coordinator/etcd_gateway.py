@@ -1,0 +1,29 @@
+"""etcd's HTTP gateway, for what an operator does and the key-value seam does not: compaction, users, roles."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from collections.abc import Mapping
+
+from tests.components.etcd_server import EtcdServer
+
+
+async def compact(server: EtcdServer, revision: int) -> None:
+    """Forget what was before `revision`; returns when it is done."""
+    await post(server, "kv/compaction", {"revision": str(revision), "physical": True})
+
+
+async def enable_users(server: EtcdServer, password: str) -> None:
+    """From now on nobody but `root` comes in."""
+    await post(server, "auth/user/add", {"name": "root", "password": password})
+    await post(server, "auth/role/add", {"name": "root"})
+    await post(server, "auth/user/grant", {"user": "root", "role": "root"})
+    await post(server, "auth/enable", {})
+
+
+async def post(server: EtcdServer, path: str, body: Mapping[str, object]) -> None:
+    """One call of the gateway."""
+    request = urllib.request.Request(f"{server.url}/v3/{path}", json.dumps(body).encode())
+    await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=10).close())
