@@ -8,11 +8,19 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
-
-from tests.http.conftest import Served
+from typing import Any, Protocol
 
 WAIT_S = 5.0
+
+
+class Listening(Protocol):
+    """Where a broker listens."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ class Wire:
 
 
 @asynccontextmanager
-async def connected(served: Served) -> AsyncIterator[Wire]:
+async def connected(served: Listening) -> AsyncIterator[Wire]:
     reader, writer = await asyncio.open_connection(served.host, served.port)
     try:
         yield Wire(reader, writer)

@@ -1,0 +1,221 @@
+"""Two brokers on sockets; the one that is asked sends on what the other leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from tests.http.requests import ARROW, EVENTS, JSON, arrow_stream, problem, read_arrow, values_table
+from tests.http.sockets import connected, happens, head
+from tests.peers.listening_broker import ListeningBroker, listening_broker
+
+PATH = "/v1/topics/web/partitions/0"
+
+
+@pytest.fixture
+async def leader() -> AsyncIterator[ListeningBroker]:
+    async with listening_broker() as found:
+        await found.http.post("/v1/topics", json={"name": "web", "partitions": 2})
+        yield found
+
+
+@pytest.fixture
+async def asked(leader: ListeningBroker) -> AsyncIterator[ListeningBroker]:
+    """Knows the topic, and that `leader` leads it."""
+    async with listening_broker() as found:
+        await found.http.post("/v1/topics", json={"name": "web", "partitions": 2})
+        found.broker.led_by(leader.url)
+        yield found
+
+
+async def produce(to: ListeningBroker, value: str, **headers: str) -> httpx.Response:
+    return await to.http.post(f"{PATH}/records", json={"records": [{"value": value}]}, headers=headers)
+
+
+async def values(of: ListeningBroker) -> list[Any]:
+    answer = await of.http.get(f"{PATH}/records")
+    return [record["value"] for record in answer.json()["records"]]
+
+
+async def test_a_produce_and_a_fetch_go_to_the_leader(asked: ListeningBroker, leader: ListeningBroker) -> None:
+    produced = await produce(asked, "one")
+    assert produced.json()["partitions"] == [
+        {"partition": 0, "base_offset": 0, "count": 1, "timestamp": produced.json()["partitions"][0]["timestamp"]}
+    ]
+    fetched = await asked.http.get(f"{PATH}/records?offset=0")
+    assert [record["value"] for record in fetched.json()["records"]] == ["one"]
+    assert fetched.headers["tidelog-next-offset"] == "1"
+    assert asked.broker.here.status().shards[0].wal_next == 1, "nothing but the start entry"
+    for answer in (produced, fetched):
+        assert answer.headers["tidelog-leader"] == leader.url
+
+
+async def test_an_answer_given_here_names_this_broker(leader: ListeningBroker) -> None:
+    assert (await produce(leader, "one")).headers["tidelog-leader"] == leader.url
+    assert (await leader.http.get(f"{PATH}/log")).headers["tidelog-leader"] == leader.url
+
+
+async def test_offset_and_log_are_the_leaders(asked: ListeningBroker, leader: ListeningBroker) -> None:
+    await produce(leader, "one")
+    assert (await asked.http.get(f"{PATH}/offset?at=latest")).json() == {"offset": 1}
+    log = (await asked.http.get(f"{PATH}/log")).json()
+    assert log == (await leader.http.get(f"{PATH}/log")).json()
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_large_arrow_body_arrives_byte_for_byte(
+    asked: ListeningBroker, leader: ListeningBroker, chunked: bool
+) -> None:
+    sent = [bytes([n % 251]) * 1_000 for n in range(1_048)]
+    body = arrow_stream(values_table(sent))
+    assert len(body) > 1 << 20
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), 10_000):
+            yield body[start : start + 10_000]
+
+    content = pieces() if chunked else body
+    answer = await asked.http.post(f"{PATH}/records", content=content, headers={"content-type": ARROW})
+    assert answer.json()["partitions"][0]["count"] == len(sent)
+    there = await leader.http.get(f"{PATH}/records?offset=0", headers={"accept": ARROW})
+    passed_on = await asked.http.get(f"{PATH}/records?offset=0", headers={"accept": ARROW})
+    assert passed_on.content == there.content
+    assert read_arrow(passed_on.content).column("value").to_pylist() == sent
+    assert asked.service.bodies.in_flight_bytes == 0
+
+
+async def test_the_query_the_encoding_and_the_media_type_arrive_as_they_were(asked: ListeningBroker) -> None:
+    lines = b'{"user":{"id":"\xc3\xbc 1"}}\n'
+    body = pa.compress(lines, codec="gzip", asbytes=True)
+    headers = {"content-type": "application/x-ndjson", "content-encoding": "gzip"}
+    answer = await asked.http.post(f"{PATH}/records?key_field=user.id&acks=1", content=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    fetched = (await asked.http.get(f"{PATH}/records?offset=0&wait_ms=2000")).json()["records"]
+    assert [record["key"] for record in fetched] == ["ü 1"]
+
+
+async def test_a_refusal_of_the_leader_is_passed_on(asked: ListeningBroker, leader: ListeningBroker) -> None:
+    conflict = await asked.http.post(f"{PATH}/records?expected_offset=7", json={"records": [{"value": "x"}]})
+    assert problem(conflict, 409, "offset_conflict")["next_offset"] == 0
+    beyond = await asked.http.get(f"{PATH}/records?offset=9")
+    assert problem(beyond, 416, "out_of_range")["high_watermark"] == 0
+
+
+async def test_what_cannot_be_read_is_refused_before_it_is_sent_on(asked: ListeningBroker) -> None:
+    asked.broker.led_by("http://127.0.0.1:1")
+    problem(await asked.http.get(f"{PATH}/records?max=1"), 400, "invalid")
+    problem(await asked.http.post(f"{PATH}/records", content=b"{}"), 415, "unsupported_media_type")
+    async with connected(asked) as wire:
+        await wire.send(head("POST", f"{PATH}/records", Content_Type=JSON, Content_Length=str(1 << 30)))
+        assert (await wire.answer()).problem["code"] == "too_large"
+
+
+async def test_a_topic_that_nobody_knows_is_not_found_and_one_produced_to_is_made(asked: ListeningBroker) -> None:
+    problem(await asked.http.get("/v1/topics/none/partitions/0/records"), 404, "not_found")
+    problem(await asked.http.get("/v1/topics/web/partitions/2/records"), 404, "not_found")
+
+
+async def test_a_hopped_request_is_not_sent_on(asked: ListeningBroker, leader: ListeningBroker) -> None:
+    hop = {"Tidelog-Hop": "1"}
+    refused = await produce(asked, "x", **hop)
+    assert problem(refused, 503, "not_leader")["leader"] == leader.url
+    assert refused.headers["retry-after"] == "1"
+    problem(await asked.http.get(f"{PATH}/records", headers=hop), 503, "not_leader")
+    asked.broker.led_by(None)
+    problem(await produce(asked, "x", **hop), 503, "leader_unknown")
+    assert await values(leader) == []
+
+
+async def test_a_hopped_produce_makes_no_topic(leader: ListeningBroker) -> None:
+    path = "/v1/topics/new/partitions/0/records"
+    answer = await leader.http.post(path, json={"records": [{"value": "x"}]}, headers={"Tidelog-Hop": "1"})
+    problem(answer, 404, "not_found")
+
+
+async def test_two_brokers_that_point_at_each_other_refuse(asked: ListeningBroker, leader: ListeningBroker) -> None:
+    leader.broker.led_by(asked.url)
+    async with asyncio.timeout(10):
+        refused = await produce(asked, "x")
+    assert problem(refused, 503, "not_leader")["leader"] == asked.url
+
+
+async def test_a_request_waits_for_a_shard_that_moves(asked: ListeningBroker, leader: ListeningBroker) -> None:
+    asked.broker.led_by(None)
+    produced = asyncio.ensure_future(produce(asked, "one"))
+    fetched = asyncio.ensure_future(asked.http.get(f"{PATH}/records?offset=0"))
+    await happens(lambda: asked.broker.searching == 2)
+    asked.broker.led_by(leader.url)
+    assert (await produced).status_code == 200
+    assert (await fetched).status_code == 200
+    assert await values(leader) == ["one"]
+
+
+async def test_a_shard_that_nobody_comes_to_lead_is_told_in_time(asked: ListeningBroker) -> None:
+    asked.broker.led_by(None)
+    refused = await produce(asked, "one")
+    problem(refused, 503, "leader_unknown")
+    assert refused.headers["retry-after"] == "1"
+
+
+async def test_a_large_body_is_kept_for_the_broker_that_leads_at_last(
+    asked: ListeningBroker, leader: ListeningBroker
+) -> None:
+    """The first one asked refuses after it has read the body; then this broker itself leads."""
+    sent = [bytes([n % 251]) * 1_000 for n in range(400)]
+    body = arrow_stream(values_table(sent))
+    leader.broker.led_by(asked.url)
+    answering = asyncio.ensure_future(asked.http.post(f"{PATH}/records", content=body, headers={"content-type": ARROW}))
+    await happens(lambda: leader.service.problems[503, "not_leader"] > 0)
+    asked.broker.led_here()
+    answer = await answering
+    assert answer.json()["partitions"][0]["count"] == len(sent)
+    there = await asked.http.get(f"{PATH}/records?offset=0", headers={"accept": ARROW})
+    assert read_arrow(there.content).column("value").to_pylist() == sent
+    assert asked.service.bodies.in_flight_bytes == 0
+
+
+async def test_a_long_poll_waits_at_the_leader(asked: ListeningBroker, leader: ListeningBroker) -> None:
+    polled = asyncio.ensure_future(asked.http.get(f"{PATH}/records?offset=0&wait_ms=15000"))
+    await happens(lambda: leader.service.connections.waiters == 1)
+    await produce(leader, "one")
+    assert [record["value"] for record in (await polled).json()["records"]] == ["one"]
+
+
+async def test_a_client_that_leaves_ends_its_long_poll_at_the_leader(
+    asked: ListeningBroker, leader: ListeningBroker
+) -> None:
+    polled = asyncio.ensure_future(asked.http.get(f"{PATH}/records?offset=0&wait_ms=15000"))
+    await happens(lambda: leader.service.connections.waiters == 1)
+    polled.cancel()
+    await happens(lambda: leader.service.connections.waiters == 0)
+    await happens(lambda: asked.service.connections.waiters == 0)
+
+
+async def test_an_event_stream_comes_through_and_ends_with_its_client(
+    asked: ListeningBroker, leader: ListeningBroker
+) -> None:
+    await produce(leader, "one")
+    async with asked.http.stream("GET", f"{PATH}/records", headers={"accept": EVENTS}) as stream:
+        events = stream.aiter_text()
+        assert (await anext(events)).startswith("id: 0\n")
+        await produce(leader, "two")
+        assert (await anext(events)).startswith("id: 1\n")
+    await happens(lambda: leader.service.connections.waiters == 0)
+    resumed = {"accept": EVENTS, "last-event-id": "0"}
+    async with asked.http.stream("GET", f"{PATH}/records", headers=resumed) as stream:
+        assert (await anext(stream.aiter_text())).startswith("id: 1\n")
+
+
+async def test_a_broker_that_stops_ends_what_it_passes_on_as_whole_answers(
+    asked: ListeningBroker, leader: ListeningBroker
+) -> None:
+    polled = asyncio.ensure_future(asked.http.get(f"{PATH}/records?offset=0&wait_ms=15000"))
+    stream = asyncio.ensure_future(asked.http.get(f"{PATH}/records", headers={"accept": EVENTS}))
+    await happens(lambda: leader.service.connections.waiters == 2)
+    asked.service.connections.drain()
+    assert (await polled).json()["next_offset"] == 0
+    assert (await stream).status_code == 200

@@ -1,0 +1,54 @@
+"""A real `LocalBroker` that can be told that its shards are led elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tidelog.services.broker.api import Leader, Route
+from tidelog.services.broker.local_broker import LocalBroker
+
+
+class RoutedBroker:
+    """Passes on all but the questions of where things are. `leader`: who leads its shards, None for nobody; while
+    `here_led` they are its own. `searching`: requests that wait for a route."""
+
+    def __init__(self, local: LocalBroker) -> None:
+        self.here = local
+        self.here_led = True
+        self.leader: Leader | None = None
+        self.searching = 0
+        self._changed = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.here, name)
+
+    def led_by(self, address: str | None) -> None:
+        """From now on a broker at `address` leads, or nobody."""
+        self.here_led = False
+        self.leader = Leader("other", address) if address else None
+        self._tell()
+
+    def led_here(self) -> None:
+        self.here_led = True
+        self._tell()
+
+    def route(self, topic: str, partition: int) -> Route:
+        found = self.here.route(topic, partition)
+        return found if self.here_led else Route(found.shard, local=False, leader=self.leader)
+
+    async def route_fetch(self, topic: str, partition: int, offset: int) -> Route:
+        return self.route(topic, partition)
+
+    async def routes_changed(self, timeout_s: float) -> None:
+        self.searching += 1
+        try:
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
+        except TimeoutError:
+            return
+        finally:
+            self.searching -= 1
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
