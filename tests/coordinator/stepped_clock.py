@@ -47,10 +47,15 @@ class SteppedClock:
                     woken.set_result(None)
 
 
+async def turn() -> None:
+    """Let everything that is ready run once."""
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+    loop.call_soon(over.set_result, None)
+    await over
+
+
 async def _turns() -> None:
     """Let everything that can run without time or I/O run."""
-    loop = asyncio.get_running_loop()
     for _ in range(100):
-        turn: asyncio.Future[None] = loop.create_future()
-        loop.call_soon(turn.set_result, None)
-        await turn
+        await turn()

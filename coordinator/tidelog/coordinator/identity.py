@@ -68,7 +68,7 @@ async def found_or_check(
     _refuse_mismatch(owner, stored, keys)
     if owner.founded and stored is None:
         raise WrongCluster(
-            f"the bucket belongs to {_named(owner)}, but etcd knows nothing of it: etcd was wiped, or this is another "
+            f"the bucket belongs to {named(owner)}, but etcd knows nothing of it: etcd was wiped, or this is another "
             f"one. If it is the right one, {_RECOVER}"
         )
     await _check_same_founder(journal, owner, kv)
@@ -85,7 +85,7 @@ def check_alone(journal: Journal) -> None:
     owner = bucket_identity(journal)
     if owner is not None and owner.coordinator != EMBEDDED:
         raise WrongCluster(
-            f"the bucket belongs to {_named(owner)}, whose brokers meet in etcd: set etcd.endpoints and "
+            f"the bucket belongs to {named(owner)}, whose brokers meet in etcd: set etcd.endpoints and "
             f"cluster.name={owner.name}, or use another bucket"
         )
 
@@ -125,7 +125,7 @@ async def write_bucket_identity(journal: Journal, identity: ClusterIdentity) -> 
     def decide() -> Sequence[Change]:
         found = bucket_identity(journal)
         if found is not None and found.cluster_id != identity.cluster_id:
-            raise WrongCluster(f"the bucket belongs to {_named(found)}, not to {_named(identity)}")
+            raise WrongCluster(f"the bucket belongs to {named(found)}, not to {named(identity)}")
         shards = max(identity.shards, found.shards if found else 0)
         return changes_to(journal, msgspec.structs.replace(identity, shards=shards))
 
@@ -187,7 +187,7 @@ async def _check_same_founder(journal: Journal, owner: ClusterIdentity, kv: KeyV
     raw = journal.get(_FOUNDING_KEY)
     if not owner.founded and raw is not None and msgspec.json.decode(raw) != await kv.incarnation():
         raise WrongCluster(
-            f"{_named(owner)} was being founded on this bucket with another etcd: use that one, or {_RECOVER} to "
+            f"{named(owner)} was being founded on this bucket with another etcd: use that one, or {_RECOVER} to "
             "found it with this one"
         )
 
@@ -196,7 +196,7 @@ def _refuse_used_bucket(journal: Journal, stored: StoredIdentity | None, keys: C
     """A bucket without an owner has to be new, and so has the store."""
     if stored is not None:
         raise WrongCluster(
-            f"etcd belongs to {_named(stored.identity)}, which has another bucket: name that bucket with `store`, or "
+            f"etcd belongs to {named(stored.identity)}, which has another bucket: name that bucket with `store`, or "
             "give this cluster another cluster.name"
         )
     if journal.next_number > 0:
@@ -210,24 +210,25 @@ def _refuse_mismatch(owner: ClusterIdentity, stored: StoredIdentity | None, keys
         raise WrongCluster(_mismatch(owner, stored.identity))
     if owner.coordinator == EMBEDDED:
         raise WrongCluster(
-            f"the bucket belongs to {_named(owner)}, a broker without etcd: stop it, and {_RECOVER} to bind the bucket "
+            f"the bucket belongs to {named(owner)}, a broker without etcd: stop it, and {_RECOVER} to bind the bucket "
             f"to this etcd as cluster {keys.name!r}"
         )
     if owner.name != keys.name:
         raise WrongCluster(
-            f"the bucket belongs to {_named(owner)}, and this broker is of cluster {keys.name!r}: set "
+            f"the bucket belongs to {named(owner)}, and this broker is of cluster {keys.name!r}: set "
             f"cluster.name={owner.name}, or use another bucket"
         )
 
 
 def _mismatch(owner: ClusterIdentity, stored: ClusterIdentity) -> str:
     return (
-        f"the bucket belongs to {_named(owner)}, and etcd to {_named(stored)}: one of `store`, etcd.endpoints and "
+        f"the bucket belongs to {named(owner)}, and etcd to {named(stored)}: one of `store`, etcd.endpoints and "
         "cluster.name is another cluster's"
     )
 
 
-def _named(identity: ClusterIdentity) -> str:
+def named(identity: ClusterIdentity) -> str:
+    """As messages call a cluster."""
     return f"cluster {identity.name!r} ({identity.cluster_id})"
 
 
