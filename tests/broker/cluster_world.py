@@ -36,13 +36,14 @@ class HandLed:
         self.host: ShardHost | None = None
         self.view = self
 
-    async def join(self, on_change: Callable[[CatalogChange], None]) -> ClusterIdentity:
+    async def join(self, host: ShardHost, on_change: Callable[[CatalogChange], None]) -> ClusterIdentity:
+        self.host = host
         self._sync.on_change(on_change)
         await self._sync.start()
         return self._world.identity
 
-    async def lead(self, host: ShardHost) -> None:
-        self.host = host
+    async def lead(self) -> None:
+        """The test will say what."""
 
     async def leave(self) -> None:
         for shard in tuple(self.host.led()) if self.host else ():

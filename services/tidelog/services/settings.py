@@ -62,3 +62,9 @@ class Settings:
     lease_ttl_ms: int = 6_000
     rebalance_delay_ms: int = 3_000  # how long a broker is up before it is given shards
     forward_timeout_ms: int = 10_000  # how long a request looks for the leader of its shard
+
+    @property
+    def own_address(self) -> str:
+        """Where peers and clients reach this broker; `port` is the one that is really bound."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.advertised_address or f"http://{host}:{self.port}"

@@ -22,9 +22,8 @@ def broker_status(store_url: str, leaders: Sequence[ShardLeader], not_ready: str
 def sole_cluster(settings: Settings, status: BrokerStatus) -> ClusterStatus:
     """The cluster of one broker without etcd: it leads what there is."""
     broker_id = settings.broker_id or "broker"
-    address = settings.advertised_address or f"http://{settings.host}:{settings.port}"
     led = sum(shard.leading for shard in status.shards)
-    place = BrokerPlace(broker_id, address, settings.broker_zone, status.version, 0, led, draining=False)
+    place = BrokerPlace(broker_id, settings.own_address, settings.broker_zone, status.version, 0, led, draining=False)
     shards = [ShardPlace(s.shard, broker_id if s.leading else None, s.epoch, broker_id) for s in status.shards]
     return ClusterStatus("", settings.cluster_name, "embedded", "", (place,), shards)
 

@@ -62,10 +62,10 @@ class ClusterBroker:
     # ---- life
 
     async def start(self) -> None:
-        """Read the topics and join the cluster; shards come when leadership gives them. Raises `Invalid` if the bucket
-        and the key-value store are not one cluster's, `Unavailable`, `Denied`, `Corrupt`."""
+        """Read the topics and join the cluster; shards come when leadership gives them. Raises `WrongCluster` if the
+        bucket and the key-value store are not one cluster's, `Unavailable`, `Denied`, `Corrupt`."""
         await self._parts.journal.open()
-        self._identity = await self._coordination.join(self._topics_changed)
+        self._identity = await self._coordination.join(self._local.shards, self._topics_changed)
         self._local.known_topics.shard_count = self._identity.shards
         self._local.known_topics.read_on = self._coordination.read_on
         self._whereabouts = Whereabouts(self._coordination.view, self._local.shards)
@@ -80,7 +80,7 @@ class ClusterBroker:
         )
         self._whereabouts.start()
         self._local.serve()
-        await self._coordination.lead(self._local.shards)
+        await self._coordination.lead()
 
     async def aclose(self) -> None:
         """Hand every shard over, each drained, within ``shutdown.timeout.ms``; requests are sent on meanwhile. Then

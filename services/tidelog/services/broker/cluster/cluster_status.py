@@ -51,7 +51,8 @@ def cluster_status(view: ClusterView, identity: ClusterIdentity) -> ClusterStatu
 def _preferred(
     shards: int, brokers: Sequence[BrokerRecord], draining: frozenset[str], leaders: Mapping[int, str]
 ) -> Mapping[int, str]:
-    """As `leadership` decides it: among the eligible that are not on their way out; if there is none, among all."""
-    staying = [record for record in brokers if not record.stopping and record.broker_id not in draining]
-    eligible = [record.broker_id for record in staying if record.eligible] or [record.broker_id for record in brokers]
-    return assign(range(shards), eligible, leaders)
+    """As `leadership_decisions.candidates` has it."""
+    going_on = [record for record in brokers if not record.stopping]
+    staying = [record for record in going_on if record.broker_id not in draining]
+    eligible = [record for record in staying if record.eligible]
+    return assign(range(shards), [record.broker_id for record in eligible or staying or going_on], leaders)

@@ -13,14 +13,13 @@ from tidelog.coordinator.shard_host import ClusterView, ShardHost
 class Coordination(Protocol):
     """`join`, then `lead`, then `leave`; everything else in between."""
 
-    async def join(self, on_change: Callable[[CatalogChange], None]) -> ClusterIdentity:
+    async def join(self, host: ShardHost, on_change: Callable[[CatalogChange], None]) -> ClusterIdentity:
         """Check that the bucket and the key-value store are one cluster's (found it if both are new) and begin to
-        follow the journal, which is open. Raises `Invalid` with both clusters' names, `Unavailable`, `Denied`,
-        `Corrupt`."""
+        follow the journal, which is open. Raises `WrongCluster`, `Invalid`, `Unavailable`, `Denied`, `Corrupt`."""
         ...
 
-    async def lead(self, host: ShardHost) -> None:
-        """Register, and from now on tell `host` what to lead. Does not wait for a key-value store that is away."""
+    async def lead(self) -> None:
+        """Register, and from now on tell the host what to lead. Does not wait for a key-value store that is away."""
         ...
 
     async def leave(self) -> None:

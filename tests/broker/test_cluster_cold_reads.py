@@ -1,0 +1,83 @@
+"""Cold records are read from the bucket by whichever broker was asked, with the leader or without."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from tests.broker.cluster_world import CLUSTER, running_world
+from tests.broker.drafts import numbered, offsets_of, values_of
+
+from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.storage.errors import LeaderUnknown
+from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+ALL = FetchLimits(1_000_000, 1 << 30)
+TO_ZERO = ProduceOptions(partition=0)
+NAMES = ("a", "b")
+HASTY = replace(CLUSTER, forward_timeout_ms=50)
+
+
+async def test_cold_records_are_read_without_the_leader_and_hot_ones_wait_for_it() -> None:
+    async with running_world(dict.fromkeys(NAMES, MemoryObjectStore()), shards=1, settings=HASTY) as world:
+        a, b = world.brokers["a"], world.brokers["b"]
+        await a.create_topic("t", 1, {})
+        await a.produce("t", numbered(0, 30), TO_ZERO)
+        await a.archive_now()
+        await a.produce("t", numbered(30, 5), TO_ZERO)
+        await world.kill("a")
+        fetched = await b.fetch("t", 0, 10, FetchLimits(1_000, 1 << 20))
+        assert values_of(fetched) == [b"%d" % n for n in range(10, 30)]
+        assert (fetched.next_offset, fetched.log_start_offset, fetched.high_watermark) == (30, 0, 30)
+        with pytest.raises(LeaderUnknown):
+            await b.fetch("t", 0, 30, ALL)
+        await world.usurp(0, "b")
+        assert values_of(await b.fetch("t", 0, 30, ALL)) == [b"%d" % n for n in range(30, 35)]
+
+
+async def test_a_route_of_cold_records_leads_nowhere_else() -> None:
+    async with running_world(dict.fromkeys(NAMES, MemoryObjectStore()), shards=1) as world:
+        a, b = world.brokers["a"], world.brokers["b"]
+        await a.create_topic("t", 1, {})
+        await a.produce("t", numbered(0, 10), TO_ZERO)
+        await a.archive_now()
+        await a.produce("t", numbered(10, 1), TO_ZERO)
+        assert (await b.route_fetch("t", 0, 9)).local
+        hot = await b.route_fetch("t", 0, 10)
+        assert (hot.local, hot.leader and hot.leader.broker_id) == (False, "a")
+        assert not b.route("t", 0).local
+
+
+async def test_a_reader_of_a_backlog_asks_for_its_manifest_once() -> None:
+    inner = MemoryObjectStore()
+    counting = CountingObjectStore(inner)
+    async with running_world({"a": inner, "b": counting}, shards=1) as world:
+        a, b = world.brokers["a"], world.brokers["b"]
+        await a.create_topic("t", 1, {})
+        for turn in range(5):
+            await a.produce("t", numbered(20 * turn, 20), TO_ZERO)
+            await a.archive_now()
+        await b.known_topic("t")
+        before, read = counting.usage(), 0
+        while read < 100:
+            pages = [b.fetch("t", 0, read, FetchLimits(7, 1 << 20)) for _ in range(4)]
+            for fetched in await asyncio.gather(*pages):
+                assert offsets_of(fetched) == list(range(read, read + len(offsets_of(fetched))))
+            read = fetched.next_offset
+        spent = counting.usage() - before
+        assert spent.requests(Verb.LIST) == 1
+        assert b.measurements().cluster.forwarded == 0
+
+
+async def test_what_was_archived_since_the_manifest_was_read_is_the_leaders_to_answer() -> None:
+    async with running_world(dict.fromkeys(NAMES, MemoryObjectStore()), shards=1) as world:
+        a, b = world.brokers["a"], world.brokers["b"]
+        await a.create_topic("t", 1, {})
+        await a.produce("t", numbered(0, 10), TO_ZERO)
+        await a.archive_now()
+        assert len(offsets_of(await b.fetch("t", 0, 0, ALL))) == 10
+        await a.produce("t", numbered(10, 10), TO_ZERO)
+        await a.archive_now()
+        fetched = await b.fetch("t", 0, 10, ALL)
+        assert (len(offsets_of(fetched)), fetched.high_watermark) == (10, 20)
+        assert b.measurements().cluster.forwarded == 1
