@@ -1,0 +1,101 @@
+"""The harness's own parts: values, the schedule, the figures of a report."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from infra.cluster.topology import Shape
+from tests.chaos.chaos_run import Outcome, Struck
+from tests.chaos.checker.history import Run
+from tests.chaos.checker.judge import judge
+from tests.chaos.faults import kinds_for
+from tests.chaos.histories import held, sent, story
+from tests.chaos.load.calls import BROKEN, NOT_CONNECTED, Answer
+from tests.chaos.load.values import Value, runs_of
+from tests.chaos.load.workload import Workload, parse_workload
+from tests.chaos.report import quantiles, report_on, write_report
+from tests.chaos.schedule import plan
+
+CLUSTER = Shape()
+
+
+def test_neighbours_that_continue_each_other_are_one_run() -> None:
+    values = [Value("p", 7), Value("p", 8), Value("q", 9), Value("q", 11), Value("q", 12, "k")]
+    records = [(40 + n, value.text, value.key or None) for n, value in enumerate(values)]
+    assert runs_of(records) == [[40, "p", 7, 2], [42, "q", 9, 1], [43, "q", 11, 2]]
+
+
+def test_a_value_that_was_changed_is_nobodys() -> None:
+    text = Value("p", 20, "k").text
+    for changed, key in ((text[:-1], "k"), (text, "other"), (text, None), (text.replace("20", "21"), "k"), (None, "k")):
+        ((_, client, _, _),) = runs_of([(0, changed, key)])
+        assert str(client).startswith("?")
+
+
+def test_a_seed_plans_the_same_faults_and_another_others() -> None:
+    def planned(seed: int) -> list[str]:
+        return [f"{each.kind} {each.fault} {each.calm_s}" for each in islice(plan(seed, CLUSTER), 60)]
+
+    assert planned(1) == planned(1)
+    assert planned(1) != planned(2)
+
+
+def test_each_round_has_every_kind_once() -> None:
+    kinds = kinds_for(CLUSTER)
+    assert {each.kind for each in islice(plan(5, CLUSTER), len(kinds))} == set(kinds)
+
+
+def test_one_broker_is_given_no_fault_that_needs_more() -> None:
+    alone = Shape(1, 0)
+    faults = [str(each.fault) for each in islice(plan(5, alone), 60)]
+    assert not any("etcd" in fault or "broker-2" in fault for fault in faults)
+
+
+def test_a_workload_crosses_to_another_process_as_it_is() -> None:
+    workload = Workload(7, ["http://127.0.0.1:1"], {"ordered": 2, "mixed": 1})
+    assert parse_workload(workload.text()) == workload
+
+
+def test_only_what_the_interface_promises_counts_as_not_taken() -> None:
+    def outcome(code: str) -> str:
+        return Answer(503, code, 0, 1).outcome
+
+    assert [outcome(code) for code in ("overloaded", "not_leader", "leader_unknown", NOT_CONNECTED)] == ["fail"] * 4
+    assert [outcome(code) for code in ("unavailable", "fenced", "internal", BROKEN)] == ["unknown"] * 4
+    assert not Answer(500, "internal", 0, 1).expected
+    assert Answer(503, "fenced", 0, 1).expected
+
+
+def test_quantiles_are_of_what_was_there() -> None:
+    figures = quantiles(n / 1_000 for n in range(1, 1_001))
+    assert (figures.count, figures.p50_ms, figures.p99_ms, figures.max_ms) == (1_000, 501.0, 991.0, 1_000.0)
+    assert quantiles([]).max_ms == 0.0
+
+
+def test_a_fault_is_charged_with_the_outage_it_overlaps_and_the_cure_it_needed(tmp_path: Path) -> None:
+    history = story(
+        sent("p", 0, at=0, base=0, sequenced=True),
+        sent("p", 1, at=2, sequenced=True),
+        sent("p", 1, at=9, base=1, sequenced=True),
+        sent("p", 2, at=11, base=2, sequenced=True),
+        held(Run(0, "p", 0, 3)),
+    )
+    struck = [Struck("killed", "kill -9 broker-1", 2.5, 8, 10), Struck("other", "pause broker-1", 11, 11.5, 11.6)]
+    outcome = Outcome(7, tmp_path, CLUSTER, 0, 60, struck, history, judge(history), [])
+    report = report_on(outcome)
+    killed, other = report.kinds
+    assert (killed.outage_s_max, killed.outage_at, killed.cure_s_max) == (9.0, "t/0", 7.0)
+    assert (other.outage_s_max, other.cure_s_max) == (2.0, 0.0)
+    assert report.calm_append.count == 1
+    text = write_report(report, tmp_path).read_text()
+    assert "# Chaos, seed 7: holds" in text
+    assert "| killed | 1 | 9.00 | t/0 | 7.00 | 2.00 |" in text
+
+
+def test_trouble_breaks_a_run_that_the_judge_passes(tmp_path: Path) -> None:
+    history = story(held())
+    outcome = Outcome(7, tmp_path, CLUSTER, 0, 60, [], history, judge(history), ["unexpected answer: 500"])
+    assert not outcome.holds
+    assert "seed 7" in outcome.summary()
+    assert "unexpected answer: 500" in write_report(report_on(outcome), tmp_path).read_text()
