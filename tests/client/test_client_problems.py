@@ -30,7 +30,7 @@ def test_an_error_crosses_http_whole(error: errors.TidelogError) -> None:
     back = error_of(response.status_code, response.headers, bytes(response.body))
     assert type(back) is type(error)
     assert str(back) == str(error)
-    assert {**vars(back), "committed": None} == {**vars(error), "committed": None}
+    assert {"committed": (), **vars(back)} == {"committed": (), **vars(error)}
 
 
 def test_overloaded_tells_when_to_come_back() -> None:
@@ -38,6 +38,22 @@ def test_overloaded_tells_when_to_come_back() -> None:
     back = error_of(response.status_code, response.headers, bytes(response.body))
     assert isinstance(back, errors.Overloaded)
     assert back.retry_after_s == 2.0
+
+
+def test_a_leader_elsewhere_or_nowhere_took_nothing_and_may_be_asked_again() -> None:
+    for error in (errors.NotLeader("n", leader="http://10.0.0.7:8080"), errors.LeaderUnknown("o", retry_after_s=0.1)):
+        response = problem_of(error).response()
+        back = error_of(response.status_code, response.headers, bytes(response.body))
+        assert isinstance(back, errors.Overloaded)
+        assert vars(back) == {**vars(error), "retry_after_s": 1.0}
+
+
+def test_what_is_in_the_log_is_told_with_an_unknown_outcome() -> None:
+    for error in (errors.Fenced("k"), errors.Unavailable("m")):
+        error.committed = (0, 2)
+        response = problem_of(error).response()
+        back = error_of(response.status_code, response.headers, bytes(response.body))
+        assert vars(back)["committed"] == (0, 2)
 
 
 def test_an_overload_without_a_time_comes_back_after_the_default() -> None:

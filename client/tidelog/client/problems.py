@@ -17,7 +17,9 @@ from tidelog.storage.errors import (
     Denied,
     Fenced,
     Invalid,
+    LeaderUnknown,
     NotFound,
+    NotLeader,
     OffsetConflict,
     OutOfRange,
     Overloaded,
@@ -51,17 +53,25 @@ class Problem:
     log_start_offset: int = 0
     high_watermark: int = 0
     object: str = ""
+    leader: str = ""
+    committed: tuple[int, ...] = ()
 
 
 def error_of(status: int, headers: Mapping[str, str], body: bytes) -> TidelogError:
     """The error that an answer of `status` (400 and above) stands for."""
     problem = _problem(body)
     text = problem.detail or problem.title or f"the broker answered {status}"
+    wait_s = retry_after_s(headers)
     if problem.code == "overloaded" or status == 429:
-        return Overloaded(text, retry_after_s=retry_after_s(headers))
-    if problem.code in _BY_CODE:
-        return _BY_CODE[problem.code](text, problem)
-    return _by_status(status, text)
+        return Overloaded(text, retry_after_s=wait_s)
+    if problem.code == "not_leader":
+        return NotLeader(text, leader=problem.leader, retry_after_s=wait_s)
+    if problem.code == "leader_unknown":
+        return LeaderUnknown(text, retry_after_s=wait_s)
+    error = _BY_CODE[problem.code](text, problem) if problem.code in _BY_CODE else _by_status(status, text)
+    if isinstance(error, Fenced | Unavailable):
+        error.committed = problem.committed
+    return error
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float:
@@ -104,7 +114,7 @@ _BY_CODE: Mapping[str, Callable[[str, Problem], TidelogError]] = {
     ),
     "conflict": lambda text, _: Conflict(text),
     "denied": lambda text, _: Denied(text),
-    "not_leader": lambda text, _: Fenced(text),
+    "fenced": lambda text, _: Fenced(text),
     "unavailable": lambda text, _: Unavailable(text),
     "corrupt": lambda text, p: Corrupt(p.object or "an object", text),
 }
