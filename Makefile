@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check bench soak format clean
+.PHONY: help demo serve cluster test check bench soak chaos format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -30,6 +30,9 @@ demo: $(VENV)/.run ## the main job: a broker, a million events, a crash, a fetch
 serve: $(VENV)/.run ## a broker on ./tidelog-data, http://127.0.0.1:8080
 	@$(BIN)/tidelog serve
 
+cluster: $(VENV)/.run ## three brokers, three etcd and MinIO on this machine, until Ctrl-C
+	@$(BIN)/python -m infra.cluster $(ARGS)
+
 test: $(VENV)/.dev ## the whole suite, with real components where this machine can have them
 	@$(BIN)/python infra/components.py prepare
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
@@ -50,6 +53,9 @@ bench: $(VENV)/.dev ## Tidelog beside Kafka: a table, JSON and a picture in arti
 soak: $(VENV)/.dev ## the long runs: simulation seeds, fuzzing, faults (MINUTES=10)
 	@$(BIN)/python infra/components.py prepare
 	@TIDELOG_SOAK_MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
+
+chaos: $(VENV)/.dev ## a cluster under faults, judged from outside; a report in artifacts/chaos (MINUTES=10)
+	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),10) $(ARGS)
 
 clean: ## remove what the targets made here (downloads in the user's cache stay)
 	@rm -rf $(VENV) artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist spark-warehouse

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import sys
@@ -81,15 +82,22 @@ def _show(cluster: LocalCluster) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    tidelog = _tidelog()
     first, last = cluster.shape.broker_names[0], cluster.shape.broker_names[-1]
     say(f"\nstore {STORE}. Try, in another shell (docs/cluster.md tells more):")
-    say(f"  tidelog cluster info --broker {cluster.url(first)}")
-    say(f"  echo hello | tidelog topic produce web --broker {cluster.url(first)}")
-    say(f"  tidelog topic consume web -o start -e --broker {cluster.url(last)}")
+    say(f"  {tidelog} cluster info --broker {cluster.url(first)}")
+    say(f"  echo hello | {tidelog} topic produce web --broker {cluster.url(first)}")
+    say(f"  {tidelog} topic consume web -o start -e --broker {cluster.url(last)}")
     say(f"  kill -9 {cluster[last].pid}    # {last}")
     if cluster.shape.etcd_nodes:
-        say(f"  tidelog cluster drain {first} --broker {cluster.url(last)}")
+        say(f"  {tidelog} cluster drain {first} --broker {cluster.url(last)}")
     say("Ctrl-C stops all of it.")
+
+
+def _tidelog() -> str:
+    """How a shell in this folder finds the command."""
+    beside = Path(sys.executable).with_name("tidelog")
+    return os.path.relpath(beside) if beside.exists() else "tidelog"
 
 
 def _watch(cluster: LocalCluster, stopping: threading.Event, seconds: float | None) -> None:
