@@ -16,8 +16,10 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from tidelog.services.broker.api import Broker
+from tidelog.services.broker.cluster_collector import ClusterCollector
 from tidelog.services.broker.prometheus_collector import BrokerCollector, MeasuredBroker
 from tidelog.services.http.broker_routes import BrokerRoutes
+from tidelog.services.http.cluster_routes import ClusterRoutes
 from tidelog.services.http.direct_lane import DirectLane
 from tidelog.services.http.direct_route import DirectRoute
 from tidelog.services.http.fetch_routes import FetchRoutes
@@ -92,6 +94,7 @@ def create_app(broker: StartableBroker, settings: Settings, runtime: Runtime) ->
         FollowRoutes(service),
         TopicRoutes(service),
         BrokerRoutes(service, _registry(broker, service)),
+        ClusterRoutes(service),
     ):
         routes.add_to(app.router)
     app.add_api_route("/docs", _docs, include_in_schema=False)
@@ -110,9 +113,10 @@ def _forwarding(service: Service) -> Forwarding | None:
     return Forwarding(service, service.peers)
 
 
-def _registry(broker: MeasuredBroker, service: Service) -> CollectorRegistry:
+def _registry(broker: StartableBroker, service: Service) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(BrokerCollector(broker))
+    registry.register(ClusterCollector(broker))
     registry.register(HttpCollector(service))
     ProcessCollector(registry=registry)
     return registry
