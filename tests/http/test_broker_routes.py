@@ -37,6 +37,20 @@ async def test_the_cluster_tells_version_store_and_shards(client: httpx.AsyncCli
     ]
 
 
+async def test_a_broker_alone_is_a_cluster_of_one(client: httpx.AsyncClient, web: dict[int, int]) -> None:
+    cluster = (await client.get("/v1/cluster")).json()["cluster"]
+    (alone,) = cluster["brokers"]
+    assert (cluster["coordinator"], cluster["trouble"]) == ("embedded", "")
+    assert (alone["shards"], alone["draining"]) == (2, False)
+    assert {shard["leader"] for shard in cluster["shards"]} == {alone["broker"]}
+
+
+async def test_a_broker_alone_cannot_be_drained(client: httpx.AsyncClient) -> None:
+    for method in ("POST", "DELETE"):
+        answer = await client.request(method, "/v1/cluster/brokers/broker/drain")
+        assert "alone" in problem(answer, 422, "invalid")["detail"]
+
+
 async def metrics(client: httpx.AsyncClient) -> dict[tuple[str, str], float]:
     """Every sample by its name and its first label's value."""
     answer = await client.get("/metrics")
@@ -73,7 +87,7 @@ async def test_the_documentation_needs_nothing_from_elsewhere(client: httpx.Asyn
 async def test_every_route_is_described_with_examples(client: httpx.AsyncClient, app: FastAPI) -> None:
     api = (await client.get("/openapi.json")).json()
     calls = {(path, method): call for path, methods in api["paths"].items() for method, call in methods.items()}
-    assert len(calls) == 15
+    assert len(calls) == 17
     for (path, method), call in calls.items():
         place = f"{method} {path}"
         assert call["description"], place

@@ -123,37 +123,3 @@ METRICS = operation(
     answers={200: body("text/plain", TEXT, "# HELP tidelog_produced_records_total …")},
     refusals=(),
 )
-_SHARD = record_of(
-    {
-        "shard": COUNT,
-        "leading": {"type": "boolean"},
-        "epoch": {"type": "integer"},
-        "wal_floor": COUNT,
-        "wal_next": COUNT,
-        "wal_bytes": COUNT,
-        "buffered_bytes": COUNT,
-        "partitions": COUNT,
-    }
-)
-CLUSTER = operation(
-    "GET",
-    "broker",
-    description="Version, store, and each shard's epoch, WAL floor and next entry.",
-    answers={
-        200: body(
-            _JSON,
-            record_of(
-                {
-                    "version": TEXT,
-                    "store": TEXT,
-                    "ready": {"type": "boolean"},
-                    "reason": TEXT,
-                    "buffered_bytes": COUNT,
-                    "shards": list_of(_SHARD),
-                }
-            ),
-            {"version": "0.1.0", "store": "memory:", "ready": True, "reason": "", "buffered_bytes": 0, "shards": []},
-        )
-    },
-    refusals=(400,),
-)
