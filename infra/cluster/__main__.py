@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import signal
 import sys
@@ -97,7 +96,10 @@ def _show(cluster: LocalCluster) -> None:
 def _tidelog() -> str:
     """How a shell in this folder finds the command."""
     beside = Path(sys.executable).with_name("tidelog")
-    return os.path.relpath(beside) if beside.exists() else "tidelog"
+    if not beside.exists():
+        return "tidelog"
+    here = Path.cwd()
+    return str(beside.relative_to(here) if beside.is_relative_to(here) else beside)
 
 
 def _watch(cluster: LocalCluster, stopping: threading.Event, seconds: float | None) -> None:
