@@ -10,7 +10,7 @@ from tests.broker.drafts import numbered, values_of
 from tests.broker.gated_store import GatedObjectStore
 
 from tidelog.services.broker.api import FetchLimits, ProduceOptions, ProducerSequence
-from tidelog.storage.errors import Fenced, LeaderUnknown, NotLeader
+from tidelog.storage.errors import Fenced, LeaderUnknown, NotLeader, OffsetConflict
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 
@@ -125,6 +125,23 @@ async def test_a_leader_that_does_not_know_yet_that_it_was_replaced_denies_no_ne
         assert a.here.shards.leads(0)
         with pytest.raises((NotLeader, LeaderUnknown)):
             await a.here.fetch("t", 0, 3, ALL)
+
+
+async def test_a_leader_that_does_not_know_yet_that_it_was_replaced_refuses_no_append_by_what_is_over() -> None:
+    """Both would be final for the client: a conflict is not sent again."""
+    store = MemoryObjectStore()
+    async with running_world(dict.fromkeys(NAMES, store), shards=1) as world:
+        a, b = world.brokers["a"], world.brokers["b"]
+        await a.create_topic("t", 1, {})
+        await a.produce("t", numbered(0, 1), ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 0)))
+        await world.usurp(0, "b")
+        await b.produce("t", numbered(1, 3), ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 1)))
+        next_sequence = ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 4))
+        for options in (ProduceOptions(partition=0, expected_offset=4), next_sequence):
+            with pytest.raises((NotLeader, LeaderUnknown)):
+                await a.here.produce("t", numbered(4, 1), options)
+        with pytest.raises(OffsetConflict):
+            await b.here.produce("t", numbered(4, 1), ProduceOptions(partition=0, expected_offset=1))
 
 
 async def test_producers_that_wait_at_a_leader_which_was_replaced_are_soon_told() -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from tidelog.services.broker.failure import Failure
 from tidelog.services.broker.hot_tail import EntryName
 from tidelog.services.broker.idempotence import ProducerTable
-from tidelog.storage.errors import NotFound, OutOfRange
+from tidelog.storage.errors import Corrupt, NotFound, OutOfRange
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifest import Manifest, Segment
 from tidelog.storage.wal_entry import ProducerMark, Span
@@ -73,6 +73,12 @@ class PartitionState:
         """Take over what the WAL holds beyond the manifest, found before this partition was first asked for."""
         self.producers.restore((*self.manifest.producers, *marks))
         for span in spans:
+            if span.base_offset > self.high_watermark:
+                raise Corrupt(
+                    f"partition {self.topic_partition.partition} of {self.topic!r}",
+                    f"offsets {self.high_watermark} to {span.base_offset - 1} are neither in a segment nor in the WAL: "
+                    "if the topic was not deleted just now, they are lost (inv. 5)",
+                )
             if span.next_offset > self.cold_end:
                 self.commit(span)
         self.next_offset = self.high_watermark

@@ -94,6 +94,8 @@ class ProducePath:
         try:
             return _checked(place, options)
         except Conflict as refusal:
+            # A leader that was replaced and does not know it yet refuses by a state that is over.
+            await self._shards.check_not_overtaken(place.leader)
             if not _rests_on_buffered(place.state, options):
                 raise
             conflict = refusal
