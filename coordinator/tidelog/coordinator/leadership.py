@@ -1,0 +1,301 @@
+"""Which shards this broker leads: it follows the key-value store, decides, and has its host lead and release them.
+
+    leadership = Leadership(kv, keys, host, me, shards, runtime, LeadershipSettings(cluster_id=identity.cluster_id))
+    await leadership.start()                # raises Unavailable
+    leadership.leader_of(shard)             # a `ClusterView`
+    reason = await leadership.must_stop()   # returns only if this process has to end, as another has its broker id
+    await leadership.aclose()               # releases all shards, then ends the lease
+
+One loop wakes at every change of the mirror, of the registration, and at the end of every move; it reads a picture,
+asks `leadership_decisions.decide` what to do, and begins those moves. It never waits for one, so it is at rest when
+nothing changes: the store hears of a broker at rest by its keep-alives alone, and the mirror's rare checks.
+
+The store is believed (`health().trusted`) while it names the cluster, knows no epoch below one that is led here, and no
+log has seen a later epoch than it gave out. Else this broker keeps what it leads and takes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidelog.coordinator import leadership_decisions
+from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterKeys, LeaderRecord
+from tidelog.coordinator.cluster_picture import ClusterPicture, PictureReader
+from tidelog.coordinator.key_value import KeyValueStore
+from tidelog.coordinator.leadership_decisions import Standing, decide, trouble
+from tidelog.coordinator.mirror import Items, KeyMirror
+from tidelog.coordinator.registration import Registration, RegistrationSettings
+from tidelog.coordinator.shard_host import CoordinatorHealth, ShardHost
+from tidelog.coordinator.shard_moves import ShardMoves
+from tidelog.storage.errors import NotFound, Unavailable
+from tidelog.storage.runtime import Runtime
+
+LOOK_EVERY_S = 1.0
+"""The host does not tell when a shard was fenced; what it leads is looked at this often. No request."""
+_RECOVER = "run `tidelog cluster recover`"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipSettings:
+    """`cluster_id`: the identity the store must have. `stop_timeout_s`: how long stopping may take in all."""
+
+    cluster_id: str
+    lease_ttl_s: float = 6.0
+    rebalance_delay_s: float = 3.0
+    stop_timeout_s: float = 30.0
+
+
+class Leadership:
+    """Implements `ClusterView`. `me`: its incarnation new, neither eligible nor stopping. `shards` are asked for at
+    each decision, for their number can grow."""
+
+    def __init__(
+        self,
+        kv: KeyValueStore,
+        keys: ClusterKeys,
+        host: ShardHost,
+        me: BrokerRecord,
+        shards: Callable[[], Sequence[int]],
+        runtime: Runtime,
+        settings: LeadershipSettings,
+    ) -> None:
+        self._kv = kv
+        self._keys = keys
+        self._host = host
+        self._shards = shards
+        self._runtime = runtime
+        self._settings = settings
+        self._reader = PictureReader(keys)
+        self._mirror = KeyMirror(kv, keys.root, runtime, believes=self._believes)
+        self._registration = Registration(
+            kv,
+            keys,
+            me,
+            runtime,
+            RegistrationSettings(settings.lease_ttl_s, settings.rebalance_delay_s),
+            may_register=self._may_register,
+            on_change=self._wake_up,
+        )
+        self._moves = ShardMoves(kv, keys, host, me, runtime, self._wake_up)
+        self._picture = ClusterPicture()
+        self._trouble = ""
+        self._stopping = False
+        self._wake = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._must_stop = asyncio.Event()
+        self._loop: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Read the cluster's state, and begin. Does not wait to be registered. Raises `Unavailable`, `Denied`."""
+        self._mirror.on_change(self._wake_up)
+        await self._mirror.start()
+        self._look()
+        self._registration.start()
+        self._loop = asyncio.create_task(self._run())
+
+    async def aclose(self) -> None:
+        """Say that we stop, release every shard, few side by side, and end the lease; in bounded time."""
+        if self._loop is not None:
+            await self._release_everything()
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+        await self._moves.aclose()
+        await self._registration.aclose()
+        await self._mirror.aclose()
+
+    async def must_stop(self) -> str:
+        """Return, with the reason, once this process must end. It leads nothing any more."""
+        await self._must_stop.wait()
+        return self.stop_reason
+
+    @property
+    def stop_reason(self) -> str:
+        """Why this process must end; empty if it need not."""
+        if not self._registration.replaced:
+            return ""
+        return (
+            f"another process has started as broker {self.me().broker_id}: this one leads nothing any more and must "
+            "end. If both are meant to run, give each its own broker.id"
+        )
+
+    def shard_changed(self) -> None:
+        """The host leads other shards than it did: look at once, not only within `LOOK_EVERY_S`."""
+        self._wake_up()
+
+    async def drain(self, broker_id: str, *, undo: bool = False) -> None:
+        """A broker is to lead nothing until it starts again, or the drain is undone. Raises `NotFound`, `Unavailable`."""
+        if self._trouble:
+            raise Unavailable(self._trouble)
+        if undo:
+            await self._kv.delete(self._keys.drained(broker_id))
+            return
+        if broker_id not in self._picture.brokers:
+            known = ", ".join(sorted(self._picture.brokers))
+            raise NotFound(f"there is no broker {broker_id!r} in the cluster; there are: {known}")
+        await self._kv.put(self._keys.drained(broker_id), b"")
+
+    # ---- `ClusterView`
+
+    def me(self) -> BrokerRecord:
+        return self._registration.record
+
+    def brokers(self) -> Sequence[BrokerRecord]:
+        return tuple(record for _, record in sorted(self._picture.brokers.items()))
+
+    def draining(self) -> frozenset[str]:
+        return self._picture.draining
+
+    def leaders(self) -> Mapping[int, LeaderRecord]:
+        return {shard: led.record for shard, led in self._picture.leaders.items()}
+
+    def leader_of(self, shard: int) -> BrokerRecord | None:
+        led = self._picture.leaders.get(shard)
+        return self._picture.brokers.get(led.record.broker_id) if led else None
+
+    def preferred(self) -> Mapping[int, str]:
+        """Who should lead each shard."""
+        return leadership_decisions.preferred(self._picture, self._shards())
+
+    def health(self) -> CoordinatorHealth:
+        reason = self._trouble
+        if not reason and not self._reachable:
+            reason = "etcd cannot be reached: brokers keep the shards they lead, and none is moved until it answers"
+        return CoordinatorHealth(reachable=self._reachable, trusted=not self._trouble, reason=reason)
+
+    async def changed(self, timeout_s: float) -> None:
+        waits = (
+            asyncio.ensure_future(self._changed.wait()),
+            asyncio.ensure_future(self._runtime.clock.sleep(timeout_s)),
+        )
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    # ---- the loop
+
+    async def _run(self) -> None:
+        while not self._registration.replaced:
+            self._wake.clear()
+            self._look()
+            self._moves.lease_id = self._registration.lease_id
+            self._moves.begin(decide(self._picture, self._standing(), self._shards()))
+            await self._sleep()
+        await self._step_down()
+
+    async def _sleep(self) -> None:
+        clock = self._runtime.clock
+        until_s = min(LOOK_EVERY_S, self._moves.rests_until_s() - clock.monotonic())
+        waits = (asyncio.ensure_future(self._wake.wait()), asyncio.ensure_future(clock.sleep(until_s)))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    def _look(self) -> None:
+        """Take in what the mirror and the registration know."""
+        before, health = self._picture, self.health()
+        self._picture = self._reader.read(self._mirror.items, self._mirror.revision)
+        if self._picture.revision < before.revision:
+            self._moves.forget_revisions()
+        self._trouble = self._find_trouble()
+        self._check_registration()
+        if self._picture != before or self.health() != health:
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+    def _check_registration(self) -> None:
+        """Whether the picture has our record, if it is new enough to have it."""
+        registration = self._registration
+        if registration.lease_id == 0 or self._picture.revision < registration.revision or self._mirror.stale:
+            return
+        record = self._picture.brokers.get(registration.record.broker_id)
+        if record is None:
+            registration.register_anew()
+        else:
+            registration.found(record.incarnation)
+
+    def _standing(self) -> Standing:
+        registration, revision = self._registration, self._picture.revision
+        me = registration.record
+        registered = registration.held and revision >= registration.revision
+        return Standing(
+            me.broker_id,
+            me.incarnation,
+            registration.lease_id,
+            may_act=registered and self._reachable and not self._trouble,
+            stopping=self._stopping,
+            led=self._host.led(),
+            busy=self._moves.busy(revision),
+            resting=self._moves.resting(),
+        )
+
+    def _wake_up(self) -> None:
+        self._wake.set()
+
+    @property
+    def _reachable(self) -> bool:
+        return self._registration.reachable and (self._mirror.refused or not self._mirror.stale)
+
+    # ---- trust
+
+    def _believes(self, items: Items) -> bool:
+        """A state without our identity is not taken for what has become of the cluster."""
+        identity = self._reader.identity(items)
+        return identity is not None and identity.cluster_id == self._settings.cluster_id
+
+    def _find_trouble(self) -> str:
+        if self._mirror.refused:
+            return (
+                f"etcd does not hold cluster {self._settings.cluster_id} any more: it was wiped, or is another one. "
+                f"Brokers keep the shards they lead. If it is the right etcd, {_RECOVER}"
+            )
+        led, busy = self._host.led(), self._moves.busy(self._picture.revision)
+        if found := trouble(self._picture, self._settings.cluster_id, led, busy):
+            return f"{found}. If it is the right etcd, {_RECOVER}"
+        for shard, revision in tuple(self._moves.fenced.items()):
+            stored = self._picture.epochs.get(shard)
+            if self._picture.revision < revision or stored is None or stored.item.mod_revision <= revision:
+                return f"the log of shard {shard} has seen later epochs than etcd gave out: it was put back. {_RECOVER}"
+            del self._moves.fenced[shard]
+        return ""
+
+    async def _may_register(self) -> bool:
+        """Whether the store is what it was: asked before each registration, since a lease may be lost with the whole
+        store."""
+        if self._mirror.incarnation != await self._kv.incarnation() or self._registration.revision:
+            await self._mirror.refresh()
+        self._look()
+        return not self._trouble
+
+    # ---- the end
+
+    async def _release_everything(self) -> None:
+        """By the loop, so that each key goes with its shard; without the keys if the store does not answer."""
+        clock = self._runtime.clock
+        ends_s = clock.monotonic() + self._settings.stop_timeout_s
+        self._registration.set_stopping()
+        while not self._registration.written and self._standing().may_act and clock.monotonic() < ends_s:
+            await self.changed(0.1)  # the others must know before they look for whom a released shard is
+        self._stopping = True
+        self._wake_up()
+        while self._led_or_moving() and self._standing().may_act and clock.monotonic() < ends_s:
+            await self.changed(0.1)
+        await self._moves.release_all()
+
+    def _led_or_moving(self) -> bool:
+        return bool(self._host.led()) or not self._moves.idle
+
+    async def _step_down(self) -> None:
+        """Another process has our broker id: let go of everything, for good."""
+        _log.error("%s", self.stop_reason)
+        await self._moves.release_all()
+        self._must_stop.set()

@@ -1,0 +1,223 @@
+"""A prefix of the key-value store as a dict in memory, kept current by one watch.
+
+    mirror = KeyMirror(kv, "/tidelog/main/", runtime)
+    await mirror.start()            # the first reading; raises Unavailable
+    mirror.on_change(lambda: ...)
+    mirror.items["/tidelog/main/identity"]
+
+It reads the prefix at one revision, page by page, and watches from the next revision on. So `items` is always what the
+prefix was at `revision`: some moment of the past, never a mixture of two. Whoever acts on it compares in a transaction.
+
+- **Compacted, or a store of another incarnation**: it is read anew.
+- **Unavailable**: the last state stays, `stale` says so, and it goes on when the store answers.
+- **A watch that hangs** (a member cut off from its cluster keeps the stream open and sends nothing) is found by reading
+  the prefix every `CHECK_S`: a change that the watch owes for longer than `OVERDUE_S` has it opened anew.
+- **A state that is not believed** (`believes` says no: the prefix was wiped) is not taken; the last one stays,
+  `refused` is True, and every `REFUSED_RETRY_S` it is read anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
+from types import MappingProxyType
+
+from tidelog.coordinator.key_value import Compacted, EventKind, KeyValue, KeyValueStore, WatchBatch
+from tidelog.storage.backoff import Backoff
+from tidelog.storage.errors import TidelogError
+from tidelog.storage.runtime import Runtime
+
+CHECK_S = 30.0
+OVERDUE_S = 2.0
+REFUSED_RETRY_S = 2.0
+_RETRY = Backoff(first_s=0.1, max_s=2.0)
+
+_log = logging.getLogger(__name__)
+
+Items = Mapping[str, KeyValue]
+
+
+class KeyMirror:
+    """See the module's head. `believes` is asked of every state but the first before it is taken."""
+
+    def __init__(
+        self,
+        kv: KeyValueStore,
+        prefix: str,
+        runtime: Runtime,
+        *,
+        believes: Callable[[Items], bool] = lambda _: True,
+    ) -> None:
+        self._kv = kv
+        self._prefix = prefix
+        self._runtime = runtime
+        self._believes = believes
+        self._items: dict[str, KeyValue] = {}
+        self._callbacks: list[Callable[[], None]] = []
+        self._anew = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._following: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self.revision = 0
+        self.incarnation = ""
+        self.stale = True
+        self.refused = False
+
+    @property
+    def items(self) -> Items:
+        """Every key of the prefix as it was at `revision`."""
+        return MappingProxyType(self._items)
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call `callback` at every change of the state, of `stale` or `refused`. It must not raise."""
+        self._callbacks.append(callback)
+
+    async def start(self) -> None:
+        """Read for the first time, and keep current from then on. Raises `Unavailable`, `Denied`."""
+        await self._read()
+        self._following = asyncio.create_task(self._follow())
+        self._checking = asyncio.create_task(self._check())
+
+    async def aclose(self) -> None:
+        """Stop; the last state stays."""
+        tasks = [task for task in (self._following, self._checking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def read_anew(self) -> None:
+        """Something says that the watch may follow a store that is no more: read all again, soon."""
+        self._anew.set()
+
+    async def refresh(self) -> None:
+        """Read all again; returns when that was begun and done after this call. Raises `Unavailable`, `Denied`."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(done)
+        self._anew.set()
+        await done
+
+    # ---- following
+
+    async def _follow(self) -> None:
+        """Watch, and read anew whenever the watch ends, for ever."""
+        failures = 0
+        while True:
+            try:
+                await self._watch_until_told()
+                await self._read()
+                failures = 0
+            except Compacted:
+                self._anew.set()
+            except TidelogError as error:
+                failures += 1
+                _log.warning("%s cannot be read, and what is known of it stays: %s", self._prefix, error)
+                self._mark(stale=True)
+                self._anew.set()
+                await self._runtime.clock.sleep(_RETRY.delay_s(failures, self._runtime.entropy))
+
+    async def _watch_until_told(self) -> None:
+        """Take in change after change, until `read_anew`."""
+        watching = asyncio.create_task(self._watch())
+        told = asyncio.create_task(self._anew.wait())
+        try:
+            await asyncio.wait((watching, told), return_when=asyncio.FIRST_COMPLETED)
+            if watching.done() and not told.done():
+                watching.result()
+        finally:
+            watching.cancel()
+            told.cancel()
+            await asyncio.gather(watching, told, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        async with aclosing(self._kv.watch(self._prefix, self.revision + 1)) as batches:
+            async for batch in batches:
+                self._take_batch(batch)
+
+    def _take_batch(self, batch: WatchBatch) -> None:
+        changed = dict(self._items) if batch.events else self._items
+        for event in batch.events:
+            if event.kind is EventKind.PUT:
+                changed[event.item.key] = event.item
+            else:
+                changed.pop(event.item.key, None)
+        if batch.events:
+            self._take(changed, batch.revision)
+        elif not self.refused:
+            self.revision = max(self.revision, batch.revision)
+
+    async def _read(self) -> None:
+        """All of the prefix, as of one revision; and those who wait for that are told."""
+        self._anew.clear()
+        waiting, self._waiting = self._waiting, []
+        try:
+            incarnation = await self._kv.incarnation()
+            items, revision = await read_prefix(self._kv, self._prefix)
+        except TidelogError as error:
+            _answer(waiting, error)
+            raise
+        self.incarnation = incarnation
+        self._take({item.key: item for item in items}, revision)
+        _answer(waiting, None)
+
+    def _take(self, items: dict[str, KeyValue], revision: int) -> None:
+        """Make it the state, unless it is not believed."""
+        if self.revision and not self._believes(items):
+            self._mark(stale=True, refused=True)
+            return
+        self._items, self.revision = items, revision
+        self._mark(stale=False)
+
+    def _mark(self, *, stale: bool, refused: bool = False) -> None:
+        if refused and not self.refused:
+            _log.warning("%s is not what it was; the last state stays", self._prefix)
+        self.stale, self.refused = stale, refused
+        for callback in self._callbacks:
+            callback()
+
+    # ---- checking
+
+    async def _check(self) -> None:
+        """Compare with the store now and then, and soon again while it is not believed."""
+        while True:
+            await self._runtime.clock.sleep(REFUSED_RETRY_S if self.refused else CHECK_S)
+            try:
+                if self.refused or await self._is_overdue():
+                    self.read_anew()
+            except TidelogError as error:
+                _log.info("%s could not be compared with the store: %s", self._prefix, error)
+
+    async def _is_overdue(self) -> bool:
+        """Whether the store has had another state for longer than a watch may lag."""
+        if await self._kv.incarnation() != self.incarnation:
+            return True
+        items, revision = await read_prefix(self._kv, self._prefix)
+        if _state(items) == _state(self._items.values()):
+            return False
+        await self._runtime.clock.sleep(OVERDUE_S)
+        return self.revision < max((item.mod_revision for item in items), default=revision)
+
+
+async def read_prefix(kv: KeyValueStore, prefix: str) -> tuple[list[KeyValue], int]:
+    """Every key of `prefix` at one revision, and the revision. Raises `Compacted` if that is gone before the end."""
+    page = await kv.range(prefix)
+    items, revision = list(page.items), page.revision
+    while page.more:
+        page = await kv.range(prefix, after=items[-1].key, revision=revision)
+        items.extend(page.items)
+    return items, revision
+
+
+def _answer(waiting: Iterable[asyncio.Future[None]], error: TidelogError | None) -> None:
+    for done in waiting:
+        if done.done():
+            continue
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+
+def _state(items: Iterable[KeyValue]) -> dict[str, int]:
+    return {item.key: item.mod_revision for item in items}

@@ -1,0 +1,257 @@
+"""A broker's registration: its lease, and its `BrokerRecord` under it.
+
+It registers, keeps the lease alive every third of its time on a task of its own, and registers anew when the lease is
+lost. The record follows what the broker is: eligible once it has been up for `rebalance_delay_s`, stopping when told.
+
+Until when the lease surely lasts is counted on the monotonic clock from before the keep-alive was *sent*: an answer may
+have lain about while this process stood still. That `held` is False does not mean that the lease is over, only that it
+may be; the leader of a shard goes on in either case, since the log decides.
+
+Two processes of one broker id: the one that starts later takes the registration over, and the earlier one finds another
+incarnation in its place. It is `replaced` then, for good, and has to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterKeys, decode_value, encode_value
+from tidelog.coordinator.key_value import (
+    DeleteKey,
+    KeyValue,
+    KeyValueStore,
+    LeaseLost,
+    Operation,
+    PutKey,
+    absent,
+    unchanged,
+)
+from tidelog.storage.backoff import Backoff
+from tidelog.storage.errors import Corrupt, TidelogError
+from tidelog.storage.runtime import Runtime
+
+KEEP_ALIVES_PER_TTL = 3
+_RETRY = Backoff(first_s=0.1, max_s=1.0)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationSettings:
+    """`rebalance_delay_s`: how long a broker is up before it is eligible for shards."""
+
+    lease_ttl_s: float = 6.0
+    rebalance_delay_s: float = 3.0
+
+
+class Registration:
+    """See the module's head. `may_register` is asked before each registration whether the store is to be believed;
+    `on_change` is called whenever anything public here is another."""
+
+    def __init__(
+        self,
+        kv: KeyValueStore,
+        keys: ClusterKeys,
+        me: BrokerRecord,
+        runtime: Runtime,
+        settings: RegistrationSettings,
+        *,
+        may_register: Callable[[], Awaitable[bool]],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._kv = kv
+        self._keys = keys
+        self._runtime = runtime
+        self._settings = settings
+        self._may_register = may_register
+        self._on_change = on_change
+        self._written: BrokerRecord | None = None
+        self._record_changed = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._held_until_s = float("-inf")
+        self._known = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self.record = me
+        self.lease_id = 0
+        self.revision = 0
+        self.reachable = True
+        self.replaced = False
+
+    @property
+    def held(self) -> bool:
+        """Whether the lease surely lasts at this moment."""
+        return self.lease_id != 0 and self._runtime.clock.monotonic() < self._held_until_s
+
+    @property
+    def written(self) -> bool:
+        """Whether the store holds the record as it is now."""
+        return self.lease_id != 0 and self._written == self.record
+
+    def start(self) -> None:
+        """Begin; does not wait for the store."""
+        self._tasks = [
+            asyncio.create_task(work)
+            for work in (self._stay_registered(), self._stay_current(), self._become_eligible())
+        ]
+
+    async def aclose(self) -> None:
+        """Stop, and end the lease if the store can be asked."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.lease_id == 0:
+            return
+        try:
+            await self._kv.revoke(self.lease_id)
+        except TidelogError as error:
+            _log.info("the lease could not be ended, and will run out by itself: %s", error)
+
+    def set_stopping(self) -> None:
+        """Say that this broker wants to be rid of its shards."""
+        self._set_record(msgspec.structs.replace(self.record, stopping=True))
+
+    def register_anew(self) -> None:
+        """The record is not in the store, though the lease may last."""
+        self._lost.set()
+
+    # ---- the lease
+
+    async def _stay_registered(self) -> None:
+        failures = 0
+        while not self.replaced:
+            try:
+                if self.lease_id == 0:
+                    await self._register()
+                await self._keep_alive()
+                self._set_reachable(reachable=True)
+                failures = 0
+            except LeaseLost as error:
+                _log.warning("the lease of %s is lost, it registers anew: %s", self.record.broker_id, error)
+                self._forget_lease()
+                continue
+            except TidelogError as error:
+                failures += 1
+                _log.warning("the registration of %s is not renewed: %s", self.record.broker_id, error)
+                self._set_reachable(reachable=False)
+                await self._runtime.clock.sleep(_RETRY.delay_s(failures, self._runtime.entropy))
+                continue
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Until the next keep-alive is due, or somebody says that the registration is lost."""
+        sleep = asyncio.ensure_future(self._runtime.clock.sleep(self._settings.lease_ttl_s / KEEP_ALIVES_PER_TTL))
+        lost = asyncio.ensure_future(self._lost.wait())
+        try:
+            await asyncio.wait((sleep, lost), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+            lost.cancel()
+            await asyncio.gather(sleep, lost, return_exceptions=True)
+        if self._lost.is_set():
+            self._forget_lease()
+
+    async def _keep_alive(self) -> None:
+        sent_s = self._runtime.clock.monotonic()
+        left_s = await self._kv.keep_alive(self.lease_id)
+        self._held_until_s = sent_s + left_s
+
+    def _forget_lease(self) -> None:
+        self.lease_id = 0
+        self._written = None
+        self._on_change()
+
+    async def _register(self) -> None:
+        """Get a lease, and put the record under it."""
+        while not await self._may_register():
+            self._set_reachable(reachable=True)
+            await self._runtime.clock.sleep(self._settings.lease_ttl_s / KEEP_ALIVES_PER_TTL)
+        self._lost.clear()
+        sent_s = self._runtime.clock.monotonic()
+        lease = await self._kv.grant(self._settings.lease_ttl_s)
+        record = self.record
+        if await self._put(record, lease.lease_id):
+            self._known = True
+            self.lease_id, self._held_until_s = lease.lease_id, sent_s + lease.ttl_s
+            self._written = record
+            self._on_change()
+            _log.info("%s is registered as incarnation %s", record.broker_id, record.incarnation)
+
+    async def _put(self, record: BrokerRecord, lease_id: int) -> bool:
+        """Put `record`, unless another incarnation has come in our place: then this one is over. The first time, we are
+        the one that comes."""
+        key = self._keys.broker(record.broker_id)
+        while True:
+            found = await self._kv.get(key)
+            if self._known and found is not None and self._is_another(found):
+                self._step_down()
+                return False
+            compare = absent(key) if found is None else unchanged(found)
+            puts: list[Operation] = [PutKey(key, encode_value(record), lease_id)]
+            if not self._known:
+                puts.append(DeleteKey(self._keys.drained(record.broker_id)))
+            result = await self._kv.transact([compare], puts)
+            if result.succeeded:
+                self.revision = result.revision
+                return True
+
+    def _is_another(self, found: KeyValue) -> bool:
+        try:
+            return decode_value(found.key, found.value, BrokerRecord).incarnation != self.record.incarnation
+        except Corrupt as error:
+            _log.warning("overwritten: %s", error)
+            return False
+
+    def _step_down(self) -> None:
+        self.replaced = True
+        self._on_change()
+
+    def found(self, incarnation: str) -> None:
+        """The store names `incarnation` as this broker's."""
+        if self._known and incarnation != self.record.incarnation and not self.replaced:
+            self._step_down()
+
+    # ---- the record
+
+    async def _become_eligible(self) -> None:
+        await self._runtime.clock.sleep(self._settings.rebalance_delay_s)
+        self._set_record(msgspec.structs.replace(self.record, eligible=True))
+
+    def _set_record(self, record: BrokerRecord) -> None:
+        self.record = record
+        self._record_changed.set()
+        self._on_change()
+
+    async def _stay_current(self) -> None:
+        """Write the record whenever it has changed; while there is no lease, registering will."""
+        failures = 0
+        while not self.replaced:
+            await self._record_changed.wait()
+            self._record_changed.clear()
+            try:
+                await self._write_record()
+                failures = 0
+            except LeaseLost:
+                self._lost.set()
+            except TidelogError as error:
+                failures += 1
+                _log.info("the record of %s could not be written yet: %s", self.record.broker_id, error)
+                self._record_changed.set()
+                await self._runtime.clock.sleep(_RETRY.delay_s(failures, self._runtime.entropy))
+
+    async def _write_record(self) -> None:
+        record, lease_id = self.record, self.lease_id
+        if lease_id == 0 or self._written == record or not await self._put(record, lease_id):
+            return
+        if self.lease_id == lease_id:
+            self._written = record
+            self._on_change()
+
+    def _set_reachable(self, *, reachable: bool) -> None:
+        if self.reachable != reachable:
+            self.reachable = reachable
+            self._on_change()

@@ -1,0 +1,104 @@
+"""Hosts without records: they claim a log that is a number, and an overseer watches over all of them.
+
+A log knows its highest epoch, as a write-ahead log does by its START entries: a claim below or at it is refused, and
+whoever led before is fenced from that moment on, whether it knows it or not.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidelog.storage.errors import Fenced, Unavailable
+from tidelog.storage.runtime import Runtime
+
+
+@dataclass(frozen=True)
+class Told:
+    """Something that leadership asked of a host."""
+
+    at_s: float
+    host: str
+    what: str
+    shard: int
+    epoch: int = 0
+
+
+@dataclass
+class Logs:
+    """The logs of all shards, and all that was ever asked. Raises `AssertionError` at once if two hosts were told to
+    lead a shard in one epoch, or calls for one shard of a host overlapped."""
+
+    epochs: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    leaders: dict[int, str] = field(default_factory=dict)
+    history: list[Told] = field(default_factory=list)
+    given: dict[tuple[int, int], str] = field(default_factory=dict)
+
+    def claim(self, host: str, shard: int, epoch: int) -> None:
+        if epoch <= self.epochs[shard]:
+            raise Fenced(f"the log of shard {shard} has seen epoch {self.epochs[shard]}")
+        self.epochs[shard] = epoch
+        self.leaders[shard] = host
+
+    def told(self, told: Told) -> None:
+        self.history.append(told)
+        if told.what == "lead":
+            place = (told.shard, told.epoch)
+            assert place not in self.given, f"{told} after {self.given[place]} was told the same"
+            self.given[place] = told.host
+
+    def asked(self, what: str) -> list[Told]:
+        return [told for told in self.history if told.what == what]
+
+
+class FakeHost:
+    """Implements `ShardHost`. `claim_s` and `drain_s`: how long claims and releases take; `failing`: shards whose logs
+    cannot be reached."""
+
+    def __init__(
+        self, name: str, logs: Logs, runtime: Runtime, *, claim_s: float = 0.01, drain_s: float = 0.01
+    ) -> None:
+        self.name = name
+        self.claim_s = claim_s
+        self.drain_s = drain_s
+        self.failing: set[int] = set()
+        self._logs = logs
+        self._runtime = runtime
+        self._led: dict[int, int] = {}
+        self._on_the_move: set[int] = set()
+
+    async def lead(self, shard: int, epoch: int) -> None:
+        await self._move("lead", shard, self.claim_s, epoch)
+        if shard in self.failing:
+            raise Unavailable(f"the log of shard {shard} cannot be reached")
+        self._logs.claim(self.name, shard, epoch)
+        self._led[shard] = epoch
+
+    async def release(self, shard: int) -> None:
+        await self._move("release", shard, self.drain_s, self._led.get(shard, 0))
+        self._led.pop(shard, None)
+
+    async def abandon(self, shard: int) -> None:
+        self._led.pop(shard, None)
+        await self._move("abandon", shard, 0.0)
+
+    def led(self) -> Mapping[int, int]:
+        return dict(self._led)
+
+    def commits(self, shard: int) -> bool:
+        """Whether a commit of this host to `shard` would succeed."""
+        return shard in self._led and self._logs.epochs[shard] == self._led[shard]
+
+    def fence(self, shard: int) -> None:
+        """The host finds out that it leads `shard` no more."""
+        del self._led[shard]
+
+    async def _move(self, what: str, shard: int, seconds: float, epoch: int = 0) -> None:
+        assert shard not in self._on_the_move, f"{self.name}: two calls at a time for shard {shard}"
+        self._on_the_move.add(shard)
+        self._logs.told(Told(self._runtime.clock.monotonic(), self.name, what, shard, epoch))
+        try:
+            await self._runtime.clock.sleep(seconds)
+        finally:
+            self._on_the_move.remove(shard)
