@@ -46,7 +46,8 @@ class Struck:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`trouble`: what broke the run beside the history."""
+    """`trouble`: what broke the run beside the history. Times are of the clients' monotonic clock; `epoch_s` is what
+    to add for seconds since 1970."""
 
     seed: int
     folder: Path
@@ -57,6 +58,7 @@ class Outcome:
     history: History
     verdict: Verdict
     trouble: Sequence[str]
+    epoch_s: float
 
     @property
     def holds(self) -> bool:
@@ -125,6 +127,7 @@ class ChaosRun:
             history,
             judge(history),
             self._trouble,
+            time.time() - time.monotonic(),
         )
 
     def _strike(self, world: World, load: LoadProcess, planned: Planned) -> None:

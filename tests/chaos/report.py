@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.chaos.broker_logs import handovers_in
 from tests.chaos.chaos_run import Outcome, Struck
 from tests.chaos.checker.history import Append, History
 from tests.chaos.checker.history import Outcome as Known
@@ -63,6 +64,7 @@ class Report:
     calm_append: Quantiles
     longest_outage_s: Mapping[str, float]
     kinds: Sequence[OfKind]
+    handovers: Mapping[str, Quantiles]
     faults: Sequence[Struck]
 
 
@@ -103,6 +105,7 @@ def report_on(outcome: Outcome) -> Report:
         calm_append=quantiles(_calm(outcome)),
         longest_outage_s={place: round(max(span.length for span in spans), 3) for place, spans in outages.items()},
         kinds=[_of_kind(kind, outcome.struck, outages, cures) for kind in sorted({s.kind for s in outcome.struck})],
+        handovers=_handovers(outcome),
         faults=outcome.struck,
     )
 
@@ -177,6 +180,14 @@ def _of_kind(
     return OfKind(kind, len(mine), round(worst, 3), where, round(cure, 3), round(recovery, 3))
 
 
+def _handovers(outcome: Outcome) -> dict[str, Quantiles]:
+    began = [struck.began_at + outcome.epoch_s for struck in outcome.struck]
+    by_kind: dict[str, list[float]] = defaultdict(list)
+    for handover in handovers_in(outcome.folder / "cluster" / "logs", began):
+        by_kind[handover.kind].append(handover.seconds)
+    return {kind: quantiles(seconds) for kind, seconds in sorted(by_kind.items())}
+
+
 def _markdown(report: Report) -> Iterable[str]:
     yield f"# Chaos, seed {report.seed}: {'holds' if report.holds else 'BROKEN'}"
     yield ""
@@ -193,12 +204,14 @@ def _markdown(report: Report) -> Iterable[str]:
     yield "|---|---|---|---|---|"
     yield _row("acknowledged appends", report.append)
     yield _row("of those, in calm weather", report.calm_append)
+    for kind, handovers in report.handovers.items():
+        yield _row(f"{kind}, of a shard, by the brokers' logs", handovers)
     yield ""
     yield "| kind of fault | times | longest outage s | where | longest cure s | slowest recovery s |"
     yield "|---|---|---|---|---|---|"
-    for kind in report.kinds:
-        figures = f"{kind.outage_s_max:.2f} | {kind.outage_at} | {kind.cure_s_max:.2f} | {kind.recovery_s_max:.2f}"
-        yield f"| {kind.kind} | {kind.times} | {figures} |"
+    for of in report.kinds:
+        figures = f"{of.outage_s_max:.2f} | {of.outage_at} | {of.cure_s_max:.2f} | {of.recovery_s_max:.2f}"
+        yield f"| {of.kind} | {of.times} | {figures} |"
     yield ""
     yield "| partition | longest outage s |"
     yield "|---|---|"

@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from infra.cluster.topology import Shape
+from tests.chaos.broker_logs import HANDOVER, TAKEOVER, Handover, handovers_in
 from tests.chaos.chaos_run import Outcome, Struck
 from tests.chaos.checker.history import Run
 from tests.chaos.checker.judge import judge
@@ -82,7 +83,7 @@ def test_a_fault_is_charged_with_the_outage_it_overlaps_and_the_cure_it_needed(t
         held(Run(0, "p", 0, 3)),
     )
     struck = [Struck("killed", "kill -9 broker-1", 2.5, 8, 10), Struck("other", "pause broker-1", 11, 11.5, 11.6)]
-    outcome = Outcome(7, tmp_path, CLUSTER, 0, 60, struck, history, judge(history), [])
+    outcome = Outcome(7, tmp_path, CLUSTER, 0, 60, struck, history, judge(history), [], 0.0)
     report = report_on(outcome)
     killed, other = report.kinds
     assert (killed.outage_s_max, killed.outage_at, killed.cure_s_max) == (9.0, "t/0", 7.0)
@@ -95,7 +96,18 @@ def test_a_fault_is_charged_with_the_outage_it_overlaps_and_the_cure_it_needed(t
 
 def test_trouble_breaks_a_run_that_the_judge_passes(tmp_path: Path) -> None:
     history = story(held())
-    outcome = Outcome(7, tmp_path, CLUSTER, 0, 60, [], history, judge(history), ["unexpected answer: 500"])
+    outcome = Outcome(7, tmp_path, CLUSTER, 0, 60, [], history, judge(history), ["unexpected answer: 500"], 0.0)
     assert not outcome.holds
     assert "seed 7" in outcome.summary()
     assert "unexpected answer: 500" in write_report(report_on(outcome), tmp_path).read_text()
+
+
+def test_a_shard_that_changes_hands_is_timed_by_what_the_brokers_log(tmp_path: Path) -> None:
+    def log(broker: str, *events: tuple[float, str]) -> None:
+        lines = (f'{{"time":"1970-01-01T00:00:{at:06.3f}+00:00","message":"{message}"}}\n' for at, message in events)
+        (tmp_path / f"{broker}.log").write_text("".join(lines) + "not JSON\n")
+
+    log("broker-1", (1, "shard 2 is led here in epoch 1"), (5, "shard 2 is released"), (6, "listening"))
+    log("broker-2", (5.25, "shard 2 is led here in epoch 2"))
+    log("broker-3", (13, "shard 2 is led here in epoch 3"))
+    assert handovers_in(tmp_path, [2.0, 8.0]) == [Handover(HANDOVER, 2, 0.25), Handover(TAKEOVER, 2, 5.0)]
