@@ -130,7 +130,7 @@ async def apply_recovery(plan: RecoveryPlan, journal: Journal, kv: KeyValueStore
     await write_bucket_identity(journal, plan.identity)
     rising = [epoch for epoch in plan.epochs if epoch.rises]
     await _each(rising, lambda epoch: _raise_to(kv, keys.epoch(epoch.shard), epoch.in_log))
-    await _raise_to(kv, keys.journal, plan.journal_number)
+    await _raise_to(kv, keys.journal, max(plan.journal_number, journal.next_number))
     await write_store_identity(kv, keys, plan.identity)
 
 

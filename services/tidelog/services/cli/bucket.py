@@ -75,7 +75,7 @@ async def _opened(store: str) -> AsyncIterator[ObjectStore]:
     from tidelog.storage.runtime import Runtime
     from tidelog.storage.stores.opening import open_store
 
-    _check_there(store)
+    check_there(store)
     opened = open_store(store, runtime=Runtime())
     try:
         yield opened
@@ -96,7 +96,8 @@ async def _list(store: str, prefix: str, *, as_json: bool) -> None:
         print(f"{objects} objects, {size_text(size_bytes)}")
 
 
-def _check_there(store: str) -> None:
+def check_there(store: str) -> None:
+    """Raises `NotFound` for a folder that is not there."""
     path = Path(store.removeprefix("file:"))
     if store.startswith("file:") and not store.startswith("file://") and not path.is_dir():
         raise NotFound(f"there is no folder {path}: name the broker's store with --store or TIDELOG_STORE")

@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from tidelog.services.cli import bucket, cluster, consume, produce, serve, topic
+from tidelog.services.cli import bucket, cluster, cluster_recover, consume, produce, serve, topic
 from tidelog.services.cli.console import complain
 from tidelog.services.cli.exit_codes import FAILED, INTERRUPTED, OK, exit_code_of
 from tidelog.services.demo import command as demo
@@ -26,7 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 topics = typer.Typer(help="Topics and their records.", no_args_is_help=True)
-clusters = typer.Typer(help="The broker and its shards.", no_args_is_help=True)
+clusters = typer.Typer(help="Brokers, shards and who leads them.", no_args_is_help=True)
 buckets = typer.Typer(help="The bucket itself, without a broker.", no_args_is_help=True)
 
 app.command("serve")(serve.with_settings(serve.serve))
@@ -43,7 +43,9 @@ topics.command("delete")(topic.delete)
 topics.command("produce")(produce.produce)
 topics.command("consume")(consume.consume)
 clusters.command("info")(cluster.info)
+clusters.command("drain")(cluster.drain)
 clusters.command("health")(cluster.health)
+clusters.command("recover")(serve.with_settings(cluster_recover.recover))
 buckets.command("ls")(bucket.ls)
 buckets.command("verify")(bucket.verify)
 

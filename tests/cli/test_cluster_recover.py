@@ -1,0 +1,114 @@
+"""`tidelog cluster recover` on a real etcd: a broker's bucket is bound to it, and a wiped one is filled again."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+from tests.components.etcd_server import EtcdServer
+from tests.end_to_end.broker_process import BrokerProcess, run_tidelog
+
+from tidelog.coordinator.cluster_keys import ClusterKeys
+from tidelog.coordinator.etcd.settings import EtcdSettings
+from tidelog.coordinator.etcd.store import EtcdKeyValueStore
+from tidelog.coordinator.key_value import KeyValueStore
+from tidelog.storage.runtime import Runtime
+
+
+@pytest.fixture
+async def kv(etcd: EtcdServer) -> AsyncIterator[KeyValueStore]:
+    store = EtcdKeyValueStore(EtcdSettings((etcd.url,), timeout_s=10.0), Runtime())
+    yield store
+    await store.aclose()
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> ClusterKeys:
+    """Of a cluster of the test's own."""
+    return ClusterKeys(f"recover-{tmp_path.parent.name}-{tmp_path.name}")
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> str:
+    """One that a broker without etcd used, and left."""
+    store = f"file:{tmp_path / 'data'}"
+    _use(tmp_path, store)
+    return store
+
+
+def _use(folder: Path, store: str) -> None:
+    """A broker starts, takes a record, stops."""
+    process = BrokerProcess(folder, {"store": store})
+    process.start()
+    try:
+        ended = run_tidelog(["topic", "produce", "web"], broker=process.url, stdin=b"one\n")
+        assert ended.returncode == 0, ended.stderr
+    finally:
+        process.stop()
+
+
+def recover(etcd: EtcdServer, keys: ClusterKeys, store: str, *more: str) -> "CompletedProcess[bytes]":
+    named = ["--store", store, "--etcd-endpoints", etcd.url, "--cluster-name", keys.name]
+    return run_tidelog(["cluster", "recover", *named, *more])
+
+
+async def contents(kv: KeyValueStore, keys: ClusterKeys) -> dict[str, bytes]:
+    return {item.key.removeprefix(keys.root): item.value for item in (await kv.range(keys.root)).items}
+
+
+async def test_a_bucket_is_bound_and_a_wiped_etcd_is_filled_again(
+    etcd: EtcdServer, kv: KeyValueStore, keys: ClusterKeys, bucket: str
+) -> None:
+    refused = recover(etcd, keys, bucket)
+    assert refused.returncode == 1
+    assert b"--yes" in refused.stderr
+    assert await contents(kv, keys) == {}
+
+    bound = recover(etcd, keys, bucket, "--yes", "--json")
+    assert bound.returncode == 0, bound.stderr
+    plan = json.loads(bound.stdout)
+    assert (plan["binds"], plan["identity"]["name"], plan["identity"]["shards"]) == (True, keys.name, 4)
+    written = await contents(kv, keys)
+    assert {name: value for name, value in written.items() if name.startswith("epochs/")} == {
+        f"epochs/{shard:04d}": b"1" for shard in range(4)
+    }
+    assert int(written["journal"]) > 0
+    assert json.loads(written["identity"]) == plan["identity"]
+
+    for name in written:
+        await kv.delete(keys.root + name)
+    assert recover(etcd, keys, bucket, "--dry-run").returncode == 0
+    assert await contents(kv, keys) == {}
+    assert recover(etcd, keys, bucket).returncode == 0
+    assert await contents(kv, keys) == written
+
+    again = recover(etcd, keys, bucket)
+    assert again.returncode == 0
+    assert b"etcd has all of it already" in again.stderr
+    assert await contents(kv, keys) == written
+
+
+async def test_another_clusters_keys_are_left_alone_and_both_are_named(
+    etcd: EtcdServer, kv: KeyValueStore, keys: ClusterKeys, bucket: str, tmp_path: Path
+) -> None:
+    assert recover(etcd, keys, bucket, "--yes").returncode == 0
+    written = await contents(kv, keys)
+    other = tmp_path / "other"
+    other.mkdir()
+    _use(other, f"file:{other / 'data'}")
+    ended = recover(etcd, keys, f"file:{other / 'data'}", "--yes")
+    assert ended.returncode == 1
+    assert json.loads(written["identity"])["cluster_id"].encode() in ended.stderr
+    assert ended.stderr.count(b"\n") == 1
+    assert await contents(kv, keys) == written
+
+
+def test_without_an_etcd_or_a_bucket_it_says_what_to_name(etcd: EtcdServer, keys: ClusterKeys, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    nowhere = run_tidelog(["cluster", "recover", "--store", f"file:{tmp_path / 'empty'}"])
+    assert (nowhere.returncode, b"etcd.endpoints" in nowhere.stderr) == (2, True)
+    empty = recover(etcd, keys, f"file:{tmp_path / 'empty'}")
+    assert (empty.returncode, b"nothing to recover" in empty.stderr) == (4, True)
+    missing = recover(etcd, keys, f"file:{tmp_path / 'missing'}")
+    assert (missing.returncode, b"no folder" in missing.stderr) == (4, True)
