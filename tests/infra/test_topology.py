@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import Any
+
 import pytest
+import yaml
 from infra.cluster.topology import Address, Program, Secrets, Service, Shape, address_names, services
 
+ROOT = Path(__file__).parents[2]
 SECRETS = Secrets("user", "secret")
 
 
@@ -46,3 +52,35 @@ def test_several_brokers_need_etcd() -> None:
 def test_settings_of_the_caller_reach_every_broker() -> None:
     services_by_name = table(Shape(), TIDELOG_LEASE_TTL_MS="2000")
     assert all(services_by_name[name].environment["TIDELOG_LEASE_TTL_MS"] == "2000" for name in Shape().broker_names)
+
+
+def composed() -> dict[str, Any]:
+    """The services of `docker-compose.yml` that have a place in the table."""
+    file = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    return {name: service for name, service in file["services"].items() if name in IN_CONTAINERS}
+
+
+PORTS = {"minio": 9000, "minio-console": 9001, **dict.fromkeys(Shape().etcd_names, 2379)}
+PORTS |= {f"{name}-peer": 2380 for name in Shape().etcd_names} | dict.fromkeys(Shape().broker_names, 8080)
+IN_CONTAINERS = {
+    service.name: service
+    for service in services(
+        Shape(),
+        {name: Address("0.0.0.0", name.removesuffix("-peer"), port) for name, port in PORTS.items()},
+        Secrets("${S3_ACCESS_KEY_ID}", "${S3_SECRET_ACCESS_KEY}"),
+    )
+}
+"""The table, with the addresses that containers have."""
+
+
+def test_the_compose_file_has_the_services_of_the_table() -> None:
+    assert set(composed()) == set(IN_CONTAINERS)
+
+
+@pytest.mark.parametrize("name", IN_CONTAINERS)
+def test_the_compose_file_starts_a_service_as_the_table_does(name: str) -> None:
+    wanted, service = IN_CONTAINERS[name], composed()[name]
+    environment = {key: re.sub(r"\$\{(\w+):\?[^}]*}", r"${\1}", value) for key, value in service["environment"].items()}
+    assert environment == wanted.environment
+    if wanted.program is not Program.ETCD:  # whose image needs its program named, and takes no arguments
+        assert tuple(service["command"]) == wanted.arguments
