@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.settings import Settings
-from tidelog.services.wiring import open_broker
+from tidelog.services.wiring import broker_parts
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 
@@ -21,7 +21,8 @@ SETTINGS = Settings(
 @asynccontextmanager
 async def running_broker(store: ObjectStore, **changes: object) -> AsyncIterator[LocalBroker]:
     """A started broker on `store`; `changes` of `SETTINGS`."""
-    broker = open_broker(replace(SETTINGS, **changes), Runtime(), store=store)  # type: ignore[arg-type]
+    settings = replace(SETTINGS, **changes)  # type: ignore[arg-type]
+    broker = LocalBroker(broker_parts(settings, Runtime(), store))
     await broker.start()
     try:
         yield broker

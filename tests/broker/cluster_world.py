@@ -33,20 +33,20 @@ class HandLed:
         self._world = world
         self._record = BrokerRecord(name, name, f"http://{name}", "none", "0", 0, eligible=True, stopping=False)
         self._sync = CatalogSync(parts.journal, parts.catalog, world.kv, world.keys, Runtime())
-        self.host: ShardHost | None = None
+        self.host: ShardHost = parts.shards
+        self.identity = world.identity
         self.view = self
 
-    async def join(self, host: ShardHost, on_change: Callable[[CatalogChange], None]) -> ClusterIdentity:
-        self.host = host
+    async def join(self, on_change: Callable[[CatalogChange], None]) -> ClusterIdentity:
         self._sync.on_change(on_change)
         await self._sync.start()
-        return self._world.identity
+        return self.identity
 
     async def lead(self) -> None:
         """The test will say what."""
 
     async def leave(self) -> None:
-        for shard in tuple(self.host.led()) if self.host else ():
+        for shard in tuple(self.host.led()):
             await self._world.take(shard)
         await self._sync.aclose()
 
@@ -55,6 +55,9 @@ class HandLed:
 
     async def drain(self, broker_id: str, *, undo: bool = False) -> None:
         raise NotImplementedError(f"{broker_id}, {undo}: leadership by hand does not drain")
+
+    async def must_stop(self) -> str:
+        raise NotImplementedError("leadership by hand replaces nobody")
 
     def me(self) -> BrokerRecord:
         return self._record
@@ -135,9 +138,7 @@ class World:
         self._tell()
 
     def _host(self, name: str) -> ShardHost:
-        host = self.coordinations[name].host
-        assert host is not None
-        return host
+        return self.coordinations[name].host
 
     def _tell(self) -> None:
         self.changed.set()

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from tidelog.coordinator.catalog import Catalog
+from tidelog.coordinator.identity import alone_claim
 from tidelog.coordinator.journal import Journal
 from tidelog.services.broker.append_buffer import BufferBudget
 from tidelog.services.broker.archiving import ArchivePolicy, Archivist
@@ -32,6 +34,7 @@ from tidelog.services.broker.shard_set import ShardSet
 from tidelog.services.broker.topic_remover import TopicRemover
 from tidelog.services.settings import Settings
 from tidelog.storage.archiver import Archiver, ArchiverSettings
+from tidelog.storage.errors import Invalid
 from tidelog.storage.floor_trust import floor_trust_s
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
@@ -44,6 +47,9 @@ from tidelog.storage.wal_codec import ParquetWalCodec
 from tidelog.storage.wal_index import WalIndex
 from tidelog.storage.wal_writer import WalWriter
 
+if TYPE_CHECKING:
+    from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
+
 ENCODE_THREADS = 2
 ARCHIVE_THREADS = 1
 S3_FLUSH_INTERVAL_MS = 250
@@ -53,10 +59,36 @@ REPLAY_PART = 4
 segments; the rest is the hot tail's."""
 
 
-def open_broker(settings: Settings, runtime: Runtime, *, store: ObjectStore | None = None) -> LocalBroker:
-    """A broker on the store that the settings name, or on `store`. It takes requests from `start` to `aclose`, which
-    closes the store too. Raises `Invalid` for a store that cannot be."""
-    return LocalBroker(broker_parts(settings, runtime, store or open_store(settings.store, runtime=runtime)))
+def open_broker(
+    settings: Settings, runtime: Runtime, *, store: ObjectStore | None = None
+) -> LocalBroker | ClusterBroker:
+    """A broker on the store that the settings name, or on `store`: one of a cluster if they name etcd, else one alone.
+    It takes requests from `start` to `aclose`, which closes the store too. Raises `Invalid` for a store, an etcd or an
+    address that cannot be."""
+    parts = broker_parts(settings, runtime, store or open_store(settings.store, runtime=runtime))
+    return LocalBroker(parts) if settings.etcd_endpoints is None else _cluster_broker(parts)
+
+
+def _cluster_broker(parts: BrokerParts) -> ClusterBroker:
+    # A broker alone needs none of it: grpc and aiohttp take a third of a second to load.
+    from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
+    from tidelog.services.broker.cluster.membership import Membership
+    from tidelog.services.etcd_opening import open_etcd
+    from tidelog.services.peers.http_peers import HttpPeers
+
+    settings, runtime = parts.settings, parts.means.runtime
+    _check_reachable(settings)
+    return ClusterBroker(parts, Membership(parts, lambda: open_etcd(settings, runtime)), HttpPeers(runtime, settings))
+
+
+def _check_reachable(settings: Settings) -> None:
+    """`Invalid` if other brokers would be given an address that leads nowhere."""
+    if settings.advertised_address is None and settings.host in ("", "0.0.0.0", "::"):  # noqa: S104  # compared, not bound
+        raise Invalid(
+            f"the broker listens on {settings.host}, which other brokers cannot call: say by advertised.address where "
+            "they reach it, as http://10.0.0.7:8080",
+            field="advertised.address",
+        )
 
 
 def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> BrokerParts:
@@ -65,7 +97,7 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
     retrying = RetryingObjectStore(counting, runtime)
     means = _means(settings, runtime, retrying.url)
     journal = Journal(retrying, runtime)
-    catalog = Catalog(journal, runtime)
+    catalog = _catalog(settings, journal, runtime)
     factory = ShardFactory(settings, runtime, means, retrying, catalog)
     shards = ShardSet(factory, means.hot_tail, drain_s=DRAIN_SHARE * settings.shutdown_timeout_ms / 1000)
     policy = ArchivePolicy(settings.archive_interval_ms, settings.archive_min_bytes)
@@ -80,6 +112,12 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
         shards=shards,
         archivist=Archivist(shards, journal, TopicRemover(retrying, catalog), policy, runtime),
     )
+
+
+def _catalog(settings: Settings, journal: Journal, runtime: Runtime) -> Catalog:
+    if settings.etcd_endpoints is not None:
+        return Catalog(journal, runtime)
+    return Catalog(journal, runtime, beside=alone_claim(journal, shards=settings.shards, runtime=runtime))
 
 
 class ShardFactory:
@@ -101,7 +139,9 @@ class ShardFactory:
         return LedShard(leader, self._archiver(leader))
 
     def _archiver(self, leader: ShardLeader) -> Archiver:
-        settings = ArchiverSettings(self._settings.archive_batch_bytes, self._settings.delete_grace_ms / 1000)
+        settings = ArchiverSettings(
+            batch_bytes=self._settings.archive_batch_bytes, grace_s=self._settings.delete_grace_ms / 1000
+        )
         wal, name_of = leader.partitions.wal, self._catalog.name_of
         return Archiver(self._store, wal, self._runtime, name_of, settings, self._background)
 

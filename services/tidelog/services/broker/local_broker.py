@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from tidelog.coordinator.identity import check_alone
 from tidelog.coordinator.topic import Topic
 from tidelog.services.broker.api import (
     Acks,
@@ -68,8 +69,9 @@ class LocalBroker:
     # ---- life
 
     async def start(self) -> None:
-        """Claim every shard and take requests. Raises `Unavailable`, `Denied`, `Corrupt`."""
+        """Claim every shard and take requests. Raises `WrongCluster`, `Unavailable`, `Denied`, `Corrupt`."""
         await self._parts.journal.open()
+        check_alone(self._parts.journal)
         while added := self._shards_there_are() - self.shards.led().keys():
             await asyncio.gather(*(self.shards.lead(shard) for shard in added))
             # Whoever led before may have created topics until it was fenced.
@@ -95,6 +97,11 @@ class LocalBroker:
         await self.shards.close()
         self._parts.means.executor.shutdown(wait=True)
         await self._parts.store.aclose()
+
+    async def must_stop(self) -> str:
+        """Return, with the reason, once this process has to end: alone, never."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
 
     def end_polls(self) -> None:
         """Let all waiting fetches go, with what there is; none waits any more."""

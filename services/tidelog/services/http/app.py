@@ -48,6 +48,10 @@ class StartableBroker(Broker, MeasuredBroker, Protocol):
         """Take up the log. Raises `Unavailable`, `Denied`, `Corrupt`."""
         ...
 
+    async def must_stop(self) -> str:
+        """Return, with the reason, once this process has to end."""
+        ...
+
     async def aclose(self) -> None:
         """Flush what is buffered, answer it, and let go."""
         ...

@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import version
 
 import uvicorn
@@ -68,11 +69,15 @@ class DrainingServer(uvicorn.Server):
             for number in signals:
                 loop.remove_signal_handler(number)
 
-    def _stop(self, number: signal.Signals) -> None:
-        logger.info("stopping", extra={"fields": {"signal": number.name}})
+    def stop(self) -> None:
+        """Stop gracefully; asked again, at once."""
         self.force_exit = self.should_exit
         self.should_exit = True
         self._service.connections.drain()
+
+    def _stop(self, number: signal.Signals) -> None:
+        logger.info("stopping", extra={"fields": {"signal": number.name}})
+        self.stop()
 
 
 def serve(settings: Settings) -> int:
@@ -119,6 +124,7 @@ def _bind_failure(settings: Settings, error: OSError) -> str:
 
 async def _serve(settings: Settings, listening: socket.socket) -> int:
     runtime = Runtime()
+    settings = replace(settings, port=listening.getsockname()[1])  # port 0: the one that was found free
     try:
         broker = open_broker(settings, runtime)
         app = create_app(broker, settings, runtime)
@@ -129,7 +135,15 @@ async def _serve(settings: Settings, listening: socket.socket) -> int:
             fields = {"address": address, "store": settings.store, "version": version("tidelog")}
             logger.info("listening", extra={"fields": fields})
             _spare_the_collector()
-            await DrainingServer(server_config(app, settings), service).serve(sockets=[listening])
+            server = DrainingServer(server_config(app, settings), service)
+            serving = asyncio.create_task(server.serve(sockets=[listening]))
+            replaced = asyncio.create_task(broker.must_stop())
+            await asyncio.wait((serving, replaced), return_when=asyncio.FIRST_COMPLETED)
+            if not serving.done():
+                logger.error("%s", replaced.result())
+                server.stop()
+            replaced.cancel()
+            await serving
     except TidelogError as error:
         logger.error("%s", error, extra={"fields": {"store": settings.store}})
         return EXIT_FAILED

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tidelog.coordinator.catalog_sync import CatalogChange
-from tidelog.coordinator.cluster_keys import ClusterIdentity
 from tidelog.coordinator.topic import Topic
 from tidelog.services.broker.api import (
     Appended,
@@ -52,7 +51,6 @@ class ClusterBroker:
         self._local = LocalBroker(parts)
         self._cold = ColdReader(parts.store, parts.reader, parts.means.runtime.clock)
         self._whereabouts: Whereabouts | None = None
-        self._identity: ClusterIdentity | None = None
         self._started: ClusterRequests | None = None
 
     @property
@@ -65,8 +63,8 @@ class ClusterBroker:
         """Read the topics and join the cluster; shards come when leadership gives them. Raises `WrongCluster` if the
         bucket and the key-value store are not one cluster's, `Unavailable`, `Denied`, `Corrupt`."""
         await self._parts.journal.open()
-        self._identity = await self._coordination.join(self._local.shards, self._topics_changed)
-        self._local.known_topics.shard_count = self._identity.shards
+        identity = await self._coordination.join(self._topics_changed)
+        self._local.known_topics.shard_count = identity.shards
         self._local.known_topics.read_on = self._coordination.read_on
         self._whereabouts = Whereabouts(self._coordination.view, self._local.shards)
         self._local.shards.join_cluster(self._whereabouts.leader)
@@ -91,6 +89,10 @@ class ClusterBroker:
             await self._whereabouts.close()
         await self._peers.aclose()
         await self._local.aclose()
+
+    async def must_stop(self) -> str:
+        """Return, with the reason, once this process has to end: another one has its broker id."""
+        return await self._coordination.must_stop()
 
     @property
     def _requests(self) -> ClusterRequests:
@@ -155,14 +157,14 @@ class ClusterBroker:
 
     def status(self) -> BrokerStatus:
         status = self._local.status()
-        if self._identity is None:
+        if self._started is None:
             return status
         return replace(status, reason=status.reason or self._coordination.view.health().reason)
 
     def cluster(self) -> ClusterStatus:
-        if self._identity is None:
+        if self._started is None:
             return ClusterStatus("", self._parts.settings.cluster_name, "etcd", "the broker is starting", (), ())
-        return cluster_status(self._coordination.view, self._identity)
+        return cluster_status(self._coordination.view, self._coordination.identity)
 
     def measurements(self) -> BrokerMeasurements:
         """What was counted up to now."""

@@ -7,23 +7,32 @@ from typing import Protocol
 
 from tidelog.coordinator.catalog_sync import CatalogChange
 from tidelog.coordinator.cluster_keys import ClusterIdentity
-from tidelog.coordinator.shard_host import ClusterView, ShardHost
+from tidelog.coordinator.shard_host import ClusterView
 
 
 class Coordination(Protocol):
     """`join`, then `lead`, then `leave`; everything else in between."""
 
-    async def join(self, host: ShardHost, on_change: Callable[[CatalogChange], None]) -> ClusterIdentity:
+    async def join(self, on_change: Callable[[CatalogChange], None]) -> ClusterIdentity:
         """Check that the bucket and the key-value store are one cluster's (found it if both are new) and begin to
         follow the journal, which is open. Raises `WrongCluster`, `Invalid`, `Unavailable`, `Denied`, `Corrupt`."""
         ...
 
     async def lead(self) -> None:
-        """Register, and from now on tell the host what to lead. Does not wait for a key-value store that is away."""
+        """Register, and from now on tell this broker's shards what to lead. Raises `Unavailable`, `Denied`."""
         ...
 
     async def leave(self) -> None:
         """Release every shard, take leave of the others, let go of the key-value store. Never raises."""
+        ...
+
+    @property
+    def identity(self) -> ClusterIdentity:
+        """As it is now, from `join` on: the number of shards may grow."""
+        ...
+
+    async def must_stop(self) -> str:
+        """As `ClusterBroker.must_stop`."""
         ...
 
     @property

@@ -1,0 +1,146 @@
+"""A broker's part in its cluster: the identity checked, the journal followed, leadership held, all through one
+key-value store.
+
+A store that does not answer at the start is waited for a while, since a cluster's processes are often started side by
+side; a broker that cannot learn whose bucket it has must not start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from tidelog.coordinator.catalog_sync import CatalogChange, CatalogSync
+from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys
+from tidelog.coordinator.identity import bucket_identity, found_or_check
+from tidelog.coordinator.key_value import KeyValueStore
+from tidelog.coordinator.leadership import Leadership, LeadershipSettings
+from tidelog.services.broker.broker_parts import BrokerParts
+from tidelog.services.settings import Settings
+from tidelog.storage.backoff import Backoff
+from tidelog.storage.errors import Unavailable
+
+STOP_SHARE = 0.4
+"""How much of ``shutdown.timeout.ms`` goes to handing shards over."""
+JOIN_PATIENCE_S = 30.0
+_RETRY = Backoff(first_s=0.2, max_s=2.0)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Joined:
+    identity: ClusterIdentity
+    sync: CatalogSync
+    leadership: Leadership
+
+
+class Membership:
+    """A `Coordination`. `open_kv` is called on the running event loop."""
+
+    def __init__(self, parts: BrokerParts, open_kv: Callable[[], KeyValueStore]) -> None:
+        self._parts = parts
+        self._settings = parts.settings
+        self._runtime = parts.means.runtime
+        self._keys = ClusterKeys(parts.settings.cluster_name)
+        self._open_kv = open_kv
+        self._kv: KeyValueStore | None = None
+        self._joined: _Joined | None = None
+        self._telling: asyncio.Task[None] | None = None
+
+    async def join(self, on_change: Callable[[CatalogChange], None]) -> ClusterIdentity:
+        self._kv = self._open_kv()
+        identity = await self._patiently_identified(self._kv)
+        sync = CatalogSync(self._parts.journal, self._parts.catalog, self._kv, self._keys, self._runtime)
+        sync.on_change(on_change)
+        await sync.start()
+        leadership = Leadership(
+            self._kv,
+            self._keys,
+            self._parts.shards,
+            _record(self._settings, self._runtime.entropy.new_id(), self._runtime.clock.now_ms()),
+            lambda: range(self.identity.shards),
+            self._runtime,
+            LeadershipSettings(
+                cluster_id=identity.cluster_id,
+                lease_ttl_s=self._settings.lease_ttl_ms / 1000,
+                rebalance_delay_s=self._settings.rebalance_delay_ms / 1000,
+                stop_timeout_s=STOP_SHARE * self._settings.shutdown_timeout_ms / 1000,
+            ),
+        )
+        self._joined = _Joined(identity, sync, leadership)
+        return identity
+
+    async def lead(self) -> None:
+        await self.view.start()
+        self._telling = asyncio.create_task(self._tell_of_shards())
+
+    async def leave(self) -> None:
+        if self._joined:
+            await self._joined.leadership.aclose()
+            await self._joined.sync.aclose()
+        if self._telling:
+            self._telling.cancel()
+            await asyncio.gather(self._telling, return_exceptions=True)
+        if self._kv:
+            await self._kv.aclose()
+
+    @property
+    def view(self) -> Leadership:
+        return self._here().leadership
+
+    @property
+    def identity(self) -> ClusterIdentity:
+        """As of now: the number of shards may have grown."""
+        return bucket_identity(self._parts.journal) or self._here().identity
+
+    async def read_on(self) -> None:
+        await self._here().sync.refresh()
+
+    async def drain(self, broker_id: str, *, undo: bool = False) -> None:
+        await self.view.drain(broker_id, undo=undo)
+
+    async def must_stop(self) -> str:
+        return await self.view.must_stop()
+
+    def _here(self) -> _Joined:
+        if self._joined is None:
+            raise Unavailable("the broker has not joined its cluster yet")
+        return self._joined
+
+    async def _patiently_identified(self, kv: KeyValueStore) -> ClusterIdentity:
+        clock, failures = self._runtime.clock, 0
+        ends_s = clock.monotonic() + JOIN_PATIENCE_S
+        while True:
+            try:
+                return await found_or_check(
+                    self._parts.journal, kv, self._keys, shards=self._settings.shards, runtime=self._runtime
+                )
+            except Unavailable as error:
+                if clock.monotonic() >= ends_s:
+                    raise
+                _log.warning("the cluster cannot be joined yet: %s", error)
+                failures += 1
+                await clock.sleep(_RETRY.delay_s(failures, self._runtime.entropy))
+
+    async def _tell_of_shards(self) -> None:
+        """Leadership hears at once of a shard that was fenced."""
+        while True:
+            await self._parts.shards.changed()
+            self.view.shard_changed()
+
+
+def _record(settings: Settings, incarnation: str, now_ms: int) -> BrokerRecord:
+    return BrokerRecord(
+        broker_id=settings.broker_id or f"broker-{incarnation[:8]}",
+        incarnation=incarnation,
+        address=settings.own_address,
+        zone=settings.broker_zone,
+        version=version("tidelog"),
+        started_at_ms=now_ms,
+        eligible=False,
+        stopping=False,
+    )
