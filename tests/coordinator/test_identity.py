@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 
-import msgspec
 import pytest
 
 from tidelog.coordinator.catalog import Catalog
@@ -11,9 +10,9 @@ from tidelog.coordinator.cluster_keys import ClusterIdentity, ClusterKeys
 from tidelog.coordinator.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.identity import (
     WrongCluster,
+    alone_claim,
     bucket_identity,
     check_alone,
-    claim_alone,
     found_or_check,
     stored_identity,
 )
@@ -73,6 +72,11 @@ async def start(
     journal = Journal(bucket, runtime)
     await journal.open()
     return await found_or_check(journal, kv, ClusterKeys(name), shards=shards, runtime=runtime)
+
+
+def alone(journal: Journal) -> Catalog:
+    """The catalog of a broker without etcd."""
+    return Catalog(journal, Runtime(), beside=alone_claim(journal, shards=4, runtime=Runtime()))
 
 
 async def named(bucket: MemoryObjectStore, kv: EmbeddedKeyValueStore) -> tuple[object, object]:
@@ -187,8 +191,6 @@ async def test_a_broker_without_etcd_stays_off_a_clusters_bucket() -> None:
     await journal.open()
     with pytest.raises(WrongCluster, match=rf"{owner.cluster_id}.*etcd\.endpoints"):
         check_alone(journal)
-    with pytest.raises(WrongCluster):
-        await claim_alone(journal, shards=4, runtime=Runtime())
 
 
 async def test_a_cluster_that_founded_itself_after_a_broker_alone_looked_wins() -> None:
@@ -198,15 +200,19 @@ async def test_a_cluster_that_founded_itself_after_a_broker_alone_looked_wins() 
     check_alone(journal)
     await start(bucket, etcd())
     with pytest.raises(WrongCluster):
-        await claim_alone(journal, shards=4, runtime=Runtime())
+        await alone(journal).create("web", 1, {}, shard_count=4)
 
 
 async def test_a_bucket_of_a_broker_alone_is_bound_by_recover_and_not_by_a_start() -> None:
     bucket = CutBucket()
     journal = Journal(bucket, Runtime())
     await journal.open()
-    owner = await claim_alone(journal, shards=4, runtime=Runtime())
-    assert await claim_alone(journal, shards=8, runtime=Runtime()) == msgspec.structs.replace(owner, shards=8)
+    await alone(journal).create("web", 1, {}, shard_count=4)
+    owner = bucket_identity(journal)
+    assert owner is not None
+    assert (owner.coordinator, owner.shards, journal.next_number) == ("embedded", 4, 1)
+    await alone(journal).create("shop", 1, {}, shard_count=4)
+    assert bucket_identity(journal) == owner
     with pytest.raises(WrongCluster, match=rf"{owner.cluster_id}.*tidelog cluster recover"):
         await start(bucket, etcd())
 

@@ -11,7 +11,7 @@ from tests.storage.instant_clock import InstantClock
 from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.cluster_keys import ClusterIdentity, ClusterKeys
 from tidelog.coordinator.embedded import EmbeddedKeyValueStore
-from tidelog.coordinator.identity import WrongCluster, bucket_identity, claim_alone, found_or_check, stored_identity
+from tidelog.coordinator.identity import WrongCluster, alone_claim, bucket_identity, found_or_check, stored_identity
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.key_value import Compare, KeyValueStore, Operation, TransactionResult
 from tidelog.coordinator.recover import RecoveryPlan, apply_recovery, plan_recovery
@@ -228,7 +228,9 @@ async def test_under_another_name_the_bucket_stays_with_its_owner(cluster: Clust
 async def test_the_bucket_of_a_broker_alone_is_bound_with_the_id_it_has(kv: CutKeyValueStore) -> None:
     cluster = Cluster(kv)
     await cluster.journal.open()
-    alone = await claim_alone(cluster.journal, shards=2, runtime=RUNTIME)
+    await cluster.journal.update(alone_claim(cluster.journal, shards=2, runtime=RUNTIME))
+    alone = bucket_identity(cluster.journal)
+    assert alone is not None
     await cluster.lead(0, 3)
     plan = await cluster.recover()
     assert plan.binds

@@ -5,7 +5,7 @@ A partition's shard is chosen here, when the partition is made, and never change
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -32,9 +32,10 @@ class _StoredTopic(msgspec.Struct, frozen=True):
 
 class Catalog:
     """Topics by name. Reads are from memory; `create`, `alter` and `delete` return once the change is in the bucket
-    and raise `Unavailable` if that is not known."""
+    and raise `Unavailable` if that is not known. `beside`: what goes into the journal along with a new topic."""
 
-    def __init__(self, journal: Journal, runtime: Runtime) -> None:
+    def __init__(self, journal: Journal, runtime: Runtime, *, beside: Callable[[], Sequence[Change]] = tuple) -> None:
+        self._beside = beside
         self._journal = journal
         self._runtime = runtime
         self._decoded: dict[str, tuple[msgspec.Raw, Topic]] = {}
@@ -74,7 +75,7 @@ class Catalog:
             if found:
                 raise AlreadyExists(f"there is a topic {name!r} already")
             shards = place(partitions, shard_count, self.list_topics())
-            return (_put(_PREFIX + name, Topic(name, topic_id, shards, config, created_at_ms)),)
+            return _put(_PREFIX + name, Topic(name, topic_id, shards, config, created_at_ms)), *self._beside()
 
         await self._journal.update(decide)
         return self.get(name)

@@ -17,13 +17,13 @@ Founding is three steps, and a start that is cut off between any two is finished
 the same moment one decides the identity, and the others find it. While founding, the journal names the store
 (``cluster.founding``), so that a second, empty store under the same name is not taken for the first.
 
-A broker without etcd looks at the bucket only, and has its own identity written once it is at work (`claim_alone`), so
-that no start waits for it. Buckets from before there were identities have none, and go on as they are.
+A broker without etcd looks at the bucket only, and gives it an identity beside its first topic, in the same entry
+(`alone_claim`), so that it costs no request. Buckets from before there were identities get theirs with the next topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -90,18 +90,16 @@ def check_alone(journal: Journal) -> None:
         )
 
 
-async def claim_alone(journal: Journal, *, shards: int, runtime: Runtime) -> ClusterIdentity:
-    """The identity of a bucket that one broker without etcd uses, written if there is none; `shards` as in
-    `found_or_check`. Raises `WrongCluster` if a cluster with etcd founded itself on the bucket meanwhile."""
+def alone_claim(journal: Journal, *, shards: int, runtime: Runtime) -> Callable[[], Sequence[Change]]:
+    """What a broker without etcd writes beside its first topic: an identity for the bucket, if it has none; nothing
+    later. The call raises `WrongCluster` if a cluster with etcd founded itself on the bucket meanwhile."""
     new = ClusterIdentity(FORMAT_VERSION, runtime.entropy.new_id(), ALONE, EMBEDDED, shards, founded=True)
 
-    def decide() -> Sequence[Change]:
+    def changes() -> Sequence[Change]:
         check_alone(journal)
-        found = bucket_identity(journal) or new
-        return changes_to(journal, msgspec.structs.replace(found, shards=max(found.shards, shards)))
+        return () if bucket_identity(journal) else changes_to(journal, new)
 
-    await journal.update(decide)
-    return bucket_identity(journal) or new
+    return changes
 
 
 def bucket_identity(journal: Journal) -> ClusterIdentity | None:
