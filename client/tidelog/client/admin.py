@@ -1,4 +1,4 @@
-"""Topics and the state of a broker.
+"""Topics, and the state of a broker and its cluster.
 
 with Admin("http://127.0.0.1:8080") as admin:
     admin.create_topic("web", partitions=4, configs={"retention.ms": 86_400_000})
@@ -97,8 +97,14 @@ class Admin:
         return _decoded(answer, _Offset).offset
 
     def cluster(self) -> ClusterDescription:
-        """The broker, its store and its shards."""
+        """The broker, its store and its shards, and the cluster as it sees it."""
         return _decoded(self._connection.call(Request("GET", "/v1/cluster")), ClusterDescription)
+
+    def drain(self, broker: str, *, undo: bool = False) -> None:
+        """Let the broker of that id lead nothing until it starts again, or undo that. Its shards follow, one by one, as
+        `cluster` shows. Raises `NotFound`; `Invalid` for a broker alone."""
+        path = f"/v1/cluster/brokers/{quote(broker, safe='')}/drain"
+        self._connection.call(Request("DELETE" if undo else "POST", path))
 
     def health(self) -> Health:
         """Whether the broker lives and takes requests. Asked once; never raises `Unavailable`."""

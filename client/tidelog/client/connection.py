@@ -1,8 +1,9 @@
-"""One broker over HTTP: requests, their retries, and refusals as errors.
+"""A broker, or several of one cluster, over HTTP: requests, their retries, and refusals as errors.
 
 A request is sent again, with jittered backoff and until a deadline, when that can do no harm: the broker took nothing
 (`Overloaded`), was never reached (`Unreachable`), or the request is `repeatable`: a read, or a produce with a sequence,
-which the log takes once however often it comes (inv. 7).
+which the log takes once however often it comes (inv. 7). It is sent again to the next of the brokers, at once if the
+last one was not there at all.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Self
 
 import httpx
 
+from tidelog.client.bootstrap import Brokers
 from tidelog.client.problems import error_of
-from tidelog.storage.errors import Fenced, Invalid, Overloaded, Unavailable
+from tidelog.storage.errors import Fenced, Overloaded, Unavailable
 from tidelog.storage.runtime import Runtime
 
 DEFAULT_BROKER = "http://127.0.0.1:8080"
@@ -26,6 +28,8 @@ ARROW = "application/vnd.apache.arrow.stream"
 BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 2.0
 CONNECT_TIMEOUT_S = 5.0
+CONNECT_NEXT_S = 1.0
+"""Where there is another broker to go to."""
 ANSWER_TIMEOUT_MIN_S = 5.0
 """A broker that was reached may take so long, however near the deadline is."""
 WRITE_CHUNK_BYTES = 1 << 18
@@ -60,28 +64,34 @@ class Answer:
 
 
 class Connection:
-    """Connections to one broker, shared by threads. `deadline_s` bounds a call with all its retries."""
+    """Connections to `broker`, or to one of several with commas between, shared by threads. `deadline_s` bounds a call
+    with all its retries."""
 
     def __init__(
         self, broker: str = DEFAULT_BROKER, *, deadline_s: float = 10.0, runtime: Runtime | None = None, pool: int = 16
     ) -> None:
-        self.broker = checked_broker(broker)
+        self._brokers = Brokers(broker)
         self._deadline_s = deadline_s
         self._runtime = runtime or Runtime()
         self._closed = threading.Event()
         limits = httpx.Limits(max_connections=pool, max_keepalive_connections=pool, keepalive_expiry=30.0)
-        self._http = httpx.Client(base_url=self.broker, limits=limits, trust_env=False)
+        self._http = httpx.Client(limits=limits, trust_env=False)
 
     def call(self, request: Request, *, deadline_s: float | None = None) -> Answer:
         """The answer, after as many attempts as the deadline allows. Raises the errors of `tidelog.storage.errors`."""
         clock = self._runtime.clock
         give_up_at = clock.monotonic() + (self._deadline_s if deadline_s is None else deadline_s)
-        backoff_s = BACKOFF_FIRST_S
+        backoff_s, unreached = BACKOFF_FIRST_S, 0
         while True:
+            broker = self._brokers.current
             try:
-                return self._once(request, give_up_at - clock.monotonic())
+                return self._once(broker, request, give_up_at - clock.monotonic())
             except (Unavailable, Fenced) as error:
+                self._brokers.leave(broker)
+                unreached = unreached + 1 if isinstance(error, Unreachable) else 0
                 wait_s = max(backoff_s * self._runtime.entropy.uniform(0.5, 1.0), _asked_wait_s(error))
+                if unreached % len(self._brokers):
+                    wait_s = 0.0  # another broker may be there
                 if not _harmless_to_repeat(request, error) or clock.monotonic() + wait_s > give_up_at:
                     raise
             if self._closed.wait(wait_s):
@@ -99,25 +109,27 @@ class Connection:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _once(self, request: Request, left_s: float) -> Answer:
+    def _once(self, broker: str, request: Request, left_s: float) -> Answer:
         headers = dict(request.headers)
         content = _Chunks(request.body) if request.body else None
         if content is not None:
             headers["content-length"] = str(sum(piece.nbytes for piece in request.body))
         answer_timeout_s = min(request.answer_timeout_s, max(left_s, ANSWER_TIMEOUT_MIN_S))
-        timeout = httpx.Timeout(answer_timeout_s, connect=CONNECT_TIMEOUT_S, pool=None)
+        connect_timeout_s = CONNECT_TIMEOUT_S if len(self._brokers) == 1 else CONNECT_NEXT_S
+        timeout = httpx.Timeout(answer_timeout_s, connect=connect_timeout_s, pool=None)
+        url = broker + request.path
         try:
             response = self._http.request(
-                request.method, request.path, params=request.query, headers=headers, content=content, timeout=timeout
+                request.method, url, params=request.query, headers=headers, content=content, timeout=timeout
             )
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise Unreachable(
-                f"no broker answers at {self.broker} ({error}): start one with `tidelog serve`, or name it with "
+                f"no broker answers at {broker} ({error}): start one with `tidelog serve`, or name it with "
                 "--broker or TIDELOG_BROKER"
             ) from error
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__
-            raise Unavailable(f"the connection to {self.broker} broke ({reason}): outcome unknown") from error
+            raise Unavailable(f"the connection to {broker} broke ({reason}): outcome unknown") from error
         if response.status_code >= 400:
             raise error_of(response.status_code, response.headers, response.content)
         return Answer(response.status_code, response.headers, response.content)
@@ -142,18 +154,6 @@ class _Chunks(httpx.SyncByteStream):
             for start in range(0, piece.nbytes, WRITE_CHUNK_BYTES):
                 yield bytes(piece[start : start + WRITE_CHUNK_BYTES])
         yield b"".join(small)
-
-
-def checked_broker(url: str) -> str:
-    """`url` without a slash at its end, if it is one of a broker; else `Invalid`."""
-    text = url if "://" in url else f"http://{url}"
-    try:
-        parsed = httpx.URL(text)
-    except httpx.InvalidURL as error:
-        raise Invalid(f"{url!r} is not a broker's URL ({error}): say http://HOST:PORT", field="broker") from None
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise Invalid(f"{url!r} is not a broker's URL: say http://HOST:PORT", field="broker")
-    return text.rstrip("/")
 
 
 def _harmless_to_repeat(request: Request, error: Unavailable | Fenced) -> bool:

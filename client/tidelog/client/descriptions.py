@@ -83,14 +83,55 @@ class ShardDescription:
 
 
 @dataclass(frozen=True)
+class MemberDescription:
+    """A broker of the cluster. `shards`: how many it leads; `draining`: it is to lead none."""
+
+    broker: str
+    address: str
+    zone: str = ""
+    version: str = ""
+    started_at_ms: int = 0
+    shards: int = 0
+    draining: bool = False
+
+
+@dataclass(frozen=True)
+class PlacementDescription:
+    """Who leads a shard in which epoch (None: nobody), and who should."""
+
+    shard: int
+    leader: str | None = None
+    epoch: int = 0
+    preferred: str | None = None
+
+
+@dataclass(frozen=True)
+class MembershipDescription:
+    """The cluster as the asked broker sees it. `coordinator` is ``etcd`` or ``embedded``; `trouble` says what is wrong
+    with it and what to do."""
+
+    cluster_id: str = ""
+    name: str = ""
+    coordinator: str = "embedded"
+    trouble: str = ""
+    brokers: tuple[MemberDescription, ...] = ()
+    shards: tuple[PlacementDescription, ...] = ()
+
+    def led_by(self, broker: str) -> int:
+        """How many shards `broker` leads."""
+        return sum(shard.leader == broker for shard in self.shards)
+
+
+@dataclass(frozen=True)
 class ClusterDescription:
-    """A broker's version, its store and the shards it leads."""
+    """A broker's version, its store, the shards it leads, and the cluster it is of."""
 
     version: str
     store: str
     shards: tuple[ShardDescription, ...]
     ready: bool = True
     reason: str = ""
+    cluster: MembershipDescription = field(default_factory=MembershipDescription)
 
 
 @dataclass(frozen=True)

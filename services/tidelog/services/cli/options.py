@@ -7,7 +7,14 @@ from typing import Annotated
 import typer
 
 BrokerOption = Annotated[
-    str, typer.Option("--broker", "-b", envvar="TIDELOG_BROKER", help="The broker's URL.", metavar="URL")
+    str,
+    typer.Option(
+        "--broker",
+        "-b",
+        envvar="TIDELOG_BROKER",
+        help="The broker's URL; of a cluster several, with commas.",
+        metavar="URL",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 TopicArgument = Annotated[str, typer.Argument(help="The topic's name.", metavar="TOPIC", show_default=False)]
