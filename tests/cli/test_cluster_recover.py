@@ -89,6 +89,15 @@ async def test_a_bucket_is_bound_and_a_wiped_etcd_is_filled_again(
     assert await contents(kv, keys) == written
 
 
+async def test_a_broker_without_etcd_does_not_start_on_a_bucket_that_was_bound(
+    etcd: EtcdServer, keys: ClusterKeys, bucket: str
+) -> None:
+    assert recover(etcd, keys, bucket, "--yes").returncode == 0
+    ended = run_tidelog(["serve", "--store", bucket, "--port", "0"])
+    assert ended.returncode == 1
+    assert f"cluster.name={keys.name}".encode() in ended.stderr
+
+
 async def test_another_clusters_keys_are_left_alone_and_both_are_named(
     etcd: EtcdServer, kv: KeyValueStore, keys: ClusterKeys, bucket: str, tmp_path: Path
 ) -> None:

@@ -31,7 +31,7 @@ import msgspec
 from tidelog.coordinator.cluster_keys import FORMAT_VERSION, ClusterIdentity, ClusterKeys, decode_value, encode_value
 from tidelog.coordinator.journal import Change, Delete, Journal, Put
 from tidelog.coordinator.key_value import KeyValue, KeyValueStore, PutKey, absent, unchanged
-from tidelog.storage.errors import Corrupt, TidelogError
+from tidelog.storage.errors import Corrupt, Denied
 from tidelog.storage.runtime import Runtime
 
 ETCD = "etcd"
@@ -43,7 +43,7 @@ _FOUNDING_KEY = "cluster.founding"
 _RECOVER = "run `tidelog cluster recover`"
 
 
-class WrongCluster(TidelogError):
+class WrongCluster(Denied):
     """The bucket, the key-value store and the settings do not belong together; an operator has to choose."""
 
 
