@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from infra.cluster.process import TIDELOG, Failed, ServiceProcess
+from infra.cluster.process import TIDELOG, Failed, ServiceProcess, environment_with
 from infra.cluster.topology import BUCKET, Address, Program, Route, Secrets, Shape, address_names, services
 
 HOST = "127.0.0.1"
@@ -98,10 +98,12 @@ class LocalCluster:
         if failures:
             raise Failed("\n".join(failures))
 
-    def tidelog(self, *arguments: str, broker: str) -> str:
-        """What the command line says, asked of `broker`. Raises `Failed`."""
+    def tidelog(self, *arguments: str, broker: str, as_broker: bool = False) -> str:
+        """What the command line says, asked of `broker`; `as_broker`: a command that takes a broker's own settings and
+        asks none. Raises `Failed`."""
+        settings = self[broker].service.environment if as_broker else {"TIDELOG_BROKER": self.url(broker)}
         done = subprocess.run(
-            [*TIDELOG, *arguments, "--broker", self.url(broker)], capture_output=True, text=True, check=False
+            [*TIDELOG, *arguments], env=environment_with(settings), capture_output=True, text=True, check=False
         )
         if done.returncode:
             raise Failed(f"tidelog {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")

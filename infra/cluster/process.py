@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from infra.cluster.topology import Program, Service
@@ -49,14 +49,13 @@ class ServiceProcess:
     def start(self) -> None:
         """Start, without waiting until it is ready."""
         assert not self.running, f"{self.service.name} runs already"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [*_command(self.service.program), *self.service.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**kept, **self.service.environment},
+                env=environment_with(self.service.environment),
                 start_new_session=True,
             )
 
@@ -116,6 +115,11 @@ class ServiceProcess:
     def _waited(self, timeout_s: float) -> int:
         assert self._process is not None, f"{self.service.name} was never started"
         return self._process.wait(timeout_s)
+
+
+def environment_with(given: Mapping[str, str]) -> Mapping[str, str]:
+    """The caller's environment without what would configure a service, and `given`."""
+    return {**{name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}, **given}
 
 
 def answers(host: str, port: int, path: str) -> bool:

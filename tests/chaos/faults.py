@@ -7,6 +7,7 @@ drawn for a broker alone.
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -128,6 +129,27 @@ class Drain:
         return f"drain {self.name}"
 
 
+@dataclass(frozen=True)
+class WipeEtcd:
+    """Every node of etcd loses all it had. Brokers keep what they lead, until an operator recovers the cluster."""
+
+    duration_s: float
+
+    def begin(self, world: World) -> None:
+        nodes = world.cluster.etcd_nodes
+        for node in nodes:
+            node.kill()
+        for node in nodes:
+            shutil.rmtree(node.service.environment["ETCD_DATA_DIR"])
+        _start_again(nodes)
+
+    def end(self, world: World) -> None:
+        world.cluster.tidelog("cluster", "recover", broker=world.shape.broker_names[0], as_broker=True)
+
+    def __str__(self) -> str:
+        return "wipe etcd, then tidelog cluster recover"
+
+
 def _start_again(processes: Sequence[ServiceProcess]) -> None:
     for process in processes:
         process.start()
@@ -199,6 +221,7 @@ TOGETHER: Mapping[str, Kind] = {
     ),
     "peers cut off": lambda drawn: Disturb([link(PEERS, drawn.broker())], Condition.SILENT, drawn.seconds(2, 10)),
     "peers' answers lost": lambda drawn: Disturb([link(PEERS, drawn.broker())], Condition.DEAF, drawn.seconds(1, 5)),
+    "etcd wiped": lambda drawn: WipeEtcd(drawn.seconds(2, 12)),
     "broker drained": lambda drawn: Drain(drawn.broker(), drawn.seconds(2, 8)),
 }
 """What needs several brokers and etcd."""

@@ -25,6 +25,19 @@ from tests.components.required import require_component
 
 ALONE, CLUSTER = Shape(1, 0), Shape()
 KINDS_ALONE = ("broker killed", "broker paused", "store's answers lost", "store unreachable", "clients' answers lost")
+KINDS_OF_CLUSTER = (
+    "broker killed",
+    "broker paused",
+    "rolling restart",
+    "store's answers lost",
+    "store unreachable",
+    "broker cut off from etcd",
+    "etcd node killed",
+    "etcd down",
+    "etcd wiped",
+    "peers cut off",
+    "broker drained",
+)
 SEED = int(os.environ.get("TIDELOG_TEST_CHAOS_SEED", random.randrange(1_000_000)))
 
 pytestmark = pytest.mark.timeout(600)
@@ -36,6 +49,15 @@ def test_one_broker_keeps_every_promise_through_faults(tmp_path: Path) -> None:
     assert outcome.holds, outcome.summary()
     assert_much_was_done(outcome)
     assert_the_judge_bites(outcome.history)
+    assert write_report(report_on(outcome), tmp_path).read_text().startswith(f"# Chaos, seed {SEED}: holds")
+
+
+def test_a_cluster_keeps_every_promise_through_faults(tmp_path: Path) -> None:
+    for name in ("minio", "etcd"):
+        require_component(name)
+    outcome = ChaosRun(tmp_path, seed=SEED, shape=CLUSTER).of_faults(len(KINDS_OF_CLUSTER), KINDS_OF_CLUSTER)
+    assert outcome.holds, outcome.summary()
+    assert_much_was_done(outcome)
     assert write_report(report_on(outcome), tmp_path).read_text().startswith(f"# Chaos, seed {SEED}: holds")
 
 
