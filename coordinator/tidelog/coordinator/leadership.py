@@ -25,17 +25,20 @@ from tidelog.coordinator import leadership_decisions
 from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterKeys, LeaderRecord
 from tidelog.coordinator.cluster_picture import ClusterPicture, PictureReader
 from tidelog.coordinator.key_value import KeyValueStore
-from tidelog.coordinator.leadership_decisions import Standing, decide, trouble
-from tidelog.coordinator.mirror import Items, KeyMirror
+from tidelog.coordinator.leadership_decisions import Standing, decide
+from tidelog.coordinator.mirror import KeyMirror
 from tidelog.coordinator.registration import Registration, RegistrationSettings
 from tidelog.coordinator.shard_host import CoordinatorHealth, ShardHost
 from tidelog.coordinator.shard_moves import ShardMoves
+from tidelog.coordinator.store_trust import StoreTrust
+from tidelog.coordinator.waiting import first_of
 from tidelog.storage.errors import NotFound, Unavailable
 from tidelog.storage.runtime import Runtime
 
 LOOK_EVERY_S = 1.0
 """The host does not tell when a shard was fenced; what it leads is looked at this often. No request."""
-_RECOVER = "run `tidelog cluster recover`"
+UNABLE_S = 20.0
+"""How long a broker that could not claim shards is given none, so that others try."""
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +74,8 @@ class Leadership:
         self._runtime = runtime
         self._settings = settings
         self._reader = PictureReader(keys)
-        self._mirror = KeyMirror(kv, keys.root, runtime, believes=self._believes)
+        self._trust = StoreTrust(settings.cluster_id, self._reader)
+        self._mirror = KeyMirror(kv, keys.root, runtime, believes=self._trust.believes)
         self._registration = Registration(
             kv,
             keys,
@@ -79,9 +83,9 @@ class Leadership:
             runtime,
             RegistrationSettings(settings.lease_ttl_s, settings.rebalance_delay_s),
             may_register=self._may_register,
-            on_change=self._wake_up,
+            on_change=self.moved,
         )
-        self._moves = ShardMoves(kv, keys, host, me, runtime, self._wake_up)
+        self._moves = ShardMoves(kv, keys, host, me, runtime, self)
         self._picture = ClusterPicture()
         self._trouble = ""
         self._stopping = False
@@ -92,7 +96,7 @@ class Leadership:
 
     async def start(self) -> None:
         """Read the cluster's state, and begin. Does not wait to be registered. Raises `Unavailable`, `Denied`."""
-        self._mirror.on_change(self._wake_up)
+        self._mirror.on_change(self.moved)
         await self._mirror.start()
         self._look()
         self._registration.start()
@@ -123,12 +127,9 @@ class Leadership:
             "end. If both are meant to run, give each its own broker.id"
         )
 
-    def shard_changed(self) -> None:
-        """The host leads other shards than it did: look at once, not only within `LOOK_EVERY_S`."""
-        self._wake_up()
-
     async def drain(self, broker_id: str, *, undo: bool = False) -> None:
-        """A broker is to lead nothing until it starts again, or the drain is undone. Raises `NotFound`, `Unavailable`."""
+        """A broker is to lead nothing, until it starts again or the drain is undone. Raises `NotFound`,
+        `Unavailable`."""
         if self._trouble:
             raise Unavailable(self._trouble)
         if undo:
@@ -168,15 +169,21 @@ class Leadership:
         return CoordinatorHealth(reachable=self._reachable, trusted=not self._trouble, reason=reason)
 
     async def changed(self, timeout_s: float) -> None:
-        waits = (
-            asyncio.ensure_future(self._changed.wait()),
-            asyncio.ensure_future(self._runtime.clock.sleep(timeout_s)),
-        )
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await first_of(self._changed.wait(), self._runtime.clock.sleep(timeout_s))
+
+    # ---- what is told
+
+    def moved(self) -> None:
+        """Something has changed: look at once. The host's broker may call it too, when a shard was fenced."""
+        self._wake.set()
+
+    def fenced(self, shard: int, revision: int) -> None:
+        """The log of `shard` is ahead of the store."""
+        self._trust.note_fenced(shard, revision, self._runtime.clock.monotonic())
+
+    def unable(self) -> None:
+        """Claims fail here: let others try."""
+        self._registration.not_eligible(UNABLE_S)
 
     # ---- the loop
 
@@ -192,13 +199,7 @@ class Leadership:
     async def _sleep(self) -> None:
         clock = self._runtime.clock
         until_s = min(LOOK_EVERY_S, self._moves.rests_until_s() - clock.monotonic())
-        waits = (asyncio.ensure_future(self._wake.wait()), asyncio.ensure_future(clock.sleep(until_s)))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+        await first_of(self._wake.wait(), clock.sleep(until_s))
 
     def _look(self) -> None:
         """Take in what the mirror and the registration know."""
@@ -206,6 +207,7 @@ class Leadership:
         self._picture = self._reader.read(self._mirror.items, self._mirror.revision)
         if self._picture.revision < before.revision:
             self._moves.forget_revisions()
+            self._trust.forget_fenced()
         self._trouble = self._find_trouble()
         self._check_registration()
         if self._picture != before or self.health() != health:
@@ -232,41 +234,24 @@ class Leadership:
             me.incarnation,
             registration.lease_id,
             may_act=registered and self._reachable and not self._trouble,
+            may_take=not registration.settling,
             stopping=self._stopping,
             led=self._host.led(),
             busy=self._moves.busy(revision),
             resting=self._moves.resting(),
         )
 
-    def _wake_up(self) -> None:
-        self._wake.set()
-
     @property
     def _reachable(self) -> bool:
         return self._registration.reachable and (self._mirror.refused or not self._mirror.stale)
 
-    # ---- trust
-
-    def _believes(self, items: Items) -> bool:
-        """A state without our identity is not taken for what has become of the cluster."""
-        identity = self._reader.identity(items)
-        return identity is not None and identity.cluster_id == self._settings.cluster_id
+    # ---- whether the store is believed
 
     def _find_trouble(self) -> str:
-        if self._mirror.refused:
-            return (
-                f"etcd does not hold cluster {self._settings.cluster_id} any more: it was wiped, or is another one. "
-                f"Brokers keep the shards they lead. If it is the right etcd, {_RECOVER}"
-            )
-        led, busy = self._host.led(), self._moves.busy(self._picture.revision)
-        if found := trouble(self._picture, self._settings.cluster_id, led, busy):
-            return f"{found}. If it is the right etcd, {_RECOVER}"
-        for shard, revision in tuple(self._moves.fenced.items()):
-            stored = self._picture.epochs.get(shard)
-            if self._picture.revision < revision or stored is None or stored.item.mod_revision <= revision:
-                return f"the log of shard {shard} has seen later epochs than etcd gave out: it was put back. {_RECOVER}"
-            del self._moves.fenced[shard]
-        return ""
+        busy = self._moves.busy(self._picture.revision)
+        led = {shard: epoch for shard, epoch in self._host.led().items() if shard not in busy}
+        now_s = self._runtime.clock.monotonic()
+        return self._trust.trouble(self._picture, led, refused=self._mirror.refused, now_s=now_s)
 
     async def _may_register(self) -> bool:
         """Whether the store is what it was: asked before each registration, since a lease may be lost with the whole
@@ -286,7 +271,7 @@ class Leadership:
         while not self._registration.written and self._standing().may_act and clock.monotonic() < ends_s:
             await self.changed(0.1)  # the others must know before they look for whom a released shard is
         self._stopping = True
-        self._wake_up()
+        self.moved()
         while self._led_or_moving() and self._standing().may_act and clock.monotonic() < ends_s:
             await self.changed(0.1)
         await self._moves.release_all()

@@ -15,6 +15,9 @@
 Where a shard should be is `rendezvous.assign`'s to say, over brokers that may be given shards (`candidates`). A broker
 that is not eligible yet is given none; it keeps those that it has.
 
+After a loss of the whole store everybody registers anew, one after the other. So who comes back takes nothing for a
+while (`may_take`), lest the first take what the others lead and are about to reassert.
+
 Nothing is taken, released or written while the key-value store is not reachable, not trusted, or this broker is not
 registered in it. The log, not the key, says who leads: so a leader that cannot ask goes on.
 """
@@ -79,13 +82,14 @@ Move = Take | Release | Abandon | Reassert | GiveBack
 @dataclass(frozen=True)
 class Standing:
     """What a broker knows of itself. `may_act`: the store is reached and trusted, and this process is registered under
-    `lease_id`. `led`: the epoch of each shard led here. `busy`: shards on the move. `resting`: shards that could not
-    be led a moment ago."""
+    `lease_id`; `may_take`: it may take what nobody leads. `led`: the epoch of each shard led here. `busy`: shards on
+    the move. `resting`: shards that could not be led a moment ago."""
 
     broker_id: str
     incarnation: str
     lease_id: int
     may_act: bool
+    may_take: bool = True
     stopping: bool = False
     led: Mapping[int, int] = field(default_factory=dict)
     busy: frozenset[int] = frozenset()
@@ -115,18 +119,6 @@ def candidates(picture: ClusterPicture) -> Sequence[str]:
     return sorted(record.broker_id for record in eligible or staying or going_on)
 
 
-def trouble(picture: ClusterPicture, cluster_id: str, led: Mapping[int, int], busy: frozenset[int]) -> str:
-    """Why this store must not be believed; empty if it may."""
-    if picture.identity is None:
-        return f"etcd holds nothing of cluster {cluster_id}: it was wiped, or is another one"
-    if picture.identity.cluster_id != cluster_id:
-        return f"etcd belongs to cluster {picture.identity.cluster_id}, and this broker to {cluster_id}"
-    for shard in sorted(set(led) - busy):
-        if (stored := _stored_epoch(picture, shard)) < led[shard]:
-            return f"etcd knows epoch {stored} of shard {shard}, which is led in epoch {led[shard]}: it was put back"
-    return ""
-
-
 def _decide_shard(picture: ClusterPicture, me: Standing, shard: int, wanted: str | None) -> Move | None:
     held = picture.leaders.get(shard)
     if shard in me.led:
@@ -137,7 +129,7 @@ def _decide_shard(picture: ClusterPicture, me: Standing, shard: int, wanted: str
         return GiveBack(shard, held.record.epoch)
     if me.stopping or shard in me.resting:
         return None
-    if wanted == me.broker_id and held is None:
+    if wanted == me.broker_id and held is None and me.may_take:
         return Take(shard, picture.epochs.get(shard))
     if held is not None and held.record.broker_id == me.broker_id and me.broker_id not in picture.draining:
         return Take(shard, picture.epochs.get(shard), former=held)

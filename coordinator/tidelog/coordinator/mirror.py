@@ -25,6 +25,7 @@ from contextlib import aclosing
 from types import MappingProxyType
 
 from tidelog.coordinator.key_value import Compacted, EventKind, KeyValue, KeyValueStore, WatchBatch
+from tidelog.coordinator.waiting import first_of
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.runtime import Runtime
@@ -119,16 +120,7 @@ class KeyMirror:
 
     async def _watch_until_told(self) -> None:
         """Take in change after change, until `read_anew`."""
-        watching = asyncio.create_task(self._watch())
-        told = asyncio.create_task(self._anew.wait())
-        try:
-            await asyncio.wait((watching, told), return_when=asyncio.FIRST_COMPLETED)
-            if watching.done() and not told.done():
-                watching.result()
-        finally:
-            watching.cancel()
-            told.cancel()
-            await asyncio.gather(watching, told, return_exceptions=True)
+        await first_of(self._watch(), self._anew.wait())
 
     async def _watch(self) -> None:
         async with aclosing(self._kv.watch(self._prefix, self.revision + 1)) as batches:

@@ -1,7 +1,8 @@
 """A broker's registration: its lease, and its `BrokerRecord` under it.
 
 It registers, keeps the lease alive every third of its time on a task of its own, and registers anew when the lease is
-lost. The record follows what the broker is: eligible once it has been up for `rebalance_delay_s`, stopping when told.
+lost. The record follows what the broker is: stopping when told; eligible once it has been up for `rebalance_delay_s`,
+and, after a lease was lost, once it has been back for as long again as others need to come back too.
 
 Until when the lease surely lasts is counted on the monotonic clock from before the keep-alive was *sent*: an answer may
 have lain about while this process stood still. That `held` is False does not mean that the lease is over, only that it
@@ -31,6 +32,7 @@ from tidelog.coordinator.key_value import (
     absent,
     unchanged,
 )
+from tidelog.coordinator.waiting import first_of
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Corrupt, TidelogError
 from tidelog.storage.runtime import Runtime
@@ -75,6 +77,9 @@ class Registration:
         self._lost = asyncio.Event()
         self._held_until_s = float("-inf")
         self._known = False
+        self._came_back = False
+        self._eligible_from_s = float("inf")
+        self._unsettled = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.record = me
         self.lease_id = 0
@@ -88,12 +93,18 @@ class Registration:
         return self.lease_id != 0 and self._runtime.clock.monotonic() < self._held_until_s
 
     @property
+    def settling(self) -> bool:
+        """Whether it came back a moment ago, after a lease was lost."""
+        return self._came_back and not self.record.eligible
+
+    @property
     def written(self) -> bool:
         """Whether the store holds the record as it is now."""
         return self.lease_id != 0 and self._written == self.record
 
     def start(self) -> None:
         """Begin; does not wait for the store."""
+        self._eligible_from_s = self._runtime.clock.monotonic() + self._settings.rebalance_delay_s
         self._tasks = [
             asyncio.create_task(work)
             for work in (self._stay_registered(), self._stay_current(), self._become_eligible())
@@ -118,6 +129,12 @@ class Registration:
     def register_anew(self) -> None:
         """The record is not in the store, though the lease may last."""
         self._lost.set()
+
+    def not_eligible(self, delay_s: float) -> None:
+        """Be given no shards for `delay_s`."""
+        self._eligible_from_s = self._runtime.clock.monotonic() + delay_s
+        self._unsettled.set()
+        self._set_record(msgspec.structs.replace(self.record, eligible=False))
 
     # ---- the lease
 
@@ -144,21 +161,17 @@ class Registration:
 
     async def _pause(self) -> None:
         """Until the next keep-alive is due, or somebody says that the registration is lost."""
-        sleep = asyncio.ensure_future(self._runtime.clock.sleep(self._settings.lease_ttl_s / KEEP_ALIVES_PER_TTL))
-        lost = asyncio.ensure_future(self._lost.wait())
-        try:
-            await asyncio.wait((sleep, lost), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleep.cancel()
-            lost.cancel()
-            await asyncio.gather(sleep, lost, return_exceptions=True)
+        interval_s = self._settings.lease_ttl_s / KEEP_ALIVES_PER_TTL
+        await first_of(self._runtime.clock.sleep(interval_s), self._lost.wait())
         if self._lost.is_set():
             self._forget_lease()
 
     async def _keep_alive(self) -> None:
-        sent_s = self._runtime.clock.monotonic()
+        sent_s, was_held = self._runtime.clock.monotonic(), self.held
         left_s = await self._kv.keep_alive(self.lease_id)
         self._held_until_s = sent_s + left_s
+        if not was_held:
+            self._on_change()
 
     def _forget_lease(self) -> None:
         self.lease_id = 0
@@ -171,6 +184,9 @@ class Registration:
             self._set_reachable(reachable=True)
             await self._runtime.clock.sleep(self._settings.lease_ttl_s / KEEP_ALIVES_PER_TTL)
         self._lost.clear()
+        if self._known:
+            self._came_back = True
+            self.not_eligible(max(self._settings.rebalance_delay_s, self._settings.lease_ttl_s))
         sent_s = self._runtime.clock.monotonic()
         lease = await self._kv.grant(self._settings.lease_ttl_s)
         record = self.record
@@ -218,8 +234,13 @@ class Registration:
     # ---- the record
 
     async def _become_eligible(self) -> None:
-        await self._runtime.clock.sleep(self._settings.rebalance_delay_s)
-        self._set_record(msgspec.structs.replace(self.record, eligible=True))
+        clock = self._runtime.clock
+        while True:
+            while (left_s := self._eligible_from_s - clock.monotonic()) > 0:
+                await clock.sleep(left_s)
+            self._set_record(msgspec.structs.replace(self.record, eligible=True))
+            await self._unsettled.wait()
+            self._unsettled.clear()
 
     def _set_record(self, record: BrokerRecord) -> None:
         self.record = record

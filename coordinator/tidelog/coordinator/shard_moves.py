@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from collections.abc import Coroutine, Iterable
+from typing import Any, Protocol
 
 from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterKeys, LeaderRecord, encode_value
 from tidelog.coordinator.cluster_picture import decode_epoch
@@ -29,13 +29,30 @@ from tidelog.storage.runtime import Runtime
 CLAIMS_MAX = 32
 RELEASES_MAX = 8
 READS_OF_OUTCOME_MAX = 3
+FAILURES_IN_A_ROW_MAX = 3
 _REST = Backoff(first_s=0.1, max_s=15.0)
 
 _log = logging.getLogger(__name__)
 
 
+class MovesObserver(Protocol):
+    """Who is told how moves end."""
+
+    def moved(self) -> None:
+        """Some move has ended."""
+        ...
+
+    def fenced(self, shard: int, revision: int) -> None:
+        """The log of `shard` had seen the epoch that the store gave out, at `revision`, as a new one."""
+        ...
+
+    def unable(self) -> None:
+        """Claims have failed `FAILURES_IN_A_ROW_MAX` times in a row: others should lead what this broker cannot."""
+        ...
+
+
 class ShardMoves:
-    """See the module's head. `on_change` is called when a move has ended; `me` tells the lease to write under."""
+    """See the module's head. `lease_id` is what keys are put under; 0: none is held now, and nothing may be begun."""
 
     def __init__(
         self,
@@ -44,23 +61,22 @@ class ShardMoves:
         host: ShardHost,
         me: BrokerRecord,
         runtime: Runtime,
-        on_change: Callable[[], None],
+        observer: MovesObserver,
     ) -> None:
         self._kv = kv
         self._keys = keys
         self._host = host
         self._me = me
         self._runtime = runtime
-        self._on_change = on_change
+        self._observer = observer
         self._claims = asyncio.Semaphore(CLAIMS_MAX)
         self._releases = asyncio.Semaphore(RELEASES_MAX)
         self._running: dict[int, asyncio.Task[None]] = {}
         self._shown_from: dict[int, int] = {}
         self._failures: dict[int, int] = {}
         self._rest_until_s: dict[int, float] = {}
+        self._unable = 0
         self.lease_id = 0
-        self.fenced: dict[int, int] = {}
-        """Shards whose log has seen an epoch that the store had not given out, and the revision of its epoch then."""
 
     # ---- what is on the move
 
@@ -82,7 +98,6 @@ class ShardMoves:
     def forget_revisions(self) -> None:
         """The store counts its revisions anew."""
         self._shown_from.clear()
-        self.fenced.clear()
 
     @property
     def idle(self) -> bool:
@@ -126,7 +141,7 @@ class ShardMoves:
             self._rest(shard)
         finally:
             del self._running[shard]
-            self._on_change()
+            self._observer.moved()
 
     def _coroutine(self, move: Move) -> Coroutine[Any, Any, None]:
         match move:
@@ -152,6 +167,11 @@ class ShardMoves:
                 await self._note_fencing(take)
                 self._rest(take.shard)
                 await self._delete_key(take.shard, take.epoch)
+            except Unavailable as error:
+                _log.warning("shard %d could not be led in epoch %d: %s", take.shard, take.epoch, error)
+                self._count_unable()
+                self._rest(take.shard)
+                await self._delete_key(take.shard, take.epoch)
             except TidelogError as error:
                 _log.warning("shard %d could not be led in epoch %d: %s", take.shard, take.epoch, error)
                 self._rest(take.shard)
@@ -159,6 +179,7 @@ class ShardMoves:
             else:
                 _log.info("shard %d is led here in epoch %d", take.shard, take.epoch)
                 self._failures.pop(take.shard, None)
+                self._unable = 0
 
     async def _win_key(self, take: Take) -> bool:
         """Whether the key and its epoch are ours now."""
@@ -204,7 +225,7 @@ class ShardMoves:
         stored = await self._kv.get(key)
         if stored is not None and decode_epoch(key, stored.value) > take.epoch:
             return
-        self.fenced[take.shard] = stored.mod_revision if stored else 0
+        self._observer.fenced(take.shard, stored.mod_revision if stored else 0)
         _log.error("shard %d: the log has seen epoch %d or a later one before", take.shard, take.epoch)
 
     async def _release(self, release: Release) -> None:
@@ -233,6 +254,11 @@ class ShardMoves:
         result = await self._kv.transact([Compare(key, Field.VALUE, self._value(epoch))], [DeleteKey(key)])
         if result.succeeded:
             self._shown_from[shard] = result.revision
+
+    def _count_unable(self) -> None:
+        self._unable += 1
+        if self._unable % FAILURES_IN_A_ROW_MAX == 0:
+            self._observer.unable()
 
     def _rest(self, shard: int) -> None:
         self._failures[shard] = failures = self._failures.get(shard, 0) + 1
