@@ -25,7 +25,20 @@ from benchmarks.machine import describe_machine
 from benchmarks.measure import Machine, Report, Row
 from benchmarks.picture import save_picture
 from benchmarks.processes import Children
-from benchmarks.rows import fetch, json_produce, latency, memory, produce, puts, s2, spark, stored, takeover
+from benchmarks.rows import (
+    fetch,
+    forwarding,
+    json_produce,
+    latency,
+    memory,
+    placement,
+    produce,
+    puts,
+    s2,
+    spark,
+    stored,
+    takeover,
+)
 from benchmarks.table import page, print_rows
 
 FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
@@ -39,10 +52,12 @@ FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "puts": puts.rows,
     "memory": memory.rows,
     "takeover": takeover.rows,
+    "forwarding": forwarding.rows,
+    "placement": placement.rows,
 }
 ORDER = (
     *("produce-events", "produce-letters", "produce-json", "minio", "produce-hundred", "fetch", "stored"),
-    *("spark-read", "spark-source", "ack", "puts", "memory", "takeover"),
+    *("spark-read", "spark-source", "ack", "puts", "memory", "takeover", "placement"),
 )
 """In which rows stand, by the beginnings of their names."""
 ARTIFACTS = Path("artifacts")
