@@ -99,7 +99,7 @@ class Endpoints:
         if endpoint is not self.current or len(self._members) == 1:
             return
         self._position += 1
-        _log.info("etcd: from %s on to %s: %s", endpoint.target, self.current.target, why)
+        _log.debug("etcd: from %s on to %s: %s", endpoint.target, self.current.target, why)
         endpoint.cut_streams()
 
     async def aclose(self) -> None:

@@ -39,13 +39,21 @@ class OpenStream(Generic[_Request, _Response]):
         self._endpoints = endpoints
         self._endpoint = endpoint
         self._call = call
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        call.add_done_callback(self._mark_over)
 
     async def send(self, request: _Request) -> None:
         """Returns once it is on its way. Raises `Refusal`."""
+        writing = asyncio.ensure_future(self._call.write(request))
         try:
-            await self._guarded(self._call.write(request))
-        except asyncio.InvalidStateError:  # the stream is over; reading tells why
-            await self.receive()
+            # grpc.aio lets a write wait for ever whose stream is cancelled before it stood
+            await asyncio.wait((writing, self._over), return_when=asyncio.FIRST_COMPLETED)
+            if self._over.done():
+                await self.receive()  # tells why
+            await self._guarded(writing)
+        finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
 
     async def receive(self) -> _Response:
         """The next response. Raises `Refusal`, also at the stream's end."""
@@ -53,6 +61,10 @@ class OpenStream(Generic[_Request, _Response]):
         if response is grpc.aio.EOF:
             raise refusal_of("UNAVAILABLE", "the stream ended", self._endpoint.target)
         return cast("_Response", response)  # the stubs say `object` for the end of the stream
+
+    def _mark_over(self, _: object) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
 
     async def _guarded(self, awaited: Awaitable[_T]) -> _T:
         try:

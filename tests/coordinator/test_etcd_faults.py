@@ -1,0 +1,230 @@
+"""`EtcdKeyValueStore` while members of a real cluster are killed, paused, wiped and cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from tests.components.etcd_server import EtcdCluster, EtcdServer
+from tests.components.required import require_component
+from tests.coordinator.etcd_gateway import compact
+from tests.coordinator.etcd_load import running
+from tests.coordinator.key_value_watches import take
+from tests.end_to_end.cut_proxy import CutProxy
+
+from tidelog.coordinator.etcd.settings import EtcdSettings
+from tidelog.coordinator.etcd.store import EtcdKeyValueStore
+from tidelog.coordinator.key_value import Compacted, PutKey
+from tidelog.storage.errors import Unavailable
+from tidelog.storage.runtime import Runtime
+
+_T = TypeVar("_T")
+
+GAP_S_MAX = 10.0
+TIMEOUT_S = 3.0
+SLOWNESS_S = 2.0
+"""What a loaded machine may add to a deadline."""
+
+
+@pytest.fixture
+async def store(etcd_cluster: EtcdCluster) -> AsyncIterator[EtcdKeyValueStore]:
+    store = EtcdKeyValueStore(EtcdSettings(etcd_cluster.urls, timeout_s=TIMEOUT_S), Runtime())
+    yield store
+    await store.aclose()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EtcdServer]:
+    """One of the test's own."""
+    server = EtcdServer(require_component("etcd"), tmp_path / "etcd")
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+async def lone_store(server: EtcdServer) -> AsyncIterator[EtcdKeyValueStore]:
+    store = EtcdKeyValueStore(EtcdSettings((server.url,), timeout_s=TIMEOUT_S), Runtime())
+    yield store
+    await store.aclose()
+
+
+async def test_killing_each_member_in_turn_loses_nothing(etcd_cluster: EtcdCluster, store: EtcdKeyValueStore) -> None:
+    async with running(store) as load:
+        for member in etcd_cluster.members:  # the one in use and the leader are among them
+            member.kill()
+            await load.more(10)
+            await asyncio.to_thread(member.start)
+    print(f"longest gap {load.gap_s():.2f} s, {len(load.seen)} events, {load.unknown} puts of unknown outcome")
+    assert load.gap_s() < GAP_S_MAX
+
+
+async def test_pausing_each_member_in_turn_loses_nothing(etcd_cluster: EtcdCluster, store: EtcdKeyValueStore) -> None:
+    async with running(store) as load:
+        for member in etcd_cluster.members:
+            member.pause()
+            await load.more(10)
+            member.resume()
+    print(f"longest gap {load.gap_s():.2f} s, {len(load.seen)} events, {load.unknown} puts of unknown outcome")
+    assert load.gap_s() < GAP_S_MAX
+
+
+async def test_a_silent_watch_on_a_paused_member_moves(etcd_cluster: EtcdCluster) -> None:
+    """No other call finds out that the member is silent: the pings of its connection do."""
+    quiet = EtcdKeyValueStore(EtcdSettings(etcd_cluster.urls, timeout_s=TIMEOUT_S), Runtime())
+    async with aclosing(quiet), aclosing(quiet.watch("a", 1)) as watch:
+        for member in etcd_cluster.members:
+            await _put_by(etcd_cluster, "a")
+            await take(watch, 1)  # the watch stands; now its member is the only one that is paused, once in three
+            member.pause()
+            await _put_by(etcd_cluster, "a", without=member)
+            await take(watch, 1)
+            member.resume()
+
+
+async def test_without_members_calls_end_in_time_and_go_on_after(
+    etcd_cluster: EtcdCluster, store: EtcdKeyValueStore
+) -> None:
+    lease = await store.grant(60.0)
+    async with running(store) as load:
+        for member in etcd_cluster.members:
+            member.kill()
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: store.get("a"),
+            lambda: store.range("a"),
+            lambda: store.put("a", b""),
+            lambda: store.delete("a"),
+            lambda: store.transact([], [PutKey("a", b"")]),
+            lambda: store.grant(5.0),
+            lambda: store.keep_alive(lease.lease_id),
+            lambda: store.revoke(1),
+            lambda: store.incarnation(),
+        ]
+        started_s = time.monotonic()
+        ended = await asyncio.gather(*(call() for call in calls), return_exceptions=True)
+        assert [type(each) for each in ended] == [Unavailable] * len(calls)
+        assert time.monotonic() - started_s < TIMEOUT_S + SLOWNESS_S
+        await asyncio.to_thread(etcd_cluster.start)
+        await load.more(10)
+        assert await store.keep_alive(lease.lease_id) == lease.ttl_s
+
+
+async def test_a_hung_store_ends_calls_in_time(server: EtcdServer, lone_store: EtcdKeyValueStore) -> None:
+    lease = await lone_store.grant(60.0)
+    server.pause()
+    started_s = time.monotonic()
+    ended = await asyncio.gather(
+        lone_store.get("a"),
+        lone_store.put("a", b""),
+        lone_store.keep_alive(lease.lease_id),
+        return_exceptions=True,
+    )
+    assert [type(each) for each in ended] == [Unavailable] * 3
+    assert time.monotonic() - started_s < TIMEOUT_S + SLOWNESS_S
+    server.resume()
+    assert await lone_store.keep_alive(lease.lease_id) == lease.ttl_s
+
+
+async def test_what_was_compacted_while_a_watch_was_cut_off_is_told(server: EtcdServer) -> None:
+    with CutProxy(server.url) as proxy:
+        near = EtcdKeyValueStore(EtcdSettings((server.url,)), Runtime())
+        far = EtcdKeyValueStore(EtcdSettings((proxy.url,)), Runtime())
+        start = await near.put("a", b"")
+        async with aclosing(far.watch("a", start)) as watch:
+            await take(watch, 1)
+            proxy.cut()
+            await near.delete("a")
+            last = await near.put("b", b"")
+            await compact(server, last)
+            proxy.mend()
+            with pytest.raises(Compacted) as raised:
+                await take(watch, 1)
+        assert raised.value.oldest_revision > start + 1
+        await near.aclose()
+        await far.aclose()
+
+
+async def test_a_delete_at_the_compacted_revision_is_not_overlooked(etcd34: EtcdServer) -> None:
+    """etcd 3.4 lets a watch begin there and says nothing of the delete."""
+    with CutProxy(etcd34.url) as proxy:
+        near = EtcdKeyValueStore(EtcdSettings((etcd34.url,)), Runtime())
+        far = EtcdKeyValueStore(EtcdSettings((proxy.url,)), Runtime())
+        start = await near.put("a", b"")
+        async with aclosing(far.watch("a", start)) as watch:
+            await take(watch, 1)
+            proxy.cut()
+            await near.delete("a")
+            await compact(etcd34, start + 1)
+            proxy.mend()
+            with pytest.raises(Compacted):
+                await take(watch, 1)
+        await near.aclose()
+        await far.aclose()
+
+
+@pytest.mark.parametrize("token", ["etcd-cluster", "another"])
+async def test_a_wiped_store_is_noticed(server: EtcdServer, lone_store: EtcdKeyValueStore, token: str) -> None:
+    """Also with the token it had, where its cluster's id is the same."""
+    before = await lone_store.incarnation()
+    for _ in range(5):
+        last = await lone_store.put("a", b"")
+    async with aclosing(lone_store.watch("a", last)) as watch:
+        await take(watch, 1)
+        server.kill()
+        server.wipe()
+        server.arguments = ["--initial-cluster-token", token]
+        await asyncio.to_thread(server.start)
+        with pytest.raises(Compacted):
+            await take(watch, 1)
+    assert await lone_store.incarnation() != before
+    assert await lone_store.get("a") is None
+
+
+async def test_a_restart_is_no_other_incarnation(server: EtcdServer, lone_store: EtcdKeyValueStore) -> None:
+    before = await lone_store.incarnation()
+    await lone_store.put("a", b"")
+    server.kill()
+    await asyncio.to_thread(server.start)
+    assert await _in_time(lone_store.incarnation) == before
+
+
+async def test_a_closed_store_leaves_nothing_behind(server: EtcdServer) -> None:
+    store = EtcdKeyValueStore(EtcdSettings((server.url,), timeout_s=30.0), Runtime())
+    start = await store.put("a", b"")
+    watch = store.watch("a", start)
+    await take(watch, 1)
+    waiting = asyncio.ensure_future(anext(watch))
+    server.pause()
+    hanging = asyncio.create_task(store.get("a"))
+    await asyncio.wait([hanging, waiting], timeout=0.1)  # both are under way
+    await store.aclose()
+    for call in (waiting, hanging):
+        with pytest.raises(Unavailable, match="closed"):
+            await call
+    with pytest.raises(Unavailable, match="closed"):
+        await store.get("a")
+    await watch.aclose()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def _in_time(call: Callable[[], Awaitable[_T]]) -> _T:
+    """Its answer, once there is one."""
+    async with asyncio.timeout(GAP_S_MAX):
+        while True:
+            with contextlib.suppress(Unavailable):
+                return await call()
+
+
+async def _put_by(cluster: EtcdCluster, key: str, *, without: EtcdServer | None = None) -> None:
+    """A put by another client, on the members but one."""
+    urls = tuple(member.url for member in cluster.members if member is not without)
+    async with aclosing(EtcdKeyValueStore(EtcdSettings(urls, timeout_s=TIMEOUT_S), Runtime())) as other:
+        await _in_time(lambda: other.put(key, b""))
