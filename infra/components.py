@@ -21,13 +21,15 @@ if __name__ == "__main__":  # run as a file: the root of the repo is not on the 
 
 from infra.component import CannotMake, Component, only_one_process, say
 from infra.etcd import ETCD, ETCD34
+from infra.haproxy import HAPROXY
 from infra.kafka import KAFKA
+from infra.kustomize import KUSTOMIZE
 from infra.minio import MINIO
 from infra.s2_lite import S2_LITE
 from infra.spark_kafka import SPARK_KAFKA
 from infra.spark_s3 import SPARK_S3
 
-COMPONENTS: tuple[Component, ...] = (MINIO, ETCD, ETCD34, SPARK_S3, KAFKA, SPARK_KAFKA, S2_LITE)
+COMPONENTS: tuple[Component, ...] = (MINIO, ETCD, ETCD34, HAPROXY, KUSTOMIZE, SPARK_S3, KAFKA, SPARK_KAFKA, S2_LITE)
 
 
 def component(name: str) -> Component:

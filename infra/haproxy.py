@@ -1,0 +1,54 @@
+"""HAProxy, to try `balancer/haproxy.cfg` with: the machine's own, or Debian's, unpacked and not installed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from infra.component import CannotMake, Component, run_showing_progress, tools_folder, workshop
+
+PACKAGES = ("haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1")  # Debian 12's, less what is there
+START = """\
+#!/bin/sh
+# Debian's HAProxy beside its libraries, which are not installed.
+LD_LIBRARY_PATH=$(echo "{kept}"/usr/lib/*-linux-gnu*) exec "{kept}/usr/sbin/haproxy" "$@"
+"""
+
+
+def program() -> Path:
+    """Where the command that starts the unpacked one is kept."""
+    return tools_folder() / "haproxy"
+
+
+def find() -> Path | None:
+    """The machine's own, else the one unpacked here."""
+    own = shutil.which("haproxy")
+    if own:
+        return Path(own)
+    return program() if program().is_file() else None
+
+
+def make() -> None:
+    """Take it out of Debian's packages: 2 MB, and no service begins to run on this machine."""
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        raise CannotMake("this is no Debian")
+    with workshop(tools_folder()) as folder:
+        fetch = 'cd "$1" && shift && apt-get --quiet download "$@" && for each in *.deb; do dpkg -x "$each" .; done'
+        run_showing_progress("haproxy", ["sh", "-c", fetch, "sh", str(folder), *PACKAGES], {})
+        kept = tools_folder() / "haproxy-debian"
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(folder / "usr", kept / "usr", symlinks=True)
+        start = folder / "haproxy"
+        start.write_text(START.format(kept=kept))
+        start.chmod(0o755)
+        run_showing_progress("haproxy", [str(start), "-v"], {})  # else this machine lacks some other library
+        start.replace(program())
+
+
+HAPROXY = Component(
+    name="haproxy",
+    purpose="the compose file's load balancer, for its test",
+    how="install HAProxy 2.6 or newer; on Debian 12, `python infra/components.py prepare haproxy`",
+    find=find,
+    make=make,
+)

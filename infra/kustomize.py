@@ -1,0 +1,40 @@
+"""kustomize, which puts the manifests of `kubernetes/` together, built from its source by Go."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from infra.component import CannotMake, Component, run_showing_progress, tools_folder, workshop
+
+VERSION = "v5.7.1"
+
+
+def program() -> Path:
+    """Where the program is kept."""
+    return tools_folder() / f"kustomize-{VERSION}"
+
+
+def find() -> Path | None:
+    """The program, if it is there."""
+    return program() if program().is_file() else None
+
+
+def make() -> None:
+    """Build it: about half a minute."""
+    go = shutil.which("go")
+    if go is None:
+        raise CannotMake("there is no Go here")
+    with workshop(tools_folder()) as folder:
+        command = [go, "install", f"sigs.k8s.io/kustomize/kustomize/v5@{VERSION}"]
+        run_showing_progress("kustomize", command, {"GOBIN": str(folder), "CGO_ENABLED": "0"})
+        (folder / "kustomize").replace(program())
+
+
+KUSTOMIZE = Component(
+    name="kustomize",
+    purpose="the Kubernetes manifests' tests",
+    how="install Go 1.24 or newer (https://go.dev/dl), then `python infra/components.py prepare kustomize`",
+    find=find,
+    make=make,
+)
