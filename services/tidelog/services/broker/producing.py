@@ -94,9 +94,10 @@ class ProducePath:
         try:
             return _checked(place, options)
         except Conflict as refusal:
+            rests_on_buffered = _rests_on_buffered(place.state, options)  # as of now: the next line lets others go on
             # A leader that was replaced and does not know it yet refuses by a state that is over.
             await self._shards.check_not_overtaken(place.leader)
-            if not _rests_on_buffered(place.state, options):
+            if not rests_on_buffered:
                 raise
             conflict = refusal
         await self._committed(place.state)
