@@ -1,4 +1,4 @@
-"""A store whose writes of WAL records can be held back, failed and counted, to look at what happens meanwhile."""
+"""A store whose writes and reads of WAL records can be held back, to look at what happens meanwhile."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,6 +16,9 @@ class GatedObjectStore:
         self.gate.set()
         self._held_prefix = WAL_PREFIX
         self.arrived = asyncio.Event()
+        self.read_gate = asyncio.Event()
+        self.read_gate.set()
+        self.read_arrived = asyncio.Event()
 
     def hold(self, prefix: str = WAL_PREFIX) -> None:
         """Hold creates under `prefix` back from now on."""
@@ -23,11 +26,19 @@ class GatedObjectStore:
         self.arrived.clear()
         self.gate.clear()
 
+    def hold_reads(self) -> None:
+        """Hold reads of WAL entries back until `read_gate` is set."""
+        self.read_arrived.clear()
+        self.read_gate.clear()
+
     @property
     def url(self) -> str:
         return self._inner.url
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
+        if key.startswith(WAL_PREFIX) and not self.read_gate.is_set():
+            self.read_arrived.set()
+            await self.read_gate.wait()
         return await self._inner.get(key, byte_range)
 
     async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
@@ -50,4 +61,5 @@ class GatedObjectStore:
 
     async def aclose(self) -> None:
         self.gate.set()
+        self.read_gate.set()
         await self._inner.aclose()

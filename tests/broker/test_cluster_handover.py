@@ -145,16 +145,23 @@ async def test_a_leader_that_does_not_know_yet_that_it_was_replaced_refuses_no_a
 
 
 async def test_a_conflict_over_an_append_that_commits_meanwhile_tells_the_offset_behind_it() -> None:
-    async with running_world({"a": MemoryObjectStore()}, shards=1) as world:
+    store = GatedObjectStore(MemoryObjectStore())
+    async with running_world({"a": store}, shards=1) as world:
         broker = world.brokers["a"]
         await broker.create_topic("t", 1, {})
-        for offset in range(10):
-            options = ProduceOptions(partition=0, expected_offset=offset)
-            results = await asyncio.gather(
-                *(broker.produce("t", numbered(n, 1), options) for n in range(5)), return_exceptions=True
-            )
-            told = [result.next_offset for result in results if isinstance(result, OffsetConflict)]
-            assert told == [offset + 1] * 4
+        store.hold()
+        options = ProduceOptions(partition=0, expected_offset=0)
+        first = asyncio.create_task(broker.produce("t", numbered(0, 1), options))
+        await store.arrived.wait()
+        store.hold_reads()
+        second = asyncio.create_task(broker.produce("t", numbered(1, 1), options))
+        await store.read_arrived.wait()  # it looks whether another leads
+        store.gate.set()
+        await first
+        store.read_gate.set()
+        with pytest.raises(OffsetConflict) as conflict:
+            await second
+        assert conflict.value.next_offset == 1
 
 
 async def test_producers_that_wait_at_a_leader_which_was_replaced_are_soon_told() -> None:
