@@ -6,10 +6,11 @@ is sent again with the same sequence until it is. So afterwards each of its reco
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from tests.broker.cluster_world import World
+from tests.broker.direct_peers import DirectPeers
 from tests.broker.drafts import draft, offsets_of, values_of
 
 from tidelog.services.broker.api import Broker, FetchLimits, ProduceOptions, ProducerSequence
@@ -18,11 +19,21 @@ from tidelog.storage.errors import Fenced, Unavailable
 PAGE = FetchLimits(1_000, 1 << 20)
 
 
+class Brokers(Protocol):
+    """What a producer sees of a cluster."""
+
+    @property
+    def brokers(self) -> Mapping[str, Broker]: ...
+
+    @property
+    def peers(self) -> DirectPeers: ...
+
+
 @dataclass
 class Producer:
     """Sends numbered records to one partition until it is told to stop."""
 
-    world: World
+    world: Brokers
     name: str
     topic: str
     partition: int
@@ -32,26 +43,26 @@ class Producer:
     _stopped: bool = False
 
     async def run(self) -> None:
-        names = itertools.cycle(sorted(self.world.brokers))
+        turns = itertools.count()
         clock = asyncio.get_running_loop()
         for sequence in itertools.count():
             if self._stopped:
                 return
             began_s = clock.time()
-            await self._acknowledged(sequence, names)
+            await self._acknowledged(sequence, turns)
             self.longest_wait_s = max(self.longest_wait_s, clock.time() - began_s)
 
     def stop(self) -> None:
         """After the batch that is under way."""
         self._stopped = True
 
-    async def _acknowledged(self, sequence: int, names: "itertools.cycle[str]") -> None:
+    async def _acknowledged(self, sequence: int, turns: "itertools.count[int]") -> None:
         value = f"{self.name}:{sequence}".encode()
         options = ProduceOptions(
             partition=self.partition, producer=ProducerSequence(self.name, 0, sequence), auto_create=False
         )
         while True:
-            broker = self._reachable(names)
+            broker = self._reachable(turns)
             try:
                 (answer,) = await broker.produce(self.topic, draft([value]), options)
             except (Fenced, Unavailable):
@@ -62,8 +73,9 @@ class Producer:
             self.acknowledged.append((answer.base_offset, value))
             return
 
-    def _reachable(self, names: "itertools.cycle[str]") -> Broker:
-        return next(self.world.brokers[name] for name in names if f"http://{name}" in self.world.peers.reachable)
+    def _reachable(self, turns: "itertools.count[int]") -> Broker:
+        there = [name for name in sorted(self.world.brokers) if f"http://{name}" in self.world.peers.reachable]
+        return self.world.brokers[there[next(turns) % len(there)]]
 
 
 @dataclass
@@ -97,7 +109,7 @@ class Load:
         return reached
 
 
-def load_on(world: World, topic: str, partitions: int, producers_each: int = 2) -> Load:
+def load_on(world: Brokers, topic: str, partitions: int, producers_each: int = 2) -> Load:
     return Load(
         [
             Producer(world, f"p{partition}-{index}", topic, partition)

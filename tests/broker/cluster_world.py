@@ -45,9 +45,11 @@ class HandLed:
     async def lead(self) -> None:
         """The test will say what."""
 
-    async def leave(self) -> None:
+    async def hand_over(self) -> None:
         for shard in tuple(self.host.led()):
             await self._world.take(shard)
+
+    async def leave(self) -> None:
         await self._sync.aclose()
 
     async def read_on(self) -> None:

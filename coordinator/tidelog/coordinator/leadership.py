@@ -102,10 +102,16 @@ class Leadership:
         self._registration.start()
         self._loop = asyncio.create_task(self._run())
 
-    async def aclose(self) -> None:
-        """Say that we stop, release every shard, few side by side, and end the lease; in bounded time."""
+    async def hand_over(self) -> None:
+        """Say that we stop, and release every shard, few side by side; in bounded time. The view stays current, so that
+        requests can be sent on to the new leaders until `aclose`."""
         if self._loop is not None:
             await self._release_everything()
+
+    async def aclose(self) -> None:
+        """Hand over what was not yet, and end the lease; in bounded time."""
+        await self.hand_over()
+        if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
         await self._moves.aclose()
@@ -263,8 +269,8 @@ class Leadership:
 
     # ---- the end
 
-    async def _release_everything(self) -> None:
-        """By the loop, so that each key goes with its shard; without the keys if the store does not answer."""
+    async def _release_by_keys(self) -> None:
+        """Have the loop release all that is led, each key with its shard; not if the store cannot be asked."""
         clock = self._runtime.clock
         ends_s = clock.monotonic() + self._settings.stop_timeout_s
         self._registration.set_stopping()
@@ -274,7 +280,6 @@ class Leadership:
         self.moved()
         while self._led_or_moving() and self._standing().may_act and clock.monotonic() < ends_s:
             await self.changed(0.1)
-        await self._moves.release_all()
 
     def _led_or_moving(self) -> bool:
         return bool(self._host.led()) or not self._moves.idle

@@ -98,6 +98,9 @@ class LocalBroker:
         self._parts.means.executor.shutdown(wait=True)
         await self._parts.store.aclose()
 
+    async def hand_over(self) -> None:
+        """Have others lead what is led here: alone, there are none."""
+
     async def must_stop(self) -> str:
         """Return, with the reason, once this process has to end: alone, never."""
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()

@@ -48,6 +48,10 @@ class StartableBroker(Broker, MeasuredBroker, Protocol):
         """Take up the log. Raises `Unavailable`, `Denied`, `Corrupt`."""
         ...
 
+    async def hand_over(self) -> None:
+        """Have other brokers lead what this one leads, as far as there are any; requests are answered meanwhile."""
+        ...
+
     async def must_stop(self) -> str:
         """Return, with the reason, once this process has to end."""
         ...

@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
@@ -43,9 +43,13 @@ logger = logging.getLogger(__name__)
 class DrainingServer(uvicorn.Server):
     """uvicorn's server with signals that stop it and leave the exit code alone, and streams that end when it stops."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(
+        self, config: uvicorn.Config, service: Service, *, hand_over: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         super().__init__(config)
         self._service = service
+        self._first = hand_over
+        self._handing_over: asyncio.Task[None] | None = None
         self.listening = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -70,10 +74,20 @@ class DrainingServer(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def stop(self) -> None:
-        """Stop gracefully; asked again, at once."""
-        self.force_exit = self.should_exit
-        self.should_exit = True
-        self._service.connections.drain()
+        """Stop gracefully: hand over first, answering as ever, then refuse. Asked again, stop at once."""
+        if self._handing_over is None:
+            self._handing_over = asyncio.create_task(self._hand_over())
+        else:
+            self.should_exit = self.force_exit = True
+            self._service.connections.drain()
+
+    async def _hand_over(self) -> None:
+        try:
+            if self._first:
+                await self._first()
+        finally:
+            self.should_exit = True
+            self._service.connections.drain()
 
     def _stop(self, number: signal.Signals) -> None:
         logger.info("stopping", extra={"fields": {"signal": number.name}})
@@ -135,7 +149,7 @@ async def _serve(settings: Settings, listening: socket.socket) -> int:
             fields = {"address": address, "store": settings.store, "version": version("tidelog")}
             logger.info("listening", extra={"fields": fields})
             _spare_the_collector()
-            server = DrainingServer(server_config(app, settings), service)
+            server = DrainingServer(server_config(app, settings), service, hand_over=broker.hand_over)
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             replaced = asyncio.create_task(broker.must_stop())
             await asyncio.wait((serving, replaced), return_when=asyncio.FIRST_COMPLETED)

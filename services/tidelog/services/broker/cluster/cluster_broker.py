@@ -52,6 +52,7 @@ class ClusterBroker:
         self._cold = ColdReader(parts.store, parts.reader, parts.means.runtime.clock)
         self._whereabouts: Whereabouts | None = None
         self._started: ClusterRequests | None = None
+        self._handing_over = False
 
     @property
     def here(self) -> LocalBroker:
@@ -80,13 +81,19 @@ class ClusterBroker:
         self._local.serve()
         await self._coordination.lead()
 
+    async def hand_over(self) -> None:
+        """Have others lead what is led here, each shard drained; requests are taken on and sent to them."""
+        self._handing_over = True
+        await self._coordination.hand_over()
+
     async def aclose(self) -> None:
-        """Hand every shard over, each drained, within ``shutdown.timeout.ms``; requests are sent on meanwhile. Then
-        let go of the store."""
+        """Hand over what was not yet, end the requests that still look for a leader, and let go of the store; within
+        ``shutdown.timeout.ms``."""
+        await self.hand_over()
         self._local.end_polls()
-        await self._coordination.leave()
         if self._whereabouts:
             await self._whereabouts.close()
+        await self._coordination.leave()
         await self._peers.aclose()
         await self._local.aclose()
 
@@ -159,6 +166,8 @@ class ClusterBroker:
         status = self._local.status()
         if self._started is None:
             return status
+        if self._handing_over:
+            return replace(status, ready=False, reason="the broker is stopping: others take over its shards")
         return replace(status, reason=status.reason or self._coordination.view.health().reason)
 
     def cluster(self) -> ClusterStatus:

@@ -22,8 +22,12 @@ class Coordination(Protocol):
         """Register, and from now on tell this broker's shards what to lead. Raises `Unavailable`, `Denied`."""
         ...
 
+    async def hand_over(self) -> None:
+        """Release every shard, for good, in bounded time; the view stays current. Never raises."""
+        ...
+
     async def leave(self) -> None:
-        """Release every shard, take leave of the others, let go of the key-value store. Never raises."""
+        """Hand over what was not yet, take leave of the others, let go of the key-value store. Never raises."""
         ...
 
     @property

@@ -125,7 +125,7 @@ class _Pauses:
     async def again_or_raise(self, error: Unavailable) -> None:
         """Return when it is time to try again; raise `error` if there is no time left."""
         left_s = self._end_s - self._clock.monotonic()
-        if left_s <= 0:
+        if left_s <= 0 or self._whereabouts.closed:
             raise error
         await self._whereabouts.changed(min(left_s, self._pause_s))
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)

@@ -78,6 +78,10 @@ class Membership:
         await self.view.start()
         self._telling = asyncio.create_task(self._tell_of_shards())
 
+    async def hand_over(self) -> None:
+        if self._joined:
+            await self._joined.leadership.hand_over()
+
     async def leave(self) -> None:
         if self._joined:
             await self._joined.leadership.aclose()
@@ -130,7 +134,7 @@ class Membership:
         """Leadership hears at once of a shard that was fenced."""
         while True:
             await self._parts.shards.changed()
-            self.view.shard_changed()
+            self.view.moved()
 
 
 def _record(settings: Settings, incarnation: str, now_ms: int) -> BrokerRecord:

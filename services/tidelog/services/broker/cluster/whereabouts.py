@@ -22,11 +22,14 @@ class Whereabouts:
         self._shards = shards
         self._moves: defaultdict[tuple[int, Leader], set[asyncio.Future[None]]] = defaultdict(set)
         self._watcher: asyncio.Task[None] | None = None
+        self.closed = False
 
     def start(self) -> None:
         self._watcher = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
+        """From now on nobody should look for a leader here (`closed`)."""
+        self.closed = True
         if self._watcher:
             self._watcher.cancel()
             await asyncio.gather(self._watcher, return_exceptions=True)

@@ -1,0 +1,79 @@
+"""Brokers of one cluster in one process, with real leadership over one key-value store in memory."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from tests.broker.brokers import SETTINGS, until
+from tests.broker.direct_peers import DirectPeers
+
+from tidelog.coordinator.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.key_value import KeyValueStore
+from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
+from tidelog.services.broker.cluster.membership import Membership
+from tidelog.services.settings import Settings
+from tidelog.services.wiring import broker_parts
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime
+
+QUICK = replace(SETTINGS, shards=4, lease_ttl_ms=1_000, rebalance_delay_ms=20, forward_timeout_ms=15_000)
+
+
+class SharedKeyValueStore(EmbeddedKeyValueStore):
+    """Outlives the brokers that let go of it; `end` closes it."""
+
+    async def aclose(self) -> None:
+        """One broker has gone; the others go on."""
+
+    async def end(self) -> None:
+        await super().aclose()
+
+
+class Members:
+    """The brokers that run, by id."""
+
+    def __init__(self, kv: KeyValueStore) -> None:
+        self.kv = kv
+        self.peers = DirectPeers()
+        self.brokers: dict[str, ClusterBroker] = {}
+
+    async def start(self, name: str, store: ObjectStore, settings: Settings = QUICK) -> ClusterBroker:
+        named = replace(settings, broker_id=name, advertised_address=f"http://{name}", etcd_endpoints="http://unused:1")
+        parts = broker_parts(named, Runtime(), store)
+        broker = ClusterBroker(parts, Membership(parts, lambda: self.kv), self.peers)
+        await broker.start()
+        self.brokers[name] = broker
+        self.peers.reachable[f"http://{name}"] = broker
+        return broker
+
+    async def stop(self, name: str) -> None:
+        """Gracefully; it stays reachable until it has handed everything over."""
+        await self.brokers[name].hand_over()
+        del self.peers.reachable[f"http://{name}"]
+        await self.brokers.pop(name).aclose()
+
+    async def balanced(self) -> None:
+        """Return once every shard is led, each broker has its fair share, and all see it so."""
+        await until(self._is_balanced)
+
+    def _is_balanced(self) -> bool:
+        led = [set(broker.here.shards.led()) for broker in self.brokers.values()]
+        views = [broker.cluster() for broker in self.brokers.values()]
+        seen = all(place.leader == place.preferred and place.leader for view in views for place in view.shards)
+        shares = sorted(map(len, led))
+        return seen and shares[-1] - shares[0] <= 1 and set().union(*led) == set(range(QUICK.shards))
+
+
+@asynccontextmanager
+async def running_members(*stores: tuple[str, ObjectStore], settings: Settings = QUICK) -> AsyncIterator[Members]:
+    kv = SharedKeyValueStore(Runtime())
+    members = Members(kv)
+    for name, store in stores:
+        await members.start(name, store, settings)
+    try:
+        await members.balanced()
+        yield members
+    finally:
+        for name in tuple(members.brokers):
+            await members.stop(name)
+        await kv.end()

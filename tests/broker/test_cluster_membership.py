@@ -1,0 +1,112 @@
+"""Brokers that join, leave and restart: shards follow, and the load on them does not notice."""
+
+import asyncio
+
+import pytest
+from tests.broker.brokers import SETTINGS, running_broker, until
+from tests.broker.cluster_load import check_log, load_on
+from tests.broker.cluster_members import QUICK, Members, SharedKeyValueStore, running_members
+from tests.broker.drafts import numbered, values_of
+
+from tidelog.coordinator.identity import WrongCluster
+from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+ALL = FetchLimits(1_000_000, 1 << 30)
+TO_ZERO = ProduceOptions(partition=0)
+
+
+async def test_a_broker_is_ready_before_it_leads_anything_and_shards_are_shared_evenly() -> None:
+    store = MemoryObjectStore()
+    async with running_members(("a", store)) as members:
+        assert len(members.brokers["a"].here.shards.led()) == 4
+        late = await members.start("b", store)
+        assert late.status().ready
+        assert late.here.shards.led() == {}
+        await members.balanced()
+        assert [len(members.brokers[name].here.shards.led()) for name in ("a", "b")] == [2, 2]
+        status = late.cluster()
+        assert [(place.broker_id, place.shards) for place in status.brokers] == [("a", 2), ("b", 2)]
+        assert (status.coordinator, status.trouble) == ("etcd", "")
+
+
+async def test_a_rolling_restart_of_three_brokers_under_load_costs_no_producer_a_retry(store: ObjectStore) -> None:
+    async with running_members(("a", store), ("b", store), ("c", store)) as members:
+        await members.brokers["a"].create_topic("t", 4, {})
+        load = load_on(members, "t", 4)
+        load.start()
+        await until(load.more(3))
+        for name in ("a", "b", "c"):
+            await members.stop(name)
+            await until(load.more(3))
+            await members.start(name, store)
+            await members.balanced()
+            await until(load.more(3))
+        await load.stop()
+        for number in range(4):
+            await check_log(members.brokers["b"], load, "t", number)
+        assert sum(producer.retries for producer in load.producers) == 0
+        assert max(producer.longest_wait_s for producer in load.producers) < 1.0
+
+
+async def test_a_drained_broker_leads_nothing_and_still_takes_requests() -> None:
+    store = MemoryObjectStore()
+    async with running_members(("a", store), ("b", store)) as members:
+        a, b = members.brokers["a"], members.brokers["b"]
+        await a.create_topic("t", 4, {})
+        await b.drain("a")
+        await until(lambda: not a.here.shards.led() and len(b.here.shards.led()) == 4)
+        assert [place.draining for place in b.cluster().brokers] == [True, False]
+        for number in range(4):
+            await a.produce("t", numbered(number, 1), ProduceOptions(partition=number))
+            assert values_of(await a.fetch("t", number, 0, ALL)) == [b"%d" % number]
+        await b.drain("a", undo=True)
+        await members.balanced()
+        assert len(a.here.shards.led()) == 2
+
+
+async def test_a_second_process_of_a_broker_takes_its_place_and_the_first_one_is_told_to_end() -> None:
+    store = MemoryObjectStore()
+    async with running_members(("a", store)) as members:
+        first = members.brokers["a"]
+        await first.create_topic("t", 1, {})
+        await first.produce("t", numbered(0, 1), TO_ZERO)
+        second = await members.start("a", store)
+        reason = await asyncio.wait_for(first.must_stop(), 10)
+        assert "broker a" in reason
+        await members.balanced()
+        assert first.here.shards.led() == {}
+        await second.produce("t", numbered(1, 1), TO_ZERO)
+        assert values_of(await second.fetch("t", 0, 0, ALL)) == [b"0", b"1"]
+        await first.aclose()
+
+
+async def test_a_broker_alone_does_not_start_on_the_bucket_of_a_cluster() -> None:
+    store = MemoryObjectStore()
+    async with running_members(("a", store)):
+        pass
+    with pytest.raises(WrongCluster, match="main"):
+        async with running_broker(store):
+            pass
+
+
+async def test_a_second_cluster_does_not_start_on_the_bucket_of_the_first() -> None:
+    store = MemoryObjectStore()
+    async with running_members(("a", store)):
+        other = SharedKeyValueStore(Runtime())
+        with pytest.raises(WrongCluster):
+            await Members(other).start("b", store)
+        await other.end()
+
+
+async def test_a_broker_alone_keeps_its_bucket_from_a_cluster() -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store) as alone:
+        await alone.create_topic("t", 1, {})
+    kv = SharedKeyValueStore(Runtime())
+    with pytest.raises(WrongCluster, match="recover"):
+        await Members(kv).start("a", store, QUICK)
+    await kv.end()
+    assert SETTINGS.etcd_endpoints is None
