@@ -1,0 +1,34 @@
+"""`docker-compose.yml` as values: read, with its variables put in as Compose puts them in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "docker-compose.yml"
+VARIABLES: Mapping[str, str] = {
+    "S3_ACCESS_KEY_ID": "a-key-id",
+    "S3_SECRET_ACCESS_KEY": "a-secret-key",
+    "GRAFANA_PASSWORD": "a-password",
+}
+REFERENCE = re.compile(r"(?<!\$)\$\{([A-Z0-9_]+)([^}]*)\}")
+
+
+@cache
+def document() -> Mapping[str, Any]:
+    """The whole file with `VARIABLES` put in."""
+    text = REFERENCE.sub(lambda found: VARIABLES[found[1]], FILE.read_text())
+    parsed: Mapping[str, Any] = yaml.safe_load(text.replace("$$", "$"))
+    return parsed
+
+
+def services() -> Mapping[str, Mapping[str, Any]]:
+    """By name."""
+    found: Mapping[str, Mapping[str, Any]] = document()["services"]
+    return found
