@@ -69,8 +69,9 @@ class Forwarding:
             async def attempt() -> Response:
                 route = self._route(place)
                 if self._answered_here(request, route):
+                    address = self._address(place, route)
                     plain = await bodies.undone(await body.whole(), body_encoding(request), held)
-                    return self._signed(await append(plain), place, route)
+                    return _signed(await append(plain), address)
                 return await self._produced_there(request, place, query, body, _leader(route), sequenced=sequenced)
 
             return await self._search(request).run(attempt)
@@ -110,7 +111,8 @@ class Forwarding:
             left_ms = max(0, read.wait_ms - int((self._clock.monotonic() - began_s) * 1000))
             route = await self._route_of_read(read)
             if self._answered_here(request, route):
-                return self._signed(await local(left_ms), read.place, route)
+                address = self._address(read.place, route)
+                return _signed(await local(left_ms), address)
             return await self._read_there(request, read, left_ms, _leader(route))
 
         return await self._search(request, read.wait_ms).run(attempt)
@@ -205,16 +207,19 @@ class Forwarding:
             return False
         return route.leader == leader and not route.local
 
-    def _signed(self, response: Response, place: Place, route: Route | None) -> Response:
-        """`response` with the leader's address, so that a client that wants to can go straight there."""
-        if route is not None:
-            response.headers[LEADER_HEADER] = self._address_of(place, route)
-        return response
-
-    def _address_of(self, place: Place, route: Route) -> str:
-        if route.leader is None:
+    def _address(self, place: Place, route: Route | None) -> str | None:
+        """The leader's, which goes with answers given here, so that a client that wants to can go straight there."""
+        if route and route.leader is None:
             route = self._broker.route(place.topic, place.partition)  # a cold read is local, its shard perhaps not
-        return self._own_address if route.leader is None else route.leader.address
+        if route and route.leader:
+            return route.leader.address
+        return self._own_address if route and route.local else None
+
+
+def _signed(response: Response, address: str | None) -> Response:
+    if address:
+        response.headers[LEADER_HEADER] = address
+    return response
 
 
 def _leader(route: Route | None) -> Leader:

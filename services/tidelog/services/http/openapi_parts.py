@@ -26,7 +26,7 @@ _REFUSALS = {
     "416": "out of range; says what the range is",
     "422": "read, but not allowed",
     "500": "an object in the bucket is damaged",
-    "503": "overloaded, stopping or the store is away; come back after Retry-After",
+    "503": "overloaded, stopping, the shard between two brokers, or the store away; come back after Retry-After",
 }
 _PROBLEM: Json = {
     "type": "object",
