@@ -69,6 +69,7 @@ class CatalogSync:
         """Begin to publish and to follow. Does not wait for the key-value store."""
         self._told = _by_id(self._catalog)
         self._journal.observe(self)
+        self._own_entries.set()  # some may be older than this: the cluster's founding, or its growth
         self._tasks = [asyncio.create_task(work) for work in (self._watch(), self._poll(), self._publish())]
 
     async def aclose(self) -> None:
