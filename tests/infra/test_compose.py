@@ -27,17 +27,9 @@ def test_it_is_valid_by_the_compose_specification() -> None:
     jsonschema.Draft202012Validator(SCHEMA).validate(compose_file.document())
 
 
-def test_no_key_is_unknown_to_the_specification() -> None:
-    """Which its schema lets pass, since a service may be extended."""
-    known = SCHEMA["$defs"]
-    for service in compose_file.services().values():
-        assert set(service) <= set(known["service"]["properties"])
-        assert set(service.get("healthcheck", {})) <= set(known["healthcheck"]["properties"])
-
-
 def test_the_schema_would_see_a_mistake() -> None:
-    wrong = {**compose_file.document(), "services": {"broker": {"image": "tidelog", "healthcheck": {"retries": []}}}}
-    with pytest.raises(jsonschema.ValidationError, match="is not of type"):
+    wrong = {**compose_file.document(), "services": {"broker": {"image": "tidelog", "helthcheck": {}}}}
+    with pytest.raises(jsonschema.ValidationError, match="helthcheck"):
         jsonschema.Draft202012Validator(SCHEMA).validate(wrong)
 
 
