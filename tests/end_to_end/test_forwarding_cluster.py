@@ -1,0 +1,154 @@
+"""Three `tidelog serve` with etcd: whichever is asked answers, and shards move under the requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from subprocess import CompletedProcess
+
+import httpx
+import pytest
+from tests.components.etcd_server import EtcdServer
+from tests.end_to_end.broker_process import BrokerProcess, run_tidelog, wait_until
+
+from tidelog.client import Admin, Consumer, Producer
+from tidelog.client.descriptions import MembershipDescription
+
+WAIT_S = 20.0
+SHARDS = 4
+
+
+@pytest.fixture(scope="module")
+def brokers(etcd: EtcdServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerProcess]]:
+    folder = tmp_path_factory.mktemp("cluster")
+    settings = {
+        "store": f"file:{folder / 'data'}",
+        "etcd.endpoints": etcd.url,
+        "cluster.name": "forwarding",
+        "shards": SHARDS,
+        "num.partitions": SHARDS,
+        "rebalance.delay.ms": 0,
+    }
+    started = [BrokerProcess(folder, {**settings, "broker.id": f"broker-{n}"}) for n in range(3)]
+    for broker in started:
+        broker.start()
+    yield started
+    for broker in started:
+        broker.stop()
+
+
+@pytest.fixture
+def members(brokers: list[BrokerProcess]) -> Callable[[], MembershipDescription]:
+    """The cluster as broker-0 sees it, once every shard is led by whom it should be."""
+
+    def look() -> MembershipDescription:
+        with Admin(brokers[0].url) as admin:
+            return admin.cluster().cluster
+
+    def settled() -> bool:
+        seen = look()
+        return len(seen.brokers) == 3 and all(s.leader and s.leader == s.preferred for s in seen.shards)
+
+    wait_until(settled, WAIT_S, str)
+    return look
+
+
+def tidelog(broker: BrokerProcess, *arguments: str) -> CompletedProcess[bytes]:
+    return run_tidelog(arguments, broker=broker.url)
+
+
+def test_every_broker_takes_every_partition_of_a_topic_it_did_not_make(
+    brokers: list[BrokerProcess], members: Callable[[], MembershipDescription]
+) -> None:
+    led = {shard.leader for shard in members().shards}
+    assert len(led) > 1
+    for turn, broker in enumerate(brokers):
+        for partition in range(SHARDS):
+            path = f"{broker.url}/v1/topics/any/partitions/{partition}/records"
+            produced = httpx.post(path, json={"records": [{"value": f"{turn}"}]}, timeout=20)
+            assert produced.json()["partitions"][0]["base_offset"] == turn, produced.text
+            fetched = httpx.get(f"{path}?offset=0", timeout=20)
+            assert [record["value"] for record in fetched.json()["records"]] == [f"{n}" for n in range(turn + 1)]
+            assert fetched.headers["tidelog-leader"] in {other.url for other in brokers}
+    described = [httpx.get(f"{broker.url}/v1/topics/any", timeout=20).json() for broker in brokers]
+    assert described[0] == described[1] == described[2]
+
+
+def test_a_topic_of_many_leaders_is_written_and_followed_through_one_broker(
+    brokers: list[BrokerProcess], members: Callable[[], MembershipDescription]
+) -> None:
+    members()
+    keys = [f"key-{n}" for n in range(40)]
+    lines = "".join(json.dumps({"key": key}) + "\n" for key in keys)
+    path = f"{brokers[1].url}/v1/topics/many/records"
+    headers = {"content-type": "application/x-ndjson"}
+    produced = httpx.post(f"{path}?key_field=key", content=lines, headers=headers, timeout=20)
+    assert sum(one["count"] for one in produced.json()["partitions"]) == len(keys)
+    assert len(produced.json()["partitions"]) == SHARDS
+    for broker in brokers:
+        with httpx.stream(
+            "GET",
+            f"{broker.url}/v1/topics/many/records?offset=earliest&wait_ms=500",
+            headers={"accept": "application/x-ndjson"},
+            timeout=20,
+        ) as answer:
+            assert sorted(json.loads(line)["key"] for line in answer.iter_lines()) == sorted(keys)
+
+
+def test_the_command_shows_brokers_leaders_and_balance(
+    brokers: list[BrokerProcess], members: Callable[[], MembershipDescription]
+) -> None:
+    members()
+    shown = tidelog(brokers[2], "cluster", "info")
+    assert shown.returncode == 0, shown.stderr
+    text = shown.stdout.decode()
+    assert "healthy" in text
+    assert "most 2, fewest 1, fair 1.3" in text
+    for broker in brokers:
+        assert broker.url in text
+
+
+def test_a_drained_broker_leads_nothing_until_that_is_undone(
+    brokers: list[BrokerProcess], members: Callable[[], MembershipDescription]
+) -> None:
+    members()
+    drained = tidelog(brokers[0], "cluster", "drain", "broker-1", "--wait")
+    assert drained.returncode == 0, drained.stderr
+    assert drained.stdout == b"broker-1 leads nothing\n"
+    assert b"0 shards to go" in drained.stderr
+    assert members().led_by("broker-1") == 0
+    undone = tidelog(brokers[0], "cluster", "drain", "broker-1", "--undo")
+    assert undone.returncode == 0, undone.stderr
+    wait_until(lambda: members().led_by("broker-1") > 0, WAIT_S, str)
+    nobody = tidelog(brokers[0], "cluster", "drain", "broker-9")
+    assert (nobody.returncode, nobody.stdout) == (4, b"")
+
+
+def test_clients_go_on_while_brokers_are_restarted_and_killed(
+    brokers: list[BrokerProcess], members: Callable[[], MembershipDescription]
+) -> None:
+    members()
+    addresses = ",".join(broker.url for broker in brokers)
+    sent = 0
+    with Producer(addresses, "going-on") as producer:
+
+        def send(count: int) -> None:
+            nonlocal sent
+            for _ in range(count):
+                producer.send(f"{sent}".encode(), partition=sent % SHARDS)
+                sent += 1
+            producer.flush()
+
+        send(200)
+        for broker in brokers:
+            assert broker.stop() == 0
+            send(200)
+            broker.start()
+            send(200)
+        brokers[0].kill()
+        send(200)
+        brokers[0].start()
+        send(200)
+    with Consumer(addresses, "going-on", start="start") as consumer:
+        values = [int(record.value or b"") for record in consumer.records(follow=False)]
+    assert sorted(values) == list(range(sent))
