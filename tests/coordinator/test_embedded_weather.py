@@ -1,0 +1,97 @@
+"""The embedded store on a bucket that fails as object stores do, from a seed: what it said is so, and memory and bucket
+agree in the end."""
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+
+import pytest
+from tests.storage.instant_clock import InstantClock
+
+from tidelog.coordinator.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.journal import Journal
+from tidelog.coordinator.key_value import GetKey, PutKey, unchanged
+from tidelog.storage.errors import Unavailable
+from tidelog.storage.runtime import Runtime, SeededEntropy
+from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+CLIENTS, STEPS = 4, 40
+BAD_WEATHER = FaultPlan(unavailable=0.1, contended=0.05, reset=0.1, lost_answer=0.1, delayed=0.1, delay_s_max=3.0)
+
+
+@dataclass
+class Counter:
+    """A counter that clients raise by compare and put. `acknowledged` were; `in_doubt` were or were not."""
+
+    acknowledged: int = 0
+    in_doubt: int = 0
+    seen: list[int] = field(default_factory=list)
+
+
+class Weather:
+    """A store in bad weather, and the same bucket in good."""
+
+    def __init__(self, seed: int) -> None:
+        self.choices = random.Random(seed)
+        self.bucket = MemoryObjectStore()
+        self.runtime = Runtime(InstantClock(), SeededEntropy(seed))
+        self.faulty = FaultyObjectStore(self.bucket, FaultPlan(), self.runtime)
+
+    async def open(self) -> EmbeddedKeyValueStore:
+        journal = Journal(self.faulty, self.runtime)
+        await journal.open()
+        store = EmbeddedKeyValueStore(self.runtime, journal)
+        await store.open()
+        return store
+
+    async def raise_by_one(self, store: EmbeddedKeyValueStore, counter: Counter) -> None:
+        """The count, and a second key that must always have the same."""
+        found = await store.get("count")
+        assert found is not None
+        counter.seen.append(int(found.value))
+        value = b"%d" % (int(found.value) + 1)
+        try:
+            result = await store.transact(
+                [unchanged(found)], [PutKey("count", value), PutKey("twin", value)], [GetKey("count"), GetKey("twin")]
+            )
+        except Unavailable:
+            counter.in_doubt += 1
+            return
+        counter.acknowledged += result.succeeded
+        assert len({item.value for item in result.found if item}) <= 1
+
+
+async def contents(store: EmbeddedKeyValueStore) -> list[object]:
+    return list((await store.range("")).items)
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_in_bad_weather_no_change_is_lost_doubled_or_half_done(seed: int) -> None:
+    weather, counter = Weather(seed), Counter()
+    store = await weather.open()
+    await store.transact([], [PutKey("count", b"0"), PutKey("twin", b"0")])
+    weather.faulty.plan = BAD_WEATHER
+
+    async def client() -> None:
+        last = -1
+        for _ in range(STEPS):
+            await weather.raise_by_one(store, counter)
+            assert counter.seen[-1] >= last
+            last = counter.seen[-1]
+
+    await asyncio.gather(*(client() for _ in range(CLIENTS)))
+    weather.faulty.plan = FaultPlan()
+    await weather.faulty.land_all()
+    await store.put("calm", b"")
+    again = await weather.open()
+    assert await contents(again) == await contents(store)
+    count, twin = await store.get("count"), await store.get("twin")
+    assert count
+    assert twin
+    assert count.value == twin.value
+    assert counter.acknowledged <= int(count.value) <= counter.acknowledged + counter.in_doubt
+    assert counter.acknowledged > 0
+    assert counter.in_doubt > 0
+    await store.aclose()
+    await again.aclose()
