@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import wraps
 from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
@@ -58,3 +59,14 @@ def run_virtually(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
     """Run to the end in virtual time, as `asyncio.run` does in real time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(coroutine)
+
+
+def virtually(test: Callable[[], Coroutine[None, None, None]]) -> Callable[[], None]:
+    """A test in virtual time."""
+
+    @wraps(test)
+    def run() -> None:
+        run_virtually(test())
+
+    del run.__dict__["__wrapped__"]  # else pytest would take it for a coroutine function
+    return run

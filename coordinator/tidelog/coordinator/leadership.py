@@ -106,7 +106,8 @@ class Leadership:
         """Say that we stop, and release every shard, few side by side; in bounded time. The view stays current, so that
         requests can be sent on to the new leaders until `aclose`."""
         if self._loop is not None:
-            await self._release_everything()
+            await self._release_by_keys()
+            await self._moves.release_all()
 
     async def aclose(self) -> None:
         """Hand over what was not yet, and end the lease; in bounded time."""
@@ -114,7 +115,7 @@ class Leadership:
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
-        await self._moves.aclose()
+        await self._moves.release_all()
         await self._registration.aclose()
         await self._mirror.aclose()
 

@@ -108,36 +108,25 @@ class ShardMoves:
         """Start each of `moves`, whose shards are not busy."""
         for move in moves:
             assert move.shard not in self._running, f"shard {move.shard} is on the move"
-            self._running[move.shard] = asyncio.create_task(self._run(move))
+            self._running[move.shard] = asyncio.create_task(self._run(move.shard, self._coroutine(move)))
 
     async def release_all(self) -> None:
-        """Let go of everything that is led, few side by side, without a word to the store."""
-        await self.settle()
-        await asyncio.gather(*(self._release_host(shard) for shard in tuple(self._host.led())))
-
-    async def settle(self) -> None:
-        """Return once nothing is on the move."""
-        while self._running:
+        """Let go of everything that is led, without a word to the store; moves under way come to their end first."""
+        while self._running or self._host.led():
+            for shard in set(self._host.led()) - set(self._running):
+                self._running[shard] = asyncio.create_task(self._run(shard, self._release_host(shard)))
             await asyncio.wait(tuple(self._running.values()))
-
-    async def aclose(self) -> None:
-        """Cut off what is on the move."""
-        tasks = tuple(self._running.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     # ---- one move
 
-    async def _run(self, move: Move) -> None:
-        shard = move.shard
+    async def _run(self, shard: int, move: Coroutine[Any, Any, None]) -> None:
         try:
-            await self._coroutine(move)
+            await move
         except TidelogError as error:
-            _log.warning("%s: %s; trying again", move, error)
+            _log.warning("shard %d could not be moved; trying again: %s", shard, error)
             self._rest(shard)
         except Exception:
-            _log.exception("%s failed; trying again", move)
+            _log.exception("shard %d could not be moved; trying again", shard)
             self._rest(shard)
         finally:
             del self._running[shard]
