@@ -62,9 +62,10 @@ class Producer:
             partition=self.partition, producer=ProducerSequence(self.name, 0, sequence), auto_create=False
         )
         while True:
-            broker = self._reachable(turns)
+            name = self._reachable(turns)
             try:
-                (answer,) = await broker.produce(self.topic, draft([value]), options)
+                with self.world.peers.visiting(name):
+                    (answer,) = await self.world.brokers[name].produce(self.topic, draft([value]), options)
             except (Fenced, Unavailable):
                 self.retries += 1
                 await asyncio.sleep(0)
@@ -73,9 +74,9 @@ class Producer:
             self.acknowledged.append((answer.base_offset, value))
             return
 
-    def _reachable(self, turns: "itertools.count[int]") -> Broker:
+    def _reachable(self, turns: "itertools.count[int]") -> str:
         there = [name for name in sorted(self.world.brokers) if f"http://{name}" in self.world.peers.reachable]
-        return self.world.brokers[there[next(turns) % len(there)]]
+        return there[next(turns) % len(there)]
 
 
 @dataclass

@@ -50,6 +50,7 @@ class Members:
         """Gracefully; it stays reachable until it has handed everything over."""
         await self.brokers[name].hand_over()
         del self.peers.reachable[f"http://{name}"]
+        await until(lambda: not self.peers.visits[name])
         await self.brokers.pop(name).aclose()
 
     async def balanced(self) -> None:

@@ -1,6 +1,8 @@
 """`Peers` within one process: the other broker's calls, made directly, with the rule of one hop."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from tidelog.services.broker.api import (
     Appended,
@@ -18,10 +20,20 @@ from tidelog.storage.errors import LeaderUnknown
 
 
 class DirectPeers:
-    """All brokers of a test by address. One that is not there cannot be reached; nothing was sent to it."""
+    """All brokers of a test by address. One that is not there cannot be reached; nothing was sent to it. `visits`: how
+    many requests of clients are at each broker, which a server waits for before it closes its broker."""
 
     def __init__(self) -> None:
         self.reachable: dict[str, Broker] = {}
+        self.visits: Counter[str] = Counter()
+
+    @contextmanager
+    def visiting(self, name: str) -> Iterator[None]:
+        self.visits[name] += 1
+        try:
+            yield
+        finally:
+            self.visits[name] -= 1
 
     async def produce(self, leader: Leader, topic: str, share: Share, options: ProduceOptions) -> Appended:
         answers: Sequence[Appended] = await self._peer(leader).produce(

@@ -1,6 +1,7 @@
 """Brokers that join, leave and restart: shards follow, and the load on them does not notice."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from tests.broker.brokers import SETTINGS, running_broker, until
@@ -32,8 +33,10 @@ async def test_a_broker_is_ready_before_it_leads_anything_and_shards_are_shared_
         assert (status.coordinator, status.trouble) == ("etcd", "")
 
 
-async def test_a_rolling_restart_of_three_brokers_under_load_costs_no_producer_a_retry(store: ObjectStore) -> None:
-    async with running_members(("a", store), ("b", store), ("c", store)) as members:
+async def test_a_rolling_restart_of_three_brokers_under_load_costs_no_producer_a_retry(
+    bucket: Callable[[], ObjectStore],
+) -> None:
+    async with running_members(*((name, bucket()) for name in ("a", "b", "c"))) as members:
         await members.brokers["a"].create_topic("t", 4, {})
         load = load_on(members, "t", 4)
         load.start()
@@ -41,7 +44,7 @@ async def test_a_rolling_restart_of_three_brokers_under_load_costs_no_producer_a
         for name in ("a", "b", "c"):
             await members.stop(name)
             await until(load.more(3))
-            await members.start(name, store)
+            await members.start(name, bucket())
             await members.balanced()
             await until(load.more(3))
         await load.stop()
