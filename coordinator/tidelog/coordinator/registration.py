@@ -194,6 +194,7 @@ class Registration:
             self._known = True
             self.lease_id, self._held_until_s = lease.lease_id, sent_s + lease.ttl_s
             self._written = record
+            self._record_changed.set()  # it may have changed while this one was on its way
             self._on_change()
             _log.info("%s is registered as incarnation %s", record.broker_id, record.incarnation)
 
