@@ -27,7 +27,7 @@ from tests.chaos.load.producers import (
     SequencedProducer,
     SpreadingProducer,
 )
-from tests.chaos.load.readers import ReplayReader, TailReader, read_finally, read_once
+from tests.chaos.load.readers import ReplayReader, StreamReader, TailReader, read_finally, read_once
 from tests.chaos.load.recorder import Recorder
 from tests.chaos.load.workload import CONTENDED, MIXED, ORDERED, Chance, Workload, parse_workload
 
@@ -73,6 +73,8 @@ def _clients(means: Means) -> list[Client]:
         PlainProducer(means, "plain-2", ORDERED).run,
         SpreadingProducer(means, "keyed", MIXED, keyed=True).run,
         SpreadingProducer(means, "unkeyed", MIXED, keyed=False).run,
+        StreamReader(means, "stream-1", ORDERED, 0).run,
+        StreamReader(means, "stream-2", MIXED, 0).run,
     ]
     return clients + [ReplayReader(means, f"replay-{n}").run for n in range(REPLAYERS)]
 

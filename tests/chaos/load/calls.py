@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +67,22 @@ class Caller:
     async def get(self, url: str) -> Answer:
         return await self._call("GET", url, None, {"Accept": "application/json"})
 
+    async def events(self, url: str, last_event_id: str) -> AsyncGenerator[Sequence[Mapping[str, Any]]]:
+        """The records of an event stream as they arrive, until it ends, breaks, or has lasted `CALL_S_MAX`."""
+        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last_event_id} if last_event_id else {})}
+        rest = b""
+        try:
+            async with self._session.get(url, headers=headers) as response:
+                if response.status != 200:
+                    return
+                async for piece in response.content.iter_any():
+                    *whole, rest = (rest + piece).split(b"\n\n")
+                    records = [record for event in whole for record in _records_in(event)]
+                    if records:
+                        yield records
+        except (aiohttp.ClientError, TimeoutError):
+            return
+
     async def _call(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         start = time.monotonic()
         broker = url.split("/", 3)[2]
@@ -81,6 +97,13 @@ class Caller:
         told = json.loads(content) if content else {}
         code = "" if status < 300 else str(told.get("code", "without a code"))
         return Answer(status, code, start, time.monotonic(), told, broker)
+
+
+def _records_in(event: bytes) -> Iterator[Mapping[str, Any]]:
+    """The record of an event; none of a comment, or of an event of another kind."""
+    lines = event.split(b"\n")
+    if not any(line.startswith(b"event:") and line[6:].strip() != b"record" for line in lines):
+        yield from (json.loads(line[5:]) for line in lines if line.startswith(b"data:"))
 
 
 def open_session() -> aiohttp.ClientSession:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import time
+from contextlib import aclosing
+from typing import Any, Never
 
 from tests.chaos.load.calls import OUT_OF_RANGE, Answer, Caller
 from tests.chaos.load.producers import RETRY_PAUSE_S, Means
@@ -45,6 +47,42 @@ class TailReader:
                 offset = answer.body["next_offset"]
             else:
                 await asyncio.sleep(RETRY_PAUSE_S)
+
+
+class StreamReader:
+    """Follows one partition by event streams; each takes up where the last one broke off, at whatever broker."""
+
+    def __init__(self, means: Means, name: str, topic: str, partition: int) -> None:
+        self._means = means
+        self._name = name
+        self._topic = topic
+        self._partition = partition
+        self._chance = Chance(means.workload, name)
+        self._offset = 0
+
+    async def run(self) -> None:
+        following = asyncio.create_task(self._follow_on())
+        stopping = asyncio.create_task(self._means.stopping.wait())
+        await asyncio.wait((following, stopping), return_when=asyncio.FIRST_COMPLETED)
+        for task in (following, stopping):
+            task.cancel()
+        for ended in await asyncio.gather(following, return_exceptions=True):
+            if not isinstance(ended, asyncio.CancelledError):
+                raise ended
+
+    async def _follow_on(self) -> Never:
+        while True:
+            await self._follow(str(self._offset - 1) if self._offset else "")
+            await asyncio.sleep(RETRY_PAUSE_S)
+
+    async def _follow(self, last_event_id: str) -> None:
+        path = f"/v1/topics/{self._topic}/partitions/{self._partition}/records?offset=earliest"
+        async with aclosing(self._means.caller.events(self._chance.broker() + path, last_event_id)) as pieces:
+            async for records in pieces:
+                runs = runs_in({"records": records})
+                now = time.monotonic()
+                self._means.recorder.streamed(self._name, self._topic, self._partition, self._offset, runs, now)
+                self._offset = records[-1]["offset"] + 1
 
 
 class ReplayReader:

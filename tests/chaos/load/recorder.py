@@ -90,6 +90,14 @@ class Recorder:
             }
         )
 
+    def streamed(
+        self, session: str, topic: str, partition: int, offset: int, runs: list[list[object]], end: float
+    ) -> None:
+        """Records that a stream brought to a session that stood at `offset`."""
+        last_offset, _, _, count = runs[-1]
+        body = {"next_offset": int(str(last_offset)) + int(str(count))}
+        self.read(session, topic, partition, offset, Answer(200, "", end, end, body), runs)
+
     def final(self, topic: str, partition: int, log_start_offset: int, runs: list[list[object]]) -> None:
         """What a partition holds at the end."""
         self._write(
