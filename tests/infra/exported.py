@@ -1,0 +1,64 @@
+"""What brokers and etcd export: asked of real ones, after some traffic, so that every family has its labels."""
+
+from __future__ import annotations
+
+import httpx
+from fastapi import FastAPI
+from prometheus_client.parser import text_string_to_metric_families
+from tests.broker.cluster_world import CLUSTER, running_world
+from tests.broker.drafts import numbered
+from tests.components.etcd_server import EtcdServer
+from tests.infra.promql import Exported
+
+from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.http.app import StartableBroker, create_app
+from tidelog.services.settings import Settings
+from tidelog.services.wiring import open_broker
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+LIMITS = FetchLimits(1_000, 1 << 20)
+
+
+async def of_a_broker_in_a_cluster() -> Exported:
+    """Of one that leads some shards and has a peer that leads others."""
+    async with running_world(dict.fromkeys(("a", "b"), MemoryObjectStore()), shards=2) as world:
+        return await _after_traffic(world.brokers["a"], CLUSTER)
+
+
+async def of_a_broker_alone() -> Exported:
+    """Of one without etcd."""
+    settings = Settings(store="memory:", shards=2)
+    broker: LocalBroker = open_broker(settings, Runtime(), store=MemoryObjectStore())
+    await broker.start()
+    try:
+        return await _after_traffic(broker, settings)
+    finally:
+        await broker.aclose()
+
+
+async def of_etcd(server: EtcdServer) -> Exported:
+    """Of a member."""
+    async with httpx.AsyncClient(trust_env=False) as http:
+        return parsed((await http.get(f"http://127.0.0.1:{server.health_port}/metrics")).text)
+
+
+async def _after_traffic(broker: StartableBroker, settings: Settings) -> Exported:
+    await broker.create_topic("t", 2, {})
+    for partition in range(2):
+        await broker.produce("t", numbered(0, 3), ProduceOptions(partition=partition))
+        await broker.fetch("t", partition, 0, LIMITS)
+    app: FastAPI = create_app(broker, settings, Runtime())
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://broker") as http:
+        assert (await http.get("/v1/topics/absent")).status_code == 404
+        return parsed((await http.get("/metrics")).text)
+
+
+def parsed(text: str) -> Exported:
+    """The labels of every sample's name."""
+    found: dict[str, frozenset[str]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[sample.name] = found.get(sample.name, frozenset()) | frozenset(sample.labels)
+    return found

@@ -1,0 +1,116 @@
+"""The compose file's HAProxy before real brokers. Each is a log of its own here: which of them answered can be seen."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.components.required import require_component
+from tests.end_to_end.broker_process import BrokerProcess, wait_until
+from tests.infra.balancer import FILE, Balancer
+
+FOLLOW = {"accept": "text/event-stream"}
+SEEN_S_MAX = 15.0
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    return require_component("haproxy")
+
+
+@pytest.fixture(scope="module")
+def processes(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sequence[BrokerProcess]]:
+    folder = tmp_path_factory.mktemp("brokers")
+    started = [BrokerProcess(folder, {"store": "memory:"}) for _ in range(3)]
+    yield started
+    for broker in started:
+        broker.stop()
+
+
+@pytest.fixture
+def brokers(processes: Sequence[BrokerProcess]) -> Sequence[BrokerProcess]:
+    """Three that are ready; those that the test before ended are started again."""
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(BrokerProcess.start, [broker for broker in processes if not broker.ready()]))
+    return processes
+
+
+@pytest.fixture
+def balancer(program: Path, tmp_path: Path, brokers: Sequence[BrokerProcess]) -> Iterator[Balancer]:
+    with Balancer(program, tmp_path, [broker.port for broker in brokers]) as running:
+        yield running
+
+
+def test_its_file_is_valid_but_for_the_names_that_only_compose_knows(program: Path) -> None:
+    done = subprocess.run([program, "-c", "-f", FILE], capture_output=True, text=True, check=False)
+    complaints = [line for line in done.stderr.splitlines() if "[ALERT]" in line or "[WARNING]" in line]
+    assert done.returncode == 0, done.stderr
+    assert [line for line in complaints if "could not resolve address 'broker-" not in line] == []
+
+
+def test_requests_go_to_all_and_a_broker_that_is_killed_costs_no_reader_an_error(
+    balancer: Balancer, brokers: Sequence[BrokerProcess]
+) -> None:
+    for number, broker in enumerate(brokers):
+        _create(broker, f"mark-{number}")
+    assert _who_answer(balancer, 30) == {0, 1, 2}
+    brokers[1].kill()
+    assert _who_answer(balancer, 60) == {0, 2}
+    brokers[1].start()
+    _create(brokers[1], "mark-1")
+    wait_until(lambda: 1 in _who_answer(balancer, 10), SEEN_S_MAX, lambda: "broker 1 is not asked again")
+
+
+def _who_answer(balancer: Balancer, count: int) -> set[int]:
+    """By the topics they know. Each request is a connection, as of another client; each must be answered."""
+    found = set()
+    for _ in range(count):
+        answer = httpx.get(f"{balancer.url}/v1/topics", timeout=20, trust_env=False)
+        assert answer.status_code == 200
+        names = [topic["name"] for topic in answer.json()["topics"]]
+        found |= {int(name.removeprefix("mark-")) for name in names if name.startswith("mark-")}
+    return found
+
+
+def test_a_broker_that_stops_is_not_asked_any_more_and_its_requests_are_answered(
+    balancer: Balancer, brokers: Sequence[BrokerProcess]
+) -> None:
+    brokers[0].terminate()
+    for _ in range(60):
+        assert httpx.get(f"{balancer.url}/healthz", timeout=20, trust_env=False).status_code == 200
+    assert brokers[0].wait() == 0
+
+
+def test_events_come_through_one_by_one(balancer: Balancer, brokers: Sequence[BrokerProcess]) -> None:
+    for number, broker in enumerate(brokers):
+        _create(broker, "followed")
+        _send(broker, f"of {number}")
+    url = f"{balancer.url}/v1/topics/followed/records?offset=earliest"
+    with httpx.stream("GET", url, headers=FOLLOW, timeout=20, trust_env=False) as stream:
+        lines = stream.iter_lines()
+        first = next(line for line in lines if line.startswith("data:"))
+        (sender,) = [number for number in range(3) if f"of {number}" in first]
+        _send(brokers[sender], "later")
+        assert "later" in next(line for line in lines if line.startswith("data:"))
+
+
+def test_without_any_broker_it_says_503_and_is_not_healthy(
+    balancer: Balancer, brokers: Sequence[BrokerProcess]
+) -> None:
+    for broker in brokers:
+        broker.kill()
+    wait_until(lambda: balancer.health() == 503, SEEN_S_MAX, lambda: "the balancer still thinks that somebody is there")
+    assert httpx.get(f"{balancer.url}/readyz", timeout=20, trust_env=False).status_code == 503
+
+
+def _create(broker: BrokerProcess, name: str) -> None:
+    httpx.post(f"{broker.url}/v1/topics", json={"name": name}, timeout=20, trust_env=False).raise_for_status()
+
+
+def _send(broker: BrokerProcess, value: str) -> None:
+    url, body = f"{broker.url}/v1/topics/followed/records", {"records": [{"value": value}]}
+    httpx.post(url, json=body, timeout=20, trust_env=False).raise_for_status()
