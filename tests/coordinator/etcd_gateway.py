@@ -12,18 +12,18 @@ from tests.components.etcd_server import EtcdServer
 
 async def compact(server: EtcdServer, revision: int) -> None:
     """Forget what was before `revision`; returns when it is done."""
-    await post(server, "kv/compaction", {"revision": str(revision), "physical": True})
+    await asyncio.to_thread(post, server, "kv/compaction", {"revision": str(revision), "physical": True})
 
 
-async def enable_users(server: EtcdServer, password: str) -> None:
+def enable_users(server: EtcdServer, password: str) -> None:
     """From now on nobody but `root` comes in."""
-    await post(server, "auth/user/add", {"name": "root", "password": password})
-    await post(server, "auth/role/add", {"name": "root"})
-    await post(server, "auth/user/grant", {"user": "root", "role": "root"})
-    await post(server, "auth/enable", {})
+    post(server, "auth/user/add", {"name": "root", "password": password})
+    post(server, "auth/role/add", {"name": "root"})
+    post(server, "auth/user/grant", {"user": "root", "role": "root"})
+    post(server, "auth/enable", {})
 
 
-async def post(server: EtcdServer, path: str, body: Mapping[str, object]) -> None:
+def post(server: EtcdServer, path: str, body: Mapping[str, object]) -> None:
     """One call of the gateway."""
     request = urllib.request.Request(f"{server.url}/v3/{path}", json.dumps(body).encode())
-    await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=10).close())
+    urllib.request.urlopen(request, timeout=10).close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import TypeVar
@@ -22,7 +22,7 @@ from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.store import EtcdKeyValueStore
 from tidelog.coordinator.key_value import Compacted, PutKey
 from tidelog.storage.errors import Unavailable
-from tidelog.storage.runtime import Runtime
+from tidelog.storage.runtime import Runtime, SystemEntropy
 
 _T = TypeVar("_T")
 
@@ -77,17 +77,26 @@ async def test_pausing_each_member_in_turn_loses_nothing(etcd_cluster: EtcdClust
     assert load.gap_s() < GAP_S_MAX
 
 
+class _TheFirstMember(SystemEntropy):
+    """Else clients spread over the members."""
+
+    def uniform(self, low: float, high: float) -> float:
+        return low
+
+
 async def test_a_silent_watch_on_a_paused_member_moves(etcd_cluster: EtcdCluster) -> None:
     """No other call finds out that the member is silent: the pings of its connection do."""
-    quiet = EtcdKeyValueStore(EtcdSettings(etcd_cluster.urls, timeout_s=TIMEOUT_S), Runtime())
+    runtime = Runtime(entropy=_TheFirstMember())
+    quiet = EtcdKeyValueStore(EtcdSettings(etcd_cluster.urls, timeout_s=TIMEOUT_S), runtime)
     async with aclosing(quiet), aclosing(quiet.watch("a", 1)) as watch:
-        for member in etcd_cluster.members:
-            await _put_by(etcd_cluster, "a")
-            await take(watch, 1)  # the watch stands; now its member is the only one that is paused, once in three
-            member.pause()
-            await _put_by(etcd_cluster, "a", without=member)
-            await take(watch, 1)
-            member.resume()
+        first, *others = etcd_cluster.members
+        await _put_on([first], "a")
+        await take(watch, 1)
+        first.pause()
+        paused_s = time.monotonic()
+        await _put_on(others, "a")
+        await take(watch, 1)
+    print(f"moved after {time.monotonic() - paused_s:.2f} s")
 
 
 async def test_without_members_calls_end_in_time_and_go_on_after(
@@ -170,6 +179,16 @@ async def test_a_delete_at_the_compacted_revision_is_not_overlooked(etcd34: Etcd
         await far.aclose()
 
 
+async def test_a_watch_from_a_revision_that_never_was_is_refused(
+    server: EtcdServer, lone_store: EtcdKeyValueStore
+) -> None:
+    """It was read from another store, or from this one before it was put back; etcd would wait for it silently."""
+    revision = await lone_store.put("a", b"")
+    async with aclosing(lone_store.watch("a", revision + 2)) as watch:
+        with pytest.raises(Compacted):
+            await take(watch, 1)
+
+
 @pytest.mark.parametrize("token", ["etcd-cluster", "another"])
 async def test_a_wiped_store_is_noticed(server: EtcdServer, lone_store: EtcdKeyValueStore, token: str) -> None:
     """Also with the token it had, where its cluster's id is the same."""
@@ -223,8 +242,8 @@ async def _in_time(call: Callable[[], Awaitable[_T]]) -> _T:
                 return await call()
 
 
-async def _put_by(cluster: EtcdCluster, key: str, *, without: EtcdServer | None = None) -> None:
-    """A put by another client, on the members but one."""
-    urls = tuple(member.url for member in cluster.members if member is not without)
-    async with aclosing(EtcdKeyValueStore(EtcdSettings(urls, timeout_s=TIMEOUT_S), Runtime())) as other:
+async def _put_on(members: Sequence[EtcdServer], key: str) -> None:
+    """A put by another client, on these members."""
+    settings = EtcdSettings(tuple(member.url for member in members), timeout_s=TIMEOUT_S)
+    async with aclosing(EtcdKeyValueStore(settings, Runtime())) as other:
         await _in_time(lambda: other.put(key, b""))

@@ -14,7 +14,7 @@ import grpc.aio
 from tidelog.coordinator.etcd import rpc_pb2 as pb
 from tidelog.coordinator.etcd.endpoints import Endpoint, Endpoints
 from tidelog.coordinator.etcd.refusals import Refusal, Verdict, refusal
-from tidelog.coordinator.etcd.rpc import Metadata, Unary
+from tidelog.coordinator.etcd.rpc import RANGE, Metadata, Unary
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.sightings import Sightings
 from tidelog.coordinator.etcd.streams import unless_closed
@@ -79,6 +79,11 @@ class Calls:
             else:
                 self.sightings.note(answer.header, begun=begun, linearizable=linearizable)
                 return answer
+
+    async def current_state(self) -> pb.ResponseHeader:
+        """The header of a linearizable answer that carries nothing else."""
+        nothing = pb.RangeRequest(key=b"\0", count_only=True)
+        return (await self.unary(RANGE, nothing, repeatable=True)).header
 
     async def _try(self, endpoint: Endpoint, send: Send[_Answer], left_s: float, repeatable: bool) -> _Answer:
         try_s = min(left_s, self.try_s)

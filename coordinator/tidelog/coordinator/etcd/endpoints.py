@@ -26,6 +26,9 @@ _OPTIONS = (
     ("grpc.keepalive_time_ms", 6_000),
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.keepalive_permit_without_calls", 0),
+    ("grpc.http2.ping_timeout_ms", 3_000),  # the one before alone does not hold; without, it is a minute
+    ("grpc.http2.max_pings_without_data", 0),  # else a silent watch is pinged twice and then never more
+    ("grpc.http2.bdp_probe", 0),  # pings of its own, behind which those above wait
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),  # also how long one try to connect may take
     ("grpc.max_reconnect_backoff_ms", 1_000),

@@ -57,6 +57,8 @@ def refusal_of(code: str, details: str, target: str) -> Refusal:
         return Refusal(Verdict.TOKEN_REFUSED, Denied(text))
     if "etcdserver: no leader" in sentence or sentence.startswith(_NEVER_SENT):
         return Refusal(Verdict.NOT_TAKEN, Unavailable(text))
+    if _is_denial(code, sentence):
+        return Refusal(Verdict.FINAL, Denied(text))
     if code in _CODES_OF_UNKNOWN_OUTCOME:
         return Refusal(Verdict.UNKNOWN, Unavailable(f"{text} ({code})"))
     return Refusal(Verdict.FINAL, _answer(code, sentence, text))
@@ -69,8 +71,6 @@ def _answer(code: str, sentence: str, text: str) -> TidelogError:
         return AlreadyExists(text)
     if "has been compacted" in sentence or "is a future revision" in sentence:
         return Compacted(text, oldest_revision=0)  # etcd does not say which; the store finds out
-    if _is_denial(code, sentence):
-        return Denied(text)
     if code in ("INVALID_ARGUMENT", "OUT_OF_RANGE") or "larger than max" in sentence:
         return Invalid(text)
     if code == "RESOURCE_EXHAUSTED":

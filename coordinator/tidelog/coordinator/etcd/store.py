@@ -89,7 +89,7 @@ class EtcdKeyValueStore:
 
     async def incarnation(self) -> str:
         """Asked anew each time, so that a change shows."""
-        await self._calls.unary(RANGE, pb.RangeRequest(key=b"\0", count_only=True), repeatable=True)
+        await self._calls.current_state()
         mark = self._calls.sightings.mark
         assert mark is not None, "an answer was noted"
         return mark.incarnation

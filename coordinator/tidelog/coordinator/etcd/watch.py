@@ -22,7 +22,7 @@ from tidelog.coordinator.etcd.calls import Calls
 from tidelog.coordinator.etcd.conversion import end_of, event_of, start_of
 from tidelog.coordinator.etcd.endpoints import Endpoint
 from tidelog.coordinator.etcd.refusals import Refusal, Verdict, refusal_of
-from tidelog.coordinator.etcd.rpc import RANGE, WATCH, Metadata
+from tidelog.coordinator.etcd.rpc import WATCH, Metadata
 from tidelog.coordinator.etcd.sightings import Mark
 from tidelog.coordinator.etcd.streams import OpenStream, opened
 from tidelog.coordinator.key_value import Compacted, WatchBatch
@@ -110,15 +110,15 @@ class Watch:
 
     async def _check_it_is_the_same_store(self, created: pb.WatchResponse) -> None:
         """Raises the refusal `Compacted`: what happened before is not to be had any more."""
-        sightings = self._calls.sightings
+        sightings, reached = self._calls.sightings, created.header.revision
         sightings.note(created.header, begun=None, linearizable=False)
-        if created.header.revision < self._next_revision - 1:
-            await self._calls.unary(RANGE, pb.RangeRequest(key=b"\0", count_only=True), repeatable=True)
+        if reached < self._next_revision - 1:
+            reached = (await self._calls.current_state()).revision
         now = sightings.mark
-        if self._begun is None:
-            self._begun = now
-        if now is not None and self._begun is not None and now.incarnation != self._begun.incarnation:
-            raise Refusal(Verdict.FINAL, _compacted(self._next_revision, now.revision + 1))
+        self._begun = self._begun or now
+        is_another = now is not None and self._begun is not None and now.incarnation != self._begun.incarnation
+        if is_another or reached < self._next_revision - 1:
+            raise Refusal(Verdict.FINAL, _compacted(self._next_revision, reached + 1))
 
     def _batch(self, response: pb.WatchResponse) -> WatchBatch | None:
         """What is new in it. The header's revision may be ahead of events that are still to come, so it counts only
