@@ -28,16 +28,20 @@ class Told:
 @dataclass
 class Logs:
     """The logs of all shards, and all that was ever asked. `violations`: two hosts were told to lead a shard in one
-    epoch, or calls for one shard of a host overlapped."""
+    epoch, or calls for one shard of a host overlapped. `store_was_lost`: with it, epochs that were given out and not
+    claimed yet are lost, and given out again; the logs let the first of two claim."""
 
     epochs: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     leaders: dict[int, str] = field(default_factory=dict)
     history: list[Told] = field(default_factory=list)
     given: dict[tuple[int, int], str] = field(default_factory=dict)
+    fenced: list[tuple[int, int]] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
+    store_was_lost: bool = False
 
     def claim(self, host: str, shard: int, epoch: int) -> None:
         if epoch <= self.epochs[shard]:
+            self.fenced.append((shard, epoch))
             raise Fenced(f"the log of shard {shard} has seen epoch {self.epochs[shard]}")
         self.epochs[shard] = epoch
         self.leaders[shard] = host
@@ -46,7 +50,7 @@ class Logs:
         self.history.append(told)
         if told.what == "lead":
             place = (told.shard, told.epoch)
-            if place in self.given:
+            if place in self.given and not self.store_was_lost:
                 self.violations.append(f"{told} after {self.given[place]} was told the same")
             self.given[place] = told.host
 

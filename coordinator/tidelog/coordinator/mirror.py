@@ -106,7 +106,7 @@ class KeyMirror:
         failures = 0
         while True:
             try:
-                await self._watch_until_told()
+                await self._wait_until_told()
                 await self._read()
                 failures = 0
             except Compacted:
@@ -114,13 +114,17 @@ class KeyMirror:
             except TidelogError as error:
                 failures += 1
                 _log.warning("%s cannot be read, and what is known of it stays: %s", self._prefix, error)
-                self._mark(stale=True)
+                self._mark(stale=True, refused=self.refused)
                 self._anew.set()
                 await self._runtime.clock.sleep(_RETRY.delay_s(failures, self._runtime.entropy))
 
-    async def _watch_until_told(self) -> None:
-        """Take in change after change, until `read_anew`."""
-        await first_of(self._watch(), self._anew.wait())
+    async def _wait_until_told(self) -> None:
+        """Take in change after change, until `read_anew`. A store that is not believed is not watched: its changes do
+        not belong to the state that is kept."""
+        if self.refused:
+            await first_of(self._runtime.clock.sleep(REFUSED_RETRY_S), self._anew.wait())
+        else:
+            await first_of(self._watch(), self._anew.wait())
 
     async def _watch(self) -> None:
         async with aclosing(self._kv.watch(self._prefix, self.revision + 1)) as batches:
@@ -134,9 +138,9 @@ class KeyMirror:
                 changed[event.item.key] = event.item
             else:
                 changed.pop(event.item.key, None)
-        if batch.events:
-            self._take(changed, batch.revision)
-        elif not self.refused:
+        if batch.events and not self._take(changed, batch.revision):
+            self.read_anew()
+        if not batch.events:
             self.revision = max(self.revision, batch.revision)
 
     async def _read(self) -> None:
@@ -153,15 +157,15 @@ class KeyMirror:
         self._take({item.key: item for item in items}, revision)
         _answer(waiting, None)
 
-    def _take(self, items: dict[str, KeyValue], revision: int) -> None:
-        """Make it the state, unless it is not believed."""
-        if self.revision and not self._believes(items):
-            self._mark(stale=True, refused=True)
-            return
-        self._items, self.revision = items, revision
-        self._mark(stale=False)
+    def _take(self, items: dict[str, KeyValue], revision: int) -> bool:
+        """Make it the state, unless it is not believed; whether it is."""
+        believed = not self.revision or self._believes(items)
+        if believed:
+            self._items, self.revision = items, revision
+        self._mark(stale=not believed, refused=not believed)
+        return believed
 
-    def _mark(self, *, stale: bool, refused: bool = False) -> None:
+    def _mark(self, *, stale: bool, refused: bool) -> None:
         if refused and not self.refused:
             _log.warning("%s is not what it was; the last state stays", self._prefix)
         self.stale, self.refused = stale, refused
@@ -171,11 +175,11 @@ class KeyMirror:
     # ---- checking
 
     async def _check(self) -> None:
-        """Compare with the store now and then, and soon again while it is not believed."""
+        """Compare with the store now and then."""
         while True:
-            await self._runtime.clock.sleep(REFUSED_RETRY_S if self.refused else CHECK_S)
+            await self._runtime.clock.sleep(CHECK_S)
             try:
-                if self.refused or await self._is_overdue():
+                if not self.refused and await self._is_overdue():
                     self.read_anew()
             except TidelogError as error:
                 _log.info("%s could not be compared with the store: %s", self._prefix, error)
