@@ -52,6 +52,9 @@ async def test_a_produce_and_a_fetch_go_to_the_leader(asked: ListeningBroker, le
     assert asked.broker.here.status().shards[0].wal_next == 1, "nothing but the start entry"
     for answer in (produced, fetched):
         assert answer.headers["tidelog-leader"] == leader.url
+    metrics = (await asked.http.get("/metrics")).text
+    assert 'tidelog_http_forwarded_total{method="POST"} 1.0' in metrics
+    assert 'tidelog_http_forwarded_total{method="GET"} 1.0' in metrics
 
 
 async def test_an_answer_given_here_names_this_broker(leader: ListeningBroker) -> None:

@@ -27,7 +27,7 @@ from tidelog.services.http.connections import Draining
 from tidelog.services.http.hop_headers import LEADER_HEADER, answer_headers, request_headers
 from tidelog.services.http.kept_body import KeptBody
 from tidelog.services.http.leader_search import LeaderSearch
-from tidelog.services.http.leader_watch import LeaderWatch
+from tidelog.services.http.leader_watch import STREAM_LOOK_EVERY_S, LeaderWatch
 from tidelog.services.http.media import body_encoding
 from tidelog.services.http.partition_calls import Append, LocalRead, Place, Read
 from tidelog.services.http.service import Service
@@ -119,7 +119,7 @@ class Forwarding:
 
     async def _read_there(self, request: Request, read: Read, wait_left_ms: int, leader: Leader) -> Response:
         headers = request_headers(request.headers.raw)
-        sent = PeerRequest("GET", read.target(wait_left_ms), headers, waits=read.waits)
+        sent = PeerRequest("GET", read.target(wait_left_ms), headers, waits=read.waits, endless=read.stream)
         timeout_s = self._search_timeout_s + wait_left_ms / 1000
         relayed = self._relayed(leader, read.place, sent, timeout_s)
         try:
@@ -145,10 +145,11 @@ class Forwarding:
     async def _relayed(self, leader: Leader, place: Place, sent: PeerRequest, timeout_s: float) -> Response:
         """The leader's answer. Raises `NotLeader`, `LeaderUnknown` if nothing was taken; `Unavailable` if that is not
         known."""
+        self._service.forwarded[sent.method] += 1
         async with LeaderWatch(lambda: self._leads(leader, place)):
             answer = await self._pool.open(leader.address, sent, answer_timeout_s=timeout_s)
         try:
-            response = await self._response_of(answer)
+            response = await self._response_of(answer, leader, place)
         except BaseException:
             answer.close()
             raise
@@ -156,10 +157,11 @@ class Forwarding:
             response.headers[LEADER_HEADER] = leader.address
         return response
 
-    async def _response_of(self, answer: PeerAnswer) -> Response:
+    async def _response_of(self, answer: PeerAnswer, leader: Leader, place: Place) -> Response:
         size_bytes, headers = answer.body_bytes, answer_headers(answer.raw_headers)
         if answer.status != 503 and (size_bytes is None or size_bytes > WHOLE_BYTES_MAX):
-            return ForwardedAnswer(self._service.connections, answer, headers)
+            watch = LeaderWatch(lambda: self._leads(leader, place), STREAM_LOOK_EVERY_S)
+            return ForwardedAnswer(self._service.connections, answer, headers, watch)
         body = await answer.read()
         if answer.status == 503:
             refusal = error_of(answer.status, answer.headers, body)

@@ -21,5 +21,9 @@ class HttpCollector(Collector):
         for (status, code), count in sorted(self._service.problems.items()):
             problems.add_metric([str(status), code], count)
         yield problems
+        forwarded = CounterMetricFamily("tidelog_http_forwarded", "Requests sent on to a leader", labels=["method"])
+        for method in ("GET", "POST"):
+            forwarded.add_metric([method], self._service.forwarded[method])
+        yield forwarded
         yield GaugeMetricFamily("tidelog_http_waiters", "Long polls and streams", self._service.connections.waiters)
         yield GaugeMetricFamily("tidelog_http_body_bytes", "Bodies in memory", self._service.bodies.in_flight_bytes)

@@ -1,6 +1,7 @@
 """While a leader owes an answer, look whether it still leads: one that was paused or cut off may never answer.
 
-A leader that hands a shard over cleanly answers first, so an answer that is late by two looks is not waited for.
+A leader that hands a shard over cleanly answers first, and ends its streams, so what is late by two looks is not waited
+for.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from typing import Self
 from tidelog.storage.errors import Unavailable
 
 LOOK_EVERY_S = 0.5
+STREAM_LOOK_EVERY_S = 5.0
+"""Streams are many, and lose nothing by a wait."""
 
 
 class LeaderWatch:
     """A block that is cut off with `Unavailable` once `still_leads` says no twice in a row."""
 
-    def __init__(self, still_leads: Callable[[], bool]) -> None:
+    def __init__(self, still_leads: Callable[[], bool], every_s: float = LOOK_EVERY_S) -> None:
         self._still_leads = still_leads
+        self._every_s = every_s
         self._limit = asyncio.timeout(None)
         self._look: asyncio.TimerHandle | None = None
         self._missed = False
@@ -42,7 +46,7 @@ class LeaderWatch:
             ) from None
 
     def _plan(self) -> None:
-        self._look = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._check)
+        self._look = asyncio.get_running_loop().call_later(self._every_s, self._check)
 
     def _check(self) -> None:
         leads = self._still_leads()

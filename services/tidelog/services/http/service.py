@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -25,7 +25,8 @@ SHARE_RECORD_BYTES = 32
 
 @dataclass(frozen=True)
 class Service:
-    """A broker with the bounds that HTTP puts around it. `peers`: None for a broker that has none."""
+    """A broker with the bounds that HTTP puts around it. `peers`: None for a broker that has none;
+    `forwarded` counts the requests sent on, by method."""
 
     broker: Broker
     settings: Settings
@@ -35,6 +36,7 @@ class Service:
     decoding: Executor
     problems: Counter[tuple[int, str]]
     peers: PeerPool | None = None
+    forwarded: Counter[str] = field(default_factory=Counter)
 
     def hopped(self, request: Request) -> bool:
         """Whether a peer sent this request on. Without peers nobody does."""

@@ -22,7 +22,7 @@ from tidelog.services.http.hop_headers import HOP_HEADER
 from tidelog.storage.errors import LeaderUnknown, Unavailable
 
 CONNECT_TIMEOUT_S = 1.0
-CALLS_PER_PEER_MAX = 128
+CALLS_PER_PEER_MAX = 1_000
 IDLE_S = 30.0
 """A kept connection is let go of before the peer would: what became of a request sent into a closing one is unknown."""
 RETRY_AFTER_S = 0.1
@@ -34,7 +34,7 @@ _OWN_HEADERS = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
 @dataclass(frozen=True)
 class PeerRequest:
     """One request. `target` is path and query as they go over the wire; `body_bytes` None: its end is not known yet;
-    `waits`: the answer may be a long time coming, or without an end."""
+    `waits`: the answer may be a long time coming; `endless`: it has no end, and may be silent for long."""
 
     method: str
     target: str
@@ -42,6 +42,7 @@ class PeerRequest:
     body: bytes | AsyncIterable[bytes | memoryview] | None = None
     body_bytes: int | None = None
     waits: bool = False
+    endless: bool = False
 
 
 class PeerAnswer:
@@ -150,8 +151,8 @@ def _open_session(*, waits: bool) -> aiohttp.ClientSession:
 
 
 def _timeout(request: PeerRequest, answer_timeout_s: float) -> aiohttp.ClientTimeout:
-    """An answer that has begun may stand still no longer than it may be a beginning, unless it is a stream."""
-    silence_s = None if request.waits else answer_timeout_s
+    """An answer that has begun may stand still no longer than it may be a beginning, unless it is endless."""
+    silence_s = None if request.endless else answer_timeout_s
     return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
 
 

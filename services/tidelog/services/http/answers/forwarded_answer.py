@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tidelog.services.http.connections import Connections, Draining
+from tidelog.services.http.leader_watch import LeaderWatch
 from tidelog.services.http.media import Media
 from tidelog.services.http.verdicts import ClientGone
 from tidelog.services.peers.pool import PeerAnswer
@@ -20,14 +22,21 @@ logger = logging.getLogger(__name__)
 class ForwardedAnswer(Response):
     """Sends what `answer` brings. A client that leaves closes it, and so ends the call at the peer.
 
-    A peer that dies on the way ends an event stream as a whole answer, to be resumed from its last id; any other answer
-    is left unfinished, so that nobody takes a part of it for the whole."""
+    A peer that dies on the way, or is replaced and falls silent (`watch`), ends an event stream as a whole answer, which
+    its client resumes from the last id; any other answer is left unfinished: nobody is to take a part for the whole."""
 
-    def __init__(self, connections: Connections, answer: PeerAnswer, headers: Sequence[tuple[bytes, bytes]]) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        answer: PeerAnswer,
+        headers: Sequence[tuple[bytes, bytes]],
+        watch: LeaderWatch,
+    ) -> None:
         super().__init__(status_code=answer.status)
         self.raw_headers = list(headers)
         self._connections = connections
         self._answer = answer
+        self._watch = watch
         self._resumable = answer.headers.get("Content-Type", "").startswith(Media.EVENTS.value)
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,5 +54,6 @@ class ForwardedAnswer(Response):
 
     async def _send_all(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async for piece in self._answer.pieces():
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        async with self._watch if self._resumable else nullcontext():
+            async for piece in self._answer.pieces():
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
