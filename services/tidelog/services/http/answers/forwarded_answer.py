@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 class ForwardedAnswer(Response):
     """Sends what `answer` brings. A client that leaves closes it, and so ends the call at the peer.
 
-    A peer that dies on the way, or is replaced and falls silent (`watch`), ends an event stream as a whole answer, which
-    its client resumes from the last id; any other answer is left unfinished: nobody is to take a part for the whole."""
+    A peer that dies on the way, or is replaced and falls silent (`watch`), ends an event stream as a whole answer, to
+    be resumed from its last id; any other answer is left unfinished: nobody is to take a part for the whole."""
 
     def __init__(
         self,
