@@ -98,6 +98,20 @@ async def test_a_broker_without_etcd_does_not_start_on_a_bucket_that_was_bound(
     assert f"cluster.name={keys.name}".encode() in ended.stderr
 
 
+def test_a_cluster_goes_on_where_a_broker_without_etcd_stopped(
+    etcd: EtcdServer, keys: ClusterKeys, bucket: str, tmp_path: Path
+) -> None:
+    assert recover(etcd, keys, bucket, "--yes").returncode == 0
+    settings = {"store": bucket, "etcd.endpoints": etcd.url, "cluster.name": keys.name, "rebalance.delay.ms": 0}
+    process = BrokerProcess(tmp_path, settings)
+    process.start()
+    try:
+        assert run_tidelog(["topic", "produce", "web"], broker=process.url, stdin=b"two\n").returncode == 0
+        assert run_tidelog(["topic", "consume", "web", "-e"], broker=process.url).stdout == b"one\ntwo\n"
+    finally:
+        assert process.stop() == 0
+
+
 async def test_another_clusters_keys_are_left_alone_and_both_are_named(
     etcd: EtcdServer, kv: KeyValueStore, keys: ClusterKeys, bucket: str, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from tests.components.etcd_server import EtcdServer
 from tests.coordinator.stepped_clock import turn
 from tests.simulation.light_codec import NO_RECORDS, LightWalCodec
 from tests.storage.instant_clock import InstantClock
@@ -11,6 +12,8 @@ from tests.storage.instant_clock import InstantClock
 from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.cluster_keys import ClusterIdentity, ClusterKeys
 from tidelog.coordinator.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.etcd.settings import EtcdSettings
+from tidelog.coordinator.etcd.store import EtcdKeyValueStore
 from tidelog.coordinator.identity import WrongCluster, alone_claim, bucket_identity, found_or_check, stored_identity
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.key_value import Compare, KeyValueStore, Operation, TransactionResult
@@ -113,14 +116,27 @@ async def epochs(kv: KeyValueStore) -> dict[str, bytes]:
 
 
 @pytest.fixture
-async def kv() -> AsyncIterator[CutKeyValueStore]:
+async def cut_kv() -> AsyncIterator[CutKeyValueStore]:
     store = CutKeyValueStore(Runtime(entropy=SeededEntropy(2)))
     yield store
     await store.aclose()
 
 
+@pytest.fixture(params=["embedded", "etcd"])
+async def kv(request: pytest.FixtureRequest) -> AsyncIterator[KeyValueStore]:
+    store: KeyValueStore
+    if request.param == "embedded":
+        store = EmbeddedKeyValueStore(Runtime(entropy=SeededEntropy(2)))
+    else:
+        server: EtcdServer = request.getfixturevalue("etcd")
+        store = EtcdKeyValueStore(EtcdSettings((server.url,), timeout_s=10.0), Runtime())
+        await wipe(store)
+    yield store
+    await store.aclose()
+
+
 @pytest.fixture
-async def cluster(kv: CutKeyValueStore) -> Cluster:
+async def cluster(kv: KeyValueStore) -> Cluster:
     cluster = Cluster(kv)
     await cluster.set_up()
     return cluster
@@ -161,17 +177,19 @@ async def test_an_older_state_is_raised_to_the_logs(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("writes", range(5))
 async def test_a_recovery_cut_off_anywhere_leaves_no_identity_and_is_finished_by_another(
-    cluster: Cluster, kv: CutKeyValueStore, writes: int
+    cut_kv: CutKeyValueStore, writes: int
 ) -> None:
-    await wipe(kv)
-    kv.left = writes
+    cluster = Cluster(cut_kv)
+    await cluster.set_up()
+    await wipe(cut_kv)
+    cut_kv.left = writes
     with pytest.raises(Unavailable):
         await cluster.recover()
-    kv.left = 1_000
-    assert await stored_identity(kv, KEYS) is None
+    cut_kv.left = 1_000
+    assert await stored_identity(cut_kv, KEYS) is None
     await cluster.recover()
-    assert await epochs(kv) == {"0000": b"7", "0001": b"5", "0002": b"2"}
-    assert await stored_identity(kv, KEYS) is not None
+    assert await epochs(cut_kv) == {"0000": b"7", "0001": b"5", "0002": b"2"}
+    assert await stored_identity(cut_kv, KEYS) is not None
 
 
 async def test_leaders_commit_all_the_while_and_find_their_own_epoch_afterwards(cluster: Cluster) -> None:
@@ -225,7 +243,7 @@ async def test_under_another_name_the_bucket_stays_with_its_owner(cluster: Clust
         await cluster.recover(ClusterKeys("second"))
 
 
-async def test_the_bucket_of_a_broker_alone_is_bound_with_the_id_it_has(kv: CutKeyValueStore) -> None:
+async def test_the_bucket_of_a_broker_alone_is_bound_with_the_id_it_has(kv: KeyValueStore) -> None:
     cluster = Cluster(kv)
     await cluster.journal.open()
     await cluster.journal.update(alone_claim(cluster.journal, shards=2, runtime=RUNTIME))
@@ -240,7 +258,7 @@ async def test_the_bucket_of_a_broker_alone_is_bound_with_the_id_it_has(kv: CutK
     assert await epochs(kv) == {"0000": b"3"}
 
 
-async def test_a_bucket_from_before_identities_has_as_many_shards_as_it_has_logs(kv: CutKeyValueStore) -> None:
+async def test_a_bucket_from_before_identities_has_as_many_shards_as_it_has_logs(kv: KeyValueStore) -> None:
     cluster = Cluster(kv)
     await cluster.journal.open()
     await cluster.lead(9, 3)
@@ -250,7 +268,7 @@ async def test_a_bucket_from_before_identities_has_as_many_shards_as_it_has_logs
     assert await epochs(kv) == {"0009": b"3"}
 
 
-async def test_a_founding_cut_off_with_another_store_is_finished_with_this_one(kv: CutKeyValueStore) -> None:
+async def test_a_founding_cut_off_with_another_store_is_finished_with_this_one(kv: KeyValueStore) -> None:
     cluster, lost = Cluster(kv), CutKeyValueStore(Runtime(entropy=SeededEntropy(5)))
     await cluster.journal.open()
     lost.left = 0
@@ -262,7 +280,7 @@ async def test_a_founding_cut_off_with_another_store_is_finished_with_this_one(k
     assert (await found_or_check(cluster.journal, kv, KEYS, shards=4, runtime=RUNTIME)).founded
 
 
-async def test_an_empty_bucket_is_nothing_to_recover_from(kv: CutKeyValueStore) -> None:
+async def test_an_empty_bucket_is_nothing_to_recover_from(kv: KeyValueStore) -> None:
     with pytest.raises(NotFound, match="start a broker"):
         await Cluster(kv).recover()
 
