@@ -114,6 +114,7 @@ class ChaosRun:
                 for planned in faults:
                     self._strike(world, load, planned)
                 status = load.stop()
+            self._trouble += _defects(world)
         with load.history.open(encoding="utf-8") as lines:
             history = parse_history(lines)
         self._trouble += [f"unexpected answer: {told}" for told in status.unexpected]
@@ -148,6 +149,18 @@ class ChaosRun:
             if time.monotonic() > give_up_at:
                 raise DidNotRecover(f"seed {self._seed}, {self._folder}: {waiting} took nothing in {RECOVERY_S_MAX} s")
             self._never.wait(LOOK_S)
+
+
+def _defects(world: World) -> Iterator[str]:
+    """Stop the brokers, which must go in order, and look for what none of them may ever log."""
+    for broker in world.cluster.brokers:
+        code = broker.stop()
+        if code != 0:
+            yield f"{broker.service.name} ended with {code} when it was told to stop"
+        with broker.log_path.open(encoding="utf-8", errors="replace") as lines:
+            found = sum("Traceback (most recent call last)" in line for line in lines)
+        if found:
+            yield f"the log of {broker.service.name} holds {found} tracebacks: {broker.log_path}"
 
 
 def _waiting(status: LoadStatus, after: float) -> Iterator[str]:

@@ -76,7 +76,8 @@ class RollingRestart:
 
     def begin(self, world: World) -> None:
         for broker in world.cluster.brokers:
-            broker.stop()
+            code = broker.stop()
+            assert code == 0, f"{broker.service.name} ended with {code}:\n{broker.log_tail()}"
             _start_again([broker])
 
     def end(self, world: World) -> None:
