@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from tests.coordinator.leadership_cluster import SETTINGS, LeadershipCluster, founded, recover
+from tests.coordinator.leadership_cluster import KEYS, SETTINGS, LeadershipCluster, founded, recover
 from tests.coordinator.virtual_time import run_virtually
 
 from tidelog.coordinator.embedded import EmbeddedKeyValueStore
@@ -152,12 +152,12 @@ class LeadershipWeather:
             member.network.error_share = 0.0
             member.host.claim_s = member.host.drain_s = 0.01
             member.network.way_s_max = 0.002
+        for name in NAMES:
+            await cluster.store.delete(KEYS.drained(name))
         await cluster.runtime.clock.sleep(SETTINGS.lease_ttl_s + 5.0)
         stepped_down = [name for name, member in cluster.members.items() if member.leadership.stop_reason]
         for name in stepped_down or ([] if cluster.members else ["a"]):
             await cluster.start(name)
-        for name in cluster.members:
-            await cluster.store.delete(f"/tidelog/main/draining/{name}")
         await cluster.until(cluster.is_settled, CALM_S_MAX)
         told = len(cluster.logs.history)
         await cluster.runtime.clock.sleep(40.0)
