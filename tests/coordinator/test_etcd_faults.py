@@ -216,22 +216,43 @@ async def test_a_restart_is_no_other_incarnation(server: EtcdServer, lone_store:
 
 
 async def test_a_closed_store_leaves_nothing_behind(server: EtcdServer) -> None:
-    store = EtcdKeyValueStore(EtcdSettings((server.url,), timeout_s=30.0), Runtime())
+    settings = EtcdSettings((server.url,), timeout_s=30.0)
+    store, unconnected = EtcdKeyValueStore(settings, Runtime()), EtcdKeyValueStore(settings, Runtime())
     start = await store.put("a", b"")
     watch = store.watch("a", start)
     await take(watch, 1)
-    waiting = asyncio.ensure_future(anext(watch))
     server.pause()
-    hanging = asyncio.create_task(store.get("a"))
-    await asyncio.wait([hanging, waiting], timeout=0.1)  # both are under way
+    under_way = [
+        asyncio.ensure_future(anext(watch)),
+        asyncio.ensure_future(store.get("a")),
+        asyncio.ensure_future(store.keep_alive(1)),
+        asyncio.ensure_future(unconnected.get("a")),
+        asyncio.ensure_future(anext(unconnected.watch("a", 1))),
+    ]
+    await asyncio.wait(under_way, timeout=0.1)
     await store.aclose()
-    for call in (waiting, hanging):
+    await unconnected.aclose()
+    for call in under_way:
         with pytest.raises(Unavailable, match="closed"):
             await call
     with pytest.raises(Unavailable, match="closed"):
         await store.get("a")
-    await watch.aclose()
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_calls_that_are_cancelled_end_at_once_and_harm_no_other(
+    server: EtcdServer, lone_store: EtcdKeyValueStore
+) -> None:
+    server.pause()
+    calls: list[Awaitable[object]] = [lone_store.get("a"), lone_store.put("a", b""), lone_store.keep_alive(1)]
+    under_way = [asyncio.ensure_future(call) for call in (*calls, anext(lone_store.watch("a", 1)))]
+    await asyncio.wait(under_way, timeout=0.1)
+    for call in under_way:
+        call.cancel()
+    ended = await asyncio.gather(*under_way, return_exceptions=True)
+    assert [type(each) for each in ended] == [asyncio.CancelledError] * len(under_way)
+    server.resume()
+    assert await _in_time(lambda: lone_store.put("b", b"")) > 1
 
 
 async def _in_time(call: Callable[[], Awaitable[_T]]) -> _T:

@@ -6,6 +6,7 @@ member had no leader, or the token was refused. All else leaves its outcome unkn
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
@@ -63,7 +64,7 @@ class Calls:
         while True:
             endpoint, begun = self.endpoints.current, self.sightings.mark
             try:
-                answer = await self._try(endpoint, send, ends_s - self._now_s(), repeatable)
+                answer = await self._try(endpoint, send, ends_s, repeatable)
             except Refusal as refused:
                 if refused.verdict is Verdict.TOKEN_REFUSED and not renewed:
                     renewed = True
@@ -80,38 +81,6 @@ class Calls:
                 self.sightings.note(answer.header, begun=begun, linearizable=linearizable)
                 return answer
 
-    async def current_state(self) -> pb.ResponseHeader:
-        """The header of a linearizable answer that carries nothing else."""
-        nothing = pb.RangeRequest(key=b"\0", count_only=True)
-        return (await self.unary(RANGE, nothing, repeatable=True)).header
-
-    async def _try(self, endpoint: Endpoint, send: Send[_Answer], left_s: float, repeatable: bool) -> _Answer:
-        try_s = min(left_s, self.try_s)
-        metadata = await self.prepare(endpoint, try_s)
-        try:
-            return await send(endpoint, metadata, try_s if repeatable else left_s)
-        except grpc.aio.AioRpcError as error:
-            refused = refusal(error, endpoint.target)
-        except Refusal as raised:
-            refused = raised
-        if refused.verdict is Verdict.TOKEN_REFUSED:
-            self.tokens.forget(metadata)
-        raise refused
-
-    async def prepare(self, endpoint: Endpoint, timeout_s: float) -> Metadata:
-        """Connect, and get what goes with every call. Its `Refusal` says that nothing was taken: nothing was sent."""
-        if self.endpoints.closed:
-            raise Refusal(Verdict.FINAL, Unavailable("this key-value store is closed"))
-        if not await unless_closed(self.endpoints, endpoint.settle(timeout_s)):
-            raise Refusal(
-                Verdict.NOT_TAKEN, Unavailable(f"etcd at {endpoint.target}: no connection in {timeout_s:.1f} s")
-            )
-        try:
-            return await unless_closed(self.endpoints, self.tokens.metadata(endpoint.channel, timeout_s))
-        except grpc.aio.AioRpcError as error:
-            refused = refusal(error, endpoint.target)
-            raise Refusal(_of_something_unsent(refused.verdict), refused.error) from None
-
     async def unary(
         self, method: Unary[_Request, _Answer], request: _Request, *, repeatable: bool, linearizable: bool = True
     ) -> _Answer:
@@ -122,6 +91,44 @@ class Calls:
             return await unless_closed(self.endpoints, call)
 
         return await self.run(send, repeatable=repeatable, linearizable=linearizable)
+
+    async def current_state(self) -> pb.ResponseHeader:
+        """The header of a linearizable answer that carries nothing else."""
+        nothing = pb.RangeRequest(key=b"\0", count_only=True)
+        return (await self.unary(RANGE, nothing, repeatable=True)).header
+
+    async def _try(self, endpoint: Endpoint, send: Send[_Answer], ends_s: float, repeatable: bool) -> _Answer:
+        metadata = await self.prepare(endpoint, min(self.try_s, ends_s - self._now_s()))
+        left_s = ends_s - self._now_s()
+        try:
+            return await send(endpoint, metadata, min(self.try_s, left_s) if repeatable else left_s)
+        except grpc.aio.AioRpcError as error:
+            refused = refusal(error, endpoint.target)
+        except Refusal as raised:
+            refused = raised
+        if refused.verdict is Verdict.TOKEN_REFUSED:
+            self.tokens.forget(metadata)
+        raise refused
+
+    async def prepare(self, endpoint: Endpoint, timeout_s: float) -> Metadata:
+        """Connect, and get what goes with every call. Its `Refusal` says that nothing was taken: nothing was sent."""
+        self._check_open()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await unless_closed(self.endpoints, endpoint.settle())
+                metadata = await unless_closed(self.endpoints, self.tokens.metadata(endpoint.channel, timeout_s))
+        except TimeoutError:
+            silent = Unavailable(f"etcd at {endpoint.target}: no connection, or no token, in {timeout_s:.1f} s")
+            raise Refusal(Verdict.NOT_TAKEN, silent) from None
+        except grpc.aio.AioRpcError as error:
+            refused = refusal(error, endpoint.target)
+            raise Refusal(_of_something_unsent(refused.verdict), refused.error) from None
+        self._check_open()  # a closed channel takes no call
+        return metadata
+
+    def _check_open(self) -> None:
+        if self.endpoints.closed:
+            raise Refusal(Verdict.FINAL, Unavailable("this key-value store is closed"))
 
     async def _may_go_on(self, failures: int, ends_s: float) -> bool:
         """Whether there is time for another try; waits if every member has failed once more."""

@@ -48,15 +48,10 @@ class Endpoint:
         self.channel = channel
         self._cut_streams: set[Callable[[], object]] = set()
 
-    async def settle(self, timeout_s: float) -> bool:
-        """Wait until the connection stands or has failed; whether it did either within `timeout_s`."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                while (state := self.channel.get_state(try_to_connect=True)) not in _SETTLED:
-                    await self.channel.wait_for_state_change(state)
-        except TimeoutError:
-            return False
-        return True
+    async def settle(self) -> None:
+        """Wait until the connection stands or has failed."""
+        while (state := self.channel.get_state(try_to_connect=True)) not in _SETTLED:
+            await self.channel.wait_for_state_change(state)
 
     @contextmanager
     def streaming(self, cut: Callable[[], object]) -> Iterator[None]:

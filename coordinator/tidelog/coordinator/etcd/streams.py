@@ -24,7 +24,7 @@ async def unless_closed(endpoints: Endpoints, awaited: Awaitable[_T]) -> _T:
     """Await a call; gRPC cancels it when its channel is closed, which must not look like our task's own end."""
     try:
         return await awaited
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, grpc.aio.UsageError):
         if endpoints.closed and not _task_is_cancelled():
             raise Refusal(Verdict.FINAL, Unavailable("this key-value store was closed meanwhile")) from None
         raise
