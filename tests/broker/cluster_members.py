@@ -66,8 +66,10 @@ class Members:
 
 
 @asynccontextmanager
-async def running_members(*stores: tuple[str, ObjectStore], settings: Settings = QUICK) -> AsyncIterator[Members]:
-    kv = SharedKeyValueStore(Runtime())
+async def running_members(
+    *stores: tuple[str, ObjectStore], settings: Settings = QUICK, kv: SharedKeyValueStore | None = None
+) -> AsyncIterator[Members]:
+    kv = kv or SharedKeyValueStore(Runtime())
     members = Members(kv)
     for name, store in stores:
         await members.start(name, store, settings)

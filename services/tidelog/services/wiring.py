@@ -24,7 +24,7 @@ from tidelog.services.broker.entry_reader import EntryReader
 from tidelog.services.broker.flush_policy import FlushPolicy
 from tidelog.services.broker.hot_tail import HotTail
 from tidelog.services.broker.led_shard import LedShard
-from tidelog.services.broker.local_broker import DRAIN_SHARE, LocalBroker
+from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_reader import PartitionReader
 from tidelog.services.broker.segment_pieces import SegmentPieces
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 ENCODE_THREADS = 2
 ARCHIVE_THREADS = 1
+RELEASE_SHARE = 0.3
+"""How much of ``shutdown.timeout.ms`` a shard that is handed over waits for the commit of what was taken."""
 S3_FLUSH_INTERVAL_MS = 250
 """Bounds the cost of a busy shard at 4 PUTs a second; on other stores a PUT costs nothing."""
 REPLAY_PART = 4
@@ -99,7 +101,7 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
     journal = Journal(retrying, runtime)
     catalog = _catalog(settings, journal, runtime)
     factory = ShardFactory(settings, runtime, means, retrying, catalog)
-    shards = ShardSet(factory, means.hot_tail, drain_s=DRAIN_SHARE * settings.shutdown_timeout_ms / 1000)
+    shards = ShardSet(factory, means.hot_tail, drain_s=RELEASE_SHARE * settings.shutdown_timeout_ms / 1000)
     policy = ArchivePolicy(settings.archive_interval_ms, settings.archive_min_bytes)
     return BrokerParts(
         store=retrying,
