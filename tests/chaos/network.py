@@ -9,6 +9,8 @@ Every **link** is a TCP proxy with a name, as ``broker-1>minio``. Its condition 
     deaf       requests pass, and the first byte of an answer resets the connection: done, and nobody knows
     failing    every request is answered with HTTP 503 and goes nowhere
 
+A link whose target does not listen refuses connections as well, as if it were not there.
+
 Commands come as JSON lines on standard input, ``{"link": "...", "condition": "silent", "delay_s": 0.0}``, and each is
 answered by a line once it is in force; the end of input is the end of the process. `Network` is the side of whoever
 commands.
@@ -30,6 +32,7 @@ from typing import Any, Self
 
 HOST = "127.0.0.1"
 PIECE_BYTES = 1 << 16
+LOOK_S = 0.05
 HEAD_BYTES_MAX = 1 << 16
 SLOW_DOWN = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>told to fail</Message></Error>"
 FAILURE = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/xml\r\nConnection: close\r\n"
@@ -111,7 +114,27 @@ class _Link:
         self._open: set[asyncio.StreamWriter] = set()
 
     async def listen(self) -> None:
-        await asyncio.start_server(self._connected, HOST, self._ports.listen)
+        self._server = await asyncio.start_server(self._connected, HOST, self._ports.listen)
+
+    async def _refuse_as_the_target_does(self) -> None:
+        """Nobody listens there: nobody listens here, until somebody does again. So who connects knows that nothing of
+        what it would have sent was heard."""
+        if not self._server.is_serving():
+            return
+        self._server.close()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if await self._target_listens():
+                break
+        await self.listen()
+
+    async def _target_listens(self) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(HOST, self._ports.target)
+        except OSError:
+            return False
+        writer.close()
+        return True
 
     def become(self, condition: Condition, delay_s: float) -> None:
         self._condition, self._delay_s = condition, delay_s
@@ -141,7 +164,12 @@ class _Link:
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._flowing.wait()
-        far_reader, far_writer = await asyncio.open_connection(HOST, self._ports.target)
+        try:
+            far_reader, far_writer = await asyncio.open_connection(HOST, self._ports.target)
+        except ConnectionRefusedError:
+            writer.transport.abort()
+            await self._refuse_as_the_target_does()
+            return
         self._open |= {writer, far_writer}
         try:
             await asyncio.gather(

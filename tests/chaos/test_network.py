@@ -116,3 +116,37 @@ def test_a_slow_link_delays(port: tuple[int, Network]) -> None:
         client.sendall(b"hello")
         assert client.recv(100) == b"hello"
         assert time.monotonic() - began >= DELAY_S
+
+
+def test_a_link_to_nobody_refuses_until_somebody_listens(tmp_path: Path) -> None:
+    listen, target = free_ports(2)
+    with Network({"a>b": LinkPorts(listen, target)}, tmp_path / "log"):
+        with connected(listen) as first:
+            assert is_over(first)
+        await_refusal(listen)
+        with EchoServer(("127.0.0.1", target), Echo) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            with await_connection(listen) as client:
+                client.sendall(b"hello")
+                assert client.recv(100) == b"hello"
+            server.shutdown()
+
+
+def await_refusal(listen: int) -> None:
+    give_up_at = time.monotonic() + ANSWER_S_MAX
+    while time.monotonic() < give_up_at:
+        try:
+            connected(listen).close()
+        except ConnectionRefusedError:
+            return
+    pytest.fail("the link goes on accepting")
+
+
+def await_connection(listen: int) -> socket.socket:
+    give_up_at = time.monotonic() + ANSWER_S_MAX
+    while time.monotonic() < give_up_at:
+        try:
+            return connected(listen)
+        except ConnectionRefusedError:
+            continue
+    pytest.fail("the link does not accept again")
