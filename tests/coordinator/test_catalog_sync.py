@@ -13,6 +13,7 @@ from tidelog.coordinator.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.key_value import KeyValue
 from tidelog.storage.errors import NotFound, Unavailable
+from tidelog.storage.object_store import ByteRange, StoredObject
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -142,3 +143,24 @@ async def test_all_who_refresh_at_once_share_a_request_and_know_what_was_there_b
     await asyncio.gather(*(cluster.other.sync.refresh() for _ in range(20)))
     assert cluster.other.catalog.get("web").partition_count == 1
     assert (cluster.other.requests.usage() - before).requests(Verb.GET) == 2  # the entry, and that there is no other
+
+
+class StuckBucket(MemoryObjectStore):
+    """Its reads hang."""
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
+        await asyncio.Event().wait()
+        return await super().get(key, byte_range)
+
+
+async def test_who_refreshes_while_the_broker_stops_is_told_so() -> None:
+    clock = SteppedClock()
+    kv = EmbeddedKeyValueStore(Runtime(clock, SeededEntropy(0)))
+    broker = Broker(StuckBucket(), kv, clock, 1)
+    await broker.start()
+    refreshing = asyncio.create_task(broker.sync.refresh())
+    await clock.run(1)
+    await broker.sync.aclose()
+    with pytest.raises(Unavailable, match="stopping"):
+        await refreshing
+    await kv.aclose()

@@ -24,7 +24,7 @@ from tidelog.coordinator.cluster_keys import ClusterKeys
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.key_value import Compacted, KeyValue, KeyValueStore, PutKey, absent, unchanged
 from tidelog.coordinator.topic import Topic
-from tidelog.storage.errors import TidelogError
+from tidelog.storage.errors import TidelogError, Unavailable
 from tidelog.storage.runtime import Runtime
 
 POLL_S = 5.0
@@ -84,7 +84,11 @@ class CatalogSync:
         shared by all who wait. Raises `Unavailable`, `Corrupt`."""
         if self._next_reading is None:
             self._next_reading = asyncio.create_task(self._read_after(self._reading))
-        await asyncio.shield(self._next_reading)
+        reading = self._next_reading
+        await asyncio.wait([reading])  # a caller that is cancelled leaves it to the others
+        if reading.cancelled():
+            raise Unavailable("the broker is stopping")
+        reading.result()
 
     async def _read_after(self, running: asyncio.Task[None] | None) -> None:
         """A reading that has begun may have passed the end already: who comes later shares the one after it."""

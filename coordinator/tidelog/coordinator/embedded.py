@@ -47,6 +47,7 @@ from tidelog.storage.runtime import Runtime
 WAITING_MAX = 10_000
 """Requests that wait for their group; one more is refused."""
 _LEASE_ID_DIGITS = 15
+"""Hexadecimal, so that an id is below 2**60: etcd's are signed 64-bit numbers."""
 _RETRY = Backoff(first_s=0.1, max_s=2.0)
 
 _log = logging.getLogger(__name__)

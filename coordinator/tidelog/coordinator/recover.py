@@ -52,7 +52,8 @@ from tidelog.storage.wal_tail import find_tail
 AT_ONCE_MAX = 16
 """Logs read, or keys written, at the same time."""
 
-T = TypeVar("T")
+_Argument = TypeVar("_Argument")
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +196,11 @@ def _number(key: str, item: KeyValue | None) -> int:
     return int(item.value)
 
 
-_Argument = TypeVar("_Argument")
-
-
-async def _each(arguments: Sequence[_Argument], work: Callable[[_Argument], Awaitable[T]]) -> Sequence[T]:
+async def _each(arguments: Sequence[_Argument], work: Callable[[_Argument], Awaitable[_Found]]) -> Sequence[_Found]:
     """`work` on each, `AT_ONCE_MAX` at a time."""
     room = asyncio.Semaphore(AT_ONCE_MAX)
 
-    async def one(argument: _Argument) -> T:
+    async def one(argument: _Argument) -> _Found:
         async with room:
             return await work(argument)
 
