@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from subprocess import CompletedProcess
 
 import httpx
@@ -122,6 +122,41 @@ def test_a_drained_broker_leads_nothing_until_that_is_undone(
     wait_until(lambda: members().led_by("broker-1") > 0, WAIT_S, str)
     nobody = tidelog(brokers[0], "cluster", "drain", "broker-9")
     assert (nobody.returncode, nobody.stdout) == (4, b"")
+
+
+def test_an_event_stream_that_is_resumed_misses_nothing_while_its_shard_moves(
+    brokers: list[BrokerProcess], members: Callable[[], MembershipDescription]
+) -> None:
+    members()
+    path = "/v1/topics/followed/partitions/0/records"
+    leader_url = httpx.post(f"{brokers[0].url}{path}", json={"records": [{"value": "0"}]}, timeout=20).headers[
+        "tidelog-leader"
+    ]
+    leader = next(n for n, broker in enumerate(brokers) if broker.url == leader_url)
+    asked = brokers[(leader + 1) % 3]
+    offsets = followed(asked, path)
+    assert next(offsets) == 0
+    for command in (("drain", f"broker-{leader}", "--wait"), ("drain", f"broker-{leader}", "--undo")):
+        for _ in range(5):
+            produced = httpx.post(f"{asked.url}{path}", json={"records": [{"value": "x"}]}, timeout=20)
+            assert next(offsets) == produced.json()["partitions"][0]["base_offset"]
+        assert tidelog(brokers[leader], "cluster", *command).returncode == 0
+        produced = httpx.post(f"{asked.url}{path}", json={"records": [{"value": "x"}]}, timeout=20)
+        assert next(offsets) == produced.json()["partitions"][0]["base_offset"]
+    offsets.close()
+
+
+def followed(broker: BrokerProcess, path: str) -> Generator[int]:
+    """Offsets of a partition as an EventSource reads them: a stream that ends is resumed from its last id."""
+    last_id = ""
+    while True:
+        headers = {"accept": "text/event-stream", **({"last-event-id": last_id} if last_id else {})}
+        with httpx.stream("GET", f"{broker.url}{path}", headers=headers, timeout=20) as stream:
+            for line in stream.iter_lines():
+                assert not line.startswith("event: problem"), line
+                if line.startswith("id: "):
+                    last_id = line.removeprefix("id: ")
+                    yield int(last_id)
 
 
 def test_clients_go_on_while_brokers_are_restarted_and_killed(

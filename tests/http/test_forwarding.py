@@ -62,6 +62,11 @@ async def test_an_answer_given_here_names_this_broker(leader: ListeningBroker) -
     assert (await leader.http.get(f"{PATH}/log")).headers["tidelog-leader"] == leader.url
 
 
+async def test_the_produce_that_makes_a_topic_is_told_who_leads_it(leader: ListeningBroker) -> None:
+    made = await leader.http.post("/v1/topics/new/partitions/0/records", json={"records": [{"value": "x"}]})
+    assert made.headers["tidelog-leader"] == leader.url
+
+
 async def test_offset_and_log_are_the_leaders(asked: ListeningBroker, leader: ListeningBroker) -> None:
     await produce(leader, "one")
     assert (await asked.http.get(f"{PATH}/offset?at=latest")).json() == {"offset": 1}

@@ -71,7 +71,7 @@ class Forwarding:
                 if self._answered_here(request, route):
                     address = self._address(place, route)
                     plain = await bodies.undone(await body.whole(), body_encoding(request), held)
-                    return _signed(await append(plain), address)
+                    return self._signed(await append(plain), place, address)
                 return await self._produced_there(request, place, query, body, _leader(route), sequenced=sequenced)
 
             return await self._search(request).run(attempt)
@@ -112,7 +112,7 @@ class Forwarding:
             route = await self._route_of_read(read)
             if self._answered_here(request, route):
                 address = self._address(read.place, route)
-                return _signed(await local(left_ms), address)
+                return self._signed(await local(left_ms), read.place, address)
             return await self._read_there(request, read, left_ms, _leader(route))
 
         return await self._search(request, read.wait_ms).run(attempt)
@@ -217,11 +217,13 @@ class Forwarding:
             return route.leader.address
         return self._own_address if route and route.local else None
 
-
-def _signed(response: Response, address: str | None) -> Response:
-    if address:
-        response.headers[LEADER_HEADER] = address
-    return response
+    def _signed(self, response: Response, place: Place, address: str | None) -> Response:
+        """`response` with the leader's `address`; None if its topic was not there before."""
+        if address is None:
+            address = self._address(place, self._route(place))
+        if address:
+            response.headers[LEADER_HEADER] = address
+        return response
 
 
 def _leader(route: Route | None) -> Leader:
