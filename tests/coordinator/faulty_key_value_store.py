@@ -29,19 +29,20 @@ _Answer = TypeVar("_Answer")
 
 class FaultyKeyValueStore:
     """Implements `KeyValueStore` on `inner`. `way_s_max`: how long a call takes to arrive and to come back.
-    `error_share`: of all calls, how many fail; of these, half took effect. `cut`: nothing gets through."""
+    `error_share`: of all calls, how many fail; of these, half took effect. `deaf`: the watch that stands now says
+    nothing any more, as if its other end were gone."""
 
     def __init__(
         self, inner: KeyValueStore, runtime: Runtime, *, way_s_max: float = 0.0, error_share: float = 0.0
     ) -> None:
         self._inner = inner
         self._runtime = runtime
-        self._cut = False
         self._swapped = asyncio.Event()
         self._connected = asyncio.Event()
         self._connected.set()
         self.way_s_max = way_s_max
         self.error_share = error_share
+        self.deaf = False
         self.calls: dict[str, int] = {}
 
     def cut(self) -> None:
@@ -93,6 +94,7 @@ class FaultyKeyValueStore:
         """The inner store stays open: others use it."""
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[WatchBatch]:
+        self.deaf = False
         async with aclosing(self._inner.watch(prefix, from_revision)) as batches:
             while True:
                 coming = asyncio.ensure_future(anext(batches))
@@ -107,6 +109,8 @@ class FaultyKeyValueStore:
                     coming.cancel()
                     swapped.cancel()
                     await asyncio.gather(coming, swapped, return_exceptions=True)
+                while self.deaf:
+                    await self._runtime.clock.sleep(TIMEOUT_S)
                 await self._connected.wait()
                 await self._way()
                 yield batch

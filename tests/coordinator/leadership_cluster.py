@@ -38,13 +38,15 @@ class Member:
 
 @dataclass
 class LeadershipCluster:
-    """`shards` shards, on `store`. All times go by `runtime`."""
+    """`shards` shards, on `store`, to which each member has a connection of its own if `connect` makes them. All times
+    go by `runtime`."""
 
     store: KeyValueStore
     runtime: Runtime
     shards: int = 12
     settings: LeadershipSettings = SETTINGS
     way_s_max: float = 0.002
+    connect: Callable[[], KeyValueStore] | None = None
     logs: Logs = field(default_factory=Logs)
     members: dict[str, Member] = field(default_factory=dict)
     dead: list[Member] = field(default_factory=list)
@@ -56,7 +58,7 @@ class LeadershipCluster:
     async def start(self, name: str) -> Member:
         """A new process of the broker `name`, beside any that runs already."""
         runtime = self.runtime
-        network = FaultyKeyValueStore(self.store, runtime, way_s_max=self.way_s_max)
+        network = FaultyKeyValueStore(self.connect() if self.connect else self.store, runtime, way_s_max=self.way_s_max)
         incarnation = runtime.entropy.new_id()
         host = FakeHost(f"{name}/{incarnation[:4]}", self.logs, runtime)
         me = BrokerRecord(name, incarnation, f"http://{name}:8080", "none", "1", 0, eligible=False, stopping=False)
