@@ -26,18 +26,24 @@ from benchmarks.measure import Machine, Report, Row
 from benchmarks.picture import save_picture
 from benchmarks.processes import Children
 from benchmarks.rows import (
+    cluster_puts,
+    etcd_load,
     fetch,
     forwarding,
     json_produce,
     latency,
     memory,
+    partition_memory,
     placement,
     produce,
     puts,
+    restarts,
     s2,
     spark,
     stored,
     takeover,
+    three_brokers,
+    topic_creation,
 )
 from benchmarks.table import page, print_rows
 
@@ -54,10 +60,16 @@ FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "takeover": takeover.rows,
     "forwarding": forwarding.rows,
     "placement": placement.rows,
+    "cluster-puts": cluster_puts.rows,
+    "topic-creation": topic_creation.rows,
+    "partition-memory": partition_memory.rows,
+    "etcd-load": etcd_load.rows,
+    "three-brokers": three_brokers.rows,
+    "restarts": restarts.rows,
 }
 ORDER = (
     *("produce-events", "produce-letters", "produce-json", "minio", "produce-hundred", "fetch", "stored"),
-    *("spark-read", "spark-source", "ack", "puts", "memory", "takeover", "placement"),
+    *("spark-read", "spark-source", "ack", "puts", "memory", "takeover", "restart", "placement"),
 )
 """In which rows stand, by the beginnings of their names."""
 ARTIFACTS = Path("artifacts")

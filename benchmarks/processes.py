@@ -90,6 +90,10 @@ class Children:
         self._running.append(child)
         return child
 
+    def start_module(self, name: str, module: str, *arguments: object) -> Child:
+        """A load program of ours that goes on until it is stopped."""
+        return self.start(name, [sys.executable, "-m", module, *arguments])
+
     def stop(self, child: Child) -> None:
         child.stop()
         self._running.remove(child)

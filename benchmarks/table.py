@@ -32,7 +32,7 @@ def measured(row: Row) -> str:
     """The figure that the goal limits, as it stands in the table."""
     if row.measured is None:
         return "-"
-    return f"{row.measured:.0f} {row.sides[0].unit}" if len(row.sides) == 1 else f"{row.measured:.2f} x"
+    return f"{number(row.measured)} {row.sides[0].unit}" if len(row.sides) == 1 else f"{row.measured:.2f} x"
 
 
 def figures(side: Side) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from benchmarks.processes import Child, Children, free_port
 from tidelog.client import Admin
-from tidelog.client.descriptions import ClusterDescription, PartitionLogDescription
+from tidelog.client.descriptions import ClusterDescription, PartitionLogDescription, TopicDescription
 from tidelog.storage.errors import Unavailable
 
 ARROW_CLIENT = "prebuilt Arrow bodies over plain sockets: nothing is done for a record"
@@ -40,6 +40,10 @@ class TidelogBroker:
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
         self._admin.create_topic(topic, partitions)
+
+    def topic(self, topic: str) -> TopicDescription:
+        """The topic's partitions, and the shards they live in."""
+        return self._admin.topic(topic)
 
     def log(self, topic: str, partition: int = 0) -> PartitionLogDescription:
         """Offsets and segments of a partition."""

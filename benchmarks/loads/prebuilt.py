@@ -1,7 +1,8 @@
 """Produce bodies that were built before the clock starts, over several connections, each with one request in flight.
 
 Bounded by `--records` and by `--seconds`. A 503 (full buffer) is waited out as `Retry-After` says and counted; any
-other answer but 200 ends the program.
+other answer but 200 ends the program. With several ports the connections are divided over them; with `--leaders` each
+request goes straight to the port of its partition's leader.
 """
 
 from __future__ import annotations
@@ -56,11 +57,12 @@ class Load:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         values = options.payload.read_bytes().splitlines()
-        draw = random.Random(options.port)
+        draw = random.Random(options.port[0])
         self._bodies = []
         for _ in range(BODIES):
             chosen = draw.choices(values, k=options.batch)
             self._bodies.append((*FORMATS[options.format](chosen), sum(map(len, chosen))))
+        self._leaders: list[int] = json.loads(options.leaders.read_text()) if options.leaders else []
         self._lock = threading.Lock()
         self._requests_left = -(-options.records // options.batch)
         self._turn = 0
@@ -68,19 +70,24 @@ class Load:
         self.refused = 0
         self.latencies: list[float] = []
 
-    def connection(self) -> None:
-        link = HttpSocket(self._options.port)
+    def connection(self, number: int) -> None:
+        ports = self._options.port
+        links: dict[int, HttpSocket] = {}
         deadline = time.monotonic() + self._options.seconds
         while time.monotonic() < deadline and (turn := self._take()) is not None:
             content_type, body, value_bytes = self._bodies[turn % BODIES]
-            request = self._request(turn, content_type, body)
+            partition = turn * 7919 % self._options.partitions  # spread, yet the same in every run
+            request = self._request(partition, content_type, body)
+            port = self._leaders[partition] if self._leaders else ports[number % len(ports)]
+            link = links.get(port) or links.setdefault(port, HttpSocket(port))
             start = time.perf_counter()
             self._send(link, request)
             with self._lock:
                 self.latencies.append(time.perf_counter() - start)
                 self.sent_bytes += value_bytes
             self._pace(start)
-        link.close()
+        for link in links.values():
+            link.close()
 
     def _take(self) -> int | None:
         with self._lock:
@@ -90,10 +97,9 @@ class Load:
             self._turn += 1
             return self._turn
 
-    def _request(self, turn: int, content_type: str, body: bytes) -> bytes:
+    def _request(self, partition: int, content_type: str, body: bytes) -> bytes:
         if self._options.format == "s2":
             return s2_lite.request("POST", f"/v1/streams/{s2_lite.STREAM}/records", body)
-        partition = turn * 7919 % self._options.partitions  # spread, yet the same in every run
         return post(f"/v1/topics/{self._options.topic}/partitions/{partition}/records", content_type, body)
 
     def _send(self, link: HttpSocket, request: bytes) -> None:
@@ -112,7 +118,8 @@ class Load:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--port", type=int, required=True, nargs="+")
+    parser.add_argument("--leaders", type=Path, help="a JSON list of ports, by partition")
     parser.add_argument("--topic", default="t")
     parser.add_argument("--partitions", type=int, default=1)
     parser.add_argument("--format", choices=FORMATS, default="arrow")
@@ -124,7 +131,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.0, help="requests a second; 0: as fast as they are answered")
     options = parser.parse_args()
     load = Load(options)
-    threads = [threading.Thread(target=load.connection) for _ in range(options.connections)]
+    threads = [threading.Thread(target=load.connection, args=(n,)) for n in range(options.connections)]
     cpu, start = own_cpu_seconds(), time.perf_counter()
     for thread in threads:
         thread.start()

@@ -1,0 +1,145 @@
+"""Brokers, three nodes of etcd and MinIO, as `make cluster` starts them, and what can be asked of them from outside.
+
+etcd is asked over its JSON gateway and its metrics; what Tidelog says of itself is not taken for what etcd counts.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import psutil
+from infra.cluster.local_cluster import LocalCluster
+from infra.cluster.process import ServiceProcess
+from infra.cluster.topology import CLUSTER_NAME, Shape
+
+from benchmarks import etcd, minio
+from benchmarks.bench import Bench
+from benchmarks.processes import Failed
+from tidelog.client import Admin
+from tidelog.client.descriptions import ClusterDescription
+from tidelog.coordinator.cluster_keys import ClusterKeys
+from tidelog.storage.errors import Unavailable
+
+WHERE = "3 brokers, 3 nodes of etcd and MinIO"
+SETTLED_S_MAX = 60.0
+POLL_S = 0.05
+KEYS = ClusterKeys(CLUSTER_NAME)
+_COUNTER = re.compile(r'^grpc_server_(\w+)_total\{[^}]*grpc_type="(\w+)"[^}]*\} (\S+)$', re.MULTILINE)
+
+
+def missing() -> str:
+    """Why there can be no cluster here, and how to get what it needs; empty if there can."""
+    return etcd.missing() or minio.missing()
+
+
+class Cluster:
+    """What stands while `running_cluster` is open. `brokers` are processes that can be stopped, killed and started."""
+
+    def __init__(self, local: LocalCluster) -> None:
+        self._local = local
+        self.brokers: Mapping[str, ServiceProcess] = {each.service.name: each for each in local.brokers}
+        self.ports = {name: local.addresses[name].port for name in self.brokers}
+        self._admins = {name: Admin(local.url(name), deadline_s=60) for name in self.brokers}
+
+    def admin(self, broker: str = "broker-1") -> Admin:
+        return self._admins[broker]
+
+    def close(self) -> None:
+        """Close the connections; the processes are not touched."""
+        for admin in self._admins.values():
+            admin.close()
+
+    def await_settled(self) -> None:
+        """Return once every broker is there and sees every shard at whom it belongs."""
+        await_true(self.settled, SETTLED_S_MAX, "the cluster to settle")
+
+    def settled(self) -> bool:
+        try:
+            return all(self._settled(admin.cluster()) for admin in self._admins.values())
+        except Unavailable:
+            return False
+
+    def leader_ports(self, topic: str) -> Sequence[int]:
+        """The port of each partition's leader, by partition."""
+        leaders = {shard.shard: shard.leader for shard in self.admin().cluster().cluster.shards}
+        return [self.ports[leaders[each.shard] or ""] for each in self.admin().topic(topic).partitions]
+
+    def shards_of(self, topic: str) -> set[int]:
+        """The shards that hold the topic's partitions."""
+        return {each.shard for each in self.admin().topic(topic).partitions}
+
+    def wal_entries(self) -> Mapping[int, int]:
+        """How many objects each shard's write-ahead log has had so far."""
+        described = [admin.cluster() for admin in self._admins.values()]
+        return {shard.shard: shard.wal_next for each in described for shard in each.shards}
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the brokers so far."""
+        times = [psutil.Process(broker.pid).cpu_times() for broker in self.brokers.values()]
+        return float(sum(each.user + each.system for each in times))
+
+    def etcd_requests(self) -> float:
+        """Requests that etcd's nodes have had so far: unary calls, and messages on streams."""
+        return sum(_requests(self._metrics(node.service.name)) for node in self._local.etcd_nodes)
+
+    def etcd_db_bytes(self) -> float:
+        """What one node's database has in use."""
+        metrics = self._metrics(self._local.etcd_nodes[0].service.name)
+        (line,) = re.findall(r"^etcd_mvcc_db_total_size_in_use_in_bytes (\S+)$", metrics, re.MULTILINE)
+        return float(line)
+
+    def etcd_values(self, prefix: str) -> Mapping[str, bytes]:
+        """Keys and values of etcd that begin with `prefix`."""
+        first, last = prefix.encode(), prefix.encode()[:-1] + bytes([prefix.encode()[-1] + 1])
+        wanted = {"key": base64.b64encode(first).decode(), "range_end": base64.b64encode(last).decode()}
+        url = self._local.url(self._local.etcd_nodes[0].service.name)
+        answer = httpx.post(f"{url}/v3/kv/range", json=wanted, timeout=10, trust_env=False).raise_for_status().json()
+        found = [(base64.b64decode(one["key"]), base64.b64decode(one["value"])) for one in answer.get("kvs", ())]
+        return {key.decode(): value for key, value in found}
+
+    def _metrics(self, node: str) -> str:
+        return httpx.get(f"{self._local.url(node)}/metrics", timeout=10, trust_env=False).raise_for_status().text
+
+    def _settled(self, described: ClusterDescription) -> bool:
+        seen = described.cluster
+        placed = all(shard.leader and shard.leader == shard.preferred for shard in seen.shards)
+        return placed and len(seen.brokers) == len(self.brokers)
+
+
+@contextmanager
+def running_cluster(bench: Bench, name: str, settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+    """A settled cluster of three brokers in a fresh folder; stopped at the end."""
+    folder: Path = bench.fresh_folder(name)
+    with ExitStack() as stack:
+        local = stack.enter_context(LocalCluster(folder, Shape(), settings=settings))
+        local.start()
+        cluster = Cluster(local)
+        stack.callback(cluster.close)
+        cluster.await_settled()
+        yield cluster
+
+
+def await_true(condition: Callable[[], bool], seconds_max: float, what: str, poll_s: float = POLL_S) -> None:
+    """Raises `Failed` if it does not come true in time."""
+    give_up_at = time.monotonic() + seconds_max
+    while not condition():
+        if time.monotonic() > give_up_at:
+            raise Failed(f"waited {seconds_max:g} s for {what}")
+        time.sleep(poll_s)
+
+
+def _requests(metrics: str) -> float:
+    """etcd counts the end of a stream as a message too, so ends are taken off again."""
+    total = 0.0
+    for counter, kind, count in _COUNTER.findall(metrics):
+        if counter == "handled":
+            total += float(count) if kind == "unary" else -float(count)
+        elif counter == "msg_received" and kind != "unary":
+            total += float(count)
+    return total

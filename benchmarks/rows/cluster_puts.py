@@ -1,0 +1,62 @@
+"""PUTs of the write-ahead logs of three brokers with 10,000 partitions and with one, under the same load.
+
+PUTs follow the shards that are written to: a partition lives in one shard, 10,000 live in all four. So the figure is
+PUT/s of a shard in use, which must be the same; a side with one partition in each shard stands beside, which must make
+as many PUTs in all as 10,000 do. What the archiver puts later is left out: it follows bytes and segments.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+from benchmarks import cluster
+from benchmarks.bench import Bench
+from benchmarks.cluster import Cluster, running_cluster
+from benchmarks.loads.result import LoadResult
+from benchmarks.measure import Goal, Row, Side, interleave, not_run
+from benchmarks.processes import run_module
+
+SHARDS = 4
+PARTITIONS = (1, SHARDS, 10_000)
+REQUESTS_PER_S, REQUEST_RECORDS, CONNECTIONS = 100, 10, 64
+SECONDS = 20
+NAME = "puts-cluster"
+WHAT = f"PUT/s of a shard in use with 1, {SHARDS} and 10,000 partitions, same load, {cluster.WHERE}"
+GOAL = Goal("equal within 10 %: the most at most 1.1 x the least", 1.1, at_least=False)
+CLIENT = f"{REQUESTS_PER_S} Arrow requests/s of {REQUEST_RECORDS} x 1 KiB to the leaders, spread over the partitions"
+
+
+def rows(bench: Bench) -> list[Row]:
+    """One row with a side for each number of partitions; its figure is the most PUT/s of a shard over the least."""
+    if why := cluster.missing():
+        return [not_run(NAME, WHAT, GOAL, why)]
+    settings = {"TIDELOG_SHARDS": str(SHARDS), "TIDELOG_ARCHIVE_INTERVAL_MS": "86400000"}
+    with running_cluster(bench, "cluster-puts", settings) as brokers:
+        for partitions in PARTITIONS:
+            brokers.admin().create_topic(f"p{partitions}", partitions)
+        found = interleave(bench.rounds, {str(n): partial(_puts_per_s, bench, brokers, n) for n in PARTITIONS})
+        shards = {n: len(brokers.shards_of(f"p{n}")) for n in PARTITIONS}
+    sides = [_side(n, shards[n], found[str(n)]) for n in PARTITIONS]
+    medians = [side.median for side in sides]
+    return [Row(NAME, WHAT, GOAL, max(medians) / min(medians), sides)]
+
+
+def _side(partitions: int, shards: int, puts_per_s: list[float]) -> Side:
+    facts = [f"{shards} of {SHARDS} shards in use", f"{puts_per_s[-1]:.1f} PUT/s of all logs in the last round"]
+    return Side(f"{partitions:,} partitions", CLIENT, "PUT/s", [each / shards for each in puts_per_s], facts)
+
+
+def _puts_per_s(bench: Bench, brokers: Cluster, partitions: int) -> float:
+    topic = f"p{partitions}"
+    leaders = bench.fresh_folder("leaders") / "ports.json"
+    leaders.write_text(json.dumps(brokers.leader_ports(topic)))
+    before = sum(brokers.wal_entries().values())
+    seconds = max(3, bench.scaled(SECONDS))
+    out = run_module(
+        "benchmarks.loads.prebuilt",
+        *("--port", *brokers.ports.values(), "--leaders", leaders, "--topic", topic, "--partitions", partitions),
+        *("--payload", bench.payload("letters"), "--batch", REQUEST_RECORDS, "--connections", CONNECTIONS),
+        *("--rate", REQUESTS_PER_S, "--records", REQUESTS_PER_S * REQUEST_RECORDS * seconds),
+    )
+    return (sum(brokers.wal_entries().values()) - before) / LoadResult.from_output(out).seconds
