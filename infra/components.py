@@ -25,11 +25,23 @@ from infra.haproxy import HAPROXY
 from infra.kafka import KAFKA
 from infra.kustomize import KUSTOMIZE
 from infra.minio import MINIO
+from infra.promtool import PROMTOOL
 from infra.s2_lite import S2_LITE
 from infra.spark_kafka import SPARK_KAFKA
 from infra.spark_s3 import SPARK_S3
 
-COMPONENTS: tuple[Component, ...] = (MINIO, ETCD, ETCD34, HAPROXY, KUSTOMIZE, SPARK_S3, KAFKA, SPARK_KAFKA, S2_LITE)
+COMPONENTS: tuple[Component, ...] = (
+    MINIO,
+    ETCD,
+    ETCD34,
+    HAPROXY,
+    KUSTOMIZE,
+    PROMTOOL,
+    SPARK_S3,
+    KAFKA,
+    SPARK_KAFKA,
+    S2_LITE,
+)
 
 
 def component(name: str) -> Component:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
 
 from infra.component import CannotMake, Component, run_showing_progress, tools_folder, workshop
+from infra.debian import unpack
 
 VERSION = "3.7.3"  # as in etcd_server/go.mod
 SOURCE = Path(__file__).parent / "etcd_server"
@@ -47,25 +47,12 @@ def find34() -> Path | None:
 
 def make34() -> None:
     """Take it out of Debian's package, which is not installed: no service begins to run on this machine."""
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise CannotMake("this is no Debian")
     with workshop(tools_folder()) as folder:
-        try:
-            _unpack(folder)
-        except CannotMake:
-            if os.geteuid() != 0:
-                raise
-            run_showing_progress("etcd34", ["apt-get", "--quiet", "update"], {})  # the lists were missing or old
-            _unpack(folder)
+        unpack("etcd34", ["etcd-server"], folder)
         version = subprocess.run([folder / "usr/bin/etcd", "--version"], capture_output=True, text=True, check=True)
         if "etcd Version: 3.4." not in version.stdout:
             raise CannotMake(f"this Debian's etcd is not 3.4 but {version.stdout.partition(chr(10))[0]!r}")
         (folder / "usr/bin/etcd").replace(program34())
-
-
-def _unpack(folder: Path) -> None:
-    fetch = 'cd "$1" && apt-get --quiet download etcd-server && dpkg -x etcd-server_*.deb .'
-    run_showing_progress("etcd34", ["sh", "-c", fetch, "sh", str(folder)], {})
 
 
 ETCD = Component(
