@@ -1,7 +1,7 @@
 """Connections to other brokers: kept, bounded, and honest about what a broken one means.
 
     async with pool.ask("http://10.0.0.7:8080", PeerRequest("GET", "/v1/…/log"), answer_timeout_s=10) as answer:
-        body = await answer.read(body_bytes_max)
+        body = await answer.read()
 
 A call that fails says what its caller may do next: `LeaderUnknown` when the peer was never reached, so that nothing of
 the request was sent; `Unavailable` when the connection broke, or was too slow, after that. Calls that wait for records
