@@ -49,8 +49,15 @@ def _use(folder: Path, store: str) -> None:
 
 
 def recover(etcd: EtcdServer, keys: ClusterKeys, store: str, *more: str) -> "CompletedProcess[bytes]":
-    named = ["--store", store, "--etcd-endpoints", etcd.url, "--cluster-name", keys.name]
+    named = ["--store", store, "--etcd-endpoints", etcd.url, "--etcd-timeout-ms", "20s", "--cluster-name", keys.name]
     return run_tidelog(["cluster", "recover", *named, *more])
+
+
+def recovered(etcd: EtcdServer, keys: ClusterKeys, store: str, *more: str) -> "CompletedProcess[bytes]":
+    """`recover`, which must succeed."""
+    ended = recover(etcd, keys, store, *more)
+    assert ended.returncode == 0, ended.stderr
+    return ended
 
 
 async def contents(kv: KeyValueStore, keys: ClusterKeys) -> dict[str, bytes]:
@@ -61,12 +68,11 @@ async def test_a_bucket_is_bound_and_a_wiped_etcd_is_filled_again(
     etcd: EtcdServer, kv: KeyValueStore, keys: ClusterKeys, bucket: str
 ) -> None:
     refused = recover(etcd, keys, bucket)
-    assert refused.returncode == 1
+    assert refused.returncode == 1, refused.stderr
     assert b"--yes" in refused.stderr
     assert await contents(kv, keys) == {}
 
-    bound = recover(etcd, keys, bucket, "--yes", "--json")
-    assert bound.returncode == 0, bound.stderr
+    bound = recovered(etcd, keys, bucket, "--yes", "--json")
     plan = json.loads(bound.stdout)
     assert (plan["binds"], plan["identity"]["name"], plan["identity"]["shards"]) == (True, keys.name, 4)
     written = await contents(kv, keys)
@@ -78,13 +84,12 @@ async def test_a_bucket_is_bound_and_a_wiped_etcd_is_filled_again(
 
     for name in written:
         await kv.delete(keys.root + name)
-    assert recover(etcd, keys, bucket, "--dry-run").returncode == 0
+    recovered(etcd, keys, bucket, "--dry-run")
     assert await contents(kv, keys) == {}
-    assert recover(etcd, keys, bucket).returncode == 0
+    recovered(etcd, keys, bucket)
     assert await contents(kv, keys) == written
 
-    again = recover(etcd, keys, bucket)
-    assert again.returncode == 0
+    again = recovered(etcd, keys, bucket)
     assert b"etcd has all of it already" in again.stderr
     assert await contents(kv, keys) == written
 
@@ -92,16 +97,16 @@ async def test_a_bucket_is_bound_and_a_wiped_etcd_is_filled_again(
 async def test_a_broker_without_etcd_does_not_start_on_a_bucket_that_was_bound(
     etcd: EtcdServer, keys: ClusterKeys, bucket: str
 ) -> None:
-    assert recover(etcd, keys, bucket, "--yes").returncode == 0
+    recovered(etcd, keys, bucket, "--yes")
     ended = run_tidelog(["serve", "--store", bucket, "--port", "0"])
-    assert ended.returncode == 1
+    assert ended.returncode == 1, ended.stderr
     assert f"cluster.name={keys.name}".encode() in ended.stderr
 
 
 def test_a_cluster_goes_on_where_a_broker_without_etcd_stopped(
     etcd: EtcdServer, keys: ClusterKeys, bucket: str, tmp_path: Path
 ) -> None:
-    assert recover(etcd, keys, bucket, "--yes").returncode == 0
+    recovered(etcd, keys, bucket, "--yes")
     settings = {"store": bucket, "etcd.endpoints": etcd.url, "cluster.name": keys.name, "rebalance.delay.ms": 0}
     process = BrokerProcess(tmp_path, settings)
     process.start()
@@ -115,13 +120,13 @@ def test_a_cluster_goes_on_where_a_broker_without_etcd_stopped(
 async def test_another_clusters_keys_are_left_alone_and_both_are_named(
     etcd: EtcdServer, kv: KeyValueStore, keys: ClusterKeys, bucket: str, tmp_path: Path
 ) -> None:
-    assert recover(etcd, keys, bucket, "--yes").returncode == 0
+    recovered(etcd, keys, bucket, "--yes")
     written = await contents(kv, keys)
     other = tmp_path / "other"
     other.mkdir()
     _use(other, f"file:{other / 'data'}")
     ended = recover(etcd, keys, f"file:{other / 'data'}", "--yes")
-    assert ended.returncode == 1
+    assert ended.returncode == 1, ended.stderr
     assert json.loads(written["identity"])["cluster_id"].encode() in ended.stderr
     assert ended.stderr.count(b"\n") == 1
     assert await contents(kv, keys) == written
