@@ -1,4 +1,4 @@
-"""The cluster as this broker sees it, as Prometheus reads it. Brokers may differ for a moment: alerts take the worst."""
+"""The cluster as this broker sees it, for Prometheus. Brokers may differ for a moment; alerts take the worst."""
 
 from __future__ import annotations
 
