@@ -51,7 +51,7 @@ async def test_a_rolling_restart_of_three_brokers_under_load_costs_no_producer_a
         for number in range(4):
             await check_log(members.brokers["b"], load, "t", number)
         assert sum(producer.retries for producer in load.producers) == 0
-        assert max(producer.longest_wait_s for producer in load.producers) < 1.0
+        assert max(producer.longest_wait_s for producer in load.producers) < 5.0
 
 
 async def test_a_drained_broker_leads_nothing_and_still_takes_requests() -> None:
@@ -99,8 +99,10 @@ async def test_a_second_cluster_does_not_start_on_the_bucket_of_the_first() -> N
     store = MemoryObjectStore()
     async with running_members(("a", store)):
         other = SharedKeyValueStore(Runtime())
+        before = asyncio.all_tasks()
         with pytest.raises(WrongCluster):
             await Members(other).start("b", store)
+        assert asyncio.all_tasks() <= before, "it leaves nothing running"
         await other.end()
 
 

@@ -62,7 +62,14 @@ class ClusterBroker:
 
     async def start(self) -> None:
         """Read the topics and join the cluster; shards come when leadership gives them. Raises `WrongCluster` if the
-        bucket and the key-value store are not one cluster's, `Unavailable`, `Denied`, `Corrupt`."""
+        bucket and the key-value store are not one cluster's, `Unavailable`, `Denied`, `Corrupt`; all is closed then."""
+        try:
+            await self._join()
+        except BaseException:
+            await self._close()
+            raise
+
+    async def _join(self) -> None:
         await self._parts.journal.open()
         identity = await self._coordination.join(self._topics_changed)
         self._local.known_topics.shard_count = identity.shards
@@ -90,6 +97,9 @@ class ClusterBroker:
         """Hand over what was not yet, end the requests that still look for a leader, and let go of the store; within
         ``shutdown.timeout.ms``."""
         await self.hand_over()
+        await self._close()
+
+    async def _close(self) -> None:
         self._local.end_polls()
         if self._whereabouts:
             await self._whereabouts.close()
