@@ -175,3 +175,16 @@ async def test_headers_of_one_hop_stay_there(asked: ListeningBroker) -> None:
         assert b"x-end-to-end: 2" in sent
         assert b"x-mine" not in sent
         assert b"\r\nte:" not in sent
+
+
+async def test_an_answer_that_has_begun_is_passed_on_whole_though_the_broker_stops(asked: ListeningBroker) -> None:
+    half = answer(200, bytes(200_000), told_bytes=200_001)
+    async with scripted_peer(Turn(half, stays=True, ends_with=b"!")) as peer:
+        asked.broker.led_by(peer.url)
+        async with asked.http.stream("GET", f"{PATH}/records?offset=0") as stream:
+            pieces = stream.aiter_bytes()
+            first = await anext(pieces)
+            asked.service.connections.drain()
+            peer.hang_up()
+            rest = b"".join([piece async for piece in pieces])
+    assert first + rest == bytes(200_000) + b"!"

@@ -23,12 +23,13 @@ def refusal(code: str) -> bytes:
 
 @dataclass(frozen=True)
 class Turn:
-    """What it does with one connection: read `reads_bytes` of a request's body, write `writes`, hang up unless
-    `stays`."""
+    """What it does with one connection: read `reads_bytes` of a request's body, write `writes`, and hang up; if it
+    `stays`, only when it is told to or left, after `ends_with`."""
 
     writes: bytes = b""
     reads_bytes: int | None = None
     stays: bool = False
+    ends_with: bytes = b""
 
 
 @dataclass
@@ -61,6 +62,7 @@ class ScriptedPeer:
                     (asyncio.ensure_future(reader.read()), asyncio.ensure_future(self.hung_up.wait())),
                     return_when=asyncio.FIRST_COMPLETED,
                 )
+            writer.write(turn.ends_with)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # who asked has left
         finally:

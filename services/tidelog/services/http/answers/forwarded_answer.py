@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class ForwardedAnswer(Response):
-    """Sends what `answer` brings. A client that leaves closes it, and so ends the call at the peer.
+    """Sends what `answer` brings. A client that leaves a stream ends the call at the peer.
 
     A peer that dies on the way, or is replaced and falls silent (`watch`), ends an event stream as a whole answer, to
     be resumed from its last id; any other answer is left unfinished: nobody is to take a part for the whole."""
@@ -41,7 +41,10 @@ class ForwardedAnswer(Response):
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._connections.hold(receive, self._send_all(send))
+            if self._resumable:
+                await self._connections.hold(receive, self._send_all(send))
+            else:
+                await self._send_all(send)  # as long as a fetch may be, whether its client stays or not
         except ClientGone:
             return
         except (Draining, Unavailable) as error:
