@@ -60,7 +60,7 @@ class Logs:
 
 class FakeHost:
     """Implements `ShardHost`. `claim_s` and `drain_s`: how long claims and releases take; `failing`: shards whose logs
-    cannot be reached."""
+    cannot be reached; `defect`: what it raises though it must not."""
 
     def __init__(
         self, name: str, logs: Logs, runtime: Runtime, *, claim_s: float = 0.01, drain_s: float = 0.01
@@ -69,6 +69,7 @@ class FakeHost:
         self.claim_s = claim_s
         self.drain_s = drain_s
         self.failing: set[int] = set()
+        self.defect: Exception | None = None
         self._logs = logs
         self._runtime = runtime
         self._led: dict[int, int] = {}
@@ -91,6 +92,8 @@ class FakeHost:
         await self._move("abandon", shard, 0.0)
 
     def led(self) -> Mapping[int, int]:
+        if self.defect:
+            raise self.defect
         return dict(self._led)
 
     def commits(self, shard: int) -> bool:

@@ -216,3 +216,39 @@ async def test_more_shards_are_led_as_soon_as_there_are_more() -> None:
         await cluster.start_all("a", "b")
         cluster.shards = 24
         await cluster.until(cluster.is_settled, 3.0)
+
+
+@virtually
+async def test_a_defect_ends_the_process_instead_of_leaving_it_half_alive() -> None:
+    async with founded() as cluster:
+        await cluster.start_all("a", "b")
+        member = cluster.members["a"]
+        member.host.defect = RuntimeError("must not happen")
+        assert "must not happen" in await member.leadership.must_stop()
+        member.host.defect = None
+
+
+@virtually
+async def test_shards_can_be_handed_over_while_the_view_stays_current() -> None:
+    async with founded() as cluster:
+        await cluster.start_all("a", "b", "c")
+        leaving = cluster.members["a"]
+        await leaving.leadership.hand_over()
+        assert leaving.host.led() == {}
+        await cluster.until(lambda: set(cluster.leaders().values()) == {"b", "c"}, 1.0)
+        await cluster.until(
+            lambda: {record.broker_id for record in leaving.leadership.leaders().values()} == {"b", "c"}, 1.0
+        )
+
+
+@virtually
+async def test_a_broker_that_stops_while_the_store_is_away_lets_go_in_bounded_time() -> None:
+    async with founded() as cluster:
+        await cluster.start_all("a", "b")
+        cluster.members["a"].network.cut()
+        clock = cluster.runtime.clock
+        begin_s = clock.monotonic()
+        stopped = await cluster.stop("a")
+        assert clock.monotonic() - begin_s < SETTINGS.stop_timeout_s
+        assert stopped.host.led() == {}
+        await cluster.until(cluster.is_settled, TTL_S + 1.0)

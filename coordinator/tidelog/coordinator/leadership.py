@@ -31,7 +31,7 @@ from tidelog.coordinator.registration import Registration, RegistrationSettings
 from tidelog.coordinator.shard_host import CoordinatorHealth, ShardHost
 from tidelog.coordinator.shard_moves import ShardMoves
 from tidelog.coordinator.store_trust import StoreTrust
-from tidelog.coordinator.waiting import first_of
+from tidelog.coordinator.waiting import first_of, spawn
 from tidelog.storage.errors import NotFound, Unavailable
 from tidelog.storage.runtime import Runtime
 
@@ -75,7 +75,7 @@ class Leadership:
         self._settings = settings
         self._reader = PictureReader(keys)
         self._trust = StoreTrust(settings.cluster_id, self._reader)
-        self._mirror = KeyMirror(kv, keys.root, runtime, believes=self._trust.believes)
+        self._mirror = KeyMirror(kv, keys.root, runtime, believes=self._trust.believes, on_failure=self._fail)
         self._registration = Registration(
             kv,
             keys,
@@ -84,11 +84,13 @@ class Leadership:
             RegistrationSettings(settings.lease_ttl_s, settings.rebalance_delay_s),
             may_register=self._may_register,
             on_change=self.moved,
+            on_failure=self._fail,
         )
         self._moves = ShardMoves(kv, keys, host, me, runtime, self)
         self._picture = ClusterPicture()
         self._trouble = ""
         self._stopping = False
+        self._defect = ""
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._must_stop = asyncio.Event()
@@ -100,7 +102,7 @@ class Leadership:
         await self._mirror.start()
         self._look()
         self._registration.start()
-        self._loop = asyncio.create_task(self._run())
+        self._loop = spawn(self._run(), self._fail)
 
     async def hand_over(self) -> None:
         """Say that we stop, and release every shard, few side by side; in bounded time. The view stays current, so that
@@ -120,7 +122,7 @@ class Leadership:
         await self._mirror.aclose()
 
     async def must_stop(self) -> str:
-        """Return, with the reason, once this process must end. It leads nothing any more."""
+        """Return, with the reason, once this process must end."""
         await self._must_stop.wait()
         return self.stop_reason
 
@@ -128,7 +130,7 @@ class Leadership:
     def stop_reason(self) -> str:
         """Why this process must end; empty if it need not."""
         if not self._registration.replaced:
-            return ""
+            return self._defect
         return (
             f"another process has started as broker {self.me().broker_id}: this one leads nothing any more and must "
             "end. If both are meant to run, give each its own broker.id"
@@ -204,9 +206,8 @@ class Leadership:
         await self._step_down()
 
     async def _sleep(self) -> None:
-        clock = self._runtime.clock
-        until_s = min(LOOK_EVERY_S, self._moves.rests_until_s() - clock.monotonic())
-        await first_of(self._wake.wait(), clock.sleep(until_s))
+        rest_s = self._moves.rests_until_s() - self._runtime.clock.monotonic()
+        await first_of(self._wake.wait(), self._runtime.clock.sleep(min(LOOK_EVERY_S, rest_s)))
 
     def _look(self) -> None:
         """Take in what the mirror and the registration know."""
@@ -233,8 +234,7 @@ class Leadership:
             registration.found(record.incarnation)
 
     def _standing(self) -> Standing:
-        registration, revision = self._registration, self._picture.revision
-        me = registration.record
+        registration, me, revision = self._registration, self.me(), self._picture.revision
         registered = registration.held and revision >= registration.revision
         return Standing(
             me.broker_id,
@@ -283,7 +283,13 @@ class Leadership:
             await self.changed(0.1)
 
     def _led_or_moving(self) -> bool:
-        return bool(self._host.led()) or not self._moves.idle
+        return not self._defect and (bool(self._host.led()) or not self._moves.idle)
+
+    def _fail(self, error: BaseException) -> None:
+        """A broker that follows the cluster no more is worse than none: others can take its shards."""
+        _log.critical("leadership has failed", exc_info=error)
+        self._defect = f"leadership has failed, which is a defect of Tidelog: {error!r}"
+        self._must_stop.set()
 
     async def _step_down(self) -> None:
         """Another process has our broker id: let go of everything, for good."""

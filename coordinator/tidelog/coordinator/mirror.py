@@ -25,7 +25,7 @@ from contextlib import aclosing
 from types import MappingProxyType
 
 from tidelog.coordinator.key_value import Compacted, EventKind, KeyValue, KeyValueStore, WatchBatch
-from tidelog.coordinator.waiting import first_of
+from tidelog.coordinator.waiting import OnFailure, first_of, log_failure, spawn
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.runtime import Runtime
@@ -41,7 +41,8 @@ Items = Mapping[str, KeyValue]
 
 
 class KeyMirror:
-    """See the module's head. `believes` is asked of every state but the first before it is taken."""
+    """See the module's head. `believes` is asked of every state but the first before it is taken; `on_failure` hears of
+    a defect that ended the following."""
 
     def __init__(
         self,
@@ -50,11 +51,13 @@ class KeyMirror:
         runtime: Runtime,
         *,
         believes: Callable[[Items], bool] = lambda _: True,
+        on_failure: OnFailure = log_failure,
     ) -> None:
         self._kv = kv
         self._prefix = prefix
         self._runtime = runtime
         self._believes = believes
+        self._on_failure = on_failure
         self._items: dict[str, KeyValue] = {}
         self._callbacks: list[Callable[[], None]] = []
         self._anew = asyncio.Event()
@@ -78,8 +81,8 @@ class KeyMirror:
     async def start(self) -> None:
         """Read for the first time, and keep current from then on. Raises `Unavailable`, `Denied`."""
         await self._read()
-        self._following = asyncio.create_task(self._follow())
-        self._checking = asyncio.create_task(self._check())
+        self._following = spawn(self._follow(), self._on_failure)
+        self._checking = spawn(self._check(), self._on_failure)
 
     async def aclose(self) -> None:
         """Stop; the last state stays."""

@@ -32,7 +32,7 @@ from tidelog.coordinator.key_value import (
     absent,
     unchanged,
 )
-from tidelog.coordinator.waiting import first_of
+from tidelog.coordinator.waiting import OnFailure, first_of, log_failure, spawn
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Corrupt, TidelogError
 from tidelog.storage.runtime import Runtime
@@ -53,7 +53,7 @@ class RegistrationSettings:
 
 class Registration:
     """See the module's head. `may_register` is asked before each registration whether the store is to be believed;
-    `on_change` is called whenever anything public here is another."""
+    `on_change` is called whenever anything public here is another, `on_failure` when a defect ended it."""
 
     def __init__(
         self,
@@ -65,6 +65,7 @@ class Registration:
         *,
         may_register: Callable[[], Awaitable[bool]],
         on_change: Callable[[], None],
+        on_failure: OnFailure = log_failure,
     ) -> None:
         self._kv = kv
         self._keys = keys
@@ -72,6 +73,7 @@ class Registration:
         self._settings = settings
         self._may_register = may_register
         self._on_change = on_change
+        self._on_failure = on_failure
         self._written: BrokerRecord | None = None
         self._record_changed = asyncio.Event()
         self._lost = asyncio.Event()
@@ -105,10 +107,8 @@ class Registration:
     def start(self) -> None:
         """Begin; does not wait for the store."""
         self._eligible_from_s = self._runtime.clock.monotonic() + self._settings.rebalance_delay_s
-        self._tasks = [
-            asyncio.create_task(work)
-            for work in (self._stay_registered(), self._stay_current(), self._become_eligible())
-        ]
+        works = (self._stay_registered(), self._stay_current(), self._become_eligible())
+        self._tasks = [spawn(work, self._on_failure) for work in works]
 
     async def aclose(self) -> None:
         """Stop, and end the lease if the store can be asked."""
