@@ -154,6 +154,17 @@ async def test_a_topic_is_created_by_the_first_record_wherever_that_comes() -> N
         assert sorted(a.base_offset for (a,) in answers if a.base_offset is not None) == list(range(9))
 
 
+async def test_changes_of_a_topic_through_ever_another_broker_rest_on_each_other() -> None:
+    async with running_world(three(MemoryObjectStore())) as world:
+        a, b, c = (world.brokers[name] for name in NAMES)
+        for _ in range(10):
+            await a.create_topic("t", 1, {})
+            assert (await b.alter_topic("t", 2, {})).partition_count == 2
+            await c.delete_topic("t")
+        with pytest.raises(NotFound):
+            await b.delete_topic("t")
+
+
 async def test_a_deleted_topic_is_gone_everywhere_and_its_name_begins_anew() -> None:
     async with running_world(three(MemoryObjectStore())) as world:
         a, b, c = (world.brokers[name] for name in NAMES)

@@ -52,19 +52,24 @@ class Topics:
             check_partition(topic, partition)
         return topic
 
-    # ---- changing
+    # ---- changing: on the newest state, so that a change made through one broker is seen by the next at any other
+
+    async def _catch_up(self) -> None:
+        if self.read_on is not None:
+            await self.read_on()
 
     async def create(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
         """Raises `AlreadyExists`, `Invalid`, `Unavailable`."""
+        await self._catch_up()
         count = self._settings.num_partitions if partitions is None else partitions
         return await self._catalog.create(name, count, configs, shard_count=self.shard_count)
 
     async def alter(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
         """Raises `NotFound`, `Invalid`, `Unavailable`."""
-        await self.known(name)
+        await self._catch_up()
         return await self._catalog.alter(name, partitions, configs, shard_count=self.shard_count)
 
     async def delete(self, name: str) -> None:
         """Raises `NotFound`, `Invalid`, `Unavailable`."""
-        await self.known(name)
+        await self._catch_up()
         self._forget(await self._catalog.delete(name))
