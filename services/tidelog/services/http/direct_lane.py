@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidelog.services.http.direct_route import Endpoint
+from tidelog.storage.errors import Overloaded
 
 Teller = Callable[[Request, Exception], Response]
 """How an error that left an endpoint is answered."""
@@ -39,7 +40,10 @@ class DirectLane:
             response = await endpoint(request)
         except Exception as error:
             response = self._tell(request, error)
-        await response(scope, receive, send)
+        try:
+            await response(scope, receive, send)
+        except Overloaded as error:  # `Connections.hold` had no place for a stream, of which nothing was sent yet
+            await self._tell(request, error)(scope, receive, send)
 
     def _endpoint(self, scope: Scope) -> Endpoint | None:
         """Who answers, with the path's parameters put into `scope`; None if that is for the router to say."""

@@ -14,7 +14,7 @@ from tidelog.services.http.leader_watch import LeaderWatch
 from tidelog.services.http.media import Media
 from tidelog.services.http.verdicts import ClientGone
 from tidelog.services.peers.pool import PeerAnswer
-from tidelog.storage.errors import Unavailable
+from tidelog.storage.errors import Overloaded, Unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,8 @@ class ForwardedAnswer(Response):
                 await self._send_all(send)  # as long as a fetch may be, whether its client stays or not
         except ClientGone:
             return
+        except Overloaded:  # no place to wait in, and nothing sent yet
+            raise
         except (Draining, Unavailable) as error:
             logger.warning("a peer's answer ended early: %s", str(error) or "the broker stops")
             if not self._resumable:
