@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
+
 import msgspec
 import pytest
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
-from tidelog.services.http.problems import problem_of
+from tidelog.services.http.problems import ProblemTeller, problem_of
 from tidelog.services.http.verdicts import INTERNAL, BodyTimeout, NotAcceptable, Unreadable, verdict_on
 from tidelog.storage import errors
 
@@ -82,3 +86,15 @@ def test_an_error_of_another_kind_is_not_told_to_the_client() -> None:
 
 def test_half_a_surrogate_pair_in_a_message_can_be_sent() -> None:
     assert b"udcff" in problem_of(errors.NotFound("topic \udcff")).body()
+
+
+@pytest.mark.parametrize(("headers", "level"), [([], "ERROR"), ([(b"tidelog-hop", b"1")], "DEBUG")])
+def test_a_shard_that_moved_is_a_failure_to_a_client_and_none_to_a_peer(
+    headers: list[tuple[bytes, bytes]], level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    request = Request({"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers})
+    tally: Counter[tuple[int, str]] = Counter()
+    ProblemTeller(tally).tell(request, errors.LeaderUnknown("nobody leads shard 1", retry_after_s=0.1))
+    assert [record.levelname for record in caplog.records] == [level]
+    assert tally == {(503, "leader_unknown"): 1}

@@ -17,6 +17,7 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from tidelog.services.http.hop_headers import HOP_HEADER
 from tidelog.services.http.verdicts import (
     EXTRA_FIELDS,
     INTERNAL,
@@ -109,6 +110,11 @@ class ProblemTeller:
 
 
 def _log_failure(request: Request, problem: Problem, error: Exception) -> None:
+    """An error for whoever runs the broker; but where a peer asked for a shard that has just moved, it looks again, and
+    only what its client is told in the end is a failure."""
+    level = logging.ERROR
+    if HOP_HEADER in request.headers and isinstance(error, errors.NotLeader | errors.LeaderUnknown):
+        level = logging.DEBUG
     fields = {"method": request.method, "path": request.url.path, "status": problem.status, "code": problem.code}
     cause = error if problem.code == INTERNAL.code else None
-    logger.error("a request failed: %s", error, extra={"fields": fields}, exc_info=cause)
+    logger.log(level, "a request failed: %s", error, extra={"fields": fields}, exc_info=cause)
