@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -15,6 +14,14 @@ from tests.infra.balancer import FILE, Balancer
 
 FOLLOW = {"accept": "text/event-stream"}
 SEEN_S_MAX = 15.0
+NOT_KEPT = httpx.Limits(max_keepalive_connections=0)
+"""Each request is a connection, as of another client."""
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[httpx.Client]:
+    with httpx.Client(timeout=20, trust_env=False, limits=NOT_KEPT) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +41,9 @@ def processes(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.fixture
 def brokers(processes: Sequence[BrokerProcess]) -> Sequence[BrokerProcess]:
     """Three that are ready; those that the test before ended are started again."""
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(BrokerProcess.start, [broker for broker in processes if not broker.ready()]))
+    for broker in processes:
+        if not broker.ready():
+            broker.start()
     return processes
 
 
@@ -53,23 +61,23 @@ def test_its_file_is_valid_but_for_the_names_that_only_compose_knows(program: Pa
 
 
 def test_requests_go_to_all_and_a_broker_that_is_killed_costs_no_reader_an_error(
-    balancer: Balancer, brokers: Sequence[BrokerProcess]
+    http: httpx.Client, balancer: Balancer, brokers: Sequence[BrokerProcess]
 ) -> None:
     for number, broker in enumerate(brokers):
-        _create(broker, f"mark-{number}")
-    assert _who_answer(balancer, 30) == {0, 1, 2}
+        _create(http, broker, f"mark-{number}")
+    assert _who_answer(http, balancer, 30) == {0, 1, 2}
     brokers[1].kill()
-    assert _who_answer(balancer, 60) == {0, 2}
+    assert _who_answer(http, balancer, 60) == {0, 2}
     brokers[1].start()
-    _create(brokers[1], "mark-1")
-    wait_until(lambda: 1 in _who_answer(balancer, 10), SEEN_S_MAX, lambda: "broker 1 is not asked again")
+    _create(http, brokers[1], "mark-1")
+    wait_until(lambda: 1 in _who_answer(http, balancer, 10), SEEN_S_MAX, lambda: "broker 1 is not asked again")
 
 
-def _who_answer(balancer: Balancer, count: int) -> set[int]:
-    """By the topics they know. Each request is a connection, as of another client; each must be answered."""
+def _who_answer(http: httpx.Client, balancer: Balancer, count: int) -> set[int]:
+    """By the topics they know; each request must be answered."""
     found = set()
     for _ in range(count):
-        answer = httpx.get(f"{balancer.url}/v1/topics", timeout=20, trust_env=False)
+        answer = http.get(f"{balancer.url}/v1/topics")
         assert answer.status_code == 200
         names = [topic["name"] for topic in answer.json()["topics"]]
         found |= {int(name.removeprefix("mark-")) for name in names if name.startswith("mark-")}
@@ -77,40 +85,42 @@ def _who_answer(balancer: Balancer, count: int) -> set[int]:
 
 
 def test_a_broker_that_stops_is_not_asked_any_more_and_its_requests_are_answered(
-    balancer: Balancer, brokers: Sequence[BrokerProcess]
+    http: httpx.Client, balancer: Balancer, brokers: Sequence[BrokerProcess]
 ) -> None:
     brokers[0].terminate()
     for _ in range(60):
-        assert httpx.get(f"{balancer.url}/healthz", timeout=20, trust_env=False).status_code == 200
+        assert http.get(f"{balancer.url}/healthz").status_code == 200
     assert brokers[0].wait() == 0
 
 
-def test_events_come_through_one_by_one(balancer: Balancer, brokers: Sequence[BrokerProcess]) -> None:
+def test_events_come_through_one_by_one(
+    http: httpx.Client, balancer: Balancer, brokers: Sequence[BrokerProcess]
+) -> None:
     for number, broker in enumerate(brokers):
-        _create(broker, "followed")
-        _send(broker, f"of {number}")
+        _create(http, broker, "followed")
+        _send(http, broker, f"of {number}")
     url = f"{balancer.url}/v1/topics/followed/records?offset=earliest"
-    with httpx.stream("GET", url, headers=FOLLOW, timeout=20, trust_env=False) as stream:
+    with http.stream("GET", url, headers=FOLLOW) as stream:
         lines = stream.iter_lines()
         first = next(line for line in lines if line.startswith("data:"))
         (sender,) = [number for number in range(3) if f"of {number}" in first]
-        _send(brokers[sender], "later")
+        _send(http, brokers[sender], "later")
         assert "later" in next(line for line in lines if line.startswith("data:"))
 
 
 def test_without_any_broker_it_says_503_and_is_not_healthy(
-    balancer: Balancer, brokers: Sequence[BrokerProcess]
+    http: httpx.Client, balancer: Balancer, brokers: Sequence[BrokerProcess]
 ) -> None:
     for broker in brokers:
         broker.kill()
     wait_until(lambda: balancer.health() == 503, SEEN_S_MAX, lambda: "the balancer still thinks that somebody is there")
-    assert httpx.get(f"{balancer.url}/readyz", timeout=20, trust_env=False).status_code == 503
+    assert http.get(f"{balancer.url}/readyz").status_code == 503
 
 
-def _create(broker: BrokerProcess, name: str) -> None:
-    httpx.post(f"{broker.url}/v1/topics", json={"name": name}, timeout=20, trust_env=False).raise_for_status()
+def _create(http: httpx.Client, broker: BrokerProcess, name: str) -> None:
+    http.post(f"{broker.url}/v1/topics", json={"name": name}).raise_for_status()
 
 
-def _send(broker: BrokerProcess, value: str) -> None:
-    url, body = f"{broker.url}/v1/topics/followed/records", {"records": [{"value": value}]}
-    httpx.post(url, json=body, timeout=20, trust_env=False).raise_for_status()
+def _send(http: httpx.Client, broker: BrokerProcess, value: str) -> None:
+    body = {"records": [{"value": value}]}
+    http.post(f"{broker.url}/v1/topics/followed/records", json=body).raise_for_status()

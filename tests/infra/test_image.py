@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -43,6 +44,12 @@ def test_the_last_stage_is_not_root_by_number_and_builds_nothing() -> None:
 
 def test_the_base_is_pinned_to_a_patch_release() -> None:
     assert re.fullmatch(r"PYTHON=docker\.io/library/python:3\.\d+\.\d+-slim-\w+", instructions("ARG")[0])
+
+
+def test_it_is_labelled_with_the_projects_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"VERSION={project['version']}" in instructions("ARG")
+    assert f'licenses="{project["license"]}"' in FILE.read_text()
 
 
 def test_what_is_copied_is_in_the_context_and_what_the_wheel_needs_is_copied() -> None:
