@@ -17,7 +17,7 @@ from tests.coordinator.leadership_cluster import KEYS, SETTINGS, LeadershipClust
 from tests.coordinator.virtual_time import run_virtually
 
 from tidelog.coordinator.embedded import EmbeddedKeyValueStore
-from tidelog.storage.errors import Unavailable
+from tidelog.storage.errors import TidelogError, Unavailable
 
 EVENTS = 25
 NAMES = ("a", "b", "c", "d")
@@ -113,7 +113,7 @@ class LeadershipWeather:
         one, other = self._any(), self._any()
         try:
             await self._cluster.members[one].leadership.drain(other, undo=self._random.random() < 0.5)
-        except Exception as error:
+        except TidelogError as error:
             self.seen[f"drain: {type(error).__name__}"] += 1
 
     async def _fence(self) -> None:
