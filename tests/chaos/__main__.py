@@ -14,9 +14,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from infra.cluster.process import Failed
 from infra.cluster.topology import Shape
 from infra.components import component, prepare
-from tests.chaos.chaos_run import ChaosRun
+from tests.chaos.chaos_run import ChaosRun, DidNotRecover
 from tests.chaos.faults import kinds_for
 from tests.chaos.report import report_on, write_report
 
@@ -34,7 +35,11 @@ def main(arguments: Sequence[str]) -> int:
     folder = chosen.folder / f"seed-{chosen.seed}"
     print(f"seed {chosen.seed}, {chosen.minutes:g} minutes; histories and logs in {folder}", flush=True)
     run = ChaosRun(folder, seed=chosen.seed, shape=shape, told=lambda line: print(line, flush=True))
-    outcome = run.for_minutes(chosen.minutes, chosen.kind)
+    try:
+        outcome = run.for_minutes(chosen.minutes, chosen.kind)
+    except (DidNotRecover, Failed, AssertionError) as error:
+        print(f"BROKEN, seed {chosen.seed}; histories and logs in {folder}\n{error}", file=sys.stderr)
+        return 1
     report = write_report(report_on(outcome), folder)
     print(report.read_text() if outcome.holds else outcome.summary())
     print(f"the report: {report}")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
+import pytest
 from infra.cluster.topology import Shape
+from tests.chaos.__main__ import main
 from tests.chaos.broker_logs import HANDOVER, TAKEOVER, Handover, handovers_in
 from tests.chaos.chaos_run import Outcome, Struck
-from tests.chaos.checker.history import Run
+from tests.chaos.checker.__main__ import main as judge_files
+from tests.chaos.checker.history import Run, format_history
 from tests.chaos.checker.judge import judge
 from tests.chaos.faults import kinds_for
 from tests.chaos.histories import held, sent, story
@@ -111,3 +114,17 @@ def test_a_shard_that_changes_hands_is_timed_by_what_the_brokers_log(tmp_path: P
     log("broker-2", (5.25, "shard 2 is led here in epoch 2"))
     log("broker-3", (13, "shard 2 is led here in epoch 3"))
     assert handovers_in(tmp_path, [2.0, 8.0]) == [Handover(HANDOVER, 2, 0.25), Handover(TAKEOVER, 2, 5.0)]
+
+
+def test_the_command_names_the_kinds_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--kind", "broker kiled"]) == 2
+    assert "known are broker killed, " in capsys.readouterr().err
+
+
+def test_a_history_that_was_kept_is_judged_by_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "history.jsonl"
+    kept.write_text("\n".join(format_history(story(sent("p", 0, at=0, base=0), held(Run(0, "p", 0, 1))))))
+    assert judge_files([str(kept)]) == 0
+    kept.write_text("\n".join(format_history(story(sent("p", 0, at=0, base=0), held()))))
+    assert judge_files([str(kept)]) == 1
+    assert "LOST" in capsys.readouterr().out
