@@ -9,6 +9,7 @@ python -m tests.chaos --minutes 5 --alone               one broker without etcd
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import sys
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     if not all(prepare(component(name)) for name in (("minio",) if chosen.alone else ("minio", "etcd"))):
         return 1
-    folder = chosen.folder / f"seed-{chosen.seed}"
+    folder = _unused(chosen.folder, f"seed-{chosen.seed}")
     print(f"seed {chosen.seed}, {chosen.minutes:g} minutes; histories and logs in {folder}", flush=True)
     run = ChaosRun(folder, seed=chosen.seed, shape=shape, told=lambda line: print(line, flush=True))
     try:
@@ -44,6 +45,12 @@ def main(arguments: Sequence[str]) -> int:
     print(report.read_text() if outcome.holds else outcome.summary())
     print(f"the report: {report}")
     return 0 if outcome.holds else 1
+
+
+def _unused(parent: Path, name: str) -> Path:
+    """A folder that no earlier run of the seed has filled."""
+    names = (name if n == 1 else f"{name}-{n}" for n in itertools.count(1))
+    return next(parent / each for each in names if not (parent / each).exists())
 
 
 def _parser() -> argparse.ArgumentParser:
