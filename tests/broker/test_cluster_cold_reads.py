@@ -6,9 +6,13 @@ from dataclasses import replace
 import pytest
 from tests.broker.cluster_world import CLUSTER, running_world
 from tests.broker.drafts import numbered, offsets_of, values_of
+from tests.coordinator.stepped_clock import SteppedClock
 
 from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.cluster.cold_reader import FRESH_S_MAX, FRESH_S_MIN, ColdReader
+from tidelog.services.wiring import broker_parts
 from tidelog.storage.errors import LeaderUnknown
+from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
 
@@ -81,3 +85,28 @@ async def test_what_was_archived_since_the_manifest_was_read_is_the_leaders_to_a
         fetched = await b.fetch("t", 0, 10, ALL)
         assert (len(offsets_of(fetched)), fetched.high_watermark) == (10, 20)
         assert b.measurements().cluster.forwarded == 1
+
+
+async def test_a_reader_at_the_end_of_the_log_asks_for_its_manifest_ever_more_seldom() -> None:
+    store, clock = MemoryObjectStore(), SteppedClock()
+    counting = CountingObjectStore(store)
+    async with running_world(dict.fromkeys(NAMES, store), shards=1) as world:
+        a = world.brokers["a"]
+        topic = await a.create_topic("t", 1, {})
+        await a.produce("t", numbered(0, 10), TO_ZERO)
+        await a.archive_now()
+        cold = ColdReader(counting, broker_parts(CLUSTER, Runtime(), counting).reader, clock)
+
+        async def lists(seconds: int, *, leader_known: bool) -> int:
+            before = counting.usage()
+            for _ in range(seconds):
+                assert not await cold.holds(topic, 0, 10, leader_known=leader_known)
+                clock.advance(1)
+            return (counting.usage() - before).requests(Verb.LIST)
+
+        assert await lists(3_600, leader_known=True) <= 3_600 / FRESH_S_MAX + 10
+        assert await lists(60, leader_known=False) == 60 / FRESH_S_MIN
+        await a.produce("t", numbered(10, 1), TO_ZERO)
+        await a.archive_now()
+        clock.advance(FRESH_S_MAX)
+        assert await cold.holds(topic, 0, 10, leader_known=True)

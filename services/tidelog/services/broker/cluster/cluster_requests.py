@@ -60,7 +60,8 @@ class ClusterRequests:
         shard = found.shards[partition]
         capped = self._local.capped(limits)
         if not self._local.shards.leads(shard):
-            cold = await self._cold.fetch(found, partition, offset, capped)
+            known = self._whereabouts.route(shard).leader is not None
+            cold = await self._cold.fetch(found, partition, offset, capped, leader_known=known)
             if cold is not None:
                 return cold
         end_s = self._clock.monotonic() + capped.wait_ms / 1000
@@ -101,6 +102,8 @@ class ClusterRequests:
     async def route_fetch(self, topic: str, partition: int, offset: int) -> Route:
         found = await self._local.known_topics.known(topic, partition)
         route = self._whereabouts.route(found.shards[partition])
-        if not route.local and await self._cold.holds(found, partition, offset):
-            return Route(route.shard, local=True)
-        return route
+        if route.local:
+            return route
+        known = route.leader is not None
+        cold = await self._cold.holds(found, partition, offset, leader_known=known)
+        return Route(route.shard, local=True) if cold else route

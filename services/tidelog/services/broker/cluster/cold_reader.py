@@ -1,9 +1,11 @@
 """Cold records for readers of partitions that are led elsewhere, from the bucket alone, without the leader.
 
 A partition's manifest is kept once it was read. It is read again when an offset lies beyond what it holds and it is
-older than a while: so a reader who works off a backlog costs no request for manifests, one at the end of the log one
-LIST each `FRESH_S`, and whatever the kept manifest does not hold is the leader's to answer. A manifest only ever grows,
-so one that is old is right as far as it goes (inv. 5); a segment that was replaced since is looked up anew.
+older than a while, which doubles from `FRESH_S_MIN` to `FRESH_S_MAX` as long as that is in vain: so a reader who works
+off a backlog costs hardly a request for manifests, one at the end of the log a LIST now and then, and what the kept
+manifest does not hold is the leader's to answer. While there is no leader, it is read again each `FRESH_S_MIN`. A
+manifest only ever grows, so one that is old is right as far as it goes (inv. 5); a segment that was replaced since is
+looked up anew.
 
 Readers here know of no high watermark but the cold end: that is what they are told.
 """
@@ -11,7 +13,7 @@ Readers here know of no high watermark but the cold end: that is what they are t
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.coordinator.topic import Topic
 from tidelog.services.broker.api import Fetched, FetchLimits
@@ -26,7 +28,8 @@ from tidelog.storage.runtime import Clock
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_codec import ParquetWalCodec
 
-FRESH_S = 3.0
+FRESH_S_MIN = 3.0
+FRESH_S_MAX = 300.0
 MANIFESTS_MAX = 1_000
 SEGMENTS_MAX = 200_000
 """Of all manifests kept: a segment's line takes some 500 bytes."""
@@ -37,6 +40,7 @@ class _Kept:
     log: ManifestLog
     manifest: Manifest
     read_at_s: float
+    fresh_s: float = FRESH_S_MIN
 
 
 class ColdReader:
@@ -50,14 +54,16 @@ class ColdReader:
         self._segments = 0
         self._flights: SingleFlight[TopicPartition, _Kept] = SingleFlight()
 
-    async def holds(self, topic: Topic, partition: int, offset: int) -> bool:
-        """Whether the record at `offset` is cold."""
-        manifest = await self._manifest(topic, partition, offset)
+    async def holds(self, topic: Topic, partition: int, offset: int, *, leader_known: bool) -> bool:
+        """Whether the record at `offset` is cold, as far as is known here."""
+        manifest = await self._manifest(topic, partition, offset, leader_known=leader_known)
         return manifest.log_start_offset <= offset < manifest.cold_end
 
-    async def fetch(self, topic: Topic, partition: int, offset: int, limits: FetchLimits) -> Fetched | None:
-        """Records from `offset` on, None if that is not cold."""
-        manifest = await self._manifest(topic, partition, offset)
+    async def fetch(
+        self, topic: Topic, partition: int, offset: int, limits: FetchLimits, *, leader_known: bool
+    ) -> Fetched | None:
+        """Records from `offset` on, None if that is not cold, as far as is known here."""
+        manifest = await self._manifest(topic, partition, offset, leader_known=leader_known)
         if not manifest.log_start_offset <= offset < manifest.cold_end:
             return None
         state = PartitionState(topic.name, topic.shards[partition], manifest)
@@ -74,14 +80,19 @@ class ColdReader:
         """The manifest as it is now; one LIST, and a GET if it is a newer one."""
         return (await self._flights.run(topic_partition, lambda: self._read(topic, topic_partition))).manifest
 
-    async def _manifest(self, topic: Topic, partition: int, offset: int) -> Manifest:
+    async def _manifest(self, topic: Topic, partition: int, offset: int, *, leader_known: bool) -> Manifest:
         """One that holds `offset`, or a fresh one."""
         topic_partition = topic.partition(partition)
         kept = self._kept.get(topic_partition)
-        if kept and (offset < kept.manifest.cold_end or self._clock.monotonic() - kept.read_at_s < FRESH_S):
-            self._kept.move_to_end(topic_partition)
-            return kept.manifest
-        return await self.newest(topic, topic_partition)
+        if kept:
+            age_s = self._clock.monotonic() - kept.read_at_s
+            if offset < kept.manifest.cold_end or age_s < (kept.fresh_s if leader_known else FRESH_S_MIN):
+                self._kept.move_to_end(topic_partition)
+                return kept.manifest
+        manifest = await self.newest(topic, topic_partition)
+        if kept and offset >= manifest.cold_end and (now := self._kept.get(topic_partition)):
+            self._kept[topic_partition] = replace(now, fresh_s=min(2 * kept.fresh_s, FRESH_S_MAX))
+        return manifest
 
     async def _read(self, topic: Topic, topic_partition: TopicPartition) -> _Kept:
         kept = self._kept.get(topic_partition)
