@@ -74,6 +74,8 @@ class Load:
         ports = self._options.port
         links: dict[int, HttpSocket] = {}
         deadline = time.monotonic() + self._options.seconds
+        if self._options.rate:
+            time.sleep(number / self._options.rate)  # else all connections would go on sending at the same moments
         while time.monotonic() < deadline and (turn := self._take()) is not None:
             content_type, body, value_bytes = self._bodies[turn % BODIES]
             partition = turn * 7919 % self._options.partitions  # spread, yet the same in every run
