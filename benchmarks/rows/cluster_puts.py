@@ -1,7 +1,7 @@
 """PUTs of the write-ahead logs of three brokers with 10,000 partitions and with one, under the same load.
 
 PUTs follow the shards that are written to: a partition lives in one shard, 10,000 live in all four. So what is compared
-is PUT/s of a shard in use. A side with one partition in each shard stands beside: it has as many shards in use as 10,000
+is PUT/s of a shard in use. A side with one partition in each shard stands beside: it uses as many shards as 10,000
 partitions, so the PUT/s of all logs can be compared too. What the archiver puts later is left out: it follows bytes.
 """
 

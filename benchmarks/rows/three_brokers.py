@@ -1,12 +1,14 @@
 """Three brokers and one on the same two cores: what they take together of the same load of Arrow bodies.
 
 On the local disk, with one node of etcd for the three. The clients of the first row ask each partition's leader itself;
-those of the second ask any broker, and two thirds of their bodies are forwarded, on the same cores.
+those of the second ask any broker, and two thirds of their bodies are forwarded, on the same cores. A turn begins once
+the archivers have done with the last one's records, and that work counts as CPU of the turn that it is of.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,6 +24,7 @@ from benchmarks.tidelog_broker import ARROW_CLIENT, TidelogBroker
 BROKERS, PARTITIONS, CONNECTIONS = 3, 12, 16
 BATCH, RECORDS = 2_790, 1_500_000
 """Bodies of about 1 MiB."""
+QUIET_CORES, QUIET_S_MAX = 0.1, 30.0
 WHAT = "produce Arrow bodies of 1 MiB, local store with fsync: three brokers over one, on the same cores"
 NAMES = (
     ("three-brokers", f"{WHAT}; to the leaders", Goal("0.9 x one broker", 0.9)),
@@ -82,12 +85,25 @@ def _leaders_file(folder: Path, brokers: Sequence[TidelogBroker]) -> Path:
 
 
 def _produced(bench: Bench, brokers: Sequence[TidelogBroker], leaders: Path | None = None) -> tuple[LoadResult, float]:
-    """The load's figures, and the CPU seconds that all the brokers took meanwhile."""
-    before = sum(broker.process.cpu_seconds() for broker in brokers)
+    """The load's figures, and the CPU seconds that all the brokers took for it."""
+    before = _cpu_seconds(brokers)
     out = run_module(
         "benchmarks.loads.prebuilt",
         *("--port", *(broker.port for broker in brokers), *(("--leaders", leaders) if leaders else ())),
         *("--topic", "t", "--partitions", PARTITIONS, "--format", "arrow", "--payload", bench.payload("events")),
         *("--connections", CONNECTIONS, "--batch", BATCH, "--records", bench.scaled(RECORDS)),
     )
-    return LoadResult.from_output(out), sum(broker.process.cpu_seconds() for broker in brokers) - before
+    return LoadResult.from_output(out), _cpu_seconds_once_quiet(brokers) - before
+
+
+def _cpu_seconds_once_quiet(brokers: Sequence[TidelogBroker]) -> float:
+    """When they take next to no CPU any more; after some time in any case."""
+    give_up_at, last, now = time.monotonic() + QUIET_S_MAX, 0.0, _cpu_seconds(brokers)
+    while now - last > QUIET_CORES and time.monotonic() < give_up_at:
+        time.sleep(1.0)
+        last, now = now, _cpu_seconds(brokers)
+    return now
+
+
+def _cpu_seconds(brokers: Sequence[TidelogBroker]) -> float:
+    return sum(broker.process.cpu_seconds() for broker in brokers)
