@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import random
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     folder = _unused(chosen.folder, f"seed-{chosen.seed}")
     print(f"seed {chosen.seed}, {chosen.minutes:g} minutes; histories and logs in {folder}", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave through the contexts, which stop the processes
     run = ChaosRun(folder, seed=chosen.seed, shape=shape, told=lambda line: print(line, flush=True))
     try:
         outcome = run.for_minutes(chosen.minutes, chosen.kind)
