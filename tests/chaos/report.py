@@ -2,6 +2,9 @@
 
 An **outage** of a partition is the time between two acknowledgements of appends to it. Clients append to each partition
 a few times a second, so in calm weather it is that long; a fault is charged with the longest outage that overlaps it.
+Clients have few requests under way and long patience: where one asked a paused broker and waits for its answer, the
+outage is the client's and not the shard's, whose handovers and takeovers stand apart.
+
 A **cure** is what a producer with sequences waited from the first failure of a batch to its acknowledgement.
 """
 
