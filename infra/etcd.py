@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
-from infra.component import CannotMake, Component, run_showing_progress, tools_folder, workshop
+from infra.component import CannotMake, Component, tools_folder, workshop
 from infra.debian import unpack
+from infra.go_program import go_build
 
 VERSION = "3.7.3"  # as in etcd_server/go.mod
 SOURCE = Path(__file__).parent / "etcd_server"
@@ -25,14 +25,7 @@ def find() -> Path | None:
 
 def make() -> None:
     """Build it: about a minute of CPU, and 100 MB of sources."""
-    go = shutil.which("go")
-    if go is None:
-        raise CannotMake("there is no Go here")
-    with workshop(tools_folder()) as folder:
-        target = folder / "etcd"
-        command = [go, "build", "-C", str(SOURCE), "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o", str(target)]
-        run_showing_progress("etcd", command, {"CGO_ENABLED": "0"})
-        target.replace(program())
+    go_build("etcd", SOURCE, program())
 
 
 def program34() -> Path:

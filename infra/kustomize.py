@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-from infra.component import CannotMake, Component, run_showing_progress, tools_folder, workshop
+from infra.component import Component, tools_folder
+from infra.go_program import go_install
 
 VERSION = "v5.7.1"
 
@@ -22,13 +22,7 @@ def find() -> Path | None:
 
 def make() -> None:
     """Build it: about half a minute."""
-    go = shutil.which("go")
-    if go is None:
-        raise CannotMake("there is no Go here")
-    with workshop(tools_folder()) as folder:
-        command = [go, "install", f"sigs.k8s.io/kustomize/kustomize/v5@{VERSION}"]
-        run_showing_progress("kustomize", command, {"GOBIN": str(folder), "CGO_ENABLED": "0"})
-        (folder / "kustomize").replace(program())
+    go_install("kustomize", f"sigs.k8s.io/kustomize/kustomize/v5@{VERSION}", program())
 
 
 KUSTOMIZE = Component(

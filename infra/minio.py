@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-from infra.component import CannotMake, Component, run_showing_progress, tools_folder, workshop
+from infra.component import Component, tools_folder
+from infra.go_program import go_install
 
 VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
 
@@ -22,13 +22,7 @@ def find() -> Path | None:
 
 def make() -> None:
     """Build it: about two minutes and 150 MB."""
-    go = shutil.which("go")
-    if go is None:
-        raise CannotMake("there is no Go here")
-    with workshop(tools_folder()) as folder:
-        command = [go, "install", f"github.com/minio/minio@{VERSION}"]
-        run_showing_progress("minio", command, {"GOBIN": str(folder), "CGO_ENABLED": "0"})
-        (folder / "minio").replace(program())
+    go_install("minio", f"github.com/minio/minio@{VERSION}", program())
 
 
 MINIO = Component(
