@@ -23,7 +23,7 @@ from benchmarks.bench import Bench
 from benchmarks.processes import Failed
 from tidelog.client import Admin
 from tidelog.client.descriptions import ClusterDescription
-from tidelog.coordinator.cluster_keys import ClusterKeys
+from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterKeys, decode_value
 from tidelog.storage.errors import Unavailable
 
 WHERE = "3 brokers, 3 nodes of etcd and MinIO"
@@ -56,14 +56,15 @@ class Cluster:
             admin.close()
 
     def await_settled(self) -> None:
-        """Return once every broker is there and sees every shard at whom it belongs."""
+        """Return once every broker is there and may be given shards, and every shard is led by whom it belongs to."""
         await_true(self.settled, SETTLED_S_MAX, "the cluster to settle")
 
     def settled(self) -> bool:
         try:
-            return all(self._settled(admin.cluster()) for admin in self._admins.values())
+            seen = {name: admin.cluster() for name, admin in self._admins.items()}
         except Unavailable:
             return False
+        return self._all_eligible() and all(self._placed(name, described) for name, described in seen.items())
 
     def leader_ports(self, topic: str) -> Sequence[int]:
         """The port of each partition's leader, by partition."""
@@ -86,7 +87,7 @@ class Cluster:
 
     def etcd_requests(self) -> float:
         """Requests that etcd's nodes have had so far: unary calls, and messages on streams."""
-        return sum(_requests(self._metrics(node.service.name)) for node in self._local.etcd_nodes)
+        return sum(etcd_requests_in(self._metrics(node.service.name)) for node in self._local.etcd_nodes)
 
     def etcd_db_bytes(self) -> float:
         """What one node's database has in use."""
@@ -106,10 +107,16 @@ class Cluster:
     def _metrics(self, node: str) -> str:
         return httpx.get(f"{self._local.url(node)}/metrics", timeout=10, trust_env=False).raise_for_status().text
 
-    def _settled(self, described: ClusterDescription) -> bool:
-        seen = described.cluster
-        placed = all(shard.leader and shard.leader == shard.preferred for shard in seen.shards)
-        return placed and len(seen.brokers) == len(self.brokers)
+    def _all_eligible(self) -> bool:
+        records = [decode_value(key, value, BrokerRecord) for key, value in self.etcd_values(KEYS.brokers).items()]
+        return len(records) == len(self.brokers) and all(record.eligible for record in records)
+
+    def _placed(self, broker: str, described: ClusterDescription) -> bool:
+        """Whether `broker` sees every shard where it should be, and does lead those that are to be its own."""
+        shards = described.cluster.shards
+        own = {shard.shard for shard in shards if shard.leader == broker}
+        placed = all(shard.leader and shard.leader == shard.preferred for shard in shards)
+        return placed and own == {shard.shard for shard in described.shards if shard.leading}
 
 
 @contextmanager
@@ -134,8 +141,9 @@ def await_true(condition: Callable[[], bool], seconds_max: float, what: str, pol
         time.sleep(poll_s)
 
 
-def _requests(metrics: str) -> float:
-    """etcd counts the end of a stream as a message too, so ends are taken off again."""
+def etcd_requests_in(metrics: str) -> float:
+    """Unary calls and messages on streams, by the counters of one node; the end of a stream, which etcd counts as one
+    more message of it, is none."""
     total = 0.0
     for counter, kind, count in _COUNTER.findall(metrics):
         if counter == "handled":

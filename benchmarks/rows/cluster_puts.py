@@ -8,7 +8,6 @@ partitions, so the PUT/s of all logs can be compared too. What the archiver puts
 from __future__ import annotations
 
 import json
-from functools import partial
 
 from benchmarks import cluster
 from benchmarks.bench import Bench
@@ -18,7 +17,7 @@ from benchmarks.measure import Goal, Row, Side, interleave, not_run
 from benchmarks.processes import run_module
 
 SHARDS = 4
-PARTITIONS = (1, SHARDS, 10_000)
+MANY = 10_000
 REQUESTS_PER_S, REQUEST_RECORDS, CONNECTIONS = 200, 10, 100
 SECONDS = 20
 NAME = "puts-cluster"
@@ -33,31 +32,41 @@ def rows(bench: Bench) -> list[Row]:
         return [not_run(NAME, WHAT, GOAL, why)]
     settings = {"TIDELOG_SHARDS": str(SHARDS), "TIDELOG_ARCHIVE_INTERVAL_MS": "86400000"}
     with running_cluster(bench, "cluster-puts", settings) as brokers:
-        for partitions in PARTITIONS:
-            brokers.admin().create_topic(f"p{partitions}", partitions)
-            _puts_per_s(bench, brokers, partitions)  # a round for warming up
-        found = interleave(bench.rounds, {str(n): partial(_puts_per_s, bench, brokers, n) for n in PARTITIONS})
-        shards = {n: len(brokers.shards_of(f"p{n}")) for n in PARTITIONS}
-    sides = [_side(n, shards[n], found[str(n)]) for n in PARTITIONS]
+        loads = [_Load(bench, brokers, partitions) for partitions in (1, SHARDS, bench.scaled(MANY))]
+        for load in loads:
+            load.puts_per_s()  # a round for warming up
+        found = interleave(bench.rounds, {load.topic: load.puts_per_s for load in loads})
+    sides = [_side(load, found[load.topic]) for load in loads]
     one, many = sides[0].median, sides[-1].median
     return [Row(NAME, WHAT, GOAL, max(one, many) / min(one, many), sides)]
 
 
-def _side(partitions: int, shards: int, puts_per_s: list[float]) -> Side:
-    facts = [f"{shards} of {SHARDS} shards in use", f"{puts_per_s[-1]:.1f} PUT/s of all logs in the last round"]
-    return Side(f"{partitions:,} partitions", CLIENT, "PUT/s", [each / shards for each in puts_per_s], facts)
+class _Load:
+    """A topic of so many partitions, and the load on it."""
+
+    def __init__(self, bench: Bench, brokers: Cluster, partitions: int) -> None:
+        self.partitions, self.topic = partitions, f"p{partitions}"
+        self._bench, self._brokers = bench, brokers
+        brokers.admin().create_topic(self.topic, partitions)
+        self.shards = len(brokers.shards_of(self.topic))
+        self._leaders = bench.fresh_folder(f"leaders-{partitions}") / "ports.json"
+        self._leaders.write_text(json.dumps(brokers.leader_ports(self.topic)))
+
+    def puts_per_s(self) -> float:
+        """Of all logs together."""
+        before = sum(self._brokers.wal_entries().values())
+        seconds = max(3, self._bench.scaled(SECONDS))
+        out = run_module(
+            "benchmarks.loads.prebuilt",
+            *("--port", *self._brokers.ports.values(), "--leaders", self._leaders),
+            *("--topic", self.topic, "--partitions", self.partitions, "--connections", CONNECTIONS),
+            *("--payload", self._bench.payload("letters"), "--batch", REQUEST_RECORDS),
+            *("--rate", REQUESTS_PER_S, "--records", REQUESTS_PER_S * REQUEST_RECORDS * seconds),
+        )
+        return (sum(self._brokers.wal_entries().values()) - before) / LoadResult.from_output(out).seconds
 
 
-def _puts_per_s(bench: Bench, brokers: Cluster, partitions: int) -> float:
-    topic = f"p{partitions}"
-    leaders = bench.fresh_folder("leaders") / "ports.json"
-    leaders.write_text(json.dumps(brokers.leader_ports(topic)))
-    before = sum(brokers.wal_entries().values())
-    seconds = max(3, bench.scaled(SECONDS))
-    out = run_module(
-        "benchmarks.loads.prebuilt",
-        *("--port", *brokers.ports.values(), "--leaders", leaders, "--topic", topic, "--partitions", partitions),
-        *("--payload", bench.payload("letters"), "--batch", REQUEST_RECORDS, "--connections", CONNECTIONS),
-        *("--rate", REQUESTS_PER_S, "--records", REQUESTS_PER_S * REQUEST_RECORDS * seconds),
-    )
-    return (sum(brokers.wal_entries().values()) - before) / LoadResult.from_output(out).seconds
+def _side(load: _Load, puts_per_s: list[float]) -> Side:
+    facts = [f"{load.shards} of {SHARDS} shards in use", f"{puts_per_s[-1]:.1f} PUT/s of all logs in the last round"]
+    per_shard = [each / load.shards for each in puts_per_s]
+    return Side(f"{load.partitions:,} partitions", CLIENT, "PUT/s of a shard", per_shard, facts)

@@ -98,6 +98,7 @@ def _handover(bench: Bench, brokers: Cluster, turn: int) -> _Found:
         asked.drain(drained)
         await_true(lambda: asked.cluster().cluster.led_by(drained) == 0, TAKEN_S_MAX, f"{drained} to lead nothing")
         brokers.await_settled()
+        time.sleep(AROUND_S)
         asked.drain(drained, undo=True)
         await_true(lambda: asked.cluster().cluster.led_by(drained) > 0, TAKEN_S_MAX, f"{drained} to lead again")
         brokers.await_settled()
@@ -107,7 +108,7 @@ def _handover(bench: Bench, brokers: Cluster, turn: int) -> _Found:
     moves = []
     for name in brokers.brokers:
         for shard, released_s in _releases(brokers, name, began):
-            answered = _first_answer(calls, shards.index(shard), released_s, unlike=brokers.ports[name])
+            answered = first_answer(calls, shards.index(shard), released_s, unlike=brokers.ports[name])
             moves.append((answered.answered_s - released_s) * 1e3)
     longest = max(call.answered_s - call.began_s for call in calls) * 1e3
     fact = f"{len(moves)} moves, median {statistics.median(moves):.0f} ms; the longest call took {longest:.0f} ms"
@@ -132,7 +133,7 @@ def _takeover(bench: Bench, brokers: Cluster, turn: int) -> _Found:
     killed_s = ended_s.pop("kill")
     shards = [f"{each.shard:04d}" for each in brokers.admin().topic(topic).partitions]
     answered_s = {
-        shard: _first_answer(calls, shards.index(shard), gone, unlike=brokers.ports[victim]).answered_s
+        shard: first_answer(calls, shards.index(shard), gone, unlike=brokers.ports[victim]).answered_s
         for shard, gone in ended_s.items()
     }
     fact = (
@@ -161,14 +162,16 @@ def _calls_during(bench: Bench, brokers: Cluster, topic: str, act: Callable[[], 
     return calls
 
 
-def _first_answer(calls: Sequence[Call], partition: int, after_s: float, *, unlike: int) -> Call:
-    """The first write that was answered in a partition, by another leader than the one at port `unlike`."""
+def first_answer(calls: Sequence[Call], partition: int, after_s: float, *, unlike: int) -> Call:
+    """The first write in a partition that another leader answered than the one at port `unlike`. Raises `Failed`."""
     answers = [
         call
         for call in calls
         if call.writes and call.partition == partition and call.answered_s >= after_s
         if not call.leader.endswith(f":{unlike}")
     ]
+    if not answers:
+        raise Failed(f"no write of partition {partition} was answered by a new leader")
     return min(answers, key=lambda call: call.answered_s)
 
 

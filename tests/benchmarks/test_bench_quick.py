@@ -11,8 +11,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def bench(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")}
+def bench(folder: Path, *arguments: str, keep_cache: bool = False) -> subprocess.CompletedProcess[str]:
+    """`keep_cache`: with the programs that this machine has; else with none, and payloads that are made anew."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    if not keep_cache:
+        env["XDG_CACHE_HOME"] = str(folder / "cache")
     command = [sys.executable, "-m", "benchmarks", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=170, check=False, cwd=folder, env=env)
 
