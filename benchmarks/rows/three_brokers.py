@@ -1,14 +1,13 @@
 """Three brokers and one on the same two cores: what they take together of the same load of Arrow bodies.
 
 On the local disk, with one node of etcd for the three. The clients of the first row ask each partition's leader itself;
-those of the second ask any broker, and two thirds of their bodies are forwarded, on the same cores. A turn begins once
-the archivers have done with the last one's records, and that work counts as CPU of the turn that it is of.
+those of the second ask any broker, and two thirds of their bodies are forwarded, on the same cores. The archivers are
+off: what they do follows bytes alone, and one side's would run in the other side's turn.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from benchmarks.tidelog_broker import ARROW_CLIENT, TidelogBroker
 BROKERS, PARTITIONS, CONNECTIONS = 3, 12, 16
 BATCH, RECORDS = 2_790, 1_500_000
 """Bodies of about 1 MiB."""
-QUIET_CORES, QUIET_S_MAX = 0.1, 30.0
+NO_ARCHIVER = {"archive.interval.ms": 86_400_000, "archive.min.bytes": 1 << 40}
 WHAT = "produce Arrow bodies of 1 MiB, local store with fsync: three brokers over one, on the same cores"
 NAMES = (
     ("three-brokers", f"{WHAT}; to the leaders", Goal("0.9 x one broker", 0.9)),
@@ -39,9 +38,9 @@ def rows(bench: Bench) -> list[Row]:
         return [not_run(name, what, goal, why) for name, what, goal in NAMES]
     folder = bench.fresh_folder("three-brokers")
     node = etcd.EtcdNode(bench.children, folder)
-    settings = {"etcd.endpoints": node.endpoint, "rebalance.delay.ms": 0}
+    settings = {"etcd.endpoints": node.endpoint, "rebalance.delay.ms": 0, **NO_ARCHIVER}
     three = [TidelogBroker(bench.children, f"file:{folder / 'three'}", settings) for _ in range(BROKERS)]
-    alone = TidelogBroker(bench.children, f"file:{folder / 'one'}")
+    alone = TidelogBroker(bench.children, f"file:{folder / 'one'}", NO_ARCHIVER)
     three[0].process.wait_until(lambda: _settled(three[0]))
     for broker in (three[0], alone):
         broker.create_topic("t", PARTITIONS)
@@ -93,16 +92,7 @@ def _produced(bench: Bench, brokers: Sequence[TidelogBroker], leaders: Path | No
         *("--topic", "t", "--partitions", PARTITIONS, "--format", "arrow", "--payload", bench.payload("events")),
         *("--connections", CONNECTIONS, "--batch", BATCH, "--records", bench.scaled(RECORDS)),
     )
-    return LoadResult.from_output(out), _cpu_seconds_once_quiet(brokers) - before
-
-
-def _cpu_seconds_once_quiet(brokers: Sequence[TidelogBroker]) -> float:
-    """When they take next to no CPU any more; after some time in any case."""
-    give_up_at, last, now = time.monotonic() + QUIET_S_MAX, 0.0, _cpu_seconds(brokers)
-    while now - last > QUIET_CORES and time.monotonic() < give_up_at:
-        time.sleep(1.0)
-        last, now = now, _cpu_seconds(brokers)
-    return now
+    return LoadResult.from_output(out), _cpu_seconds(brokers) - before
 
 
 def _cpu_seconds(brokers: Sequence[TidelogBroker]) -> float:
