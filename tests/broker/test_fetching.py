@@ -1,18 +1,22 @@
 """Reading: from memory, from old WAL entries, from segments, across the borders between them, and waiting."""
 
 import asyncio
+from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import draft, numbered, offsets_of, values_of
 
 from tidelog.services.broker.api import Anchor, Fetched, FetchLimits, Position, ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.storage.errors import OutOfRange
+from tidelog.storage.errors import Corrupt, OutOfRange
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.records import RECORD_SCHEMA
+from tidelog.storage.records import RECORD_SCHEMA, WAL_SCHEMA
 from tidelog.storage.stores.counting import CountingObjectStore, Kind, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_codec import ParquetWalCodec
 
 ALL = FetchLimits(1_000_000, 1 << 30)
 TO_ZERO = ProduceOptions(partition=0)
@@ -240,3 +244,24 @@ async def test_the_log_of_a_partition_is_whole_while_it_is_archived(store: Objec
         await produce()
         done = True
         assert (await asyncio.gather(*others))[1] > 0
+
+
+@pytest.mark.parametrize("shift", [-3, 5])
+async def test_an_entry_that_holds_other_records_than_it_did_is_corrupt(shift: int) -> None:
+    """Somebody put another entry in its place. The reader must not wait for records that never come."""
+    store = MemoryObjectStore()
+    async with running_broker(store, cache_max_bytes=NO_CACHE, shards=1) as broker:
+        await broker.create_topic("t", 1, {})
+        await broker.produce("t", numbered(0, 10), TO_ZERO)
+        await broker.produce("t", numbered(10, 10), TO_ZERO)
+        wal = Wal(store, 0, ParquetWalCodec())
+        entry = await wal.read(2)
+        (span,) = entry.header.spans
+        header = replace(entry.header, spans=(replace(span, base_offset=span.base_offset + shift),))
+        offsets = pa.chunked_array([pa.array(range(10 + shift, 20 + shift), pa.int64())])
+        place = WAL_SCHEMA.get_field_index("offset")
+        records = entry.records.set_column(place, WAL_SCHEMA.field("offset"), offsets)
+        await store.put(wal.key(2), wal.codec.encode(header, records))
+        assert offsets_of(await broker.fetch("t", 0, 0, FetchLimits(10, 1 << 20))) == list(range(10))
+        with pytest.raises(Corrupt, match="does not hold offset 10"):
+            await broker.fetch("t", 0, 10, ALL)

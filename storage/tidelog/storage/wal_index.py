@@ -10,7 +10,8 @@ the footers of the few entries behind them.
 The index is a copy and proves nothing: without it, or with a damaged one, opening the log is slow and right. What a
 block says is true for ever, since an entry never changes once it is committed (inv. 2) and only committed entries are
 put in; a fenced leader that writes its older block late takes only entries away from it. Entries below the floor are
-passed over.
+passed over. Only where entries were deleted from the bucket behind everybody's back may the index tell of a past that
+the log has not; so whoever opens a log looks whether the last entry of the index is in it, and discards it if not.
 """
 
 from __future__ import annotations
@@ -130,6 +131,11 @@ class WalIndex:
         for start in below:
             await self._store.delete(self.key(start))
         return len(below)
+
+    async def discard(self) -> None:
+        """Delete the whole index. Raises `Unavailable`."""
+        for start in await self.blocks():
+            await self._store.delete(self.key(start))
 
     async def _read_block(self, start: int) -> list[IndexedEntry]:
         key = self.key(start)

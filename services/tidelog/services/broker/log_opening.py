@@ -7,14 +7,18 @@ some tens of requests.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.wal import Wal
+from tidelog.storage.wal_entry import WalHeader
 from tidelog.storage.wal_index import IndexedEntry, WalIndex
 
 HEADER_READS_MAX = 32
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -34,10 +38,26 @@ class LogOpening:
         self._known: dict[int, IndexedEntry] = {}
 
     async def known_end(self) -> int:
-        """The number after the last entry that the index knows, 0 without one. Raises `Unavailable`."""
+        """The number after the last entry that the index knows, 0 without one. Raises `Unavailable`, `Corrupt`."""
         floor = (await self._wal.floor()).number
-        self._known = {entry.header.seq: entry for entry in await self._index.read(floor)}
-        return max(self._known, default=-1) + 1
+        known = {entry.header.seq: entry for entry in await self._index.read(floor)}
+        if known and not await self._is_in_log(known[max(known)].header):
+            _log.error(
+                "the index of shard %d knows entry %d, which is not in the log: somebody has deleted entries, or the "
+                "bucket is a copy that was made while it was written. The index is deleted; the log is what it is",
+                self._wal.shard,
+                max(known),
+            )
+            await self._index.discard()
+            known = {}
+        self._known = known
+        return max(known, default=-1) + 1
+
+    async def _is_in_log(self, header: WalHeader) -> bool:
+        """Whether the log holds this very entry, and then all before it: an index that knows of another past must not
+        be mixed with this one."""
+        found = await self._read(header.seq)
+        return found is not None and found.header.entry_id == header.entry_id
 
     async def read(self, end: int) -> OpenedLog:
         """The entries below `end` that are in the log now. What the floor passes meanwhile may have been made anew by

@@ -20,7 +20,7 @@ from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_state import HotSpan, PartitionState
 from tidelog.services.broker.read_budget import ReadBudget
 from tidelog.services.broker.segment_pieces import SegmentPieces
-from tidelog.storage.errors import NotFound
+from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.wal import Wal
 
 _PLACES = ["topic_id", "partition"]
@@ -111,6 +111,9 @@ class PartitionReader:
                 return offset  # archived meanwhile: the state says where it is now
         skipped = offset - span.base_offset
         rows = records.slice(span.first_row + skipped, span.count - skipped)
+        if rows.num_rows != span.count - skipped or rows["offset"][0].as_py() != offset:
+            key = partitions.wal.key(span.entry.seq)
+            raise Corrupt(key, f"does not hold offset {offset} of {state.topic}/{state.topic_partition.partition}")
         budget.take(rows.drop_columns(_PLACES))
         return budget.next_offset or offset
 
