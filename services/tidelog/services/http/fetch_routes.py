@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.services.broker.api import Anchor, Broker, Fetched, FetchLimits, PartitionLog, Position
+from tidelog.services.broker.api import Anchor, Broker, Fetched, FetchLimits, Position
 from tidelog.services.http import openapi
 from tidelog.services.http.answers.arrow_answer import encode_arrow
 from tidelog.services.http.answers.event_answer import HEARTBEAT, encode_event
@@ -23,6 +23,7 @@ from tidelog.services.http.connections import Draining
 from tidelog.services.http.media import Media, answer_media
 from tidelog.services.http.parameters import OFFSET_MAX, capped_number, partition_of, query_of, topic_of, whole_number
 from tidelog.services.http.partition_calls import Place, Read
+from tidelog.services.http.partition_log_json import partition_log_json
 from tidelog.services.http.positions import EARLIEST, parse_position
 from tidelog.services.http.problems import Unreadable
 from tidelog.services.http.service import Service
@@ -41,34 +42,6 @@ _ENCODER = msgspec.json.Encoder()
 
 Look = Callable[[Broker, Place], Awaitable[Response]]
 """Reads something of a partition that a broker knows, and answers."""
-
-
-class SegmentJson(msgspec.Struct):
-    """One cold segment."""
-
-    key: str
-    base_offset: int
-    last_offset: int
-    records: int
-    size_bytes: int
-    min_timestamp: int
-    max_timestamp: int
-    sha256: str
-
-
-class PartitionLogJson(msgspec.Struct):
-    """What a direct reader of the bucket needs."""
-
-    topic: str
-    topic_id: str
-    partition: int
-    shard: int
-    log_start_offset: int
-    cold_end: int
-    high_watermark: int
-    manifest_version: int
-    store: str
-    segments: list[SegmentJson]
 
 
 @dataclass(frozen=True)
@@ -172,7 +145,7 @@ class FetchRoutes:
 
         async def look(broker: Broker, place: Place) -> Response:
             log = await broker.partition_log(place.topic, place.partition)
-            return Response(_ENCODER.encode(_log_json(log)), media_type=Media.JSON.value)
+            return Response(_ENCODER.encode(partition_log_json(log)), media_type=Media.JSON.value)
 
         return await self._answer(request, Read(_place(request), "log", {}), look)
 
@@ -234,31 +207,3 @@ def _headers(fetched: Fetched) -> dict[str, str]:
         "Tidelog-High-Watermark": str(fetched.high_watermark),
         "Tidelog-Log-Start-Offset": str(fetched.log_start_offset),
     }
-
-
-def _log_json(log: PartitionLog) -> PartitionLogJson:
-    segments = [
-        SegmentJson(
-            segment.key,
-            segment.base_offset,
-            segment.last_offset,
-            segment.records,
-            segment.size_bytes,
-            segment.min_timestamp_ms,
-            segment.max_timestamp_ms,
-            segment.sha256,
-        )
-        for segment in log.segments
-    ]
-    return PartitionLogJson(
-        topic=log.topic,
-        topic_id=log.topic_id,
-        partition=log.partition,
-        shard=log.shard,
-        log_start_offset=log.log_start_offset,
-        cold_end=log.cold_end,
-        high_watermark=log.high_watermark,
-        manifest_version=log.manifest_version,
-        store=log.store_url,
-        segments=segments,
-    )

@@ -27,7 +27,8 @@ from tidelog.services.broker.api import (
     ProduceOptions,
 )
 from tidelog.services.broker.routing import Share
-from tidelog.services.peers.answers import LogAnswer, OffsetAnswer, ProduceAnswer, partition_log_of
+from tidelog.services.http.partition_log_json import PartitionLogJson, partition_log_of
+from tidelog.services.peers.answers import OffsetAnswer, ProduceAnswer
 from tidelog.services.peers.arrow_bodies import decode_page, encode_share, pieces_of
 from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest
 from tidelog.services.peers.refusals import error_of
@@ -99,7 +100,7 @@ class HttpPeers:
 
     async def partition_log(self, leader: Leader, topic: str, partition: int) -> PartitionLog:
         request = PeerRequest("GET", _target(topic, partition, "log", {}))
-        return partition_log_of(_decoded(await self._whole(leader, request, self._call_timeout_s), LogAnswer))
+        return partition_log_of(_decoded(await self._whole(leader, request, self._call_timeout_s), PartitionLogJson))
 
     async def aclose(self) -> None:
         await self._pool.aclose()
