@@ -6,8 +6,9 @@ from pathlib import Path
 
 import httpx
 from infra.etcd import ETCD
+from infra.loopback_ports import free_port
 
-from benchmarks.processes import Child, Children, free_port
+from benchmarks.processes import Child, Children
 
 
 def missing() -> str:

@@ -14,8 +14,9 @@ from pathlib import Path
 from infra.component import Component
 from infra.components import prepare
 from infra.kafka import KAFKA, VERSION, jars
+from infra.loopback_ports import free_port
 
-from benchmarks.processes import Child, Children, Failed, free_port, listens, run
+from benchmarks.processes import Child, Children, Failed, listens, run
 
 BROKER_JVM = [
     "-Xms1G",

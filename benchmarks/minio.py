@@ -8,9 +8,10 @@ from pathlib import Path
 import boto3
 import httpx
 from botocore.config import Config
+from infra.loopback_ports import free_port
 from infra.minio import MINIO, program
 
-from benchmarks.processes import Child, Children, free_port
+from benchmarks.processes import Child, Children
 
 USER, PASSWORD, REGION, BUCKET = "tidelog-bench", "tidelog-bench-secret", "us-east-1", "bench"
 HOW_TO_GET = f"MinIO is missing: {MINIO.how}"

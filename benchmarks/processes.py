@@ -131,12 +131,6 @@ def run_module(module: str, *arguments: object, env: Mapping[str, str] | None = 
     return run([sys.executable, "-m", module, *map(str, arguments)], env)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(0.5)

@@ -14,11 +14,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from infra.loopback_ports import free_port
 from infra.s2_lite import S2_LITE, program
 
 from benchmarks.loads.http_socket import HttpSocket
 from benchmarks.minio import BUCKET, Minio
-from benchmarks.processes import Child, Children, free_port, listens, run
+from benchmarks.processes import Child, Children, listens, run
 
 BASIN, STREAM = "tidelog-bench", "records"
 

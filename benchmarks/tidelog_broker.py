@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from benchmarks.processes import Child, Children, free_port
+from infra.loopback_ports import free_port
+
+from benchmarks.processes import Child, Children
 from tidelog.client import Admin
 from tidelog.client.descriptions import ClusterDescription, PartitionLogDescription, TopicDescription
 from tidelog.storage.errors import Unavailable

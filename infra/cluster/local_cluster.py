@@ -11,13 +11,10 @@ The folder keeps data, logs, ports and the bucket's secret, so that a cluster th
 from __future__ import annotations
 
 import json
-import random
 import secrets as entropy
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -25,12 +22,10 @@ from typing import Self
 
 from infra.cluster.process import TIDELOG, Failed, ServiceProcess, environment_with
 from infra.cluster.topology import BUCKET, Address, Program, Route, Secrets, Shape, address_names, services
+from infra.loopback_ports import HOST, free_ports
 
-HOST = "127.0.0.1"
 READY_S_MAX = 60.0
 STOPPED_AT_ONCE_MAX = 8
-_PORTS = range(15_000, 32_000)
-"""Below those that the kernel gives to outgoing connections."""
 
 
 class LocalCluster:
@@ -134,20 +129,6 @@ def _kept(file: Path, names: Sequence[str], fixed: Mapping[str, int]) -> _Kept:
     file.touch(mode=0o600)
     file.write_text(json.dumps(asdict(kept), indent=2))
     return kept
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now, and that no outgoing connection takes meanwhile: a service that was
-    killed must find its own free when it comes back."""
-    with ExitStack() as probes:
-        found: list[int] = []
-        for port in random.sample(_PORTS, len(_PORTS)):
-            if len(found) == count:
-                return found
-            with suppress(OSError):
-                probes.enter_context(socket.create_server((HOST, port)))
-                found.append(port)
-    raise Failed(f"no {count} free ports between {_PORTS.start} and {_PORTS.stop}")
 
 
 def _stopped(processes: Sequence[ServiceProcess]) -> list[str]:

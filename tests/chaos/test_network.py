@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from infra.cluster.local_cluster import free_ports
+from infra.loopback_ports import free_port, free_ports
 from tests.chaos.network import Condition, LinkPorts, Network
 
 ANSWER_S_MAX = 10.0
@@ -41,7 +41,7 @@ def port(tmp_path: Path) -> Iterator[tuple[int, Network]]:
     Echo.heard = []
     with EchoServer(("127.0.0.1", 0), Echo) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        (listen,) = free_ports(1)
+        listen = free_port()
         with Network({"a>b": LinkPorts(listen, server.server_address[1])}, tmp_path / "log") as network:
             yield listen, network
         server.shutdown()

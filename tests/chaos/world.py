@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.cluster.local_cluster import LocalCluster, free_ports
+from infra.cluster.local_cluster import LocalCluster
 from infra.cluster.topology import Shape
+from infra.loopback_ports import free_ports
 from tests.chaos.network import LinkPorts, Network
 
 CLIENTS, PEERS, STORE = "clients", "peers", "minio"

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
+from infra.loopback_ports import free_port
 from tests.cli.conftest import Tidelog
-from tests.components.minio import free_port
 from tests.end_to_end.broker_process import TIDELOG, BrokerProcess, run_tidelog, wait_until
 
 from tidelog.services.cli.exit_codes import MEANINGS

@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.components.minio import free_port
+from infra.loopback_ports import free_port
 from tests.end_to_end.steady_load import values_of
 
 from tidelog.client import Admin, Consumer, Delivered, Producer, ProducerOptions

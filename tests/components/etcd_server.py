@@ -7,35 +7,22 @@ killed finds its own free when it comes back.
 
 from __future__ import annotations
 
-import contextlib
 import http.client
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.loopback_ports import free_port
+
 READY_S_MAX = 30.0
-_PORTS = range(15_000, 32_000)
 
 
 class EtcdDidNotStart(Exception):
     """With the end of the server's log."""
-
-
-def server_port() -> int:
-    """A port of loopback that nobody listens on now, and that no outgoing connection will take."""
-    for port in random.sample(_PORTS, 100):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                probe.bind(("127.0.0.1", port))
-                return port
-    raise OSError("no free port below the outgoing ones")
 
 
 @dataclass(frozen=True)
@@ -60,9 +47,9 @@ class EtcdServer:
     name: str = "etcd"
     tls: EtcdTls | None = None
     arguments: Sequence[str] = ()
-    client_port: int = field(default_factory=server_port)
-    peer_port: int = field(default_factory=server_port)
-    health_port: int = field(default_factory=server_port)
+    client_port: int = field(default_factory=free_port)
+    peer_port: int = field(default_factory=free_port)
+    health_port: int = field(default_factory=free_port)
     initial_cluster: str = ""  # alone, unless told
     _process: subprocess.Popen[bytes] | None = None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import socket
 import subprocess
 import time
 import uuid
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from infra.loopback_ports import free_port
 from tests.components.required import require_component
 from tests.components.s3_endpoint import S3Bucket, S3Endpoint
 
@@ -50,14 +50,6 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Endpoint]:
 def minio_bucket(minio: S3Endpoint) -> S3Bucket:
     """A fresh bucket in MinIO."""
     return minio.make_bucket(f"test-{uuid.uuid4().hex}")
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

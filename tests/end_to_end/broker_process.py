@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import httpx
-from tests.components.minio import free_port
+from infra.loopback_ports import free_port
 
 START_S_MAX = 30.0
 STOP_S_MAX = 15.0

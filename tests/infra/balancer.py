@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 import httpx
-from tests.components.minio import free_port
+from infra.loopback_ports import free_port
 from tests.end_to_end.broker_process import wait_until
 from tests.infra.compose_file import ROOT
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.components.minio import free_port
+from infra.loopback_ports import free_port
 from tests.end_to_end.broker_process import BrokerProcess
 from tests.infra import compose_file
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from infra.cluster.local_cluster import LocalCluster, free_ports
+from infra.cluster.local_cluster import LocalCluster
 from infra.cluster.process import Failed
 from infra.cluster.topology import Shape
+from infra.loopback_ports import free_port
 from tests.components.required import require_component
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +95,7 @@ def test_sigterm_stops_everything(alone: Path) -> None:
 def cluster_command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """`python -m infra.cluster` on ports of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "infra.cluster", "--folder", folder, "--port", str(free_ports(1)[0]), *arguments],
+        [sys.executable, "-m", "infra.cluster", "--folder", folder, "--port", str(free_port()), *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

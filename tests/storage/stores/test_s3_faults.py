@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp.abc import AbstractStreamWriter
-from tests.components.minio import free_port
+from infra.loopback_ports import free_port
 from tests.components.s3_endpoint import S3Bucket, S3Endpoint
 from tests.storage.stores.misbehaving_server import Act, MisbehavingServer, answer, raw, refusal, reset, silence
 
