@@ -39,7 +39,7 @@ async def main() -> None:
     parser.add_argument("--entries", type=int, required=True)
     parser.add_argument("--opens", type=int, default=3)
     options = parser.parse_args()
-    settings = Settings(store=options.store, shards=1, archive_interval_ms=NEVER_MS, archive_min_bytes=1 << 40)
+    settings = Settings(store=options.store, shards=1, archiver_interval_ms=NEVER_MS, archiver_min_bytes=1 << 40)
     runtime = Runtime()
     broker = open_broker(settings, runtime)
     await broker.start()

@@ -30,7 +30,7 @@ def rows(bench: Bench) -> list[Row]:
     """One row with a side for each number of partitions; its figure compares the least number with the greatest."""
     if why := cluster.missing():
         return [not_run(NAME, WHAT, GOAL, why)]
-    settings = {"TIDELOG_SHARDS": str(SHARDS), "TIDELOG_ARCHIVE_INTERVAL_MS": "86400000"}
+    settings = {"TIDELOG_SHARDS": str(SHARDS), "TIDELOG_ARCHIVER_INTERVAL_MS": "86400000"}
     with running_cluster(bench, "cluster-puts", settings) as brokers:
         loads = [_Load(bench, brokers, partitions) for partitions in (1, SHARDS, bench.scaled(MANY))]
         for load in loads:

@@ -28,7 +28,7 @@ def rows(bench: Bench) -> list[Row]:
         return [not_run(NAME, WHAT, GOAL, why)]
     folder = bench.fresh_folder("fetch")
     theirs = kafka.KafkaBroker(bench.children, folder)
-    settings = {"cache.max.bytes": CACHE_MIB << 20, "archive.min.bytes": 1 << 40, "archive.interval.ms": 86_400_000}
+    settings = {"cache.max.bytes": CACHE_MIB << 20, "archiver.min.bytes": 1 << 40, "archiver.interval.ms": 86_400_000}
     ours = TidelogBroker(bench.children, f"file:{folder / 'tidelog'}", settings)
     records = bench.scaled(RECORDS)
     theirs.create_topic("t")

@@ -36,7 +36,7 @@ def rows(bench: Bench) -> list[Row]:
 
 def _resident_mib(bench: Bench, turn: int) -> tuple[float, float]:
     store = f"file:{bench.fresh_folder('partitions') / str(turn)}"
-    broker = TidelogBroker(bench.children, store, {"archive.interval.ms": 86_400_000})
+    broker = TidelogBroker(bench.children, store, {"archiver.interval.ms": 86_400_000})
     found = []
     for topic, partitions in (("few", bench.scaled(FEW)), ("more", bench.scaled(MANY - FEW))):
         broker.create_topic(topic, partitions)

@@ -32,7 +32,7 @@ def rows(bench: Bench) -> list[Row]:
     broker = TidelogBroker(
         bench.children,
         store,
-        {"shards": 1, "flush.interval.ms": FLUSH_MS, "archive.interval.ms": 86_400_000},
+        {"shards": 1, "flush.interval.ms": FLUSH_MS, "archiver.interval.ms": 86_400_000},
         server.env if server else {},
     )
     for partitions in PARTITIONS:

@@ -36,7 +36,7 @@ def rows(bench: Bench) -> list[Row]:
     theirs = kafka.KafkaBroker(bench.children, folder)
     theirs.create_topic("t", PARTITIONS)
     theirs.produce("t", bench.payload("events"), records + HOT_RECORDS)
-    ours = TidelogBroker(bench.children, f"file:{folder / 'tidelog'}", {"archive.interval.ms": 1_000})
+    ours = TidelogBroker(bench.children, f"file:{folder / 'tidelog'}", {"archiver.interval.ms": 1_000})
     ours.create_topic("t", PARTITIONS)
     _produce(bench, ours, records)
     _wait_until_cold(ours, records)

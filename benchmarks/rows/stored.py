@@ -39,7 +39,7 @@ def rows(bench: Bench) -> list[Row]:
 
 def _segments_mb(bench: Bench, store: str, records: int) -> float:
     """The size of all cold segments once every record is in one."""
-    broker = TidelogBroker(bench.children, store, {"archive.interval.ms": 500})
+    broker = TidelogBroker(bench.children, store, {"archiver.interval.ms": 500})
     broker.create_topic("t")
     prebuilt(bench, broker, "events", 2_500, records, "t")
     deadline = time.monotonic() + ARCHIVE_SECONDS

@@ -23,7 +23,7 @@ from benchmarks.tidelog_broker import ARROW_CLIENT, TidelogBroker
 BROKERS, PARTITIONS, CONNECTIONS = 3, 12, 16
 BATCH, RECORDS = 2_790, 1_500_000
 """Bodies of about 1 MiB."""
-NO_ARCHIVER = {"archive.interval.ms": 86_400_000, "archive.min.bytes": 1 << 40}
+NO_ARCHIVER = {"archiver.interval.ms": 86_400_000, "archiver.min.bytes": 1 << 40}
 WHAT = "produce Arrow bodies of 1 MiB, local store with fsync: three brokers over one, on the same cores"
 NAMES = (
     ("three-brokers", f"{WHAT}; to the leaders", Goal("0.9 x one broker", 0.9)),

@@ -13,7 +13,7 @@ from tidelog.storage.runtime import Runtime
 
 NEVER_MS = 10**12
 SETTINGS = Settings(
-    store="memory:", shards=2, shutdown_timeout_ms=3_000, archive_interval_ms=NEVER_MS, archive_min_bytes=1 << 60
+    store="memory:", shards=2, shutdown_timeout_ms=3_000, archiver_interval_ms=NEVER_MS, archiver_min_bytes=1 << 60
 )
 """Archives only when it is told to."""
 

@@ -63,7 +63,7 @@ def test_a_cluster_keeps_every_promise_through_faults(tmp_path: Path) -> None:
 
 def test_a_bucket_that_forgets_is_found_out(tmp_path: Path) -> None:
     require_component("minio")
-    without_archive = {"TIDELOG_ARCHIVE_INTERVAL_MS": "600000"}
+    without_archive = {"TIDELOG_ARCHIVER_INTERVAL_MS": "600000"}
     run = ChaosRun(tmp_path, seed=SEED, shape=ALONE, settings=without_archive)
     outcome = run.of([Planned("sabotage", ForgottenEntries(), 3.0)])
     assert outcome.verdict.broken[Rule.LOST] > 0, outcome.summary()

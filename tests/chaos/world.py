@@ -17,7 +17,7 @@ SETTINGS: Mapping[str, str] = {
     "TIDELOG_FLUSH_INTERVAL_MS": "50",
     "TIDELOG_COMMIT_TIMEOUT_MS": "6000",
     "TIDELOG_FORWARD_TIMEOUT_MS": "5000",
-    "TIDELOG_ARCHIVE_INTERVAL_MS": "5000",
+    "TIDELOG_ARCHIVER_INTERVAL_MS": "5000",
     "TIDELOG_DELETE_GRACE_MS": "60000",
 }
 """Times shorter than the defaults, so that a run of minutes goes through segments, moving floors and deletions."""

@@ -10,7 +10,7 @@ from tests.end_to_end.broker_process import BrokerProcess
 
 StartBroker = Callable[..., BrokerProcess]
 
-QUICK_ARCHIVE = {"archive.interval.ms": 300}
+QUICK_ARCHIVE = {"archiver.interval.ms": 300}
 """So that segments and the floor take part in what is tested. Deletion does not: its grace is a minute at least."""
 
 

@@ -21,7 +21,7 @@ P0 = "/v1/topics/web/partitions/0"
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """Everything is archived at once."""
-    return replace(SETTINGS, store=f"file:{tmp_path}", archive_interval_ms=20, archive_min_bytes=1)
+    return replace(SETTINGS, store=f"file:{tmp_path}", archiver_interval_ms=20, archiver_min_bytes=1)
 
 
 async def archived(client: httpx.AsyncClient, offset: int) -> dict[str, object]:

@@ -23,8 +23,8 @@ ARROW_STREAM = "application/vnd.apache.arrow.stream"
 START_MS = 1_763_712_000_000
 SETTLE_S_MAX = 30.0
 
-ARCHIVES = {"archive.interval.ms": 50, "archive.min.bytes": 1}
-KEEPS_HOT = {"archive.interval.ms": 3_600_000, "archive.min.bytes": 1 << 30}
+ARCHIVES = {"archiver.interval.ms": 50, "archiver.min.bytes": 1}
+KEEPS_HOT = {"archiver.interval.ms": 3_600_000, "archiver.min.bytes": 1 << 30}
 
 
 @dataclass(frozen=True)

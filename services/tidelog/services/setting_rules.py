@@ -130,11 +130,11 @@ RULES: Mapping[str, Rule] = {
     "fetch_cold_concurrency": Rule("Read path", "reads of cold segments at once", low=1, high=1_024),
     "key_max_bytes": Rule("Requests", "of a record's key", low=1, high=GIB),
     "connections_max": Rule("Network", "connections at once", low=1, high=1_000_000),
-    "archive_interval_ms": Rule("Archive", "a write-ahead log older than this is archived", low=10, high=DAY_MS),
-    "archive_min_bytes": Rule(
+    "archiver_interval_ms": Rule("Archive", "a write-ahead log older than this is archived", low=10, high=DAY_MS),
+    "archiver_min_bytes": Rule(
         "Archive", "a write-ahead log larger than this is archived; under load one of four times that", low=1
     ),
-    "archive_batch_bytes": Rule("Archive", "raw records gathered in memory for one pass", low=KIB),
+    "archiver_batch_bytes": Rule("Archive", "raw records gathered in memory for one pass", low=KIB),
     "delete_grace_ms": Rule(
         "Archive",
         "between archiving a WAL entry and deleting it",

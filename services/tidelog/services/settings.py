@@ -40,9 +40,9 @@ class Settings:
     key_max_bytes: int = 64 * 1024
     connections_max: int = 10_000
 
-    archive_interval_ms: int = 60_000  # a WAL older than this is archived ...
-    archive_min_bytes: int = 64 * MIB  # ... or one larger than this
-    archive_batch_bytes: int = 32 * MIB  # raw records gathered in memory for one pass
+    archiver_interval_ms: int = 60_000  # a WAL older than this is archived ...
+    archiver_min_bytes: int = 64 * MIB  # ... or one larger than this
+    archiver_batch_bytes: int = 32 * MIB  # raw records gathered in memory for one pass
     delete_grace_ms: int = 900_000  # between the floor's move and the deletion of WAL entries
 
     shutdown_timeout_ms: int = 9_000

@@ -102,7 +102,7 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
     catalog = _catalog(settings, journal, runtime)
     factory = ShardFactory(settings, runtime, means, retrying, catalog)
     shards = ShardSet(factory, means.hot_tail, drain_s=RELEASE_SHARE * settings.shutdown_timeout_ms / 1000)
-    policy = ArchivePolicy(settings.archive_interval_ms, settings.archive_min_bytes)
+    policy = ArchivePolicy(settings.archiver_interval_ms, settings.archiver_min_bytes)
     return BrokerParts(
         store=retrying,
         counting=counting,
@@ -142,7 +142,7 @@ class ShardFactory:
 
     def _archiver(self, leader: ShardLeader) -> Archiver:
         settings = ArchiverSettings(
-            batch_bytes=self._settings.archive_batch_bytes, grace_s=self._settings.delete_grace_ms / 1000
+            batch_bytes=self._settings.archiver_batch_bytes, grace_s=self._settings.delete_grace_ms / 1000
         )
         wal, name_of = leader.partitions.wal, self._catalog.name_of
         return Archiver(self._store, wal, self._runtime, name_of, settings, self._background)

@@ -30,8 +30,8 @@ PARTITIONS = 4
 EVENT_BYTES = 377
 GZIP_RATIO = 10
 WAL_RATIO = 0.1  # of a WAL entry to the records in it, guessed low; only the archive's threshold is set by it
-ARCHIVE_MIN_BYTES_MAX = 8 << 20
-ARCHIVE_MIN_BYTES_MIN = 1 << 10
+ARCHIVER_MIN_BYTES_MAX = 8 << 20
+ARCHIVER_MIN_BYTES_MIN = 1 << 10
 ARCHIVE_WAIT_SECONDS = 20.0
 ARCHIVE_REST_SECONDS = 1.5
 POLL_SECONDS = 0.1
@@ -242,7 +242,7 @@ def _settings(options: DemoOptions) -> dict[str, object]:
     wal_bytes = int(_raw_bytes(options) * WAL_RATIO / PARTITIONS)
     return {
         "store": f"file:{options.folder / 'data'}",
-        "archive.min.bytes": max(ARCHIVE_MIN_BYTES_MIN, min(ARCHIVE_MIN_BYTES_MAX, wal_bytes // 3)),
+        "archiver.min.bytes": max(ARCHIVER_MIN_BYTES_MIN, min(ARCHIVER_MIN_BYTES_MAX, wal_bytes // 3)),
         "log.format": "text",
     }
 
