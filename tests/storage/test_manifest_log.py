@@ -13,8 +13,8 @@ from tests.storage.archive_scenes import lost_answer
 from tests.storage.record_tables import SHOP, WEB
 
 from tidelog.storage.errors import Conflict, Corrupt, Invalid, Unavailable
-from tidelog.storage.manifest import Manifest, Segment
-from tidelog.storage.manifest_log import ManifestLog, decode_manifest, encode_manifest
+from tidelog.storage.manifest import ChangeKind, Manifest, Segment
+from tidelog.storage.manifest_log import ManifestLog, decode_manifest, encode_manifest, grown
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal_entry import ProducerMark
@@ -92,12 +92,12 @@ def test_a_manifest_that_breaks_its_rules_is_not_read(old: bytes, new: bytes) ->
 
 
 def test_an_unknown_format_version_is_refused() -> None:
-    body = encode_manifest(a_manifest((0, 4))).replace(b'"format_version":1', b'"format_version":2')
-    with pytest.raises(Corrupt, match="is of format version 2; known is 1"):
+    body = encode_manifest(a_manifest((0, 4))).replace(b'"format_version":2', b'"format_version":3')
+    with pytest.raises(Corrupt, match="is of format version 3; known is 2"):
         decode_manifest(KEY, body)
 
 
-@pytest.mark.parametrize("body", [b"", b"null", b"[]", b"{}", b'{"format_version":1}', b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("body", [b"", b"null", b"[]", b"{}", b'{"format_version":2}', b"\xff", b"[" * 100_000])
 def test_what_is_no_manifest_is_corrupt(body: bytes) -> None:
     with pytest.raises(Corrupt) as caught:
         decode_manifest(KEY, body)
@@ -142,7 +142,7 @@ async def test_ones_own_manifest_after_a_lost_answer_is_won() -> None:
     manifest = a_manifest((0, 4), version=-1)
     with pytest.raises(Unavailable):
         await log.append(manifest)
-    assert await log.append(manifest) == replace(manifest, version=0)
+    assert await log.append(manifest) == grown(Manifest(WEB), manifest, ChangeKind.ARCHIVE)
     assert (await log.latest()).version == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -30,7 +31,7 @@ def checked_topic_name(name: str) -> str:
     return name
 
 
-def _config(kafka_name: str, default: int | str, low: int | None = None, choices: tuple[str, ...] = ()) -> Any:
+def _config(kafka_name: str, default: int | float | str, low: int | None = None, choices: tuple[str, ...] = ()) -> Any:
     metadata = {"kafka": kafka_name, "default": default, "low": low, "choices": choices}
     return field(default=default, metadata=metadata)
 
@@ -42,19 +43,24 @@ class TopicConfig:
     retention_ms: int = _config("retention.ms", 604_800_000, low=UNLIMITED)
     retention_bytes: int = _config("retention.bytes", UNLIMITED, low=UNLIMITED)
     cleanup_policy: str = _config("cleanup.policy", "delete", choices=CLEANUP_POLICIES)
+    delete_retention_ms: int = _config("delete.retention.ms", 86_400_000, low=0)
+    min_compaction_lag_ms: int = _config("min.compaction.lag.ms", 0, low=0)
+    max_compaction_lag_ms: int = _config("max.compaction.lag.ms", 2**63 - 1, low=1)
+    min_cleanable_dirty_ratio: float = _config("min.cleanable.dirty.ratio", 0.5)
     segment_bytes: int = _config("segment.bytes", 134_217_728, low=1_048_576)
+    segment_ms: int = _config("segment.ms", 604_800_000, low=1)
     max_message_bytes: int = _config("max.message.bytes", 1_048_588, low=0)
     message_timestamp_type: str = _config("message.timestamp.type", "CreateTime", choices=TIMESTAMP_TYPES)
 
     def altered(self, changes: Mapping[str, str | int | None]) -> TopicConfig:
         """These settings with `changes` (Kafka's names; None puts the default back). `Invalid` names the culprit."""
         known = {f.metadata["kafka"]: f for f in fields(self)}
-        values: dict[str, int | str] = {}
+        values: dict[str, int | float | str] = {}
         for name, value in changes.items():
             if name not in known:
                 raise Invalid(f"{name!r} is not a topic config; the known are {', '.join(sorted(known))}", field=name)
             spec = known[name]
-            default: int | str = spec.metadata["default"]
+            default: int | float | str = spec.metadata["default"]
             values[spec.name] = (
                 default
                 if value is None
@@ -67,12 +73,16 @@ class TopicConfig:
         return {f.metadata["kafka"]: str(getattr(self, f.name)) for f in fields(self)}
 
 
-def _parsed(name: str, value: str | int, default: int | str, low: int | None, choices: tuple[str, ...]) -> int | str:
+def _parsed(
+    name: str, value: str | int, default: int | float | str, low: int | None, choices: tuple[str, ...]
+) -> int | float | str:
     if isinstance(default, str):
         text = ",".join(sorted(part.strip() for part in str(value).split(",")))
         if text not in choices:
             raise Invalid(f"{name} is one of {' | '.join(choices)}, not {str(value)[:80]!r}", field=name)
         return text
+    if isinstance(default, float):
+        return _parsed_ratio(name, value)
     try:
         number = int(str(value))
     except ValueError:
@@ -80,6 +90,16 @@ def _parsed(name: str, value: str | int, default: int | str, low: int | None, ch
     if low is not None and not low <= number < 2**63:
         raise Invalid(f"{name} is at least {low} and below 2**63, not {number}", field=name)
     return number
+
+
+def _parsed_ratio(name: str, value: str | int) -> float:
+    try:
+        ratio = float(value)
+    except ValueError:
+        ratio = math.nan
+    if not 0 <= ratio <= 1:
+        raise Invalid(f"{name} is a number from 0 to 1, not {str(value)[:80]!r}", field=name)
+    return ratio
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,32 @@
 """The manifest of a partition: which segments hold its cold records, as the newest entry of an object log.
 
-Version *v* is the whole list at that time, JSON, under `layout.manifest_prefix`. Segments are ascending and do not
-overlap; together they hold ``[log_start_offset, cold_end)``, with gaps only where compaction removed records (inv. 4,
-5).
-Appending version *v + 1* is a create-if-absent: of two workers on one partition one wins, the other starts over.
+Segments are ascending and do not overlap; together they hold ``[log_start_offset, cold_end)``, with gaps only below
+`clean_end`, where compaction removed records (inv. 4, 5). Appending version *v + 1* is a create-if-absent: of two
+workers on one partition one wins, the other starts over (`manifest_log`).
+
+A version also says what it changed, and hashes that together with its predecessor's hash: `head` stands for the whole
+history of the partition, so that a later archive can be shown to be this one grown (`tidelog bucket attest`). What left
+the list stays named as `garbage` until it is deleted, so that no crash leaves an object nobody knows of.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.wal_entry import ProducerMark
 
-MANIFEST_FORMAT_VERSION = 1
+MANIFEST_FORMAT_VERSION = 2
+
+GENESIS = "0" * 64
+"""The `head` before the first version."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """One cold Parquet object. Sizes in bytes, timestamps in ms since 1970 UTC."""
+    """One cold Parquet object. Sizes in bytes, `raw_bytes` of keys and values as they are; timestamps in ms since 1970 UTC;
+    `level`: how often its records were written again to make larger segments of small ones."""
 
     key: str
     base_offset: int
@@ -28,16 +36,51 @@ class Segment:
     min_timestamp_ms: int
     max_timestamp_ms: int
     sha256: str
+    raw_bytes: int = 0
+    level: int = 0
 
     @property
     def next_offset(self) -> int:
         return self.last_offset + 1
 
 
+class ChangeKind(Enum):
+    """Why a version was appended."""
+
+    ARCHIVE = "archive"  # records came from the WAL
+    MERGE = "merge"  # the same records in larger segments
+    COMPACT = "compact"  # older records of a key left
+    EXPIRE = "expire"  # retention moved the log start
+    DELETE_RECORDS = "delete-records"  # somebody moved the log start
+    COLLECT = "collect"  # garbage was deleted
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a version did to the one before it: the sha256 of the segments that left and of those that came, each by
+    offset."""
+
+    kind: ChangeKind
+    removed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """An object that left the list with `since_version`; it is deleted once a grace has passed since (readers hold
+    plans over it)."""
+
+    key: str
+    size_bytes: int
+    since_version: int
+
+
 @dataclass(frozen=True)
 class Manifest:
     """One version. `version` is -1 for a partition that has none yet; `producers` is the last batch of each
-    idempotent producer at the cold end (inv. 7 outlives the WAL)."""
+    idempotent producer at the cold end (inv. 7 outlives the WAL). Below `clean_end` a key was last compacted.
+
+    `garbage`, `previous_head`, `head` and `change` are made by `ManifestLog.append`; a worker changes the rest."""
 
     topic_partition: TopicPartition
     version: int = -1
@@ -45,3 +88,13 @@ class Manifest:
     cold_end: int = 0
     segments: tuple[Segment, ...] = ()
     producers: tuple[ProducerMark, ...] = ()
+    clean_end: int = 0
+    garbage: tuple[Garbage, ...] = ()
+    previous_head: str = GENESIS
+    head: str = GENESIS
+    change: Change | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all segments."""
+        return sum(segment.size_bytes for segment in self.segments)

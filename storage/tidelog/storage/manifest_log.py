@@ -7,6 +7,7 @@ by one worker at a time without any lock (inv. 5).
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from dataclasses import replace
 from typing import Annotated
@@ -15,7 +16,7 @@ import msgspec
 
 from tidelog.storage.errors import Conflict, Corrupt, Invalid
 from tidelog.storage.layout import TopicPartition, manifest_prefix
-from tidelog.storage.manifest import MANIFEST_FORMAT_VERSION, Manifest, Segment
+from tidelog.storage.manifest import MANIFEST_FORMAT_VERSION, Change, ChangeKind, Garbage, Manifest, Segment
 from tidelog.storage.object_log import ObjectLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.wal_entry import ProducerMark
@@ -38,6 +39,20 @@ class _Segment(msgspec.Struct, forbid_unknown_fields=True):
     min_timestamp_ms: int
     max_timestamp_ms: int
     sha256: str
+    raw_bytes: _Natural
+    level: _Natural
+
+
+class _Change(msgspec.Struct, forbid_unknown_fields=True):
+    kind: ChangeKind
+    removed: list[str]
+    added: list[str]
+
+
+class _Garbage(msgspec.Struct, forbid_unknown_fields=True):
+    key: str
+    size_bytes: _Natural
+    since_version: _Natural
 
 
 class _Mark(msgspec.Struct, forbid_unknown_fields=True):
@@ -56,6 +71,11 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
     cold_end: _Natural
     segments: list[_Segment]
     producers: list[_Mark]
+    clean_end: _Natural
+    garbage: list[_Garbage]
+    previous_head: str
+    head: str
+    change: _Change | None
 
 
 _envelope_decoder = msgspec.json.Decoder(_Envelope)
@@ -94,14 +114,16 @@ class ManifestLog:
             raise Corrupt(self.key(version), "is the manifest of another partition or version")
         return manifest
 
-    async def append(self, manifest: Manifest) -> Manifest:
-        """Store `manifest`, made from version ``manifest.version``, as the version after it, and return it with that.
+    async def append(self, manifest: Manifest, kind: ChangeKind = ChangeKind.ARCHIVE) -> Manifest:
+        """Store `manifest`, made from version ``manifest.version`` that `latest` gave, as the version after it, and
+        return it as it was stored: segments that left the list are its garbage now.
 
         Raises `Conflict` if there is one already: start over from `latest`. What makes a body one's own is the ids of
         the segments it adds. Two workers that write the very same body only remove segments, and removing them once is
         what both wanted, so finding one's own body means won (as when an earlier answer was lost).
         """
-        appended = replace(manifest, version=manifest.version + 1)
+        assert manifest.version == self._latest.version, "a version is made from the latest one"
+        appended = grown(self._latest, manifest, kind)
         body = encode_manifest(appended)
         try:
             await self._log.create(appended.version, body)
@@ -110,6 +132,35 @@ class ManifestLog:
                 raise
         self._latest = appended
         return appended
+
+
+def grown(before: Manifest, after: Manifest, kind: ChangeKind) -> Manifest:
+    """`after` as the version that follows `before`, with what that changed, its hash and its garbage. Pure."""
+    version = before.version + 1
+    stays = {segment.key for segment in after.segments}
+    was = {segment.key for segment in before.segments}
+    left = [segment for segment in before.segments if segment.key not in stays]
+    change = Change(
+        kind,
+        removed=tuple(segment.sha256 for segment in left),
+        added=tuple(segment.sha256 for segment in after.segments if segment.key not in was),
+    )
+    return replace(
+        after,
+        version=version,
+        garbage=(*after.garbage, *(Garbage(segment.key, segment.size_bytes, version) for segment in left)),
+        previous_head=before.head,
+        head=head_after(before.head, after, version, change),
+        change=change,
+    )
+
+
+def head_after(previous_head: str, manifest: Manifest, version: int, change: Change) -> str:
+    """The hash that stands for the history up to `version`: of the one before it and of what changed."""
+    place = manifest.topic_partition
+    offsets = (manifest.log_start_offset, manifest.cold_end, manifest.clean_end)
+    told = (previous_head, place.topic_id, place.partition, version, offsets, change.kind, change.removed, change.added)
+    return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
@@ -124,6 +175,11 @@ def encode_manifest(manifest: Manifest) -> bytes:
         cold_end=manifest.cold_end,
         segments=[msgspec.convert(segment, _Segment, from_attributes=True) for segment in manifest.segments],
         producers=[msgspec.convert(mark, _Mark, from_attributes=True) for mark in manifest.producers],
+        clean_end=manifest.clean_end,
+        garbage=[msgspec.convert(garbage, _Garbage, from_attributes=True) for garbage in manifest.garbage],
+        previous_head=manifest.previous_head,
+        head=manifest.head,
+        change=msgspec.convert(manifest.change, _Change | None, from_attributes=True),
     )
     text = msgspec.json.encode(document)
     return msgspec.json.encode(_Envelope(MANIFEST_FORMAT_VERSION, f"{zlib.crc32(text):08x}", msgspec.Raw(text)))
@@ -148,10 +204,19 @@ def decode_manifest(key: str, data: bytes) -> Manifest:
         cold_end=document.cold_end,
         segments=tuple(Segment(**msgspec.structs.asdict(segment)) for segment in document.segments),
         producers=tuple(ProducerMark(topic_partition, **msgspec.structs.asdict(mark)) for mark in document.producers),
+        clean_end=document.clean_end,
+        garbage=tuple(Garbage(**msgspec.structs.asdict(garbage)) for garbage in document.garbage),
+        previous_head=document.previous_head,
+        head=document.head,
+        change=_change(document.change),
     )
     if fault := _fault(manifest):
         raise Corrupt(key, fault)
     return manifest
+
+
+def _change(change: _Change | None) -> Change | None:
+    return Change(change.kind, tuple(change.removed), tuple(change.added)) if change else None
 
 
 def _fault(manifest: Manifest) -> str | None:

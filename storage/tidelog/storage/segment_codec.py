@@ -137,6 +137,7 @@ def _described(key: str, data: Body, records: pa.Table) -> Segment:
         min_timestamp_ms=timestamps["min"].as_py(),
         max_timestamp_ms=timestamps["max"].as_py(),
         sha256=hashlib.sha256(data).hexdigest(),
+        raw_bytes=sum(pc.sum(pc.binary_length(records[name])).as_py() or 0 for name in ("key", "value")),
     )
 
 

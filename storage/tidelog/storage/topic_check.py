@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.finding import Finding, Severity
@@ -92,7 +92,7 @@ class TopicCheck:
                 return Finding(Severity.ERROR, segment.key, text, info.size)
             if self._deep:
                 data = (await self._store.get(segment.key)).data
-                if describe_segment(segment.key, data) != segment:
+                if replace(describe_segment(segment.key, data), level=segment.level) != segment:
                     return Finding(Severity.ERROR, segment.key, "is not what its manifest says of it", info.size)
         except NotFound:
             return Finding(Severity.ERROR, segment.key, "is missing, though a manifest names it (inv. 5)")
