@@ -25,8 +25,8 @@ GENESIS = "0" * 64
 
 @dataclass(frozen=True)
 class Segment:
-    """One cold Parquet object. Sizes in bytes, `raw_bytes` of keys and values as they are; timestamps in ms since 1970 UTC;
-    `level`: how often its records were written again to make larger segments of small ones."""
+    """One cold Parquet object. Sizes in bytes, `raw_bytes` of keys and values as they are; timestamps in ms since 1970
+    UTC; `level`: how often its records were written again to make larger segments of small ones."""
 
     key: str
     base_offset: int

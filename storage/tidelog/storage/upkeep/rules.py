@@ -1,5 +1,5 @@
-"""What the upkeep of a topic's segments goes by, and what it may cost: values, under the names that Kafka's settings and
-the broker's have."""
+"""What the upkeep of a topic's segments goes by, and what it may cost: values, under the names that Kafka's settings
+and the broker's have."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The seam between who decides that a partition's segments want work (`upkeep`) and who does it: one task a concern.
 
-A task looks at the newest manifest it is given, and says when it next has something to do; `run` does one step of it and
-appends one manifest version. Two workers on one partition are harmless: the second's append is a `Conflict`, and it
+A task looks at the newest manifest it is given and says when it next has something to do; `run` does one step of it
+and appends one manifest version. Two workers on one partition are harmless: the second's append is a `Conflict`, and it
 starts over from what the first made. Steps are small enough for a loop that also has other partitions to look after.
 """
 
