@@ -69,7 +69,8 @@ FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
 }
 ORDER = (
     *("produce-events", "produce-letters", "produce-json", "minio", "produce-hundred", "fetch", "stored"),
-    *("spark-read", "spark-source", "ack", "puts", "memory", "takeover", "restart", "placement"),
+    *("spark-read", "spark-source", "ack", "puts", "memory", "takeover", "restart", "forwarded", "three-brokers"),
+    *("topic", "etcd", "placement"),
 )
 """In which rows stand, by the beginnings of their names."""
 ARTIFACTS = Path("artifacts")
