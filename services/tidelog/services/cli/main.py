@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from tidelog.services.cli import bucket, cluster, cluster_recover, consume, produce, serve, topic
+from tidelog.services.cli import bucket, cluster, cluster_recover, consume, produce, segments, serve, topic
 from tidelog.services.cli.console import complain
 from tidelog.services.cli.exit_codes import FAILED, INTERRUPTED, OK, exit_code_of
 from tidelog.services.demo import command as demo
@@ -40,6 +40,7 @@ topics.command("list")(topic.list_topics)
 topics.command("describe")(topic.describe)
 topics.command("alter")(topic.alter)
 topics.command("delete")(topic.delete)
+topics.command("segments")(segments.segments)
 topics.command("produce")(produce.produce)
 topics.command("consume")(consume.consume)
 clusters.command("info")(cluster.info)

@@ -1,0 +1,59 @@
+"""`tidelog topic segments`: the Parquet objects that hold a topic's cold records, each record once.
+
+A folder of segments also holds, for the grace, what was merged or expired. Whoever reads Parquet without Tidelog and
+wants each record once takes the list from here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.services.cli.console import print_json, print_table, size_text, time_text
+from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, TopicArgument
+
+if TYPE_CHECKING:
+    from tidelog.client.descriptions import PartitionLogDescription
+
+
+def segments(
+    topic: TopicArgument,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", help="Only this partition.", min=0)] = None,
+    urls: Annotated[bool, typer.Option("--urls", help="Only where each lies, a line each, for other readers.")] = False,
+    broker: BrokerOption = DEFAULT_BROKER,
+    as_json: JsonOption = False,
+) -> None:
+    """List the Parquet segments that hold a topic's cold records, each record once."""
+    from tidelog.client import Admin
+
+    with Admin(broker) as admin:
+        numbers = [part.partition for part in admin.topic(topic).partitions] if partition is None else [partition]
+        logs = [admin.partition_log(topic, number) for number in numbers]
+    if as_json:
+        print_json(logs)
+    elif urls:
+        for log in logs:
+            for segment in log.segments:
+                print(f"{log.store.rstrip('/')}/{segment.key}")
+    else:
+        _print_table(logs)
+
+
+def _print_table(logs: list[PartitionLogDescription]) -> None:
+    columns = ("partition", "first", "last", "records", "size", "from", "to", "key")
+    rows = [
+        (
+            log.partition,
+            segment.base_offset,
+            segment.last_offset,
+            segment.records,
+            size_text(segment.size_bytes),
+            time_text(segment.min_timestamp),
+            time_text(segment.max_timestamp),
+            segment.key,
+        )
+        for log in logs
+        for segment in log.segments
+    ]
+    print_table(columns, rows)
