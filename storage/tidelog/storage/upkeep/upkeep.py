@@ -1,0 +1,84 @@
+"""Looks after the segments of partitions: asks each task whether something is due, and runs what is, until nothing is.
+
+    tasks in order: expire, compact, merge, collect      what has to go is neither compacted nor merged before
+
+After every version all tasks are asked anew, for each changes what the others see. Of two workers on one partition the
+slower one finds a version that it did not make (`Conflict`) and starts over from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.storage.errors import Conflict
+from tidelog.storage.manifest import Manifest
+from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.upkeep.rules import UpkeepRules
+from tidelog.storage.upkeep.task import Place, UpkeepTask
+
+CONFLICTS_MAX = 8
+STEPS_MAX = 10_000
+"""More than any backlog takes: a partition that wants more is one that two tasks quarrel over."""
+ASK_AGAIN_MS = 60_000
+"""When a task that said it was due, and then found nothing to do, is asked again."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What looking after a partition once came to: the newest `manifest`, whether it was `appended` by this step, and
+    when something is due (as `UpkeepTask.due_at_ms`)."""
+
+    manifest: Manifest
+    appended: bool
+    due_at_ms: int | None
+
+
+class Upkeep:
+    """`tasks` in the order in which they come first. Partitions may be tended side by side; each by one at a time."""
+
+    def __init__(self, tasks: Sequence[UpkeepTask], runtime: Runtime) -> None:
+        self._tasks = tuple(tasks)
+        self._clock = runtime.clock
+
+    def due_at_ms(self, manifest: Manifest, rules: UpkeepRules) -> int | None:
+        """When something has to be done, `now` or earlier means now; None: not before another version. Pure but for
+        the clock."""
+        now_ms = self._clock.now_ms()
+        return _earliest(*(task.due_at_ms(manifest, rules, now_ms) for task in self._tasks))
+
+    async def tend(self, place: Place, log: ManifestLog, rules: UpkeepRules) -> Step:
+        """Do what is due until nothing is; the last step. Raises `Conflict` (other workers were faster again and
+        again), `Unavailable`, `Corrupt`; running again is always right."""
+        for _ in range(STEPS_MAX):
+            step = await self.step(place, log, rules)
+            if not step.appended:
+                return step
+        return step
+
+    async def step(self, place: Place, log: ManifestLog, rules: UpkeepRules) -> Step:
+        """One version at most: of the first task that is due and has something to do. Raises as `tend` does."""
+        for _ in range(CONFLICTS_MAX - 1):
+            try:
+                return await self._step(place, log, rules)
+            except Conflict:
+                continue  # another worker was faster: start over from what it made
+        return await self._step(place, log, rules)
+
+    async def _step(self, place: Place, log: ManifestLog, rules: UpkeepRules) -> Step:
+        manifest = await log.latest()
+        due_at_ms: int | None = None
+        for task in self._tasks:
+            now_ms = self._clock.now_ms()
+            at_ms = task.due_at_ms(manifest, rules, now_ms)
+            if at_ms is not None and at_ms <= now_ms:
+                if appended := await task.run(place, log, rules):
+                    return Step(appended, True, self.due_at_ms(appended, rules))
+                at_ms = now_ms + ASK_AGAIN_MS
+            due_at_ms = _earliest(due_at_ms, at_ms)
+        return Step(manifest, False, due_at_ms)
+
+
+def _earliest(*times_ms: int | None) -> int | None:
+    return min((at_ms for at_ms in times_ms if at_ms is not None), default=None)

@@ -1,0 +1,22 @@
+"""Which tasks look after segments, in their order: the one place where they are put together, for every worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.upkeep.retention import ExpireTask
+from tidelog.storage.upkeep.rules import UpkeepLimits
+from tidelog.storage.upkeep.task import UpkeepTask
+from tidelog.storage.upkeep.throttled_store import ThrottledObjectStore
+
+
+def upkeep_store(store: ObjectStore, runtime: Runtime, limits: UpkeepLimits) -> ObjectStore:
+    """`store` as upkeep uses it: with at most `limits.bandwidth_bytes` a second."""
+    return ThrottledObjectStore(store, runtime, limits.bandwidth_bytes) if limits.bandwidth_bytes else store
+
+
+def upkeep_tasks(runtime: Runtime) -> Sequence[UpkeepTask]:
+    """Expire, compact, merge, collect."""
+    return (ExpireTask(runtime),)
