@@ -32,11 +32,12 @@ import pyarrow as pa
 from tidelog.storage.archive_plan import PartitionPlan, plan_archive, waiting_bytes
 from tidelog.storage.errors import Conflict, NotFound
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Manifest
+from tidelog.storage.manifest import ChangeKind, Manifest, Segment
 from tidelog.storage.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segment_codec import encode_segment
+from tidelog.storage.upkeep.fresh_upload import FreshUpload
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_entry import WalEntry
 
@@ -92,6 +93,7 @@ class Archiver:
         self._topic_names = topic_names
         self._settings = settings or ArchiverSettings()
         self._executor = executor
+        self._fresh_upload = FreshUpload(store, runtime, self._settings.grace_s)
         self._manifest_logs: dict[TopicPartition, ManifestLog] = {}
         self._floors_seen: list[tuple[int, float]] = []
         self._collected = 0
@@ -187,15 +189,13 @@ class Archiver:
         encoded = await self._in_thread(
             encode_segment, topic, plan.topic_partition, records, segment_id, hurried=hurried
         )
-        await self._store.put(encoded.segment.key, encoded.body)
-        return await log.append(
-            replace(
-                manifest,
-                cold_end=encoded.segment.next_offset,
-                segments=(*manifest.segments, encoded.segment),
-                producers=plan.producers_after(manifest.producers, self._settings.producers_max),
-            )
-        )
+        producers = plan.producers_after(manifest.producers, self._settings.producers_max)
+
+        def grown(added: Sequence[Segment]) -> Manifest:
+            cold_end = encoded.segment.next_offset
+            return replace(manifest, cold_end=cold_end, segments=(*manifest.segments, *added), producers=producers)
+
+        return await self._fresh_upload.append(log, [encoded], grown, ChangeKind.ARCHIVE)
 
     def _manifest_log(self, topic: str, topic_partition: TopicPartition) -> ManifestLog:
         log = self._manifest_logs.pop(topic_partition, None) or ManifestLog(self._store, topic, topic_partition)

@@ -1,0 +1,108 @@
+"""A worker that stalled between upload and manifest uploads anew: what it named before may have been swept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+from tests.storage.archive_scenes import GRACE_S, NEVER, CrashingStore, ManualClock, keys
+from tests.storage.record_tables import WEB, record_table
+
+from tidelog.storage.errors import Conflict, Unavailable
+from tidelog.storage.manifest import ChangeKind, Manifest, Segment
+from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime, SeededEntropy
+from tidelog.storage.segment_codec import EncodedSegment, decode_segment, encode_segment
+from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.upkeep.fresh_upload import UPLOAD_ATTEMPTS_MAX, FreshUpload
+
+SEGMENTS = "topics/web/"
+
+
+@dataclass
+class SplitClock(ManualClock):
+    """A monotonic clock and a wall clock that part ways."""
+
+    wall_s: float = 0.0
+
+    def now_ms(self) -> int:
+        return int((self.now_s + self.wall_s) * 1_000)
+
+
+class StallingStore(CrashingStore):
+    """Each of the first `stalls` uploads is followed by a pause of so many seconds by either clock."""
+
+    def __init__(self, inner: ObjectStore, clock: SplitClock, stalls: int, *, s: float = 0.0, wall_s: float = 0.0):
+        super().__init__(inner, NEVER, after=False)
+        self._clock = clock
+        self._stalls = stalls
+        self._pause = s, wall_s
+
+    async def _hold_up(self, number: int) -> None:
+        if number < self._stalls:
+            self._clock.now_s += self._pause[0]
+            self._clock.wall_s += self._pause[1]
+
+
+def two_segments() -> list[EncodedSegment]:
+    return [
+        encode_segment("web", WEB, record_table(range(5)), "a" * 32),
+        encode_segment("web", WEB, record_table(range(5, 9)), "b" * 32),
+    ]
+
+
+async def appended(store: ObjectStore, clock: SplitClock) -> Manifest:
+    log = ManifestLog(store, "web", WEB)
+    latest = await log.latest()
+
+    def of(segments: Sequence[Segment]) -> Manifest:
+        return replace(latest, cold_end=9, segments=tuple(segments))
+
+    fresh = FreshUpload(store, Runtime(clock, SeededEntropy(0)), GRACE_S)
+    return await fresh.append(log, two_segments(), of, ChangeKind.ARCHIVE)
+
+
+async def named_and_there(store: ObjectStore, manifest: Manifest) -> bool:
+    for segment in manifest.segments:
+        decode_segment(segment.key, (await store.get(segment.key)).data)
+    return (await ManifestLog(store, "web", WEB).latest()) == manifest
+
+
+async def test_an_upload_in_time_is_named_as_it_is() -> None:
+    store, clock = MemoryObjectStore(), SplitClock()
+    manifest = await appended(StallingStore(store, clock, 3, s=GRACE_S / 6, wall_s=-GRACE_S), clock)
+    assert [segment.key for segment in manifest.segments] == [encoded.segment.key for encoded in two_segments()]
+    assert await named_and_there(store, manifest)
+
+
+@pytest.mark.parametrize(("s", "wall_s"), [(GRACE_S, 0.0), (0.0, GRACE_S), (GRACE_S, -GRACE_S), (-0.0, GRACE_S / 1.9)])
+async def test_a_worker_that_stalled_by_either_clock_uploads_anew_under_new_names(s: float, wall_s: float) -> None:
+    store, clock = MemoryObjectStore(), SplitClock()
+    latest = 1  # the request for the latest manifest comes before the uploads
+    manifest = await appended(StallingStore(store, clock, latest + 2, s=s, wall_s=wall_s), clock)
+    before = {encoded.segment.key for encoded in two_segments()}
+    assert before.isdisjoint(segment.key for segment in manifest.segments)
+    assert before < set(await keys(store, SEGMENTS))  # orphans, for the sweep
+    for key in before:
+        await store.delete(key)
+    assert await named_and_there(store, manifest)
+
+
+async def test_uploads_that_are_always_too_slow_end_with_an_error_and_no_manifest() -> None:
+    store, clock = MemoryObjectStore(), SplitClock()
+    with pytest.raises(Unavailable, match="half the grace"):
+        await appended(StallingStore(store, clock, NEVER, s=GRACE_S), clock)
+    assert (await ManifestLog(store, "web", WEB).latest()).version == -1
+    assert len(await keys(store, SEGMENTS)) == 2 * UPLOAD_ATTEMPTS_MAX
+
+
+async def test_a_version_that_another_worker_made_is_a_conflict() -> None:
+    store, clock = MemoryObjectStore(), SplitClock()
+    log = ManifestLog(store, "web", WEB)
+    latest = await log.latest()
+    await appended(store, clock)
+    fresh = FreshUpload(store, Runtime(clock, SeededEntropy(1)), GRACE_S)
+    with pytest.raises(Conflict):
+        await fresh.append(log, two_segments(), lambda _: replace(latest, log_start_offset=0), ChangeKind.MERGE)
