@@ -128,6 +128,11 @@ class Archiver:
             stored_bytes=sum(segment.size_bytes for segment in added),
         )
 
+    @property
+    def collected(self) -> int:
+        """The entries below this number were deleted."""
+        return self._collected
+
     async def collect(self) -> int:
         """Delete the entries that the floor passed at least a grace ago, as this process saw it. Returns how many."""
         self._see_floor((await self._wal.floor()).number)

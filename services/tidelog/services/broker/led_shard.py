@@ -40,7 +40,9 @@ class LedShard:
 
     async def collect(self) -> int:
         """Delete the entries whose grace is over. Returns how many. Raises `Unavailable`."""
-        return await self._archiver.collect() if self.serving else 0
+        deleted = await self._archiver.collect() if self.serving else 0
+        self.leader.extent.deleted(self._archiver.collected)
+        return deleted
 
     async def _archive(self, end: int) -> None:
         report = await self._archiver.run_once(end)

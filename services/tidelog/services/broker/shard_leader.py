@@ -239,7 +239,7 @@ class ShardLeader:
         seq, draft = encoded.prepared.header.seq, encoded.draft
         name = EntryName(self.shard, seq)
         size_bytes = memoryview(encoded.prepared.body).nbytes
-        self.extent.add(seq, size_bytes, encoded.prepared.header.written_at_ms)
+        self.extent.add(encoded.prepared.header, size_bytes)
         self._keeper.committed(IndexedEntry(encoded.prepared.header, size_bytes))
         self._means.hot_tail.put(name, draft.records, draft.held_bytes)
         states = {append.partition.topic_partition: append.partition for append in batch.appends}

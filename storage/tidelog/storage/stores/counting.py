@@ -58,26 +58,42 @@ OTHER = Purpose(Kind.OTHER)
 
 @dataclass(frozen=True)
 class PriceTable:
-    """US dollars a request, by verb."""
+    """US dollars a request, by verb, and for what lies there: `stored_gb_month_usd` for 2^30 bytes and a month."""
 
     put_usd: float
     get_usd: float
     list_usd: float
     head_usd: float
     delete_usd: float = 0.0
+    stored_gb_month_usd: float = 0.0
+    name: str = ""
 
     def usd(self, verb: Verb) -> float:
         """The price of one request."""
         prices = {Verb.GET: self.get_usd, Verb.LIST: self.list_usd, Verb.HEAD: self.head_usd}
         return self.delete_usd if verb is Verb.DELETE else prices.get(verb, self.put_usd)
 
+    def stored_month_usd(self, size_bytes: float) -> float:
+        """The price of `size_bytes` for a month."""
+        return self.stored_gb_month_usd * size_bytes / BILLED_GB_BYTES
 
-S3_STANDARD = PriceTable(put_usd=0.005 / 1_000, get_usd=0.0004 / 1_000, list_usd=0.005 / 1_000, head_usd=0.0004 / 1_000)
-"""S3 Standard's list prices in us-east-1: 0.005 USD per 1,000 PUT, COPY, POST or LIST requests, 0.0004 USD per 1,000
-GET and all other requests, DELETE free (https://aws.amazon.com/s3/pricing/, "Requests & data retrievals"). Storage and
-traffic out of the region are not in it."""
 
-FREE = PriceTable(put_usd=0.0, get_usd=0.0, list_usd=0.0, head_usd=0.0)
+BILLED_GB_BYTES = 1 << 30
+"""What a price list calls a gigabyte of storage."""
+
+S3_STANDARD = PriceTable(
+    put_usd=0.005 / 1_000,
+    get_usd=0.0004 / 1_000,
+    list_usd=0.005 / 1_000,
+    head_usd=0.0004 / 1_000,
+    stored_gb_month_usd=0.023,
+    name="S3 Standard, us-east-1",
+)
+"""S3 Standard's list prices in us-east-1 as of November 2026: 0.005 USD per 1,000 PUT, COPY, POST or LIST requests,
+0.0004 USD per 1,000 GET and all other requests, DELETE free, 0.023 USD per GB and month for the first 50 TB
+(https://aws.amazon.com/s3/pricing/). Traffic out of the region is not in it; within it there is none to pay."""
+
+FREE = PriceTable(put_usd=0.0, get_usd=0.0, list_usd=0.0, head_usd=0.0, name="a store without prices")
 """A local directory or memory."""
 
 
