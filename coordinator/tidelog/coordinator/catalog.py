@@ -39,8 +39,8 @@ class Catalog:
         self._journal = journal
         self._runtime = runtime
         self._decoded: dict[str, tuple[msgspec.Raw, Topic]] = {}
-        self._names: dict[str, str] = {}
-        self._named_at = -1
+        self._by_id: dict[str, Topic] = {}
+        self._by_id_at = -1
 
     def get(self, name: str) -> Topic:
         """Raises `NotFound`, or `Invalid` for a name that no topic can have."""
@@ -52,12 +52,22 @@ class Catalog:
         """All topics, by name."""
         return tuple(self._decode(key, raw) for key, raw in self._journal.items(_PREFIX))
 
+    @property
+    def revision(self) -> int:
+        """Another number after each change of any topic."""
+        return self._journal.next_number
+
+    def with_id(self, topic_id: str) -> Topic | None:
+        """The topic with that id, None once it is deleted."""
+        if self._by_id_at != self.revision:
+            self._by_id = {topic.topic_id: topic for topic in self.list_topics()}
+            self._by_id_at = self.revision
+        return self._by_id.get(topic_id)
+
     def name_of(self, topic_id: str) -> str | None:
         """The name of the topic with that id, None once it is deleted."""
-        if self._named_at != self._journal.next_number:
-            self._names = {topic.topic_id: topic.name for topic in self.list_topics()}
-            self._named_at = self._journal.next_number
-        return self._names.get(topic_id)
+        topic = self.with_id(topic_id)
+        return topic.name if topic else None
 
     async def create(
         self, name: str, partitions: int, configs: Mapping[str, str | int | None], *, shard_count: int
