@@ -76,9 +76,19 @@ class Garbage:
 
 
 @dataclass(frozen=True)
+class Cleaning:
+    """At `at_ms` compaction had been over every record below `end_offset`, and not yet over what comes then: from which
+    its tombstones count their time (ADR 0013)."""
+
+    end_offset: int
+    at_ms: int
+
+
+@dataclass(frozen=True)
 class Manifest:
     """One version. `version` is -1 for a partition that has none yet; `producers` is the last batch of each
-    idempotent producer at the cold end (inv. 7 outlives the WAL). Below `clean_end` a key was last compacted.
+    idempotent producer at the cold end (inv. 7 outlives the WAL). Below `clean_end` a key was last compacted;
+    `cleanings`, ascending, say when each stretch of that first was.
 
     `garbage`, `previous_head`, `head` and `change` are made by `ManifestLog.append`; a worker changes the rest."""
 
@@ -89,6 +99,7 @@ class Manifest:
     segments: tuple[Segment, ...] = ()
     producers: tuple[ProducerMark, ...] = ()
     clean_end: int = 0
+    cleanings: tuple[Cleaning, ...] = ()
     garbage: tuple[Garbage, ...] = ()
     previous_head: str = GENESIS
     head: str = GENESIS

@@ -16,7 +16,7 @@ import msgspec
 
 from tidelog.storage.errors import Conflict, Corrupt, Invalid
 from tidelog.storage.layout import TopicPartition, manifest_prefix
-from tidelog.storage.manifest import MANIFEST_FORMAT_VERSION, Change, ChangeKind, Garbage, Manifest, Segment
+from tidelog.storage.manifest import MANIFEST_FORMAT_VERSION, Change, ChangeKind, Cleaning, Garbage, Manifest, Segment
 from tidelog.storage.object_log import ObjectLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.wal_entry import ProducerMark
@@ -55,6 +55,11 @@ class _Garbage(msgspec.Struct, forbid_unknown_fields=True):
     since_version: _Natural
 
 
+class _Cleaning(msgspec.Struct, forbid_unknown_fields=True):
+    end_offset: _Natural
+    at_ms: int
+
+
 class _Mark(msgspec.Struct, forbid_unknown_fields=True):
     producer_id: str
     producer_epoch: int
@@ -76,6 +81,7 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
     previous_head: str
     head: str
     change: _Change | None
+    cleanings: list[_Cleaning] = []
 
 
 _envelope_decoder = msgspec.json.Decoder(_Envelope)
@@ -180,6 +186,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         previous_head=manifest.previous_head,
         head=manifest.head,
         change=msgspec.convert(manifest.change, _Change | None, from_attributes=True),
+        cleanings=[msgspec.convert(cleaning, _Cleaning, from_attributes=True) for cleaning in manifest.cleanings],
     )
     text = msgspec.json.encode(document)
     return msgspec.json.encode(_Envelope(MANIFEST_FORMAT_VERSION, f"{zlib.crc32(text):08x}", msgspec.Raw(text)))
@@ -209,6 +216,7 @@ def decode_manifest(key: str, data: bytes) -> Manifest:
         previous_head=document.previous_head,
         head=document.head,
         change=_change(document.change),
+        cleanings=tuple(Cleaning(**msgspec.structs.asdict(cleaning)) for cleaning in document.cleanings),
     )
     if fault := _fault(manifest):
         raise Corrupt(key, fault)
