@@ -11,7 +11,18 @@ import sys
 
 import typer
 
-from tidelog.services.cli import bucket, cluster, cluster_recover, consume, produce, segments, serve, topic
+from tidelog.services.cli import (
+    bucket,
+    bucket_verify,
+    cluster,
+    cluster_recover,
+    compactor,
+    consume,
+    produce,
+    segments,
+    serve,
+    topic,
+)
 from tidelog.services.cli.console import complain
 from tidelog.services.cli.exit_codes import FAILED, INTERRUPTED, OK, exit_code_of
 from tidelog.services.demo import command as demo
@@ -31,6 +42,7 @@ buckets = typer.Typer(help="The bucket itself, without a broker.", no_args_is_he
 
 app.command("serve")(serve.with_settings(serve.serve))
 app.command("config")(serve.with_settings(serve.config))
+app.command("compactor")(serve.with_settings(compactor.compactor, groups=compactor.SETTING_GROUPS))
 app.command("demo")(demo.demo)
 app.add_typer(topics, name="topic")
 app.add_typer(clusters, name="cluster")
@@ -48,7 +60,7 @@ clusters.command("drain")(cluster.drain)
 clusters.command("health")(cluster.health)
 clusters.command("recover")(serve.with_settings(cluster_recover.recover))
 buckets.command("ls")(bucket.ls)
-buckets.command("verify")(bucket.verify)
+buckets.command("verify")(bucket_verify.verify)
 
 
 @app.command()

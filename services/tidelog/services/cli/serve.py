@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,15 +17,17 @@ from tidelog.services.settings_sources import LoadedSettings, load_settings
 _METAVARS = {"text": "TEXT", "switch": "true|false", "count": "N", "size": "SIZE", "duration": "TIME"}
 
 
-def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """`command(loaded, **others)` as a command that takes `--config` and a flag for each setting."""
+def with_settings(command: Callable[..., None], *, groups: Collection[str] = ()) -> Callable[..., None]:
+    """`command(loaded, **others)` as a command that takes `--config` and a flag for each setting, or for those under
+    the headings `groups` only."""
+    flagged = {n: setting for n, setting in known_settings().items() if not groups or setting.rule.group in groups}
 
     def run(config: Path | None = None, **given: Any) -> None:
-        flags = {name: given.pop(setting.field) for name, setting in known_settings().items()}
+        flags = {name: given.pop(setting.field) for name, setting in flagged.items()}
         command(load_settings(config=config, environ=os.environ, flags=flags), **given)
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    parameters = [*own, _config_parameter(), *map(_flag, known_settings().values())]
+    parameters = [*own, _config_parameter(), *map(_flag, flagged.values())]
     run.__doc__, run.__name__ = command.__doc__, command.__name__
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what Typer reads
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -1,0 +1,77 @@
+"""`tidelog compactor`: upkeep of a bucket's segments in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from tidelog.services.cli.bucket import check_there
+from tidelog.services.cli.console import complain, size_text
+from tidelog.services.cli.exit_codes import DAMAGED, UNAVAILABLE
+from tidelog.services.settings_sources import LoadedSettings
+
+if TYPE_CHECKING:
+    from tidelog.services.compactor.compactor import Appended
+    from tidelog.services.compactor.process import Totals
+
+SETTING_GROUPS = ("Store", "Logging", "Archive")
+"""Of a broker's settings, those that count here."""
+
+TopicsOption = Annotated[
+    list[str] | None, typer.Option("--topic", help="Tend this topic only; may be repeated.", metavar="TOPIC")
+]
+OnceOption = Annotated[bool, typer.Option("--once", help="End as soon as nothing is due, instead of going on.")]
+IntervalOption = Annotated[
+    float, typer.Option("--interval", help="Seconds between two rounds, if nothing is due before.", metavar="S", min=1)
+]
+LinesOption = Annotated[bool, typer.Option("--json", help="Print a JSON object for each version, for programs.")]
+
+
+def compactor(
+    loaded: LoadedSettings,
+    topic: TopicsOption = None,
+    once: OnceOption = False,
+    interval_s: IntervalOption = 60.0,
+    as_json: LinesOption = False,
+) -> None:
+    """Look after the segments of a bucket, beside its brokers or for them, until SIGTERM or Ctrl-C.
+
+    Merges, compacts and expires segments and collects their garbage, as the leaders of shards do; any number of
+    compactors and brokers may do so at once. Prints a line for each version of a partition that it made.
+    """
+    from tidelog.services.compactor.process import CompactorOptions, run_compactor
+    from tidelog.services.http.logs import configure_logs
+
+    settings = loaded.settings
+    check_there(settings.store)
+    configure_logs(settings.log_level, settings.log_format)
+    options = CompactorOptions(tuple(topic or ()), interval_s, once)
+    totals = asyncio.run(run_compactor(settings, options, _print_json if as_json else _print_text))
+    complain(f"{totals.versions} versions made in {totals.rounds} rounds; {totals.failures} partitions passed over")
+    if once and totals.failures:
+        raise typer.Exit(_code(totals))
+
+
+def _code(totals: Totals) -> int:
+    return DAMAGED if totals.damaged else UNAVAILABLE
+
+
+def _print_json(appended: Appended) -> None:
+    _print(msgspec.json.encode(appended).decode())
+
+
+def _print_text(appended: Appended) -> None:
+    _print(
+        f"{appended.topic}/{appended.partition}  version {appended.version}  {appended.change}: "
+        f"{appended.removed} segments gone, {appended.added} new; now {appended.segments}, "
+        f"{size_text(appended.size_bytes)}"
+    )
+
+
+def _print(line: str) -> None:
+    print(line)
+    sys.stdout.flush()  # a program that reads along sees it at once
