@@ -6,6 +6,8 @@ wal/<shard:04d>/_index/<first seq:020d>.parquet
 topics/<topic>/<topic_id>/partition=<p>/<base_offset:020d>-<last_offset:020d>-<id>.parquet
 topics/<topic>/<topic_id>/_manifest/<p:05d>/<version:020d>.json
 meta/<n:020d>.json
+_staging/<job>/...          what a job (Spark's, a sweep) puts down on its way; a job that died leaves it to the sweep
+_copy.json                  of which cluster this bucket is a copy, and whether it is whole (`copy`)
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from tidelog.storage.errors import Corrupt
 META_PREFIX = "meta/"
 WAL_PREFIX = "wal/"
 TOPICS_PREFIX = "topics/"
+STAGING_PREFIX = "_staging/"
+COPY_KEY = "_copy.json"
 
 
 @dataclass(frozen=True, order=True)
@@ -61,6 +65,11 @@ def segment_key(topic: str, topic_id: str, partition: int, base_offset: int, las
 
 def manifest_prefix(topic: str, topic_id: str, partition: int) -> str:
     return f"{TOPICS_PREFIX}{topic}/{topic_id}/_manifest/{partition:05d}/"
+
+
+def staging_prefix(job_id: str) -> str:
+    """Under it lies what the job `job_id` puts down on its way. A day after its last write the whole area is stray."""
+    return f"{STAGING_PREFIX}{job_id}/"
 
 
 def numbered_key(prefix: str, number: int, suffix: str) -> str:
