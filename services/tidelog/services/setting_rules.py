@@ -135,9 +135,17 @@ RULES: Mapping[str, Rule] = {
         "Archive", "a write-ahead log larger than this is archived; under load one of four times that", low=1
     ),
     "archiver_batch_bytes": Rule("Archive", "raw records gathered in memory for one pass", low=KIB),
+    "archiver_upkeep": Rule(
+        "Archive", "retention, merging, compaction by key and deletion by this broker; false where a compactor does it"
+    ),
+    "archiver_bandwidth_bytes": Rule("Archive", "what upkeep reads and writes in a second; 0 is without a limit"),
+    "archiver_memory_bytes": Rule("Archive", "raw records that one step of upkeep holds in memory", low=MIB),
+    "archiver_spill_folder": Rule(
+        "Archive", "folder for what compaction by key does not hold in memory; auto is the system's temporary one"
+    ),
     "delete_grace_ms": Rule(
         "Archive",
-        "between archiving a WAL entry and deleting it",
+        "between what is no longer needed, as an archived WAL entry or a merged segment, and its deletion",
         low=int(GRACE_S_MIN * 1000),  # the commit protocol stands on it
         high=30 * DAY_MS,
     ),

@@ -43,6 +43,10 @@ class Settings:
     archiver_interval_ms: int = 60_000  # a WAL older than this is archived ...
     archiver_min_bytes: int = 64 * MIB  # ... or one larger than this
     archiver_batch_bytes: int = 32 * MIB  # raw records gathered in memory for one pass
+    archiver_upkeep: bool = True  # False where a `tidelog compactor` looks after segments
+    archiver_bandwidth_bytes: int = 0  # read and written by upkeep in a second; 0: as much as there is
+    archiver_memory_bytes: int = 128 * MIB  # raw records held by one step of upkeep
+    archiver_spill_folder: str | None = None  # where what compaction does not hold in memory lies; None: the system's
     delete_grace_ms: int = 900_000  # between the floor's move and the deletion of WAL entries
 
     shutdown_timeout_ms: int = 9_000

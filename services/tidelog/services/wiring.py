@@ -2,9 +2,11 @@
 
 RetryingObjectStore( CountingObjectStore( the store that `settings.store` names ) )
     Journal, Catalog                 topics
-    ShardSet                         a LedShard for each that is led: ShardLeader, Archiver, ShardPartitions, Wal
+    ShardSet                         a LedShard for each that is led: ShardLeader, Archiver, ShardUpkeep,
+                                     ShardPartitions, Wal
     PartitionReader                  HotTail, EntryReader, SegmentReader
     Archivist                        TopicRemover
+    UpkeepWorker                     over each shard's ShardUpkeep; the tasks are `upkeep_wiring`'s
 """
 
 from __future__ import annotations
@@ -32,8 +34,11 @@ from tidelog.services.broker.shard_leader import ShardLeader, ShardMeans
 from tidelog.services.broker.shard_partitions import ShardPartitions
 from tidelog.services.broker.shard_set import ShardSet
 from tidelog.services.broker.topic_remover import TopicRemover
+from tidelog.services.broker.shard_upkeep import ShardUpkeep
 from tidelog.services.settings import Settings
+from tidelog.services.broker.upkeep_worker import UpkeepWorker
 from tidelog.storage.archiver import Archiver, ArchiverSettings
+from tidelog.services.upkeep_wiring import build_upkeep
 from tidelog.storage.errors import Invalid
 from tidelog.storage.floor_trust import floor_trust_s
 from tidelog.storage.object_store import ObjectStore
@@ -114,6 +119,8 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
         shards=shards,
         archivist=Archivist(shards, journal, TopicRemover(retrying, catalog), policy, runtime),
     )
+        upkeep=UpkeepWorker(shards, journal, runtime),
+        account=ArchiveAccount(retrying, catalog, shards, means.measurements, runtime.clock),
 
 
 def _catalog(settings: Settings, journal: Journal, runtime: Runtime) -> Catalog:
@@ -135,10 +142,13 @@ class ShardFactory:
         self._catalog = catalog
         self._background = background_threads(ARCHIVE_THREADS)
 
+        self._upkeep = build_upkeep(settings, store, runtime, self._background)
     def build(self, shard: int) -> LedShard:
         """A shard's leader and archiver, not opened yet."""
         leader = self._leader(shard)
-        return LedShard(leader, self._archiver(leader))
+        upkeep = self._upkeep if self._settings.archiver_upkeep else None
+        tended = ShardUpkeep(self._store, self._catalog, leader.partitions, upkeep, self._runtime.clock)
+        return LedShard(leader, self._archiver(leader), tended)
 
     def _archiver(self, leader: ShardLeader) -> Archiver:
         settings = ArchiverSettings(

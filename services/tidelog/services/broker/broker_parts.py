@@ -11,6 +11,7 @@ from tidelog.services.broker.partition_reader import PartitionReader
 from tidelog.services.broker.shard_leader import ShardMeans
 from tidelog.services.broker.shard_set import ShardSet
 from tidelog.services.settings import Settings
+from tidelog.services.broker.upkeep_worker import UpkeepWorker
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.counting import CountingObjectStore
 
@@ -28,3 +29,5 @@ class BrokerParts:
     reader: PartitionReader
     shards: ShardSet
     archivist: Archivist
+    account: ArchiveAccount
+    upkeep: UpkeepWorker

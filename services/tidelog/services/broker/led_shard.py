@@ -1,7 +1,8 @@
-"""A shard that this broker leads: its leader, the archiver of its log, and how both end together.
+"""A shard that this broker leads: its leader, the archiver of its log, the upkeep of its segments, and how they end
+together.
 
-Letting go comes in an order that hurts nobody: refuse what is new, stop archiving between two requests to the store,
-commit and answer what was taken, close. A pass of the archiver that was cut off is taken up by the next leader's.
+Letting go comes in an order that hurts nobody: refuse what is new, stop archiving and upkeep between two requests to
+the store, commit and answer what was taken, close. What was cut off is taken up by the next leader's.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 
+from tidelog.coordinator.topic import Topic
 from tidelog.services.broker.shard_leader import ShardLeader
+from tidelog.services.broker.shard_upkeep import ShardUpkeep
 from tidelog.storage.archiver import Archiver
 
 _log = logging.getLogger(__name__)
@@ -19,12 +22,13 @@ _log = logging.getLogger(__name__)
 class LedShard:
     """Of use until `release` or `close`."""
 
-    def __init__(self, leader: ShardLeader, archiver: Archiver) -> None:
+    def __init__(self, leader: ShardLeader, archiver: Archiver, upkeep: ShardUpkeep) -> None:
         self.shard = leader.shard
         self.leader = leader
+        self.upkeep = upkeep
         self._archiver = archiver
         self._letting_go = False
-        self._work: asyncio.Task[None] | None = None
+        self._works: set[asyncio.Task[None]] = set()
 
     @property
     def serving(self) -> bool:
@@ -48,25 +52,45 @@ class LedShard:
         report = await self._archiver.run_once(end)
         if report:
             self.leader.archived(report.manifests, report.floor)
+            self.upkeep.archived(report.manifests)
             await self.leader.partitions.refresh_behind(report.floor)
 
+    # ---- upkeep
+
+    async def tend(self) -> None:
+        """One step of upkeep. Raises `Conflict`, `Unavailable`, `Corrupt`."""
+        await self._unless_let_go(self.upkeep.step())
+
+    async def look(self) -> None:
+        """Find out of one more partition when it is due. Raises `Unavailable`, `Corrupt`."""
+        await self._unless_let_go(self.upkeep.look())
+
+    async def delete_records(self, topic: Topic, number: int, before_offset: int) -> None:
+        """Begin the log of a partition at `before_offset`, which is cold. Raises `Conflict`, `Unavailable`."""
+        await self._unless_let_go(self.upkeep.delete_records(topic, number, before_offset))
+
+    # ---- both
+
     async def _unless_let_go(self, work: Coroutine[None, None, None]) -> None:
-        """`work`, which `_stop_archiving` may cut off; that is no error of whoever began it."""
+        """`work`, which `_stop_works` may cut off; that is no error of whoever began it."""
         if not self.serving:
             work.close()
             return
-        self._work = asyncio.create_task(work)
+        task = asyncio.create_task(work)
+        self._works.add(task)
         try:
-            await asyncio.wait((self._work,))
+            await asyncio.wait((task,))
         finally:
-            self._work.cancel()
-        if not self._work.cancelled():
-            self._work.result()
+            task.cancel()
+            self._works.discard(task)
+        if not task.cancelled():
+            task.result()
 
-    async def _stop_archiving(self) -> None:
-        if self._work:
-            self._work.cancel()
-            await asyncio.gather(self._work, return_exceptions=True)
+    async def _stop_works(self) -> None:
+        works = tuple(self._works)
+        for work in works:
+            work.cancel()
+        await asyncio.gather(*works, return_exceptions=True)
 
     # ---- the end
 
@@ -74,7 +98,7 @@ class LedShard:
         """Refuse what is new, commit and answer what was taken within `drain_s`, then stop."""
         self._letting_go = True
         self.leader.partitions.wake_all()  # long polls go on at the next leader
-        await self._stop_archiving()
+        await self._stop_works()
         try:
             async with asyncio.timeout(drain_s):
                 await self.leader.drain()
@@ -85,5 +109,5 @@ class LedShard:
     async def close(self, *, fenced: bool = False) -> None:
         """Stop at once."""
         self._letting_go = True
-        await self._stop_archiving()
+        await self._stop_works()
         await self.leader.close(fenced=fenced)

@@ -82,6 +82,7 @@ class LocalBroker:
         """Take requests for whatever is led. Alone, `start` does it."""
         self._parts.archivist.start()
         self._not_ready = None
+        self._parts.upkeep.start()
 
     def _shards_there_are(self) -> set[int]:
         """Those of the settings, and each further one that a topic lives in."""
@@ -94,6 +95,7 @@ class LocalBroker:
         self.end_polls()
         await self._parts.archivist.close()
         await self.shards.drain(DRAIN_SHARE * self._settings.shutdown_timeout_ms / 1000)
+        await self._parts.upkeep.close()
         await self.shards.close()
         self._parts.means.executor.shutdown(wait=True)
         await self._parts.store.aclose()
@@ -241,6 +243,10 @@ class LocalBroker:
         await self._parts.archivist.remove_deleted()
 
     # ---- what is known of it
+    async def tend_now(self) -> None:
+        """Do all upkeep of segments that is due."""
+        await self._parts.upkeep.tend_all()
+
 
     def status(self) -> BrokerStatus:
         leaders = tuple(led.leader for led in self.shards.led_shards())

@@ -91,6 +91,10 @@ class ShardPartitions:
         self._born.discard(topic.topic_id)
         for number in range(topic.partition_count):
             topic_partition = topic.partition(number)
+    def is_born(self, topic: Topic) -> bool:
+        """Whether this broker created the topic, and has led the shard since."""
+        return topic.topic_id in self._born
+
             self._spans.pop(topic_partition, None)
             self._marks.pop(topic_partition, None)
             self._newer.pop(topic_partition, None)

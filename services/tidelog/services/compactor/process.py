@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from tidelog.coordinator.journal import Journal
 from tidelog.services.compactor.compactor import Appended, Compactor, RoundReport
 from tidelog.services.settings import Settings
+from tidelog.services.upkeep_wiring import build_upkeep
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.opening import open_store
 from tidelog.storage.stores.retrying import RetryingObjectStore
-from tidelog.storage.upkeep.rules import UpkeepLimits
-from tidelog.storage.upkeep.upkeep import Upkeep
-from tidelog.storage.upkeep.upkeep_tasks import upkeep_store, upkeep_tasks
 
 PAUSE_S_MIN = 1.0
 """Between two rounds, whatever is due."""
@@ -112,10 +110,8 @@ class _Rounds:
 
 
 def _compactor(settings: Settings, options: CompactorOptions, runtime: Runtime, store: ObjectStore) -> Compactor:
-    limits = UpkeepLimits(grace_s=settings.delete_grace_ms / 1_000)
-    tended = upkeep_store(store, runtime, limits)
-    upkeep = Upkeep(upkeep_tasks(runtime), runtime)
-    return Compactor(tended, Journal(store, runtime), upkeep, runtime, options.topics)
+    upkeep = build_upkeep(settings, store, runtime)
+    return Compactor(store, Journal(store, runtime), upkeep, runtime, options.topics)
 
 
 @contextlib.asynccontextmanager

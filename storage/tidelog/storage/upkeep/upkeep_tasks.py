@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
@@ -17,6 +18,11 @@ def upkeep_store(store: ObjectStore, runtime: Runtime, limits: UpkeepLimits) -> 
     return ThrottledObjectStore(store, runtime, limits.bandwidth_bytes) if limits.bandwidth_bytes else store
 
 
-def upkeep_tasks(runtime: Runtime) -> Sequence[UpkeepTask]:
-    """Expire, compact, merge, collect."""
+def upkeep_tasks(
+    store: ObjectStore,
+    runtime: Runtime,
+    limits: UpkeepLimits,
+    executor: Executor | None = None,
+) -> Sequence[UpkeepTask]:
+    """Expire, compact, merge, collect. `executor` does what takes the processor; None: the event loop's own."""
     return (ExpireTask(runtime),)

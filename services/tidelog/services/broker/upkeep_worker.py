@@ -1,0 +1,124 @@
+"""The loop that looks after segments, behind everybody's back: one step at a time, over the shards that are led.
+
+It runs beside the archiver (`archiving`) and on its thread. While producers wait it waits, but not for ever: what has
+been due for `PATIENCE_S` is done under load too, since a log that is always written to wants upkeep most. A step is
+begun on the newest topics, so that what somebody has just allowed to be kept is not deleted by an older rule.
+
+Nothing due costs no request. When partitions are due is known from their manifests (`shard_upkeep`); those that the
+leader has not seen are looked at one by one, no faster than one each `CHECK_EVERY_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from tidelog.coordinator.journal import Journal
+from tidelog.services.broker.led_shard import LedShard
+from tidelog.services.broker.shard_set import ShardSet
+from tidelog.storage.errors import TidelogError
+from tidelog.storage.runtime import Runtime
+
+CHECK_EVERY_S = 0.5
+PAUSE_AFTER_ERROR_S = 5.0
+PATIENCE_S = 60.0
+CLOCK_JUMP_MS = 60_000
+"""By how much the wall clock has to leave the monotonic one for every due time to be found out anew: partitions are due
+by the wall clock, and some tasks' waits by the other."""
+
+_log = logging.getLogger(__name__)
+
+
+class UpkeepWorker:
+    """Runs from `start` to `close`, over the shards that are led at each time."""
+
+    def __init__(self, shards: ShardSet, journal: Journal, runtime: Runtime) -> None:
+        self._shards = shards
+        self._journal = journal
+        self._clock = runtime.clock
+        self._one_step = asyncio.Lock()
+        self._due_since_s: float | None = None
+        self._skew_ms = self._skew_now_ms()
+        self._loop: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._loop = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop between any two object operations; the next broker goes on."""
+        if self._loop:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+
+    async def tend_all(self) -> None:
+        """Do all that is due now, and look at all partitions first."""
+        self._follow()
+        for led in self._serving():
+            while led.serving and led.upkeep.has_unknown:
+                await led.look()
+            while led.serving and led.upkeep.is_due():
+                await self._tend(led)
+
+    async def _run(self) -> None:
+        while True:
+            pause_s = CHECK_EVERY_S
+            try:
+                self._follow()
+                if await self._tend_one():
+                    pause_s = 0.0  # a backlog is worked off without a pause
+                else:
+                    await self._look_at_one()
+            except TidelogError as error:
+                _log.warning("upkeep goes on in %.0f s: %s", PAUSE_AFTER_ERROR_S, error)
+                pause_s = PAUSE_AFTER_ERROR_S
+            except Exception:
+                _log.exception("upkeep failed by a defect; it goes on in %.0f s", PAUSE_AFTER_ERROR_S)
+                pause_s = PAUSE_AFTER_ERROR_S
+            await self._clock.sleep(pause_s)
+
+    async def _tend_one(self) -> bool:
+        """A step for one shard, unless producers wait; whether there was one."""
+        due = next((led for led in self._serving() if led.upkeep.is_due()), None)
+        if due is None:
+            self._due_since_s = None
+            return False
+        if not self._may_work():
+            return False
+        await self._tend(due)
+        return True
+
+    def _may_work(self) -> bool:
+        """Something is due: whether now is the time for it."""
+        now_s = self._clock.monotonic()
+        if self._due_since_s is None:
+            self._due_since_s = now_s
+        busy = any(led.leader.buffered_bytes > 0 for led in self._shards.led_shards())
+        return not busy or now_s - self._due_since_s >= PATIENCE_S
+
+    async def _tend(self, led: LedShard) -> None:
+        async with self._one_step:
+            await self._journal.catch_up()
+            self._follow()
+            if led.upkeep.is_due():
+                await led.tend()
+
+    async def _look_at_one(self) -> None:
+        if unseen := next((led for led in self._serving() if led.upkeep.has_unknown), None):
+            await unseen.look()
+
+    def _follow(self) -> None:
+        """Take over what has changed in the world."""
+        skew_ms = self._skew_now_ms()
+        clock_was_set = abs(skew_ms - self._skew_ms) >= CLOCK_JUMP_MS
+        if clock_was_set:
+            self._skew_ms = skew_ms
+        for led in self._serving():
+            led.upkeep.follow_topics()
+            if clock_was_set:
+                led.upkeep.look_at_all()
+
+    def _skew_now_ms(self) -> int:
+        return self._clock.now_ms() - round(self._clock.monotonic() * 1000)
+
+    def _serving(self) -> list[LedShard]:
+        return [led for led in self._shards.led_shards() if led.serving]

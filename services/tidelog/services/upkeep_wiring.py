@@ -1,0 +1,27 @@
+"""From settings to the upkeep of segments, the same for a broker and for `tidelog compactor`."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+
+from tidelog.services.settings import Settings
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.upkeep.rules import UpkeepLimits
+from tidelog.storage.upkeep.upkeep import Upkeep
+from tidelog.storage.upkeep.upkeep_tasks import upkeep_store, upkeep_tasks
+
+
+def upkeep_limits(settings: Settings) -> UpkeepLimits:
+    """What one worker may take."""
+    return UpkeepLimits(
+        memory_bytes=settings.archiver_memory_bytes,
+        bandwidth_bytes=settings.archiver_bandwidth_bytes or None,
+        grace_s=settings.delete_grace_ms / 1000,
+    )
+
+
+def build_upkeep(settings: Settings, store: ObjectStore, runtime: Runtime, executor: Executor | None = None) -> Upkeep:
+    """All tasks over `store`. `executor` does what takes the processor; None: the event loop's own."""
+    limits = upkeep_limits(settings)
+    return Upkeep(upkeep_tasks(upkeep_store(store, runtime, limits), runtime, limits, executor), runtime)
