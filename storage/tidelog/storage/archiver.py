@@ -36,7 +36,7 @@ from tidelog.storage.manifest import ChangeKind, Manifest, Segment
 from tidelog.storage.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.segment_codec import encode_segment
+from tidelog.storage.segment_codec import EncodedSegment, encode_segment
 from tidelog.storage.upkeep.fresh_upload import FreshUpload
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_entry import WalEntry
@@ -194,13 +194,15 @@ class Archiver:
         encoded = await self._in_thread(
             encode_segment, topic, plan.topic_partition, records, segment_id, hurried=hurried
         )
+        segment = replace(encoded.segment, archived_at_ms=self._runtime.clock.now_ms())
         producers = plan.producers_after(manifest.producers, self._settings.producers_max)
 
         def grown(added: Sequence[Segment]) -> Manifest:
-            cold_end = encoded.segment.next_offset
-            return replace(manifest, cold_end=cold_end, segments=(*manifest.segments, *added), producers=producers)
+            return replace(
+                manifest, cold_end=segment.next_offset, segments=(*manifest.segments, *added), producers=producers
+            )
 
-        return await self._fresh_upload.append(log, [encoded], grown, ChangeKind.ARCHIVE)
+        return await self._fresh_upload.append(log, [EncodedSegment(segment, encoded.body)], grown, ChangeKind.ARCHIVE)
 
     def _manifest_log(self, topic: str, topic_partition: TopicPartition) -> ManifestLog:
         log = self._manifest_logs.pop(topic_partition, None) or ManifestLog(self._store, topic, topic_partition)

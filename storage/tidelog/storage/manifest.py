@@ -26,7 +26,8 @@ GENESIS = "0" * 64
 @dataclass(frozen=True)
 class Segment:
     """One cold Parquet object. Sizes in bytes, `raw_bytes` of keys and values as they are; timestamps in ms since 1970
-    UTC; `level`: how often its records were written again to make larger segments of small ones."""
+    UTC; `level`: how often its records were written again to make larger segments of small ones; `archived_at_ms`: when
+    the first of its records came from the WAL, by the archiver's clock (0: not known)."""
 
     key: str
     base_offset: int
@@ -38,6 +39,7 @@ class Segment:
     sha256: str
     raw_bytes: int = 0
     level: int = 0
+    archived_at_ms: int = 0
 
     @property
     def next_offset(self) -> int:

@@ -41,6 +41,7 @@ class _Segment(msgspec.Struct, forbid_unknown_fields=True):
     sha256: str
     raw_bytes: _Natural
     level: _Natural
+    archived_at_ms: _Natural = 0
 
 
 class _Change(msgspec.Struct, forbid_unknown_fields=True):

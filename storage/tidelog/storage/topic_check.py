@@ -92,7 +92,8 @@ class TopicCheck:
                 return Finding(Severity.ERROR, segment.key, text, info.size)
             if self._deep:
                 data = (await self._store.get(segment.key)).data
-                if replace(describe_segment(segment.key, data), level=segment.level) != segment:
+                said = describe_segment(segment.key, data)
+                if replace(said, level=segment.level, archived_at_ms=segment.archived_at_ms) != segment:
                     return Finding(Severity.ERROR, segment.key, "is not what its manifest says of it", info.size)
         except NotFound:
             return Finding(Severity.ERROR, segment.key, "is missing, though a manifest names it (inv. 5)")
