@@ -17,6 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from tidelog.client.connection import DEFAULT_BROKER, JSON, Answer, Connection, Request
+from tidelog.client.costs import ClusterCost, CostDescription
 from tidelog.client.descriptions import ClusterDescription, Health, PartitionLogDescription, TopicDescription
 from tidelog.client.positions import checked_position
 from tidelog.storage.errors import Corrupt, Fenced, Invalid, OffsetConflict, Unavailable
@@ -25,6 +26,7 @@ from tidelog.storage.runtime import Runtime
 T = TypeVar("T")
 
 OFFSET_MAX = 2**63 - 1
+PEER_DEADLINE_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,23 @@ class Admin:
     def cluster(self) -> ClusterDescription:
         """The broker, its store and its shards, and the cluster as it sees it."""
         return _decoded(self._connection.call(Request("GET", "/v1/cluster")), ClusterDescription)
+
+    def cost(self) -> CostDescription:
+        """What the asked broker has cost since it started, in requests and bytes: its own numbers."""
+        return _decoded(self._connection.call(Request("GET", "/v1/cluster/cost")), CostDescription)
+
+    def cluster_cost(self) -> ClusterCost:
+        """The numbers of every broker of the cluster, each asked itself at the address that it advertises."""
+        costs, silent = [self.cost()], []
+        for member in self.cluster().cluster.brokers:
+            if member.broker == costs[0].broker:
+                continue
+            try:
+                with Admin(member.address, deadline_s=PEER_DEADLINE_S) as peer:
+                    costs.append(peer.cost())
+            except Unavailable:
+                silent.append(member.broker)
+        return ClusterCost(tuple(costs), tuple(silent))
 
     def drain(self, broker: str, *, undo: bool = False) -> None:
         """Let the broker of that id lead nothing until it starts again, or undo that. Its shards follow, one by one, as

@@ -19,6 +19,7 @@ from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.identity import alone_claim
 from tidelog.coordinator.journal import Journal
 from tidelog.services.broker.append_buffer import BufferBudget
+from tidelog.services.broker.archive_account import ArchiveAccount
 from tidelog.services.broker.archiving import ArchivePolicy, Archivist
 from tidelog.services.broker.background import background_threads
 from tidelog.services.broker.broker_parts import BrokerParts
@@ -33,12 +34,12 @@ from tidelog.services.broker.segment_pieces import SegmentPieces
 from tidelog.services.broker.shard_leader import ShardLeader, ShardMeans
 from tidelog.services.broker.shard_partitions import ShardPartitions
 from tidelog.services.broker.shard_set import ShardSet
-from tidelog.services.broker.topic_remover import TopicRemover
 from tidelog.services.broker.shard_upkeep import ShardUpkeep
-from tidelog.services.settings import Settings
+from tidelog.services.broker.topic_remover import TopicRemover
 from tidelog.services.broker.upkeep_worker import UpkeepWorker
-from tidelog.storage.archiver import Archiver, ArchiverSettings
+from tidelog.services.settings import Settings
 from tidelog.services.upkeep_wiring import build_upkeep
+from tidelog.storage.archiver import Archiver, ArchiverSettings
 from tidelog.storage.errors import Invalid
 from tidelog.storage.floor_trust import floor_trust_s
 from tidelog.storage.object_store import ObjectStore
@@ -118,9 +119,9 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
         reader=_reader(settings, means, retrying),
         shards=shards,
         archivist=Archivist(shards, journal, TopicRemover(retrying, catalog), policy, runtime),
-    )
         upkeep=UpkeepWorker(shards, journal, runtime),
         account=ArchiveAccount(retrying, catalog, shards, means.measurements, runtime.clock),
+    )
 
 
 def _catalog(settings: Settings, journal: Journal, runtime: Runtime) -> Catalog:
@@ -141,8 +142,8 @@ class ShardFactory:
         self._store = store
         self._catalog = catalog
         self._background = background_threads(ARCHIVE_THREADS)
-
         self._upkeep = build_upkeep(settings, store, runtime, self._background)
+
     def build(self, shard: int) -> LedShard:
         """A shard's leader and archiver, not opened yet."""
         leader = self._leader(shard)
@@ -161,7 +162,8 @@ class ShardFactory:
         wal = Wal(self._store, shard, ParquetWalCodec())
         trust_s = floor_trust_s(self._settings.delete_grace_ms / 1000)
         writer = WalWriter(wal, self._runtime, self._runtime.entropy.new_id(), floor_trust_s=trust_s)
-        return ShardLeader(writer, ShardPartitions(self._store, wal), WalIndex(self._store, shard), self._means)
+        partitions = ShardPartitions(self._store, wal, self._means.measurements)
+        return ShardLeader(writer, partitions, WalIndex(self._store, shard), self._means)
 
 
 def _means(settings: Settings, runtime: Runtime, store_url: str) -> ShardMeans:

@@ -14,6 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from tidelog.coordinator.topic import Topic
+from tidelog.services.broker.costs import BrokerCosts
 from tidelog.storage.manifest import Segment
 
 
@@ -276,6 +277,11 @@ class Broker(Protocol):
 
     def cluster(self) -> ClusterStatus:
         """Never blocks, never raises."""
+        ...
+
+    async def costs(self) -> BrokerCosts:
+        """What this broker has asked of the store since it started, and what lies there of the shards that it leads.
+        Reads the manifests that it does not know yet. Raises `Unavailable`, `Corrupt`."""
         ...
 
     async def drain(self, broker_id: str, *, undo: bool = False) -> None:

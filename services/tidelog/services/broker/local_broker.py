@@ -28,6 +28,7 @@ from tidelog.services.broker.api import (
 )
 from tidelog.services.broker.append_buffer import RETRY_AFTER_S
 from tidelog.services.broker.broker_parts import BrokerParts
+from tidelog.services.broker.costs import BrokerCosts
 from tidelog.services.broker.long_poll import LongPolls
 from tidelog.services.broker.measurements import BrokerMeasurements, ClusterCounts, PartitionLag
 from tidelog.services.broker.partition_state import PartitionState
@@ -35,7 +36,7 @@ from tidelog.services.broker.producing import ProducePath
 from tidelog.services.broker.routing import Share
 from tidelog.services.broker.shard_leader import ShardLeader
 from tidelog.services.broker.sharing import Sharing, check_partition
-from tidelog.services.broker.status import broker_status, sole_cluster
+from tidelog.services.broker.status import broker_status, sole_broker_id, sole_cluster
 from tidelog.services.broker.topics import Topics
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, Overloaded
 
@@ -81,8 +82,8 @@ class LocalBroker:
     def serve(self) -> None:
         """Take requests for whatever is led. Alone, `start` does it."""
         self._parts.archivist.start()
-        self._not_ready = None
         self._parts.upkeep.start()
+        self._not_ready = None
 
     def _shards_there_are(self) -> set[int]:
         """Those of the settings, and each further one that a topic lives in."""
@@ -94,8 +95,8 @@ class LocalBroker:
         self._not_ready = "the broker is stopping"
         self.end_polls()
         await self._parts.archivist.close()
-        await self.shards.drain(DRAIN_SHARE * self._settings.shutdown_timeout_ms / 1000)
         await self._parts.upkeep.close()
+        await self.shards.drain(DRAIN_SHARE * self._settings.shutdown_timeout_ms / 1000)
         await self.shards.close()
         self._parts.means.executor.shutdown(wait=True)
         await self._parts.store.aclose()
@@ -242,11 +243,11 @@ class LocalBroker:
         await self._parts.archivist.archive_all()
         await self._parts.archivist.remove_deleted()
 
-    # ---- what is known of it
     async def tend_now(self) -> None:
         """Do all upkeep of segments that is due."""
         await self._parts.upkeep.tend_all()
 
+    # ---- what is known of it
 
     def status(self) -> BrokerStatus:
         leaders = tuple(led.leader for led in self.shards.led_shards())
@@ -267,7 +268,16 @@ class LocalBroker:
             ),
             usage=self._parts.counting.usage(),
             cluster=ClusterCounts(len(self.shards.led()), self.shards.handovers, self.shards.fencings),
+            archives=self._parts.account.archives(),
         )
+
+    async def costs(self) -> BrokerCosts:
+        return await self.costs_as(sole_broker_id(self._settings), self.known_topics.shard_count)
+
+    async def costs_as(self, broker_id: str, shards_total: int) -> BrokerCosts:
+        """`costs` of the broker of that name, in a cluster of so many shards."""
+        await self._parts.account.complete()
+        return self._parts.account.costs(broker_id, self.measurements(), shards_total)
 
     # ---- where things are: all here
 

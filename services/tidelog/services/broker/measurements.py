@@ -12,24 +12,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidelog.services.broker.append_buffer import Append
+from tidelog.services.broker.topic_archive import ColdLedger, TopicArchive, added_segments
+from tidelog.services.broker.topic_counts import TopicCounts
+from tidelog.storage.layout import parse_segment_key
+from tidelog.storage.manifest import ChangeKind, Manifest
 from tidelog.storage.stores.counting import Usage
 
 ACK_SECONDS_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 OTHER_TOPICS = "(other topics)"
 TOPICS_MAX = 5_000
-
-
-@dataclass(frozen=True)
-class TopicCounts:
-    """Totals since the broker started. `bytes_in` and `bytes_out` are those of keys and values."""
-
-    records_in: int = 0
-    bytes_in: int = 0
-    records_out: int = 0
-    bytes_out: int = 0
-    wal_puts: float = 0.0
-    wal_bytes: float = 0.0
-    cold_gets: int = 0
+_WRITTEN_FOR = {
+    ChangeKind.ARCHIVE: "archived_bytes",
+    ChangeKind.MERGE: "merged_bytes",
+    ChangeKind.COMPACT: "compacted_bytes",
+}
 
 
 @dataclass(frozen=True)
@@ -64,8 +60,8 @@ class ClusterCounts:
 
 @dataclass(frozen=True)
 class BrokerMeasurements:
-    """One picture of a broker. `topics` by name; `lags` of the partitions that are loaded; `usage`: every
-    request to the store."""
+    """One picture of a broker. `topics` by name; `lags` of the partitions that are loaded, as are the `archives`, by
+    topic; `usage`: every request to the store."""
 
     topics: Mapping[str, TopicCounts]
     ack_seconds: Histogram
@@ -75,6 +71,7 @@ class BrokerMeasurements:
     lags: Sequence[PartitionLag]
     usage: Usage
     cluster: ClusterCounts = ClusterCounts()
+    archives: Mapping[str, TopicArchive] = field(default_factory=dict)
 
 
 @dataclass
@@ -82,6 +79,7 @@ class Measurements:
     """The running counts. Beyond `TOPICS_MAX` topics the rest are counted together as `OTHER_TOPICS`."""
 
     topics: dict[str, TopicCounts] = field(default_factory=dict)
+    cold: ColdLedger = field(default_factory=ColdLedger)
     _ack_counts: list[int] = field(default_factory=lambda: [0] * (len(ACK_SECONDS_BOUNDS) + 1))
     _ack_total_s: float = 0.0
 
@@ -117,6 +115,23 @@ class Measurements:
         """A fetch had to go to the bucket."""
         counts = self._counts(topic)
         self._set(topic, replace(counts, cold_gets=counts.cold_gets + 1))
+
+    def manifest_seen(self, manifest: Manifest) -> None:
+        """Some broker's, or a job's; the newest that is known of its partition."""
+        self.cold.seen(manifest)
+
+    def version_made(self, manifest: Manifest) -> None:
+        """This broker appended `manifest`: what it wrote for that counts by why it did."""
+        added = added_segments(manifest)
+        if not added or manifest.change is None:
+            return
+        column = _WRITTEN_FOR.get(manifest.change.kind)
+        if column is None:
+            return
+        topic = parse_segment_key(added[0].key).topic
+        counts = self._counts(topic)
+        written_bytes = getattr(counts, column) + sum(segment.size_bytes for segment in added)
+        self._set(topic, replace(counts, **{column: written_bytes}))
 
     def acked(self, seconds: float) -> None:
         """A produce with acks=all was answered `seconds` after it came."""

@@ -1,7 +1,6 @@
 """A broker's measurements as Prometheus reads them. Nothing is counted here; each scrape takes one picture.
 
-Dollars are what the requests would cost on S3 Standard, whatever the store is. A topic's are its parts of the WAL's
-PUTs and all requests for its segments and manifests.
+Dollars are what the requests would cost on S3 Standard, whatever the store is, shared out to topics by `costs`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from tidelog.services.broker.api import BrokerStatus, ShardStatus
-from tidelog.services.broker.measurements import BrokerMeasurements, ClusterCounts, Histogram, PartitionLag, TopicCounts
+from tidelog.services.broker.archive_metrics import archive_metrics
+from tidelog.services.broker.measurements import BrokerMeasurements, ClusterCounts, Histogram, PartitionLag
+from tidelog.services.broker.request_shares import topic_requests
+from tidelog.services.broker.topic_counts import TopicCounts
 from tidelog.storage.stores.counting import S3_STANDARD, Usage
 
 
@@ -39,6 +41,7 @@ class BrokerCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         measured = self._broker.measurements()
         yield from _topic_metrics(measured)
+        yield from archive_metrics(measured.archives, measured.topics)
         yield from _store_metrics(measured.usage)
         yield from _shard_metrics(self._broker.status().shards)
         yield from _cluster_metrics(measured.cluster)
@@ -67,14 +70,10 @@ def _topic_metrics(measured: BrokerMeasurements) -> Iterator[Metric]:
 
 
 def _topic_dollars(measured: BrokerMeasurements) -> Metric:
-    dollars: Counter[str] = Counter()
-    for (purpose, verb), tally in measured.usage.tallies.items():
-        if purpose.topic:
-            dollars[purpose.topic] += S3_STANDARD.usd(verb) * tally.requests  # type: ignore[assignment]  # floats add up too
     family = CounterMetricFamily("tidelog_estimated_dollars", "Requests at S3 Standard's prices", labels=["topic"])
-    for topic in dollars.keys() | measured.topics.keys():
-        counts = measured.topics.get(topic, TopicCounts())
-        family.add_metric([topic], dollars[topic] + counts.wal_puts * S3_STANDARD.put_usd)
+    by_topic, _ = topic_requests(measured)
+    for topic, requests in by_topic.items():
+        family.add_metric([topic], requests.usd(S3_STANDARD))
     return family
 
 

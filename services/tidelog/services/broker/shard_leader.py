@@ -284,7 +284,9 @@ class ShardLeader:
         self.partitions.wake_all()
 
     def archived(self, manifests: Sequence[Manifest], floor: int) -> None:
-        """Go over to newer manifests and a higher floor."""
+        """Go over to newer manifests, which this broker's archiver appended, and a higher floor."""
+        for manifest in manifests:
+            self.partitions.made(manifest)
         self.partitions.archived(manifests)
         self.extent.cut(floor)
         self._keeper.floor_moved(floor)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from tidelog.coordinator.topic import Topic
 from tidelog.services.broker.hot_tail import EntryName
+from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_state import HotSpan, PartitionState, hot_span
 from tidelog.services.broker.single_flight import SingleFlight
 from tidelog.storage.layout import TopicPartition
@@ -23,11 +24,13 @@ from tidelog.storage.wal_index import IndexedEntry
 
 
 class ShardPartitions:
-    """Partition states by topic and number. Loading raises `Unavailable`, `Corrupt`."""
+    """Partition states by topic and number. Loading raises `Unavailable`, `Corrupt`. `measurements` hear of each
+    manifest that comes by."""
 
-    def __init__(self, store: ObjectStore, wal: Wal) -> None:
+    def __init__(self, store: ObjectStore, wal: Wal, measurements: Measurements | None = None) -> None:
         self.wal = wal
         self._store = store
+        self._measurements = measurements or Measurements()
         self._states: dict[TopicPartition, PartitionState] = {}
         self._spans: defaultdict[TopicPartition, list[HotSpan]] = defaultdict(list)
         self._marks: defaultdict[TopicPartition, list[ProducerMark]] = defaultdict(list)
@@ -58,13 +61,24 @@ class ShardPartitions:
             return state
         return await self._loads.run(topic_partition, lambda: self._read(topic, topic_partition))
 
+    def seen(self, manifest: Manifest) -> None:
+        """A manifest of a partition of this shard came by."""
+        self._measurements.manifest_seen(manifest)
+
+    def made(self, manifest: Manifest) -> None:
+        """This broker has appended it."""
+        self._measurements.version_made(manifest)
+
     async def refresh(self, state: PartitionState) -> None:
         """Read the newest manifest: another process may have archived, as a job does."""
-        state.archived(await ManifestLog(self._store, state.topic, state.topic_partition).latest())
+        manifest = await ManifestLog(self._store, state.topic, state.topic_partition).latest()
+        self.seen(manifest)
+        state.archived(manifest)
 
     def archived(self, manifests: Sequence[Manifest]) -> None:
         """Go over to newer manifests, each partition in one step (inv. 5)."""
         for manifest in manifests:
+            self.seen(manifest)
             topic_partition = manifest.topic_partition
             if state := self._states.get(topic_partition):
                 state.archived(manifest)
@@ -86,15 +100,15 @@ class ShardPartitions:
         """This broker has just created the topic: no partition of it has a manifest, so none has to be looked for."""
         self._born.add(topic.topic_id)
 
+    def is_born(self, topic: Topic) -> bool:
+        """Whether this broker created the topic, and has led the shard since."""
+        return topic.topic_id in self._born
+
     def deleted(self, topic: Topic) -> None:
         """Forget a topic's partitions; who waits for their records is told."""
         self._born.discard(topic.topic_id)
         for number in range(topic.partition_count):
             topic_partition = topic.partition(number)
-    def is_born(self, topic: Topic) -> bool:
-        """Whether this broker created the topic, and has led the shard since."""
-        return topic.topic_id in self._born
-
             self._spans.pop(topic_partition, None)
             self._marks.pop(topic_partition, None)
             self._newer.pop(topic_partition, None)
@@ -121,6 +135,7 @@ class ShardPartitions:
         newer = self._newer.pop(topic_partition, None)
         if newer and newer.version > manifest.version:
             manifest = newer
+        self.seen(manifest)
         state = PartitionState(topic.name, self.wal.shard, manifest)
         state.recover(self._spans.pop(topic_partition, []), self._marks.pop(topic_partition, []))
         self._states[topic_partition] = state

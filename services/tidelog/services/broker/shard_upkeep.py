@@ -111,10 +111,12 @@ class ShardUpkeep:
             self._schedule.forget(place)
             return
         try:
-            self._know(await self._log(topic, place).latest())
+            manifest = await self._log(topic, place).latest()
         except Corrupt:
             self._schedule.forget(place)  # or no other would ever be looked at
             raise
+        self._partitions.seen(manifest)
+        self._know(manifest)
 
     async def step(self) -> None:
         """One step for the partition that is due first. Raises `Conflict`, `Unavailable`, `Corrupt`."""
@@ -128,6 +130,8 @@ class ShardUpkeep:
             return
         self._schedule.set(place, self._clock.now_ms() + PAUSE_AFTER_ERROR_MS)
         step = await self._upkeep.step(Place(topic.name, place), self._log(topic, place), upkeep_rules(topic.config))
+        if step.appended:
+            self._partitions.made(step.manifest)
         self._take_over(step.manifest)
         self._schedule.set(place, step.due_at_ms)
 

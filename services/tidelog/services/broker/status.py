@@ -19,9 +19,14 @@ def broker_status(store_url: str, leaders: Sequence[ShardLeader], not_ready: str
     return BrokerStatus(VERSION, store_url, not reason, reason, tuple(_shard_status(leader) for leader in leaders))
 
 
+def sole_broker_id(settings: Settings) -> str:
+    """What a broker without etcd is called."""
+    return settings.broker_id or "broker"
+
+
 def sole_cluster(settings: Settings, status: BrokerStatus) -> ClusterStatus:
     """The cluster of one broker without etcd: it leads what there is."""
-    broker_id = settings.broker_id or "broker"
+    broker_id = sole_broker_id(settings)
     led = sum(shard.leading for shard in status.shards)
     place = BrokerPlace(broker_id, settings.own_address, settings.broker_zone, status.version, 0, led, draining=False)
     shards = [ShardPlace(s.shard, broker_id if s.leading else None, s.epoch, broker_id) for s in status.shards]

@@ -15,6 +15,7 @@ from tidelog.services.cli import (
     bucket,
     bucket_verify,
     cluster,
+    cluster_cost,
     cluster_recover,
     compactor,
     consume,
@@ -56,6 +57,7 @@ topics.command("segments")(segments.segments)
 topics.command("produce")(produce.produce)
 topics.command("consume")(consume.consume)
 clusters.command("info")(cluster.info)
+clusters.command("cost")(cluster_cost.cost)
 clusters.command("drain")(cluster.drain)
 clusters.command("health")(cluster.health)
 clusters.command("recover")(serve.with_settings(cluster_recover.recover))

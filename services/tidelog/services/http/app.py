@@ -20,6 +20,7 @@ from tidelog.services.broker.cluster_collector import ClusterCollector
 from tidelog.services.broker.prometheus_collector import BrokerCollector, MeasuredBroker
 from tidelog.services.http.broker_routes import BrokerRoutes
 from tidelog.services.http.cluster_routes import ClusterRoutes
+from tidelog.services.http.cost_routes import CostRoutes
 from tidelog.services.http.direct_lane import DirectLane
 from tidelog.services.http.direct_route import DirectRoute
 from tidelog.services.http.fetch_routes import FetchRoutes
@@ -103,6 +104,7 @@ def create_app(broker: StartableBroker, settings: Settings, runtime: Runtime) ->
         TopicRoutes(service),
         BrokerRoutes(service, _registry(broker, service)),
         ClusterRoutes(service),
+        CostRoutes(service),
     ):
         routes.add_to(app.router)
     app.add_api_route("/docs", _docs, include_in_schema=False)

@@ -98,6 +98,46 @@ FREE = PriceTable(put_usd=0.0, get_usd=0.0, list_usd=0.0, head_usd=0.0, name="a 
 
 
 @dataclass(frozen=True)
+class RequestCounts:
+    """How often each was asked, creates among the puts. Not whole numbers: a request that several topics shared is
+    divided up."""
+
+    puts: float = 0.0
+    gets: float = 0.0
+    lists: float = 0.0
+    heads: float = 0.0
+    deletes: float = 0.0
+
+    def __add__(self, other: RequestCounts) -> RequestCounts:
+        return RequestCounts(
+            self.puts + other.puts,
+            self.gets + other.gets,
+            self.lists + other.lists,
+            self.heads + other.heads,
+            self.deletes + other.deletes,
+        )
+
+    def times(self, factor: float) -> RequestCounts:
+        """A part of them, or a multiple."""
+        return RequestCounts(
+            self.puts * factor, self.gets * factor, self.lists * factor, self.heads * factor, self.deletes * factor
+        )
+
+    def usd(self, prices: PriceTable) -> float:
+        """What they cost."""
+        return (
+            self.puts * prices.put_usd
+            + self.gets * prices.get_usd
+            + self.lists * prices.list_usd
+            + self.heads * prices.head_usd
+            + self.deletes * prices.delete_usd
+        )
+
+
+NO_REQUESTS = RequestCounts()
+
+
+@dataclass(frozen=True)
 class Tally:
     """What one purpose asked by one verb; bytes are those of bodies, failures are counted in `requests` too."""
 
@@ -139,9 +179,15 @@ class Usage:
         """How many requests, of all or of those chosen."""
         return self.total(verb, kind=kind, topic=topic).requests
 
+    def counts(self, *, kind: Kind | None = None, topic: str | None = None) -> RequestCounts:
+        """The requests of all, or of those chosen."""
+        asked = {verb: self.requests(verb, kind=kind, topic=topic) for verb in Verb}
+        puts = asked[Verb.PUT] + asked[Verb.CREATE]
+        return RequestCounts(puts, asked[Verb.GET], asked[Verb.LIST], asked[Verb.HEAD], asked[Verb.DELETE])
+
     def usd(self, prices: PriceTable, *, kind: Kind | None = None, topic: str | None = None) -> float:
         """What the requests cost by `prices`."""
-        return sum(prices.usd(verb) * self.requests(verb, kind=kind, topic=topic) for verb in Verb)
+        return self.counts(kind=kind, topic=topic).usd(prices)
 
 
 class CountingObjectStore:

@@ -35,6 +35,7 @@ from tidelog.services.broker.cluster.cluster_status import cluster_status
 from tidelog.services.broker.cluster.cold_reader import ColdReader
 from tidelog.services.broker.cluster.coordination import Coordination
 from tidelog.services.broker.cluster.whereabouts import Whereabouts
+from tidelog.services.broker.costs import BrokerCosts
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.broker.measurements import BrokerMeasurements
 from tidelog.services.broker.peers import Peers
@@ -190,6 +191,10 @@ class ClusterBroker:
         forwarded = self._started.calls.forwarded if self._started else 0
         measured = self._local.measurements()
         return replace(measured, cluster=replace(measured.cluster, forwarded=forwarded))
+
+    async def costs(self) -> BrokerCosts:
+        broker_id = self._coordination.view.me().broker_id
+        return await self._local.costs_as(broker_id, self._coordination.identity.shards)
 
     async def archive_now(self) -> None:
         """Turn what is committed in the shards led here into segments, whatever its age."""
