@@ -13,6 +13,7 @@ from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.retrying import RetryingObjectStore
+from tidelog.storage.upkeep.throttled_store import ThrottledObjectStore
 
 
 class TestEveryWrapperAtOnce(ObjectStoreConformance):
@@ -33,5 +34,14 @@ class TestRetryingOverFaultsWithoutEffect(ObjectStoreConformance):
         _, runtime = manual_runtime(seed=7)
         plan = FaultPlan(unavailable=0.2, contended=0.2, slow=0.2)
         store = RetryingObjectStore(FaultyObjectStore(MemoryObjectStore(runtime.clock), plan, runtime), runtime)
+        yield store
+        await store.aclose()
+
+
+class TestThrottled(ObjectStoreConformance):
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[ObjectStore]:
+        _, runtime = manual_runtime()
+        store = ThrottledObjectStore(MemoryObjectStore(runtime.clock), runtime, 1_000)
         yield store
         await store.aclose()

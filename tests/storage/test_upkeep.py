@@ -1,0 +1,129 @@
+"""The loop over upkeep tasks: what is due runs in order until nothing is; another worker's version starts it over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from tests.storage.archive_scenes import ManualClock
+from tests.storage.record_tables import WEB
+from tests.storage.segment_lists import dense
+
+from tidelog.storage.errors import Conflict
+from tidelog.storage.manifest import ChangeKind, Manifest
+from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.object_store import Body
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.upkeep.rules import UpkeepRules
+from tidelog.storage.upkeep.task import Place
+from tidelog.storage.upkeep.upkeep import ASK_AGAIN_MS, CONFLICTS_MAX, Upkeep
+
+PLACE, RULES = Place("web", WEB), UpkeepRules()
+
+
+@dataclass
+class StepsTask:
+    """Has `steps` steps to do, and is then due at `later_ms`; each is told to `ran` by `name`."""
+
+    name: str
+    steps: int
+    ran: list[str]
+    later_ms: int | None = None
+    in_vain: bool = field(default=False, kw_only=True)
+
+    def due_at_ms(self, manifest: Manifest, rules: UpkeepRules, now_ms: int) -> int | None:
+        return now_ms if self.steps else self.later_ms
+
+    async def run(self, place: Place, log: ManifestLog, rules: UpkeepRules) -> Manifest | None:
+        self.ran.append(self.name)
+        if self.in_vain:
+            return None
+        manifest = await log.append(await log.latest(), ChangeKind.MERGE)
+        self.steps -= 1
+        return manifest
+
+
+async def a_log(store: MemoryObjectStore | None = None) -> ManifestLog:
+    log = ManifestLog(store or MemoryObjectStore(), "web", WEB)
+    await log.append(dense([(5, 0, 1)]))
+    return log
+
+
+def upkeep_of(*tasks: StepsTask, clock: ManualClock | None = None) -> Upkeep:
+    return Upkeep(tasks, Runtime(clock or ManualClock()))
+
+
+async def test_the_first_task_that_is_due_runs_until_it_is_not() -> None:
+    ran: list[str] = []
+    upkeep = upkeep_of(
+        StepsTask("a", 0, ran), StepsTask("b", 2, ran, later_ms=2_000_009), StepsTask("c", 1, ran, later_ms=2_000_007)
+    )
+    step = await upkeep.tend(PLACE, await a_log(), RULES)
+    assert ran == ["b", "b", "c"]
+    assert (step.manifest.version, step.appended, step.due_at_ms) == (3, False, 2_000_007)
+
+
+async def test_a_step_is_one_version_and_tells_what_is_due_then() -> None:
+    ran: list[str] = []
+    clock = ManualClock()
+    upkeep, log = upkeep_of(StepsTask("a", 1, ran), StepsTask("b", 1, ran), clock=clock), await a_log()
+    first, second = await upkeep.step(PLACE, log, RULES), await upkeep.step(PLACE, log, RULES)
+    assert (first.appended, first.due_at_ms) == (True, clock.now_ms())
+    assert (second.appended, second.due_at_ms) == (True, None)
+    assert ran == ["a", "b"]
+
+
+async def test_a_task_that_found_nothing_to_do_lets_the_others_come_and_is_asked_again_later() -> None:
+    ran: list[str] = []
+    clock = ManualClock()
+    upkeep = upkeep_of(StepsTask("a", 1, ran, in_vain=True), StepsTask("b", 1, ran), clock=clock)
+    step = await upkeep.tend(PLACE, await a_log(), RULES)
+    assert ran == ["a", "b", "a"]
+    assert step.due_at_ms == clock.now_ms() + ASK_AGAIN_MS
+
+
+class _RivalStore(MemoryObjectStore):
+    """Another worker appends a version before each of the next `rivals` creates."""
+
+    rivals = 0
+
+    async def create(self, key: str, data: Body) -> str:
+        if self.rivals:
+            rivals, self.rivals = self.rivals - 1, 0
+            log = ManifestLog(self, "web", WEB)
+            manifest = await log.latest()
+            await log.append(replace(manifest, log_start_offset=manifest.log_start_offset + 1))
+            self.rivals = rivals
+        return await super().create(key, data)
+
+
+async def test_a_faster_worker_is_no_error() -> None:
+    store, ran = _RivalStore(), list[str]()
+    log = await a_log(store)
+    store.rivals = 2
+    step = await upkeep_of(StepsTask("a", 1, ran)).step(PLACE, log, RULES)
+    assert ran == ["a", "a", "a"]
+    assert (step.manifest.version, step.manifest.log_start_offset) == (3, 2)
+
+
+async def test_workers_that_are_faster_again_and_again_are_a_conflict() -> None:
+    store, ran = _RivalStore(), list[str]()
+    log = await a_log(store)
+    await log.append(replace(dense([(20, 0, 1)]), version=0), ChangeKind.MERGE)
+    store.rivals = CONFLICTS_MAX
+    with pytest.raises(Conflict):
+        await upkeep_of(StepsTask("a", 1, ran)).step(PLACE, log, RULES)
+    assert len(ran) == CONFLICTS_MAX
+
+
+def test_what_is_due_first_counts() -> None:
+    ran: list[str] = []
+    assert upkeep_of().due_at_ms(dense([]), RULES) is None
+    assert upkeep_of(StepsTask("a", 0, ran)).due_at_ms(dense([]), RULES) is None
+    tasks = [
+        StepsTask("a", 0, ran, later_ms=2_000_020),
+        StepsTask("b", 0, ran, later_ms=2_000_010),
+        StepsTask("c", 0, ran),
+    ]
+    assert upkeep_of(*tasks).due_at_ms(dense([]), RULES) == 2_000_010
