@@ -15,7 +15,7 @@ from tidelog.storage.wal_entry import EntryKind, PreparedEntry
 
 PREFIX = f"wal/{SHARD:04d}/"
 FLOOR = f"get {PREFIX}_floor"
-LIST = f"list {PREFIX}"
+LIST = f"list {PREFIX}0"
 
 
 def entry_key(seq: int) -> str:

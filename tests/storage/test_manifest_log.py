@@ -85,8 +85,8 @@ def test_a_manifest_that_breaks_its_rules_is_not_written(broken: Callable[[Manif
 )
 def test_a_manifest_that_breaks_its_rules_is_not_read(old: bytes, new: bytes) -> None:
     text = encode_manifest(a_manifest((0, 4), (5, 9)))
-    inner = text[text.index(b'"manifest":') + 11 : -1].replace(old, new)
-    body = b'{"format_version":1,"crc32":"%08x","manifest":%s}' % (zlib.crc32(inner), inner)
+    inner = text[text.index(b'"content":') + 10 : -1].replace(old, new)
+    body = b'{"format_version":2,"crc32":"%08x","content":%s}' % (zlib.crc32(inner), inner)
     with pytest.raises(Corrupt):
         decode_manifest(KEY, body)
 

@@ -60,7 +60,7 @@ async def test_an_entry_that_is_not_there_is_not_found(log: ObjectLog) -> None:
 
 async def test_keys_sort_as_their_numbers(log: ObjectLog) -> None:
     assert log.key(7) == "meta/00000000000000000007.json"
-    assert log.key(9) < log.key(10) < log.key(10**19)
+    assert log.key(9) < log.key(10) < log.key(10**18)
 
 
 async def test_an_empty_log_goes_on_at_the_floor_given(log: ObjectLog) -> None:
@@ -87,16 +87,38 @@ async def test_a_listing_takes_a_request_a_page(store: ScriptedObjectStore, log:
     await fill(log, range(LIST_PAGE_MAX + 1))
     store.taken_requests()
     assert await log.next_number() == LIST_PAGE_MAX + 1
-    assert store.taken_requests() == [f"list {PREFIX}"] * 2
+    assert store.taken_requests() == [f"list {PREFIX}0"] * 2
     assert await numbers(log, 500) == list(range(500, LIST_PAGE_MAX + 1))
-    assert store.taken_requests() == [f"list {PREFIX}"]
+    assert store.taken_requests() == [f"list {PREFIX}0"]
 
 
 async def test_a_page_full_of_neighbours_does_not_end_the_listing(store: ScriptedObjectStore, log: ObjectLog) -> None:
     for number in range(LIST_PAGE_MAX + 1):
         await store.put(f"{PREFIX}0000-{number:06d}", b"")
-    await log.create(10**19, b"far")
-    assert await numbers(log) == [10**19]
+    await log.create(10**18, b"far")
+    assert await numbers(log) == [10**18]
+
+
+@pytest.mark.parametrize("count", [0, 1, 999, 1_000, 1_001, 2_500, 40_000])
+async def test_the_newest_entry_is_found_in_few_requests(
+    store: ScriptedObjectStore, log: ObjectLog, count: int
+) -> None:
+    await fill(log, range(count))
+    for neighbour in range(LIST_PAGE_MAX + 1):
+        await store.put(f"{PREFIX}_history/{neighbour:06d}", b"")
+    for known in {-1, 0, count - 2, count - 1} & set(range(-1, count)):
+        store.taken_requests()
+        assert await log.newest(known) == count - 1
+        assert len(store.taken_requests()) <= (1 if count - 1 - known < LIST_PAGE_MAX else 14)
+
+
+async def test_the_newest_entry_is_found_beyond_gaps(log: ObjectLog) -> None:
+    """As where old versions were deleted, and a few kept."""
+    await fill(log, range(0, 1_500, 2))
+    await fill(log, range(9_000, 11_017))
+    assert await log.newest() == await log.newest(9_000) == 11_016
+    await log.create(10**18, b"far")
+    assert await log.newest() == 10**18
 
 
 async def test_a_listing_tells_the_sizes(log: ObjectLog) -> None:

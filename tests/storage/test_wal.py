@@ -165,7 +165,7 @@ async def test_an_entry_under_anothers_number_is_corrupt(log: ShardLog, method: 
 async def test_the_tail_of_a_new_log(log: ShardLog) -> None:
     tail = await find_tail(log.wal)
     assert (tail.next_seq, tail.epoch) == (0, 0)
-    assert log.store.requests == [f"get {FLOOR_KEY}", f"list wal/{SHARD:04d}/"]
+    assert log.store.requests == [f"get {FLOOR_KEY}", f"list wal/{SHARD:04d}/0"]
 
 
 async def test_the_tail_takes_three_requests(log: ShardLog) -> None:

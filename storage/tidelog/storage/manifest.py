@@ -92,7 +92,8 @@ class Manifest:
     idempotent producer at the cold end (inv. 7 outlives the WAL). Below `clean_end` a key was last compacted;
     `cleanings`, ascending, say when each stretch of that first was.
 
-    `garbage`, `previous_head`, `head` and `change` are made by `ManifestLog.append`; a worker changes the rest."""
+    `garbage`, `previous_head`, `head`, `change` and `base_version` are made by `ManifestLog.append`; a worker changes
+    the rest. `base_version` is the version that this one is stored as a difference to, None: it is stored whole."""
 
     topic_partition: TopicPartition
     version: int = -1
@@ -106,6 +107,7 @@ class Manifest:
     previous_head: str = GENESIS
     head: str = GENESIS
     change: Change | None = None
+    base_version: int | None = None
 
     @property
     def size_bytes(self) -> int:

@@ -15,6 +15,7 @@ import msgspec
 
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifest import GENESIS, Change, ChangeKind, Garbage, Manifest
+from tidelog.storage.manifest_delta import shared_ends
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,14 @@ def step_of(manifest: Manifest) -> Step:
 def grown(before: Manifest, after: Manifest, kind: ChangeKind) -> Manifest:
     """`after` as the version that follows `before`, with what that changed, its hash and its garbage."""
     version = before.version + 1
-    stays = {segment.key for segment in after.segments}
-    was = {segment.key for segment in before.segments}
-    left = [segment for segment in before.segments if segment.key not in stays]
+    first, last = shared_ends(before.segments, after.segments)
+    was, came = before.segments[first : len(before.segments) - last], after.segments[first : len(after.segments) - last]
+    stays, known = {segment.key for segment in came}, {segment.key for segment in was}
+    left = [segment for segment in was if segment.key not in stays]
     change = Change(
         kind,
         removed=tuple(segment.sha256 for segment in left),
-        added=tuple(segment.sha256 for segment in after.segments if segment.key not in was),
+        added=tuple(segment.sha256 for segment in came if segment.key not in known),
     )
     made = replace(
         after,

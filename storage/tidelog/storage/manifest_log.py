@@ -1,125 +1,100 @@
 """The manifests of a partition as an object log: read the newest, append the next.
 
-Entry *v* is JSON: a format version, the CRC32 of the manifest's own JSON text, and that text. Of two workers that
-append version *v + 1* one wins and the other starts over from what the first made, so segments are added and removed
-by one worker at a time without any lock (inv. 5).
+Of two workers that append version *v + 1* one wins and the other starts over from what the first made, so segments are
+added and removed by one worker at a time without any lock (inv. 5). A version of a long list is stored as the
+difference to an older one (`manifest_codec`); that is read with it, and kept for the versions that follow.
+
+Old versions are collected a grace after a newer one was seen (`upkeep.collect`), and a number that was collected could
+be created again, by a worker that was stalled since it read the version before. It would believe its segments in the
+log, where no reader looks. So an append that was not answered within `FLOOR_TRUST_S` of when its predecessor was known
+to be the newest looks once more what follows it; why less needs no look is told in `floor_trust`, of which this is the
+same case.
 """
 
 from __future__ import annotations
 
-import hashlib
-import zlib
-from dataclasses import replace
-from typing import Annotated
+import asyncio
+from collections.abc import AsyncIterator
 
-import msgspec
-
-from tidelog.storage.errors import Conflict, Corrupt, Invalid
+from tidelog.storage.errors import Conflict, Corrupt, NotFound
+from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.layout import TopicPartition, manifest_prefix
-from tidelog.storage.manifest import MANIFEST_FORMAT_VERSION, Change, ChangeKind, Cleaning, Garbage, Manifest, Segment
+from tidelog.storage.manifest import ChangeKind, Manifest
+from tidelog.storage.manifest_chain import grown
+from tidelog.storage.manifest_codec import (
+    WHOLE_SEGMENTS_MAX,
+    StoredDifference,
+    decode_manifest,
+    decode_version,
+    encode_manifest,
+    encode_version,
+    put_on,
+)
 from tidelog.storage.object_log import ObjectLog
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.wal_entry import ProducerMark
+from tidelog.storage.runtime import Clock, SystemClock
 
-_Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+__all__ = ["ManifestLog", "decode_manifest", "encode_manifest", "grown"]
 
-
-class _Envelope(msgspec.Struct):
-    format_version: int
-    crc32: str = ""
-    manifest: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _Segment(msgspec.Struct, forbid_unknown_fields=True):
-    key: str
-    base_offset: _Natural
-    last_offset: _Natural
-    records: _Natural
-    size_bytes: _Natural
-    min_timestamp_ms: int
-    max_timestamp_ms: int
-    sha256: str
-    raw_bytes: _Natural
-    level: _Natural
-    archived_at_ms: _Natural = 0
-
-
-class _Change(msgspec.Struct, forbid_unknown_fields=True):
-    kind: ChangeKind
-    removed: list[str]
-    added: list[str]
-
-
-class _Garbage(msgspec.Struct, forbid_unknown_fields=True):
-    key: str
-    size_bytes: _Natural
-    since_version: _Natural
-
-
-class _Cleaning(msgspec.Struct, forbid_unknown_fields=True):
-    end_offset: _Natural
-    at_ms: int
-
-
-class _Mark(msgspec.Struct, forbid_unknown_fields=True):
-    producer_id: str
-    producer_epoch: int
-    first_sequence: int
-    last_sequence: int
-    base_offset: _Natural
-
-
-class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
-    topic_id: str
-    partition: _Natural
-    version: _Natural
-    log_start_offset: _Natural
-    cold_end: _Natural
-    segments: list[_Segment]
-    producers: list[_Mark]
-    clean_end: _Natural
-    garbage: list[_Garbage]
-    previous_head: str
-    head: str
-    change: _Change | None
-    cleanings: list[_Cleaning] = []
-
-
-_envelope_decoder = msgspec.json.Decoder(_Envelope)
-_manifest_decoder = msgspec.json.Decoder(_Manifest)
+LARGE_BYTES = 1024 * 1024
+"""An object above it is decoded in a thread, so that a list of a hundred thousand segments does not hold up others."""
 
 
 class ManifestLog:
     """The manifests of `topic_partition` of `topic`. Not for two tasks at once."""
 
-    def __init__(self, store: ObjectStore, topic: str, topic_partition: TopicPartition) -> None:
-        self._log = ObjectLog(
-            store, manifest_prefix(topic, topic_partition.topic_id, topic_partition.partition), ".json"
-        )
+    def __init__(
+        self, store: ObjectStore, topic: str, topic_partition: TopicPartition, clock: Clock | None = None
+    ) -> None:
+        prefix = manifest_prefix(topic, topic_partition.topic_id, topic_partition.partition)
+        self._log = ObjectLog(store, prefix, ".json")
+        self._clock = clock or SystemClock()
         self._latest = Manifest(topic_partition)
+        self._known_s = self._clock.monotonic()
+        self._base: Manifest | None = None
 
     def key(self, version: int) -> str:
         """The name of `version`."""
         return self._log.key(version)
 
+    def versions(self, start: int = 0) -> AsyncIterator[int]:
+        """The numbers from `start` on that are there now, ascending."""
+        return self._log.numbers(start)
+
     async def latest(self) -> Manifest:
-        """The newest version, or one of number -1 if there is none yet. One LIST (a page of 1,000 versions), and a GET
-        unless that version is known from before. Raises `Corrupt`."""
-        known = self._latest.version
-        newest = known
-        async for version in self._log.numbers(known + 1):
-            newest = version
-        if newest > known:
-            self._latest = await self.read(newest)
+        """The newest version, or one of number -1 if there is none yet. One LIST, and a GET unless that version is
+        known from before; another for its base, unless that is. Raises `Corrupt`."""
+        tried = -1
+        while True:
+            asked_s = self._clock.monotonic()
+            newest = await self._log.newest(self._latest.version)
+            if newest == self._latest.version:
+                break
+            try:
+                self._latest, self._base = await self._resolved(newest)
+                break
+            except (NotFound, Corrupt):
+                if newest == tried:
+                    raise
+                tried = newest  # it may have been collected while this process was paused: look again
+        self._known_s = asked_s
         return self._latest
 
     async def read(self, version: int) -> Manifest:
         """One version. Raises `NotFound`, `Corrupt`."""
-        stored = await self._log.read(version)
-        manifest = decode_manifest(self.key(version), stored.data)
-        if (manifest.topic_partition, manifest.version) != (self._latest.topic_partition, version):
-            raise Corrupt(self.key(version), "is the manifest of another partition or version")
+        manifest, _ = await self._resolved(version)
         return manifest
+
+    async def stored(self, version: int) -> Manifest | StoredDifference:
+        """One version, or what its own object tells of it, in one request. Raises `NotFound`, `Corrupt`."""
+        key = self.key(version)
+        data = (await self._log.read(version)).data
+        large = len(data) > LARGE_BYTES
+        found = await asyncio.to_thread(decode_version, key, data) if large else decode_version(key, data)
+        manifest = found.manifest if isinstance(found, StoredDifference) else found
+        if (manifest.topic_partition, manifest.version) != (self._latest.topic_partition, version):
+            raise Corrupt(key, "is the manifest of another partition or version")
+        return found
 
     async def append(self, manifest: Manifest, kind: ChangeKind = ChangeKind.ARCHIVE) -> Manifest:
         """Store `manifest`, made from version ``manifest.version`` that `latest` gave, as the version after it, and
@@ -130,113 +105,62 @@ class ManifestLog:
         what both wanted, so finding one's own body means won (as when an earlier answer was lost).
         """
         assert manifest.version == self._latest.version, "a version is made from the latest one"
-        appended = grown(self._latest, manifest, kind)
-        body = encode_manifest(appended)
+        appended, body = await self._encoded(grown(self._latest, manifest, kind))
+        sent_s = self._clock.monotonic()
         try:
             await self._log.create(appended.version, body)
-        except Conflict:
-            if (await self._log.read(appended.version)).data != body:
-                raise
+        except Conflict as conflict:
+            await self._expect_own(appended, body, conflict)
+        if self._clock.monotonic() - self._known_s > FLOOR_TRUST_S:
+            await self._expect_first(appended)
         self._latest = appended
+        self._base = appended if appended.base_version is None else self._base
+        self._known_s = sent_s
         return appended
 
+    async def _encoded(self, manifest: Manifest) -> tuple[Manifest, bytes]:
+        if len(manifest.segments) <= WHOLE_SEGMENTS_MAX:
+            return encode_version(manifest, self._base)
+        return await asyncio.to_thread(encode_version, manifest, self._base)
 
-def grown(before: Manifest, after: Manifest, kind: ChangeKind) -> Manifest:
-    """`after` as the version that follows `before`, with what that changed, its hash and its garbage. Pure."""
-    version = before.version + 1
-    stays = {segment.key for segment in after.segments}
-    was = {segment.key for segment in before.segments}
-    left = [segment for segment in before.segments if segment.key not in stays]
-    change = Change(
-        kind,
-        removed=tuple(segment.sha256 for segment in left),
-        added=tuple(segment.sha256 for segment in after.segments if segment.key not in was),
-    )
-    return replace(
-        after,
-        version=version,
-        garbage=(*after.garbage, *(Garbage(segment.key, segment.size_bytes, version) for segment in left)),
-        previous_head=before.head,
-        head=head_after(before.head, after, version, change),
-        change=change,
-    )
+    async def _resolved(self, version: int) -> tuple[Manifest, Manifest]:
+        """A version, and the whole one that it is stored on, which may be itself."""
+        stored = await self.stored(version)
+        if not isinstance(stored, StoredDifference):
+            return stored, stored
+        base_version = stored.manifest.base_version
+        assert base_version is not None, "a difference has a base"
+        base = self._base
+        if base is None or base.version != base_version:
+            base = await self._whole(version, base_version)
+        return put_on(self.key(version), stored, base), base
 
+    async def _whole(self, version: int, base_version: int) -> Manifest:
+        try:
+            base = await self.stored(base_version)
+        except NotFound as error:
+            raise Corrupt(self.key(version), f"is a difference to version {base_version}, which is missing") from error
+        if isinstance(base, StoredDifference):
+            raise Corrupt(self.key(version), f"is a difference to version {base_version}, which is one itself")
+        return base
 
-def head_after(previous_head: str, manifest: Manifest, version: int, change: Change) -> str:
-    """The hash that stands for the history up to `version`: of the one before it and of what changed."""
-    place = manifest.topic_partition
-    offsets = (manifest.log_start_offset, manifest.cold_end, manifest.clean_end)
-    told = (previous_head, place.topic_id, place.partition, version, offsets, change.kind, change.removed, change.added)
-    return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
+    async def _expect_own(self, appended: Manifest, body: bytes, conflict: Conflict) -> None:
+        """That the version which is there is the one that was to be created."""
+        try:
+            found = await self._log.read(appended.version)
+        except NotFound:
+            raise conflict from None  # it was collected meanwhile
+        if found.data != body:
+            raise conflict
 
-
-def encode_manifest(manifest: Manifest) -> bytes:
-    """Raises `Invalid` if `manifest` breaks its own rules."""
-    if fault := _fault(manifest):
-        raise Invalid(f"a manifest {fault}")
-    document = _Manifest(
-        topic_id=manifest.topic_partition.topic_id,
-        partition=manifest.topic_partition.partition,
-        version=manifest.version,
-        log_start_offset=manifest.log_start_offset,
-        cold_end=manifest.cold_end,
-        segments=[msgspec.convert(segment, _Segment, from_attributes=True) for segment in manifest.segments],
-        producers=[msgspec.convert(mark, _Mark, from_attributes=True) for mark in manifest.producers],
-        clean_end=manifest.clean_end,
-        garbage=[msgspec.convert(garbage, _Garbage, from_attributes=True) for garbage in manifest.garbage],
-        previous_head=manifest.previous_head,
-        head=manifest.head,
-        change=msgspec.convert(manifest.change, _Change | None, from_attributes=True),
-        cleanings=[msgspec.convert(cleaning, _Cleaning, from_attributes=True) for cleaning in manifest.cleanings],
-    )
-    text = msgspec.json.encode(document)
-    return msgspec.json.encode(_Envelope(MANIFEST_FORMAT_VERSION, f"{zlib.crc32(text):08x}", msgspec.Raw(text)))
-
-
-def decode_manifest(key: str, data: bytes) -> Manifest:
-    """Raises `Corrupt` naming `key`."""
-    try:
-        envelope = _envelope_decoder.decode(data)
-        if envelope.format_version != MANIFEST_FORMAT_VERSION:
-            raise Corrupt(key, f"is of format version {envelope.format_version}; known is {MANIFEST_FORMAT_VERSION}")
-        if envelope.crc32 != f"{zlib.crc32(envelope.manifest):08x}":
-            raise Corrupt(key, "does not have its checksum")
-        document = _manifest_decoder.decode(envelope.manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Corrupt(key, f"is not a manifest: {error}") from error
-    topic_partition = TopicPartition(document.topic_id, document.partition)
-    manifest = Manifest(
-        topic_partition=topic_partition,
-        version=document.version,
-        log_start_offset=document.log_start_offset,
-        cold_end=document.cold_end,
-        segments=tuple(Segment(**msgspec.structs.asdict(segment)) for segment in document.segments),
-        producers=tuple(ProducerMark(topic_partition, **msgspec.structs.asdict(mark)) for mark in document.producers),
-        clean_end=document.clean_end,
-        garbage=tuple(Garbage(**msgspec.structs.asdict(garbage)) for garbage in document.garbage),
-        previous_head=document.previous_head,
-        head=document.head,
-        change=_change(document.change),
-        cleanings=tuple(Cleaning(**msgspec.structs.asdict(cleaning)) for cleaning in document.cleanings),
-    )
-    if fault := _fault(manifest):
-        raise Corrupt(key, fault)
-    return manifest
-
-
-def _change(change: _Change | None) -> Change | None:
-    return Change(change.kind, tuple(change.removed), tuple(change.added)) if change else None
-
-
-def _fault(manifest: Manifest) -> str | None:
-    """What is wrong with the offsets of `manifest`; None if nothing is."""
-    reached = 0
-    for segment in manifest.segments:
-        if not reached <= segment.base_offset <= segment.last_offset:
-            return f"has a segment {segment.base_offset} to {segment.last_offset} after offset {reached} (inv. 5)"
-        reached = segment.next_offset
-    if reached > manifest.cold_end or not 0 <= manifest.log_start_offset <= manifest.cold_end:
-        return f"ends at {manifest.cold_end}, begins at {manifest.log_start_offset}, and has segments up to {reached}"
-    if any(mark.topic_partition != manifest.topic_partition for mark in manifest.producers):
-        return "carries the producers of another partition"
-    return None
+    async def _expect_first(self, appended: Manifest) -> None:
+        """That the number of `appended` was never used before: nothing follows it, or the version after it does."""
+        following = (await self._log.page(self.key(appended.version))).entries
+        if not following:
+            return
+        if following[0].number == appended.version + 1:
+            found = await self.stored(appended.version + 1)
+            manifest = found.manifest if isinstance(found, StoredDifference) else found
+            if manifest.previous_head == appended.head:
+                return
+        raise Conflict(f"{self.key(appended.version)} had been used and collected: start over from the latest version")

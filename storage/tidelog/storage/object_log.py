@@ -8,7 +8,8 @@ may go is theirs to say, not this module's.
     log = ObjectLog(store, "meta/", ".json")
     await log.create(await log.next_number(), body)     # raises Conflict if another was faster: read it, then decide
 
-Other objects may lie under the same prefix (as a write-ahead log's ``_floor``); listings pass over them.
+Other objects may lie under the same prefix (as a write-ahead log's ``_floor``, or a manifest's ``_history/``). Numbers
+have twenty digits, of which the first is a 0 for ever; listings ask for that, so neighbours do not lengthen them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from dataclasses import dataclass
 from tidelog.storage.layout import number_of, numbered_key
 from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectStore, StoredObject
 
-NUMBER_MAX = 10**20 - 1
-"""The greatest number that twenty digits hold; keys sort as their numbers do up to it."""
+NUMBER_MAX = 10**19 - 1
+"""The greatest number that begins with a 0 in twenty digits; keys sort as their numbers do up to it."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,8 @@ class ObjectLog:
 
     async def page(self, start_after: str) -> EntryPage:
         """The entries of one page beyond the key `start_after`, in one request. A page may be empty and not the last:
-        neighbours fill it too."""
-        infos = await self._store.list(self._prefix, start_after=start_after)
+        neighbours that begin with a 0 too fill it."""
+        infos = await self._store.list(f"{self._prefix}0", start_after=start_after)
         numbered = [(number_of(info.key, self._prefix, self._suffix), info) for info in infos]
         entries = tuple(EntryInfo(n, info.size, info.modified_ms) for n, info in numbered if n is not None)
         return EntryPage(entries, infos[-1].key if len(infos) >= LIST_PAGE_MAX else None)
@@ -90,6 +91,31 @@ class ObjectLog:
         """The numbers from `start` on that are there now, ascending."""
         async for entry in self.entries(start):
             yield entry.number
+
+    async def newest(self, known: int = -1) -> int:
+        """The greatest number there is now, or `known` if none is greater. One request where fewer than a page follow
+        `known`; beyond that the end is sought by steps that double and then halve, so that it takes some twenty
+        requests in a log of any length."""
+        page = await self._page_with_entries(self.before(known + 1))
+        newest = page.entries[-1].number if page.entries else known
+        step, end = LIST_PAGE_MAX, NUMBER_MAX  # nothing is beyond the end
+        while page.resume is not None and newest < end:
+            near = end - newest <= LIST_PAGE_MAX
+            probe = newest if near else min(newest + step, (newest + end) // 2)
+            found = await self._page_with_entries(self.key(probe))
+            if found.entries:
+                page, newest, step = found, found.entries[-1].number, step * 2
+            elif near:
+                break
+            else:
+                end = probe
+        return newest
+
+    async def _page_with_entries(self, resume: str) -> EntryPage:
+        page = await self.page(resume)
+        while page.resume is not None and not page.entries:
+            page = await self.page(page.resume)
+        return page
 
     async def next_number(self, floor: int = 0) -> int:
         """One above the greatest number from `floor` on; `floor` itself if there is none. It says nothing of who will
