@@ -1,0 +1,109 @@
+"""The first pass of a compaction: reads the keys of all its segments and says which records go.
+
+A record goes if a later one has its key, or if it is a tombstone that stayed its time (`compact_plan`). Records are
+told apart by their **row**, their place in the order of the plan's segments; so the set of those that go takes a bit a
+record, whatever gaps their offsets have. A record without a key, as a topic may hold that was not always compacted,
+stays for good: there is nothing that could replace it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidelog.storage.manifest import Segment
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.parquet_format import Footer, decode_rows
+from tidelog.storage.segment_codec import SEGMENT_FLAVOR
+from tidelog.storage.upkeep.compact_plan import CompactPlan, Stretch
+from tidelog.storage.upkeep.in_thread import in_thread
+from tidelog.storage.upkeep.key_spill import HashKeys, KeySpill, newest_rows, spread_hash
+from tidelog.storage.upkeep.row_set import RowSet
+from tidelog.storage.upkeep.segment_input import RowGroups, read_footer, read_stretches, stretches
+
+SPILL_SHARE = 8
+"""Of the memory, keys in hand are one part in so many: to sort them apart, or to find the newest of each, takes about
+four times their size."""
+READ_SHARE = 16
+"""Of the memory, the raw bytes decoded at a time are one part in so many; as much is on its way from the store."""
+
+
+@dataclass(frozen=True)
+class CompactMeans:
+    """What a compaction works with. `memory_bytes` is about what it takes beside a bit a record."""
+
+    store: ObjectStore
+    executor: Executor | None
+    memory_bytes: int
+    spill_folder: Path
+    hash_keys: HashKeys = spread_hash
+
+
+async def rows_that_go(means: CompactMeans, plan: CompactPlan) -> RowSet:
+    """Of the rows of `plan`. Raises `NotFound`, `Corrupt`, `Unavailable`."""
+    search = _Search(means, plan)
+    try:
+        for segment in plan.segments:
+            await search.read(segment)
+        await in_thread(means.executor, search.finish)
+    finally:
+        search.spill.close()
+    return search.going
+
+
+class _Search:
+    """One reading of all keys."""
+
+    def __init__(self, means: CompactMeans, plan: CompactPlan) -> None:
+        self._means = means
+        self._ripe = plan.ripe
+        self._next_row = 0
+        self.going = RowSet(sum(segment.records for segment in plan.segments))
+        self.spill = KeySpill(means.spill_folder, means.memory_bytes // SPILL_SHARE, means.hash_keys)
+
+    async def read(self, segment: Segment) -> None:
+        footer = await read_footer(self._means.store, segment)
+        runs = stretches(footer.row_groups, self._means.memory_bytes // READ_SHARE)
+        async with aclosing(read_stretches(self._means.store, segment, runs)) as reading:
+            async for groups, data in reading:
+                await in_thread(self._means.executor, self._take, segment, footer, groups, data)
+
+    def finish(self) -> None:
+        for rows in self.spill.superseded():
+            self.going.add(rows)
+
+    def _take(self, segment: Segment, footer: Footer, groups: RowGroups, data: memoryview) -> None:
+        """Of `groups` only the newest record of each key has to be compared with others."""
+        holds_ripe = any(
+            s.begin_offset <= segment.last_offset and segment.base_offset < s.end_offset for s in self._ripe
+        )
+        columns = ["offset", "key", "value"] if holds_ripe else ["key"]
+        records = decode_rows(segment.key, SEGMENT_FLAVOR, footer, groups, data, columns)
+        rows = np.arange(self._next_row, self._next_row + records.num_rows)
+        self._next_row += records.num_rows
+        if holds_ripe:
+            self.going.add(rows[_ripe_tombstones(records, self._ripe)])
+        keys = records.column("key")
+        if keys.null_count:
+            rows = rows[np.asarray(keys.is_valid())]
+            keys = keys.drop_null()
+        distinct, newest, others = newest_rows(keys, rows)
+        self.going.add(others)
+        self.spill.add(distinct, newest)
+
+
+def _ripe_tombstones(records: pa.Table, ripe: Sequence[Stretch]) -> npt.NDArray[np.bool_]:
+    offsets = records.column("offset").to_numpy()
+    within = np.zeros(len(offsets), np.bool_)
+    for stretch in ripe:
+        within[np.searchsorted(offsets, stretch.begin_offset) : np.searchsorted(offsets, stretch.end_offset)] = True
+    no_key, no_value = (np.asarray(records.column(name).is_null()) for name in ("key", "value"))
+    tombstones: npt.NDArray[np.bool_] = within & no_value & ~no_key
+    return tombstones

@@ -1,0 +1,161 @@
+"""Keys with the row each was last seen in, sorted apart by the key's hash until one part fits in memory.
+
+Which rows of a partition hold an older record of a key than another row can be found part by part, since equal keys
+have equal hashes: a Grace hash aggregation (Kitsuregawa 1983; as databases group more than fits in memory).
+
+    add(keys, rows) ... ─▶ 64 parts by 6 bits of the hash, as Arrow IPC ─▶ a part still too large: 64 by the next 6 ...
+                                                        └▶ a part that fits: superseded rows, by the keys themselves
+
+Hashes only say which part a key is in; within it whole keys are compared, so no collision can lose a record. Parts are
+files without a name: when the process ends, however it ends, so do they. What fits in memory is not written at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidelog.storage.partitioner import murmur2
+from tidelog.storage.upkeep.row_set import Rows
+from tidelog.storage.upkeep.spill_file import SpillFile
+
+Keys: TypeAlias = "pa.Array[Any]"
+Hashes = npt.NDArray[np.uint32]
+HashKeys = Callable[[Keys], Hashes]
+
+PART_BITS = 6
+PARTS = 1 << PART_BITS
+HASH_BITS = 32
+
+_FIELDS: list[pa.Field[Any]] = [pa.field("key", pa.binary()), pa.field("row", pa.int64())]
+_SCHEMA = pa.schema(_FIELDS)
+
+
+def spread_hash(keys: Keys) -> Hashes:
+    """murmur2 with its bits mixed again: all keys of a partition agree in it modulo the number of partitions. The
+    mixing is that of MurmurHash3."""
+    hashes = murmur2(keys)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        hashes ^= hashes >> np.uint32(shift)
+        hashes *= np.uint32(factor)
+    hashes ^= hashes >> np.uint32(16)
+    return hashes
+
+
+def newest_rows(keys: Keys | pa.ChunkedArray[Any], rows: Rows) -> tuple[Keys, Rows, Rows]:
+    """The distinct `keys` with the last of the `rows` of each, and all other rows. A key's rows ascend."""
+    encoded: Any = keys.dictionary_encode()
+    chunks: list[Any] = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
+    distinct = chunks[0].dictionary if chunks else pa.array([], pa.binary())
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in chunks]) if chunks else np.empty(0, np.int32)
+    newest = np.empty(len(distinct), np.int64)
+    newest[codes] = rows  # of several assignments to one place the last one stays
+    return distinct, newest, rows[newest[codes] != rows]
+
+
+class KeySpill:
+    """Holds up to `memory_bytes` of keys and rows; the rest is in `folder`. `bits_used` of the hash say that a key
+    belongs here. Raises `Unavailable` if the folder cannot be written to."""
+
+    def __init__(
+        self, folder: Path, memory_bytes: int, hash_keys: HashKeys = spread_hash, *, bits_used: int = 0
+    ) -> None:
+        self._folder = folder
+        self._memory_bytes = memory_bytes
+        self._hash_keys = hash_keys
+        self._bits_used = bits_used
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._parts: list[_Part] = []
+
+    def add(self, keys: Keys, rows: Rows) -> None:
+        """`keys` are distinct and none of them null; their rows come after those that were added before."""
+        batch = pa.record_batch([keys, pa.array(rows)], schema=_SCHEMA)
+        self._held.append(batch)
+        self._held_bytes += batch.nbytes
+        if self._held_bytes > self._memory_bytes:
+            self._spill()
+
+    def superseded(self) -> Iterator[Rows]:
+        """The rows whose key has a later one, a part at a time; ends this spill."""
+        if not self._parts:
+            yield _superseded(pa.Table.from_batches(self._held, _SCHEMA))
+            return
+        self._spill()
+        for part in self._parts:
+            yield from self._superseded_of(part)
+            part.close()
+
+    def close(self) -> None:
+        """Free the disk. Calling it again does nothing."""
+        for part in self._parts:
+            part.close()
+
+    def _superseded_of(self, part: _Part) -> Iterator[Rows]:
+        bits_used = self._bits_used + PART_BITS
+        if part.size_bytes <= self._memory_bytes or bits_used + PART_BITS > HASH_BITS:
+            yield _superseded(pa.Table.from_batches(part.batches(), _SCHEMA))
+            return
+        finer = KeySpill(self._folder, self._memory_bytes, self._hash_keys, bits_used=bits_used)
+        try:
+            for batch in part.batches():
+                finer.add(batch.column("key"), batch.column("row").to_numpy())
+            yield from finer.superseded()
+        finally:
+            finer.close()
+
+    def _spill(self) -> None:
+        if not self._held:
+            return
+        batch = pa.Table.from_batches(self._held, _SCHEMA).combine_chunks().to_batches()[0]
+        self._held, self._held_bytes = [], 0
+        shift = np.uint32(HASH_BITS - PART_BITS - self._bits_used)
+        places = (self._hash_keys(batch.column("key")) >> shift & np.uint32(PARTS - 1)).astype(np.uint8)
+        order = np.argsort(places, kind="stable")
+        sorted_batch = batch.take(order)
+        ends = np.searchsorted(places[order], np.arange(PARTS), side="right").tolist()
+        if not self._parts:
+            self._parts = [_Part(self._folder) for _ in range(PARTS)]
+        for part, begin, end in zip(self._parts, [0, *ends[:-1]], ends, strict=True):
+            if end > begin:
+                part.write(sorted_batch.slice(begin, end - begin))
+
+
+def _superseded(part: pa.Table) -> Rows:
+    _, _, rest = newest_rows(part.column("key"), part.column("row").to_numpy())
+    return rest
+
+
+class _Part:
+    """One file of record batches."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = SpillFile(folder)
+        self._lengths: list[int] = []
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(self._lengths)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        message = batch.serialize()
+        self._file.write(memoryview(message))
+        self._lengths.append(message.size)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """What was written, in its order, mapped and not copied."""
+        if not self._lengths:
+            return
+        messages = pa.py_buffer(self._file.mapped())
+        begin = 0
+        for length in self._lengths:
+            yield pa.ipc.read_record_batch(messages.slice(begin, length), _SCHEMA)
+            begin += length
+
+    def close(self) -> None:
+        self._file.close()
