@@ -56,6 +56,9 @@ WELL: Mapping[str, str] = {
     f"tidelog_shards_led{{{broker(3)}}}": always(2),
     f'tidelog_wal_bytes{{{broker(1)},shard="0"}}': always(64_000_000),
     f'tidelog_http_problems_total{{{broker(1)},status="404",code="not_found"}}': growing(6_000),
+    f'tidelog_archive_debt_seconds{{{broker(1)},topic="web"}}': always(60),
+    f'tidelog_cold_bytes{{{broker(1)},topic="web"}}': always(100e9),
+    f'tidelog_garbage_bytes{{{broker(1)},topic="web"}}': always(30e9),
     acks("0.5"): growing(1_000),
     acks("5.0"): growing(1_000),
     acks("+Inf"): growing(1_000),
@@ -90,6 +93,11 @@ SCENES: Mapping[str, tuple[Mapping[str, str], set[str]]] = {
         {"TidelogServerErrors"},
     ),
     "nothing is archived": ({f'tidelog_wal_bytes{{{broker(1)},shard="0"}}': always(2e9)}, {"TidelogArchiveBehind"}),
+    "a topic's oldest records wait": (
+        {f'tidelog_archive_debt_seconds{{{broker(2)},topic="web"}}': always(4_000)},
+        {"TidelogArchiveStands"},
+    ),
+    "nothing is deleted": ({f'tidelog_garbage_bytes{{{broker(1)},topic="web"}}': always(80e9)}, {"TidelogGarbageStays"}),
     "a member of etcd is down": ({'up{job="etcd",instance="etcd-1:2379"}': always(0)}, {"EtcdMemberDown"}),
     "etcd has no leader": (of_each_member("etcd_server_has_leader", always(0)), {"EtcdWithoutLeader"}),
 }
