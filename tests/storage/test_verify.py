@@ -10,7 +10,7 @@ from tests.storage.record_tables import SHOP, WEB, payload, record_table
 
 from tidelog.storage.archiver import Archiver, ArchiverSettings
 from tidelog.storage.finding import Finding, Progress, Severity
-from tidelog.storage.layout import floor_key, manifest_prefix, parse_segment_key
+from tidelog.storage.layout import manifest_prefix, parse_segment_key
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.segment_codec import encode_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -53,12 +53,14 @@ async def test_a_sound_bucket_has_no_findings(store: MemoryObjectStore, scene: S
     assert await findings(MemoryObjectStore(), deep=deep) == []
 
 
-async def test_progress_counts_every_object_of_logs_and_topics(store: MemoryObjectStore, scene: Scene) -> None:
-    told: list[Progress] = []
-    verification = BucketVerification(store, on_progress=told.append)
+async def test_the_summary_counts_every_object(store: MemoryObjectStore, scene: Scene) -> None:
+    looks = []
+    verification = BucketVerification(store, on_looked=lambda: looks.append(verification.summary.objects))
     assert [finding async for finding in verification.findings()] == []
-    infos = [info async for info in list_all(store, "") if info.key != floor_key(0)]
-    assert verification.progress == told[-1] == Progress(len(infos), sum(info.size for info in infos))
+    infos = [info async for info in list_all(store, "")]
+    assert (verification.summary.objects, looks[-1]) == (len(infos), len(infos))
+    assert await verification.survey() == Progress(len(infos), sum(info.size for info in infos))
+    assert verification.summary.sound
 
 
 async def only(store: ObjectStore, *, deep: bool = True) -> tuple[Severity, str, str]:
@@ -89,12 +91,12 @@ async def test_a_damaged_entry_is_found_by_a_deep_look(store: MemoryObjectStore,
     assert "checksum" in text
 
 
-async def test_entries_below_the_floor_are_orphans(store: MemoryObjectStore) -> None:
+async def test_entries_below_the_floor_wait_for_their_deletion(store: MemoryObjectStore) -> None:
     scene = await small_scene(store)
     await archiver(scene, store).run_once()
-    found = await findings(store)
-    assert {finding.severity for finding in found} == {Severity.ORPHAN}
-    assert [finding.key for finding in found] == [scene.wal.key(seq) for seq in range(5)]
+    verification = BucketVerification(store)
+    assert [finding async for finding in verification.findings()] == []
+    assert verification.summary.waiting == 5
 
 
 async def test_an_epoch_that_goes_back_is_an_error(store: MemoryObjectStore, scene: Scene) -> None:

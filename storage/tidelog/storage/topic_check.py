@@ -1,118 +1,131 @@
-"""Checks the segments and manifests of one topic: what the newest manifests name is there, whole and in order, and
-meets what the write-ahead logs hold (inv. 5). Segments that no manifest names are orphans.
+"""Checks what lies under ``topics/`` against what the journal knows, and settles at the end of a walk what could not be
+told before: whether records lie beyond the end of their log, and whether a log begins where its manifests are missing.
+
+A topic may be created or deleted while it is looked at. Objects of one that is being deleted vanish in any order, so
+nothing that is wrong with them counts.
 """
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import replace
 
 from tidelog.storage.errors import Corrupt, NotFound
-from tidelog.storage.finding import Finding, Severity
-from tidelog.storage.layout import TopicPartition, parse_segment_key
-from tidelog.storage.manifest import Manifest, Segment
+from tidelog.storage.finding import Finding, Seen, Severity
+from tidelog.storage.known_topics import KnownTopic, TopicsNow, TopicState
+from tidelog.storage.layout import TopicPartition, topic_prefix
 from tidelog.storage.manifest_log import ManifestLog
-from tidelog.storage.object_store import ObjectInfo, ObjectStore
-from tidelog.storage.segment_codec import describe_segment
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.partition_check import Tell, beyond_end
+from tidelog.storage.verify_state import Suspicion, WalkState
 from tidelog.storage.wal_check import Stretch
+from tidelog.storage.wal_walk import WalWalk
 
-_TOPIC = re.compile(
-    r"topics/(?P<topic>[^/]+)/(?P<topic_id>[^/]+)/"
-    r"(?:_manifest/(?P<manifest_of>\d{5})/\d{20}\.json|partition=(?P<partition>\d+)/.+)"
-)
-
-
-@dataclass(frozen=True)
-class TopicName:
-    """A topic by name and id: what its objects lie under."""
-
-    topic: str
-    topic_id: str
-
-
-def topic_of(key: str) -> TopicName | None:
-    """The topic whose object `key` is; None for one that is no topic's."""
-    found = _TOPIC.fullmatch(key)
-    return TopicName(found["topic"], found["topic_id"]) if found else None
+Stretches = Mapping[TopicPartition, Stretch]
 
 
 class TopicCheck:
-    """One run over the objects of a topic, which `infos` lists."""
+    """Beside one walk. Without `topics`, every topic counts as one that is there and nobody knows."""
 
-    def __init__(self, store: ObjectStore, name: TopicName, infos: Sequence[ObjectInfo], *, deep: bool) -> None:
+    def __init__(self, store: ObjectStore, topics: TopicsNow | None) -> None:
         self._store = store
-        self._name = name
-        self._infos = infos
-        self._deep = deep
+        self._topics = topics
 
-    async def findings(self, stretches: Mapping[int, Stretch]) -> AsyncIterator[Finding | ObjectInfo]:
-        """What is wrong, and between that each object once it is looked at. `stretches` is what the WALs hold of the
-        topic, by partition."""
-        listed: defaultdict[int, dict[str, ObjectInfo]] = defaultdict(dict)
-        for info in self._infos:
-            found = _TOPIC.fullmatch(info.key)
-            assert found is not None
-            segments = listed[int(found["manifest_of"] or found["partition"])]
-            if found["partition"]:
-                segments[info.key] = info
-            else:
-                yield info
-        for partition in sorted(listed.keys() | stretches.keys()):
-            place = TopicPartition(self._name.topic_id, partition)
-            async for finding in self._partition_findings(place, listed[partition], stretches.get(partition)):
+    def unless_deleted(self, topic_id: str, tell: Tell) -> Tell:
+        """`tell`, but for errors about a topic that was deleted meanwhile."""
+
+        async def told(seen: Seen) -> None:
+            wrong = isinstance(seen, Finding) and seen.severity is Severity.ERROR
+            if not (wrong and await self._is_deleted(topic_id)):
+                await tell(seen)
+
+        return told
+
+    async def closing(self, state: WalkState, wal: Stretches) -> AsyncIterator[Seen]:
+        """What can be told once everything was looked at."""
+        async for finding in self._settled(state.suspects):
+            yield finding
+        known = await self._known()
+        for place, stretch in wal.items():
+            for finding in _wal_findings(place, stretch, known, met=place in state.met):
                 yield finding
+        for topic_id, names in state.seen.items() if known is not None else ():
+            for name, partition in names.items():
+                for finding in _topic_findings(name, topic_id, partition, known or {}):
+                    yield finding
 
-    async def _partition_findings(
-        self, place: TopicPartition, listed: Mapping[str, ObjectInfo], stretch: Stretch | None
-    ) -> AsyncIterator[Finding | ObjectInfo]:
-        log = ManifestLog(self._store, self._name.topic, place)
+    async def _known(self) -> Mapping[str, KnownTopic] | None:
+        """None if there is no journal to ask, or none that can be read, which its own check tells."""
         try:
-            manifest = await log.latest()
-        except Corrupt as error:
-            yield Finding(Severity.ERROR, error.name, error.reason)
+            return await self._topics() if self._topics else None
+        except (Corrupt, NotFound):
+            return None
+
+    async def _is_deleted(self, topic_id: str) -> bool:
+        topic = (await self._known() or {}).get(topic_id)
+        return topic is not None and topic.state is not TopicState.LIVE
+
+    async def _settled(self, suspects: list[Suspicion]) -> AsyncIterator[Finding]:
+        """Orphans that seemed to hold more than their log: the logs once more, then the manifests."""
+        if not suspects:
             return
-        if text := meeting_fault(manifest, stretch):
-            yield Finding(Severity.ERROR, log.key(max(manifest.version, 0)), text)
-        for segment in manifest.segments:
-            if finding := await self._segment_finding(segment, listed.get(segment.key)):
-                yield finding
-        named = {segment.key for segment in manifest.segments}
-        for key, info in listed.items():
-            if key not in named:
-                yield orphan(info)
-            yield info
-
-    async def _segment_finding(self, segment: Segment, info: ObjectInfo | None) -> Finding | None:
-        try:
-            info = info or await self._store.head(segment.key)
-            if info.size != segment.size_bytes:
-                text = f"has {info.size} bytes, its manifest says {segment.size_bytes}"
-                return Finding(Severity.ERROR, segment.key, text, info.size)
-            if self._deep:
-                data = (await self._store.get(segment.key)).data
-                said = describe_segment(segment.key, data)
-                if replace(said, level=segment.level, archived_at_ms=segment.archived_at_ms) != segment:
-                    return Finding(Severity.ERROR, segment.key, "is not what its manifest says of it", info.size)
-        except NotFound:
-            return Finding(Severity.ERROR, segment.key, "is missing, though a manifest names it (inv. 5)")
-        except Corrupt as error:
-            return Finding(Severity.ERROR, error.name, error.reason)
-        return None
+        walk = WalWalk(self._store)
+        async for _ in walk.findings():
+            pass
+        for suspect in suspects:
+            place, key = suspect.place, suspect.finding.key
+            log = ManifestLog(self._store, suspect.topic, place)
+            try:
+                manifest = await log.latest()
+                await self._store.head(key)
+            except (Corrupt, NotFound):
+                continue  # told already, or gone: it was no orphan then
+            if key in {segment.key for segment in manifest.segments}:
+                continue
+            lost = beyond_end(key, manifest, walk.stretches.get(place)) and not await self._is_deleted(place.topic_id)
+            text = (
+                f"holds records beyond the end of {suspect.topic}-{place.partition}, which {log.key(manifest.version)} "
+                "and the WAL tell: the manifest that named it is lost (inv. 5)"
+                if manifest.version >= 0
+                else f"holds records of {suspect.topic}-{place.partition}, whose manifests are lost (inv. 5)"
+            )
+            yield replace(suspect.finding, severity=Severity.ERROR, text=text) if lost else suspect.finding
 
 
-def meeting_fault(manifest: Manifest, stretch: Stretch | None) -> str | None:
-    """Why the manifest and what the WAL holds do not make one log; None if they do (inv. 5)."""
-    if stretch is None or stretch.base_offset <= manifest.cold_end:
-        return None
-    return f"ends at offset {manifest.cold_end}, the WAL begins at {stretch.base_offset} in {stretch.key} (inv. 5)"
+def _wal_findings(
+    place: TopicPartition, stretch: Stretch, known: Mapping[str, KnownTopic] | None, *, met: bool
+) -> Iterator[Finding]:
+    """About records in the WAL; `met`: their partition has objects under ``topics/`` too, with which they were
+    compared. Without any it begins at offset 0, unless its topic was deleted and they wait to be let go of."""
+    topic = (known or {}).get(place.topic_id)
+    begins = f"begins at offset {stretch.base_offset} of {place.topic_id}/{place.partition}, which has no manifest"
+    late = stretch.base_offset > 0 and not met
+    if topic is None:
+        if late:
+            text = f"{begins}: its topic was deleted, or its manifests are lost"
+            yield Finding(Severity.WARNING, stretch.key, text)
+        elif known is not None:
+            text = f"holds records of topic {place.topic_id}, of which the journal knows nothing"
+            yield Finding(Severity.WARNING, stretch.key, text)
+    elif topic.state is TopicState.LIVE:
+        if late:
+            yield Finding(Severity.ERROR, stretch.key, f"{begins}: the manifests of {topic.name} are lost (inv. 5)")
+        if place.partition >= len(topic.shards):
+            text = f"holds partition {place.partition} of {topic.name}, which has {len(topic.shards)}"
+            yield Finding(Severity.ERROR, stretch.key, text)
+        elif topic.shards[place.partition] != stretch.shard:
+            text = f"holds {topic.name}-{place.partition}, which lives in shard {topic.shards[place.partition]}"
+            yield Finding(Severity.ERROR, stretch.key, text)
 
 
-def orphan(info: ObjectInfo) -> Finding:
-    """What to say of a segment that no manifest names."""
-    try:
-        parse_segment_key(info.key)
-    except Corrupt as error:
-        return Finding(Severity.WARNING, error.name, error.reason, info.size)
-    return Finding(Severity.ORPHAN, info.key, "is a segment that no manifest names", info.size)
+def _topic_findings(name: str, topic_id: str, partition: int, known: Mapping[str, KnownTopic]) -> Iterator[Finding]:
+    """About the folder of a topic, in which `partition` is the highest there is."""
+    topic, prefix = known.get(topic_id), topic_prefix(name, topic_id)
+    if topic is None:
+        yield Finding(Severity.WARNING, prefix, "is a topic of which the journal knows nothing")
+    elif topic.name != name:
+        yield Finding(Severity.ERROR, prefix, f"belongs to topic {topic.name!r} by its id (inv. 5)")
+    elif topic.state is TopicState.GONE:
+        yield Finding(Severity.ORPHAN, prefix, "is a topic that was deleted")
+    elif topic.state is TopicState.LIVE and partition >= len(topic.shards):
+        yield Finding(Severity.ERROR, prefix, f"has a partition {partition}, the journal says {len(topic.shards)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,6 @@ from tidelog.services.cli.console import complain, size_text
 from tidelog.services.cli.exit_codes import DAMAGED
 from tidelog.services.cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from tidelog.services.cli.progress import Progress
-
-if TYPE_CHECKING:
-    from tidelog.storage.finding import Progress as VerificationProgress
 
 
 def verify(
@@ -38,18 +35,11 @@ async def _verify(store: str, *, deep: bool, as_json: bool) -> bool:
     damaged = False
     async with opened_bucket(store) as opened:
         with Progress("verifying", None, "objects") as bar:
-            done_bytes = 0
-
-            def show(progress: VerificationProgress) -> None:
-                nonlocal done_bytes
-                bar.records = progress.objects
-                bar.advance(progress.size_bytes - done_bytes)
-                done_bytes = progress.size_bytes
-
-            verification = BucketVerification(opened, deep=deep, on_progress=show)
+            verification = BucketVerification(opened, deep=deep)
             async for finding in verification.findings():
+                bar.records = verification.summary.objects
                 damaged = damaged or finding.severity is Severity.ERROR
                 print(json_line(finding) if as_json else f"{finding.severity.value}: {finding.key}: {finding.text}")
-    looked = verification.progress
+    looked = verification.summary
     complain(f"{looked.objects} objects, {size_text(looked.size_bytes)}: {'DAMAGED' if damaged else 'sound'}")
     return damaged

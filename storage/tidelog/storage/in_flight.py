@@ -1,0 +1,82 @@
+"""A bounded number of things under way at once, and their results in order: how a whole bucket is walked quickly and in
+bounded memory.
+
+    async for segment, footer in in_order(segments, read_footer, at_once=32):
+        ...
+
+`Room` bounds what many tasks hold together, by a measure of the caller's: bytes, listed objects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+async def in_order(
+    items: AsyncIterable[A] | Iterable[A], work: Callable[[A], Awaitable[B]], *, at_once: int
+) -> AsyncIterator[tuple[A, B]]:
+    """Each item with what `work` makes of it, in the order of `items`, `at_once` of them under way or waiting to be
+    taken. The first error ends it, and what is under way is cancelled, as when the caller stops early."""
+    assert at_once >= 1, at_once
+    under_way: deque[tuple[A, asyncio.Task[B]]] = deque()
+    try:
+        async for item in _each(items):
+            under_way.append((item, asyncio.ensure_future(_awaited(work, item))))
+            if len(under_way) == at_once:
+                yield await _first(under_way)
+        while under_way:
+            yield await _first(under_way)
+    finally:
+        for _, task in under_way:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in under_way), return_exceptions=True)
+
+
+async def _first(under_way: deque[tuple[A, asyncio.Task[B]]]) -> tuple[A, B]:
+    item, task = under_way[0]
+    done = await task
+    under_way.popleft()
+    return item, done
+
+
+async def _awaited(work: Callable[[A], Awaitable[B]], item: A) -> B:
+    return await work(item)
+
+
+async def _each(items: AsyncIterable[A] | Iterable[A]) -> AsyncIterator[A]:
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item
+
+
+class Room:
+    """Room for `total`, of which `taken` is taken. Who wants more than there is in all gets in alone."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._changed = asyncio.Condition()
+        self.taken = 0
+
+    @asynccontextmanager
+    async def take(self, amount: int) -> AsyncIterator[None]:
+        """Hold `amount` of the room, once it is free."""
+        share = min(max(amount, 0), self._total)
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.taken + share <= self._total)
+            self.taken += share
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self.taken -= share
+                self._changed.notify_all()
