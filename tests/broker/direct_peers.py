@@ -50,6 +50,9 @@ class DirectPeers:
     async def partition_log(self, leader: Leader, topic: str, partition: int) -> PartitionLog:
         return await self._peer(leader).partition_log(topic, partition)
 
+    async def delete_records(self, leader: Leader, topic: str, partition: int, before_offset: int) -> int:
+        return await self._peer(leader).delete_records(topic, partition, before_offset)
+
     async def aclose(self) -> None:
         """There is no connection."""
 

@@ -31,7 +31,7 @@ def test_under_load_a_wal_may_grow_to_a_bound_and_not_in_age() -> None:
 
 
 async def test_archiving_goes_on_by_itself_and_moves_the_floor(store: ObjectStore) -> None:
-    async with running_broker(store, shards=1, archiver_interval_ms=0, delete_grace_ms=0) as broker:
+    async with running_broker(store, shards=1, archiver_interval_ms=0) as broker:
         await broker.create_topic("t", 1, {})
         await broker.produce("t", numbered(0, 50), ProduceOptions())
         await until(lambda: broker.status().shards[0].wal_bytes == 0)

@@ -39,6 +39,11 @@ class _Offset:
     offset: int
 
 
+@dataclass(frozen=True)
+class _LogStart:
+    log_start_offset: int
+
+
 class Admin:
     """Administration over HTTP. Every call raises `NotFound`, `Invalid`, `Unavailable` as they apply."""
 
@@ -86,6 +91,14 @@ class Admin:
     def delete_topic(self, name: str) -> None:
         """Remove a topic and its records."""
         self._connection.call(Request("DELETE", topic_path(name), repeatable=False))
+
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+        """Delete what is below `before_offset`; -1: all that is committed now. Returns where the log begins then.
+        Raises `OutOfRange`."""
+        body = [memoryview(msgspec.json.encode({"before_offset": before_offset}))]
+        path = f"{partition_path(topic, partition)}/delete-records"
+        request = Request("POST", path, headers={"content-type": JSON}, body=body, repeatable=before_offset >= 0)
+        return _decoded(self._connection.call(request), _LogStart).log_start_offset
 
     def partition_log(self, topic: str, partition: int) -> PartitionLogDescription:
         """What a direct reader of the bucket needs, in one consistent answer."""

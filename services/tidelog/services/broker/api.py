@@ -254,6 +254,12 @@ class Broker(Protocol):
         """Committed records from `offset` on (inv. 1). Raises `OutOfRange`, `NotFound`, `Unavailable`, `Corrupt`."""
         ...
 
+    async def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+        """Delete what is below `before_offset`; -1: all that is committed now. Returns the log start offset then, which
+        is a higher one if the log begins there already. Running again is always right. Raises `OutOfRange` beyond the
+        high watermark, `Invalid`, `NotFound`, `Unavailable`, `Corrupt`."""
+        ...
+
     async def partition_log(self, topic: str, partition: int) -> PartitionLog:
         """What a direct reader needs, in one consistent answer. Raises `NotFound`."""
         ...

@@ -88,9 +88,11 @@ class Archivist:
     async def archive_all(self) -> None:
         """Archive all that is committed now, whatever its age."""
         for led in self._shards.led_shards():
-            end = led.leader.next_seq
-            while led.serving and led.leader.extent.floor < end:
-                await self._archive(led)
+            await self._archive_to_the_end(led)
+
+    async def archive_shard(self, shard: int) -> None:
+        """Archive all that is committed now in a shard that is led here."""
+        await self._archive_to_the_end(self._shards.led_shard(shard))
 
     async def _run(self) -> None:
         collect_at_s = self._runtime.clock.monotonic()
@@ -119,6 +121,11 @@ class Archivist:
     async def collect(self) -> int:
         """Delete the entries whose grace is over. Returns how many."""
         return sum([await led.collect() for led in self._shards.led_shards()])
+
+    async def _archive_to_the_end(self, led: LedShard) -> None:
+        end = led.leader.next_seq
+        while led.serving and led.leader.extent.floor < end:
+            await self._archive(led)
 
     async def _archive(self, led: LedShard) -> None:
         async with self._one_pass:

@@ -33,6 +33,7 @@ from tidelog.services.broker.long_poll import LongPolls
 from tidelog.services.broker.measurements import BrokerMeasurements, ClusterCounts, PartitionLag
 from tidelog.services.broker.partition_state import PartitionState
 from tidelog.services.broker.producing import ProducePath
+from tidelog.services.broker.record_deletion import RecordDeletion
 from tidelog.services.broker.routing import Share
 from tidelog.services.broker.shard_leader import ShardLeader
 from tidelog.services.broker.sharing import Sharing, check_partition
@@ -60,6 +61,7 @@ class LocalBroker:
             parts.reader,
             commit_timeout_s=parts.settings.commit_timeout_ms / 1000,
         )
+        self._deletion = RecordDeletion(parts.shards, parts.archivist)
         self._polls = LongPolls()
         self._not_ready: str | None = "the broker is starting"
 
@@ -215,6 +217,11 @@ class LocalBroker:
             min(limits.max_bytes, self._settings.fetch_max_bytes),
             min(limits.wait_ms, self._settings.fetch_max_wait_ms),
         )
+
+    async def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+        self.check_open()
+        leader, state = await self._state(topic, partition)
+        return await self._deletion.delete(self.topic(topic), leader, state, before_offset)
 
     async def partition_log(self, topic: str, partition: int) -> PartitionLog:
         _, state = await self._state(topic, partition)

@@ -33,6 +33,10 @@ class Peers(Protocol):
         """As `api.Broker.partition_log`."""
         ...
 
+    async def delete_records(self, leader: Leader, topic: str, partition: int, before_offset: int) -> int:
+        """As `api.Broker.delete_records`."""
+        ...
+
     async def aclose(self) -> None:
         """Let go of connections."""
         ...

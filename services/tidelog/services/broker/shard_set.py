@@ -64,9 +64,13 @@ class ShardSet:
 
     def leading(self, shard: int) -> ShardLeader:
         """The leader of `shard`. Raises `NotLeader`, `LeaderUnknown`; alone, why it is not led any more."""
+        return self.led_shard(shard).leader
+
+    def led_shard(self, shard: int) -> LedShard:
+        """`shard` as it is led here. Raises as `leading` does."""
         led = self._led.get(shard)
         if led and led.serving:
-            return led.leader
+            return led
         if led and self._lookup is None:
             led.leader.check_leading()
         raise self._elsewhere(shard)

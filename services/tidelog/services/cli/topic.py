@@ -1,4 +1,4 @@
-"""`tidelog topic create | list | describe | alter | delete`."""
+"""`tidelog topic create | list | describe | alter | delete | delete-records`."""
 
 from __future__ import annotations
 
@@ -113,6 +113,39 @@ def delete(
                 typer.confirm(f"Delete {name} and its {admin.topic(name).records} records?", abort=True)
             admin.delete_topic(name)
             print(f"deleted {name}")
+
+
+def delete_records(
+    topic: TopicArgument,
+    partition: Annotated[int, typer.Argument(help="The partition's number.", min=0, show_default=False)],
+    before: Annotated[
+        str,
+        typer.Argument(help="The first offset that stays, or latest for none.", metavar="OFFSET", show_default=False),
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    broker: BrokerOption = DEFAULT_BROKER,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete the records of a partition below an offset. Asks first when on a terminal."""
+    from tidelog.client import Admin
+
+    before_offset = _before_offset(before)
+    with Admin(broker) as admin:
+        if not yes and sys.stdin.isatty():
+            typer.confirm(f"Delete the records of {topic}/{partition} below {before}?", abort=True)
+        log_start_offset = admin.delete_records(topic, partition, before_offset)
+    if as_json:
+        print_json({"topic": topic, "partition": partition, "log_start_offset": log_start_offset})
+    else:
+        print(f"{topic}/{partition} begins at offset {log_start_offset}")
+
+
+def _before_offset(text: str) -> int:
+    if text == "latest":
+        return -1
+    if not (text.isascii() and text.isdigit()):
+        raise Invalid(f"OFFSET is a number or latest, not {text!r}", field="before_offset")
+    return int(text)
 
 
 def _configs(pairs: list[str] | None) -> Mapping[str, str | None]:

@@ -28,6 +28,7 @@ from tidelog.services.http.follow_routes import FollowRoutes
 from tidelog.services.http.http_collector import HttpCollector
 from tidelog.services.http.problems import ProblemTeller
 from tidelog.services.http.produce_routes import ProduceRoutes
+from tidelog.services.http.record_deletion_routes import RecordDeletionRoutes
 from tidelog.services.http.service import Service, open_service
 from tidelog.services.http.topic_routes import TopicRoutes
 from tidelog.services.settings import Settings
@@ -102,6 +103,7 @@ def create_app(broker: StartableBroker, settings: Settings, runtime: Runtime) ->
         fetch,
         FollowRoutes(service),
         TopicRoutes(service),
+        RecordDeletionRoutes(service),
         BrokerRoutes(service, _registry(broker, service)),
         ClusterRoutes(service),
         CostRoutes(service),

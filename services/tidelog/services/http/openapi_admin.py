@@ -101,6 +101,18 @@ DELETE = operation(
     parameters=[_TOPIC],
 )
 
+_INT64_MAX, _INT32_MAX = 2**63 - 1, 2**31 - 1
+DELETE_RECORDS = operation(
+    "POST",
+    "topics",
+    description="Delete the records of a partition below an offset; -1: all that is committed now. Their segments "
+    "leave the bucket after `delete.grace.ms`.",
+    answers={200: body(_JSON, record_of({"log_start_offset": COUNT}), {"log_start_offset": 0})},
+    refusals=(*_BODY_REFUSALS, 404, 416),
+    parameters=[_TOPIC, path("partition", whole(0, _INT32_MAX), "the partition's number", 0)],
+    request=body(_JSON, record_of({"before_offset": whole(-1, _INT64_MAX)}, closed=True), {"before_offset": 0}),
+)
+
 _STATUS = record_of({"status": TEXT})
 HEALTH = operation(
     "GET",

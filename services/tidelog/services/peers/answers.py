@@ -25,3 +25,9 @@ class OffsetAnswer(msgspec.Struct):
     """Of ``GET …/offset``."""
 
     offset: int
+
+
+class LogStartAnswer(msgspec.Struct):
+    """Of ``POST …/delete-records``."""
+
+    log_start_offset: int

@@ -28,7 +28,7 @@ from tidelog.services.broker.api import (
 )
 from tidelog.services.broker.routing import Share
 from tidelog.services.http.partition_log_json import PartitionLogJson, partition_log_of
-from tidelog.services.peers.answers import OffsetAnswer, ProduceAnswer
+from tidelog.services.peers.answers import LogStartAnswer, OffsetAnswer, ProduceAnswer
 from tidelog.services.peers.arrow_bodies import decode_page, encode_share, pieces_of
 from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest
 from tidelog.services.peers.refusals import error_of
@@ -39,6 +39,7 @@ from tidelog.storage.runtime import Runtime
 T = TypeVar("T")
 
 ARROW = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
 COMMIT_MARGIN_S = 5.0
 """How much longer than its own bound for a commit a leader may take to answer."""
 _THREAD_BYTES_MIN = 1 << 18
@@ -101,6 +102,13 @@ class HttpPeers:
     async def partition_log(self, leader: Leader, topic: str, partition: int) -> PartitionLog:
         request = PeerRequest("GET", _target(topic, partition, "log", {}))
         return partition_log_of(_decoded(await self._whole(leader, request, self._call_timeout_s), PartitionLogJson))
+
+    async def delete_records(self, leader: Leader, topic: str, partition: int, before_offset: int) -> int:
+        body = msgspec.json.encode({"before_offset": before_offset})
+        target = _target(topic, partition, "delete-records", {})
+        request = PeerRequest("POST", target, [("Content-Type", JSON)], body, len(body))
+        # The leader may have to archive first.
+        return _decoded(await self._whole(leader, request, self._produce_timeout_s), LogStartAnswer).log_start_offset
 
     async def aclose(self) -> None:
         await self._pool.aclose()

@@ -154,6 +154,9 @@ class ClusterBroker:
     async def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
         return await self._requests.fetch(topic, partition, offset, limits)
 
+    async def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+        return await self._requests.delete_records(topic, partition, before_offset)
+
     async def partition_log(self, topic: str, partition: int) -> PartitionLog:
         return await self._requests.partition_log(topic, partition)
 

@@ -23,6 +23,7 @@ from tidelog.services.broker.cluster.share_delivery import ShareDelivery
 from tidelog.services.broker.cluster.whereabouts import Whereabouts
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.broker.peers import Peers
+from tidelog.services.broker.record_deletion import HIGH_WATERMARK
 from tidelog.services.broker.sharing import check_partition
 from tidelog.services.settings import Settings
 from tidelog.storage.runtime import Clock
@@ -93,6 +94,17 @@ class ClusterRequests:
             found.shards[partition],
             lambda: self._local.partition_log(topic, partition),
             lambda leader: self._peers.partition_log(leader, topic, partition),
+        )
+
+    async def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+        found = await self._local.known_topics.known(topic, partition)
+        offset = before_offset
+        if before_offset == HIGH_WATERMARK:  # once: what is committed while a lost call is tried again stays
+            offset = await self.resolve(topic, partition, Position(Anchor.LATEST))
+        return await self.calls.read(
+            found.shards[partition],
+            lambda: self._local.delete_records(topic, partition, offset),
+            lambda leader: self._peers.delete_records(leader, topic, partition, offset),
         )
 
     def route(self, topic: Topic, partition: int) -> Route:

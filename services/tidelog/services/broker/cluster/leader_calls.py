@@ -1,8 +1,8 @@
 """A call on one partition, made where its shard is led: here or at a peer, tried again while the shard moves.
 
     refused with NotLeader, LeaderUnknown     nothing was taken             again
-    a read that broke off, or whose leader    it changes nothing            again
-    is another one by now
+    a read that broke off, or whose leader    it changes nothing, or only   again
+    is another one by now                     once (delete-records)
     a produce that broke off                  the outcome is unknown        raised to its producer
     a produce whose leader is another one     it may be committed yet       a moment more, then raised as unknown
     by now and which is not answered

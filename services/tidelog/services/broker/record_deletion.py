@@ -1,0 +1,58 @@
+"""delete-records at the leader: the log of a partition begins at an offset from now on.
+
+What the offset cuts off has to be cold, since only a manifest can say where a log begins. So if records beyond the cold
+end are to go, the shard is archived first; their WAL entries are then deleted as all are, after the grace (inv. 6).
+"""
+
+from __future__ import annotations
+
+from tidelog.coordinator.topic import Topic
+from tidelog.services.broker.archiving import Archivist
+from tidelog.services.broker.partition_state import PartitionState
+from tidelog.services.broker.shard_leader import ShardLeader
+from tidelog.services.broker.shard_set import ShardSet
+from tidelog.storage.errors import Conflict, Invalid, Unavailable
+
+HIGH_WATERMARK = -1
+"""As an offset: all that is committed now. Kafka's word for it."""
+
+
+class RecordDeletion:
+    """Of the partitions that are led here."""
+
+    def __init__(self, shards: ShardSet, archivist: Archivist) -> None:
+        self._shards = shards
+        self._archivist = archivist
+
+    async def delete(self, topic: Topic, leader: ShardLeader, state: PartitionState, before_offset: int) -> int:
+        """See `api.Broker.delete_records`."""
+        offset = state.high_watermark if before_offset == HIGH_WATERMARK else checked_offset(before_offset)
+        if offset > state.high_watermark:
+            await self._shards.check_not_overtaken(leader)
+        state.check_readable(max(offset, state.log_start_offset))
+        if offset > state.cold_end:
+            await self._archivist.archive_shard(leader.shard)
+        if offset > state.log_start_offset:
+            await self._delete(topic, leader, state, offset)
+        return state.log_start_offset
+
+    async def _delete(self, topic: Topic, leader: ShardLeader, state: PartitionState, offset: int) -> None:
+        try:
+            await self._shards.led_shard(leader.shard).delete_records(topic, state.topic_partition.partition, offset)
+        except Conflict as error:
+            raise Unavailable(
+                f"other workers are busy with the partition's manifest, send it again: {error}"
+            ) from error
+        self._shards.check_leading(leader)
+        if state.log_start_offset < offset:
+            raise Unavailable(f"records below {offset} are not all deleted: send it again")
+
+
+def checked_offset(before_offset: int) -> int:
+    """`before_offset` itself. Raises `Invalid` for one that no log has."""
+    if before_offset < 0:
+        raise Invalid(
+            f"before_offset is an offset, or {HIGH_WATERMARK} for all that is committed, not {before_offset}",
+            field="before_offset",
+        )
+    return before_offset
