@@ -5,6 +5,7 @@ wal/<shard:04d>/_floor
 wal/<shard:04d>/_index/<first seq:020d>.parquet
 topics/<topic>/<topic_id>/partition=<p>/<base_offset:020d>-<last_offset:020d>-<id>.parquet
 topics/<topic>/<topic_id>/_manifest/<p:05d>/<version:020d>.json
+topics/<topic>/<topic_id>/_manifest/<p:05d>/_history/<first version:020d>-<last version:020d>.json
 meta/<n:020d>.json
 _staging/<job>/...          what a job (Spark's, a sweep) puts down on its way; a job that died leaves it to the sweep
 _copy.json                  of which cluster this bucket is a copy, and whether it is whole (`copy`)
@@ -70,6 +71,21 @@ def manifest_prefix(topic: str, topic_id: str, partition: int) -> str:
 def staging_prefix(job_id: str) -> str:
     """Under it lies what the job `job_id` puts down on its way. A day after its last write the whole area is stray."""
     return f"{STAGING_PREFIX}{job_id}/"
+
+
+def history_prefix(topic: str, topic_id: str, partition: int) -> str:
+    """Under it lies what became of versions that were collected (`manifest_history`)."""
+    return f"{manifest_prefix(topic, topic_id, partition)}_history/"
+
+
+def history_key(prefix: str, first_version: int, last_version: int) -> str:
+    return f"{prefix}{first_version:020d}-{last_version:020d}.json"
+
+
+def history_versions(key: str, prefix: str) -> tuple[int, int] | None:
+    """The first and last version in a history block's key; None for what is no such key."""
+    found = re.fullmatch(re.escape(prefix) + r"(\d{20})-(\d{20})\.json", key)
+    return (int(found.group(1)), int(found.group(2))) if found else None
 
 
 def numbered_key(prefix: str, number: int, suffix: str) -> str:

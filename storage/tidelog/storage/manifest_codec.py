@@ -122,6 +122,11 @@ class StoredDifference:
     difference: ManifestDifference
 
 
+def told_by(stored: Manifest | StoredDifference) -> Manifest:
+    """What a version's own object tells of it: all but the lists, if it is a difference."""
+    return stored.manifest if isinstance(stored, StoredDifference) else stored
+
+
 def encode_manifest(manifest: Manifest) -> bytes:
     """`manifest` stored whole. Raises `Invalid` if it breaks its own rules."""
     lists = {
@@ -281,6 +286,8 @@ def _fault(manifest: Manifest) -> str | None:
         reached = segment.next_offset
     if reached > manifest.cold_end or not 0 <= manifest.log_start_offset <= manifest.cold_end:
         return f"ends at {manifest.cold_end}, begins at {manifest.log_start_offset}, and has segments up to {reached}"
+    if any(garbage.since_version > manifest.version for garbage in manifest.garbage):
+        return "names garbage of a version that is yet to come"
     if any(mark.topic_partition != manifest.topic_partition for mark in manifest.producers):
         return "carries the producers of another partition"
     return None

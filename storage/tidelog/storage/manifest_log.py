@@ -29,6 +29,7 @@ from tidelog.storage.manifest_codec import (
     encode_manifest,
     encode_version,
     put_on,
+    told_by,
 )
 from tidelog.storage.object_log import ObjectLog
 from tidelog.storage.object_store import ObjectStore
@@ -91,10 +92,14 @@ class ManifestLog:
         data = (await self._log.read(version)).data
         large = len(data) > LARGE_BYTES
         found = await asyncio.to_thread(decode_version, key, data) if large else decode_version(key, data)
-        manifest = found.manifest if isinstance(found, StoredDifference) else found
+        manifest = told_by(found)
         if (manifest.topic_partition, manifest.version) != (self._latest.topic_partition, version):
             raise Corrupt(key, "is the manifest of another partition or version")
         return found
+
+    async def delete(self, version: int) -> None:
+        """Remove an old version, whose step is in the history; that it is absent is no error."""
+        await self._log.delete(version)
 
     async def append(self, manifest: Manifest, kind: ChangeKind = ChangeKind.ARCHIVE) -> Manifest:
         """Store `manifest`, made from version ``manifest.version`` that `latest` gave, as the version after it, and
@@ -158,9 +163,7 @@ class ManifestLog:
         following = (await self._log.page(self.key(appended.version))).entries
         if not following:
             return
-        if following[0].number == appended.version + 1:
-            found = await self.stored(appended.version + 1)
-            manifest = found.manifest if isinstance(found, StoredDifference) else found
-            if manifest.previous_head == appended.head:
-                return
+        after = following[0].number
+        if after == appended.version + 1 and told_by(await self.stored(after)).previous_head == appended.head:
+            return
         raise Conflict(f"{self.key(appended.version)} had been used and collected: start over from the latest version")

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
+from tidelog.storage.upkeep.collect import CollectTask
 from tidelog.storage.upkeep.retention import ExpireTask
 from tidelog.storage.upkeep.rules import UpkeepLimits
 from tidelog.storage.upkeep.task import UpkeepTask
@@ -25,4 +26,4 @@ def upkeep_tasks(
     executor: Executor | None = None,
 ) -> Sequence[UpkeepTask]:
     """Expire, compact, merge, collect. `executor` does what takes the processor; None: the event loop's own."""
-    return (ExpireTask(runtime),)
+    return (ExpireTask(runtime), CollectTask(store, runtime, limits.grace_s))
