@@ -14,6 +14,7 @@ from starlette.types import Message
 from tidelog.services.http.body_reading import BodyReader
 from tidelog.services.http.problems import BodyTimeout, ClientGone, Unreadable
 from tidelog.storage.errors import Overloaded, TooLarge, UnsupportedMedia
+from tidelog.storage.object_store import Body
 
 LIMIT_BYTES = 1_000
 
@@ -37,7 +38,7 @@ def arriving(chunks: list[bytes], *, leaves: bool = False, **headers: str) -> Re
     return Request({"type": "http", "headers": pairs}, receive)
 
 
-async def read(reader: BodyReader, request: Request) -> bytes:
+async def read(reader: BodyReader, request: Request) -> Body:
     with reader.in_flight() as held:
         return await reader.read(request, held)
 
@@ -46,6 +47,35 @@ async def test_chunks_are_joined(reader: BodyReader) -> None:
     assert await read(reader, arriving([b"ab", b"", b"cd"])) == b"abcd"
     assert await read(reader, arriving([])) == b""
     assert await read(reader, arriving([b"x" * LIMIT_BYTES])) == b"x" * LIMIT_BYTES
+
+
+async def test_a_body_whose_length_is_told_comes_in_one_buffer_of_that_size(reader: BodyReader) -> None:
+    before = pa.total_allocated_bytes()
+    body = await read(reader, arriving([b"x" * 300, b"y" * 600], content_length="900"))
+    assert body == b"x" * 300 + b"y" * 600
+    assert 900 <= pa.total_allocated_bytes() - before < 1_000
+
+
+@pytest.mark.usefixtures("_all_given_back")
+async def test_a_body_that_ends_before_its_told_length_is_what_came(reader: BodyReader) -> None:
+    assert await read(reader, arriving([b"ab", b"cd"], content_length="900")) == b"abcd"
+
+
+@pytest.mark.usefixtures("_all_given_back")
+async def test_a_body_longer_than_its_told_length_cannot_be_read(reader: BodyReader) -> None:
+    with pytest.raises(Unreadable, match="Content-Length"):
+        await read(reader, arriving([b"ab", b"cd"], content_length="3"))
+
+
+@pytest.mark.usefixtures("_all_given_back")
+async def test_lengths_that_are_told_take_no_more_memory_than_bodies_may(reader: BodyReader) -> None:
+    """What tells much and sends little is gathered piece by piece once others have told too much."""
+    with reader.in_flight() as first:
+        await reader.read(arriving([b"a", b"b"], content_length="900"), first)
+        assert (first.bytes_held, reader.allotted_bytes) == (2, 900)
+        with reader.in_flight() as second:
+            assert await reader.read(arriving([b"c", b"d"], content_length="800"), second) == b"cd"
+            assert reader.allotted_bytes == 900
 
 
 async def test_a_content_length_over_the_limit_is_refused_before_a_byte_is_read(reader: BodyReader) -> None:
@@ -87,7 +117,7 @@ async def test_a_client_that_leaves_is_noticed(reader: BodyReader) -> None:
 @pytest.fixture
 async def _all_given_back(reader: BodyReader) -> AsyncIterator[None]:
     yield
-    assert reader.in_flight_bytes == 0
+    assert (reader.in_flight_bytes, reader.allotted_bytes) == (0, 0)
 
 
 @pytest.mark.usefixtures("_all_given_back")

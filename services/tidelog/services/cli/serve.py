@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tidelog.services.cli.console import print_json, print_table
+from tidelog.services.lean_arrow import choose_pool, leave_out_pandas
 from tidelog.services.setting_rules import Setting, known_settings
 from tidelog.services.settings_sources import LoadedSettings, load_settings
 
@@ -40,6 +41,8 @@ def serve(loaded: LoadedSettings) -> None:
     Settings come from defaults < --config FILE < TIDELOG_* variables < flags. Sizes are written 8MiB or 8388608,
     times 250ms, 30s or 30000.
     """
+    choose_pool()
+    leave_out_pandas()
     from tidelog.services.http.server import serve as run_broker
 
     raise typer.Exit(run_broker(loaded.settings))

@@ -16,9 +16,11 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.types import Receive
 
+from tidelog.services.http.arriving_body import ArrivingBody
 from tidelog.services.http.media import body_encoding
 from tidelog.services.http.problems import BodyTimeout, ClientGone, Unreadable
 from tidelog.storage.errors import Overloaded, TooLarge
+from tidelog.storage.object_store import Body
 
 LIMIT_NAME = "request.max.bytes"
 _RETRY_AFTER_S = 1.0
@@ -34,11 +36,19 @@ class InFlightBody:
         self._reader = reader
         self.limit_bytes = limit_bytes
         self.bytes_held = 0
+        self.bytes_allotted = 0
 
     def grow(self, size_bytes: int) -> None:
         """Take `size_bytes` more, or raise `Overloaded`."""
         self._reader.take(size_bytes)
         self.bytes_held += size_bytes
+
+    def arriving(self, told_bytes: int | None) -> ArrivingBody:
+        """Where the body is to be put together, as large as it was told if there is room for it beside the others."""
+        if told_bytes is None or not self._reader.allot(told_bytes):
+            return ArrivingBody(None)
+        self.bytes_allotted += told_bytes
+        return ArrivingBody(told_bytes)
 
 
 class BodyReader:
@@ -49,6 +59,15 @@ class BodyReader:
         self._in_flight_bytes_max = max(limit_bytes, in_flight_bytes_max)
         self.timeout_s = timeout_s
         self.in_flight_bytes = 0
+        self.allotted_bytes = 0
+
+    def allot(self, told_bytes: int) -> bool:
+        """Whether a buffer of `told_bytes` may be made before they have come. All together are bounded as what has
+        come is, or many that tell much and send nothing would take all of the address space."""
+        if self.allotted_bytes + told_bytes > self._in_flight_bytes_max:
+            return False
+        self.allotted_bytes += told_bytes
+        return True
 
     def take(self, size_bytes: int) -> None:
         if self.in_flight_bytes + size_bytes > self._in_flight_bytes_max:
@@ -63,22 +82,23 @@ class BodyReader:
             yield body
         finally:
             self.in_flight_bytes -= body.bytes_held
+            self.allotted_bytes -= body.bytes_allotted
 
-    async def read(self, request: Request, held: InFlightBody) -> bytes:
+    async def read(self, request: Request, held: InFlightBody) -> Body:
         """The whole body, its Content-Encoding undone.
 
         Raises `TooLarge`, `BodyTimeout`, `ClientGone`, `Overloaded`, `UnsupportedMedia` and, for a compressed body
         that is damaged, `Unreadable`."""
         encoding = body_encoding(request)
-        self.told_bytes(request, held)
+        told_bytes = self.told_bytes(request, held)
         try:
             async with asyncio.timeout(self.timeout_s):
-                body = await self._receive_all(request.receive, held)
+                body = await self._receive_all(request.receive, held, told_bytes)
         except TimeoutError:
             raise self.too_slow() from None
         return await self.undone(body, encoding, held)
 
-    async def undone(self, body: bytes, encoding: str, held: InFlightBody) -> bytes:
+    async def undone(self, body: Body, encoding: str, held: InFlightBody) -> Body:
         """`body` without its Content-Encoding. Raises `TooLarge`, `Overloaded`, `Unreadable`."""
         if encoding == "identity":
             return body
@@ -107,19 +127,22 @@ class BodyReader:
     def too_slow(self) -> BodyTimeout:
         return BodyTimeout(f"the body did not arrive within {self.timeout_s:g} s: send it faster, or less of it")
 
-    async def _receive_all(self, receive: Receive, held: InFlightBody) -> bytes:
-        message = await receive()
-        chunks: list[bytes] = []
-        while message["type"] == "http.request":
+    async def _receive_all(self, receive: Receive, held: InFlightBody, told_bytes: int | None) -> Body:
+        arriving: ArrivingBody | None = None
+        while (message := await receive())["type"] == "http.request":
             chunk: bytes = message.get("body", b"")
             self.admit_chunk(held, len(chunk))
-            chunks.append(chunk)
-            if not message.get("more_body", False):
-                return chunk if len(chunks) == 1 else b"".join(chunks)
-            message = await receive()
+            more = message.get("more_body", False)
+            if arriving is None:
+                if not more:
+                    return chunk
+                arriving = held.arriving(told_bytes)
+            arriving.add(chunk)
+            if not more:
+                return arriving.whole()
         raise ClientGone("the client left before its body was complete")
 
-    def _undo(self, body: bytes, encoding: str, limit_bytes: int) -> bytes:
+    def _undo(self, body: Body, encoding: str, limit_bytes: int) -> bytes:
         """The bytes that `body` was compressed from; never more than the limit and one are made."""
         try:
             with pa.CompressedInputStream(pa.BufferReader(body), _CODECS[encoding]) as stream:

@@ -8,7 +8,9 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-Append = Callable[[bytes], Awaitable[Response]]
+from tidelog.storage.object_store import Body
+
+Append = Callable[[Body], Awaitable[Response]]
 """Answers a produce here, given its body without its encoding."""
 LocalRead = Callable[[int], Awaitable[Response]]
 """Answers a read here, given how many ms of its wait are left."""

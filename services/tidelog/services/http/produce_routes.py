@@ -25,6 +25,7 @@ from tidelog.services.http.parameters import OFFSET_MAX, optional_number, partit
 from tidelog.services.http.partition_calls import Place
 from tidelog.services.http.problems import Unreadable
 from tidelog.services.http.service import Service
+from tidelog.storage.object_store import Body
 
 if TYPE_CHECKING:
     from tidelog.services.http.forwarding import Forwarding
@@ -96,11 +97,13 @@ class ProduceRoutes:
         with bodies.in_flight(limit_bytes) as held:
             return await self._append(self._service.asked(request), wanted, await bodies.read(request, held))
 
-    async def _append(self, broker: Broker, wanted: _Wanted, body: bytes) -> Response:
-        appended = await broker.produce(wanted.topic, await self._decode(wanted, body), wanted.options)
+    async def _append(self, broker: Broker, wanted: _Wanted, body: Body) -> Response:
+        draft = await self._decode(wanted, body)
+        del body  # what the records do not view is not to wait for the commit with them
+        appended = await broker.produce(wanted.topic, draft, wanted.options)
         return _answer(wanted.topic, appended, wanted.options.acks)
 
-    async def _decode(self, wanted: _Wanted, body: bytes) -> Draft:
+    async def _decode(self, wanted: _Wanted, body: Body) -> Draft:
         records_max = self._service.settings.request_max_records
         if len(body) < _THREAD_BYTES_MIN:
             return _decode(wanted, records_max, body)
@@ -108,13 +111,13 @@ class ProduceRoutes:
         return await loop.run_in_executor(self._service.decoding, _decode, wanted, records_max, body)
 
 
-def _decode(wanted: _Wanted, records_max: int, body: bytes) -> Draft:
+def _decode(wanted: _Wanted, records_max: int, body: Body) -> Draft:
     if wanted.media is Media.JSON:
         return decode_json(body, records_max)
     if wanted.media is Media.NDJSON:
-        return decode_ndjson(body, records_max, wanted.fields)
+        return decode_ndjson(bytes(body), records_max, wanted.fields)
     if wanted.media is Media.TEXT:
-        return decode_text(body, records_max, wanted.fields)
+        return decode_text(bytes(body), records_max, wanted.fields)
     return decode_arrow(body, records_max, wanted.body_bytes_max)
 
 

@@ -25,7 +25,7 @@ import uvicorn
 from tidelog.services.http.app import create_app, running
 from tidelog.services.http.joined_writes import JoinedWritesProtocol
 from tidelog.services.http.logs import configure_logs
-from tidelog.services.http.malloc_arenas import bound_arenas
+from tidelog.services.http.malloc_bounds import bound_malloc
 from tidelog.services.http.service import Service
 from tidelog.services.settings import Settings
 from tidelog.services.wiring import open_broker
@@ -98,7 +98,7 @@ def serve(settings: Settings) -> int:
     """Run a broker until a signal. 0 after a clean stop; 1 if it could not start or could not flush, with the reason
     in the log."""
     configure_logs(settings.log_level, settings.log_format)
-    bound_arenas()
+    bound_malloc()
     try:
         listening = _bind(settings.host, settings.port)
     except OSError as error:

@@ -16,6 +16,7 @@ from tidelog.services.http.bodies.typed_json import parse_typed
 from tidelog.services.http.media import Media, answer_media, body_media
 from tidelog.services.http.parameters import query_of, topic_of
 from tidelog.services.http.service import Service
+from tidelog.storage.object_store import Body
 
 _ENCODER = msgspec.json.Encoder()
 _NO_QUERY: frozenset[str] = frozenset()
@@ -112,7 +113,7 @@ class TopicRoutes:
         await self._broker.delete_topic(topic_of(request))
         return Response(status_code=204)
 
-    async def _json_body(self, request: Request) -> bytes:
+    async def _json_body(self, request: Request) -> Body:
         query_of(request, _NO_QUERY)
         body_media(request, (Media.JSON,))
         with self._service.bodies.in_flight() as held:

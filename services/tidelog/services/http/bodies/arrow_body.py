@@ -16,6 +16,7 @@ from tidelog.services.http.bodies.arrow_framing import read_claims
 from tidelog.services.http.bodies.draft_columns import BINARY, PARTITION, check_record_count, draft_of
 from tidelog.services.http.problems import Unreadable
 from tidelog.storage.errors import Invalid, TooLarge
+from tidelog.storage.object_store import Body
 from tidelog.storage.records import HEADERS, TIMESTAMP
 
 _TYPES: dict[str, pa.DataType] = {
@@ -27,7 +28,7 @@ _TYPES: dict[str, pa.DataType] = {
 }
 
 
-def decode_arrow(body: bytes, records_max: int, expanded_bytes_max: int) -> Draft:
+def decode_arrow(body: Body, records_max: int, expanded_bytes_max: int) -> Draft:
     """The records of an IPC stream. `Unreadable` if it is not one, `Invalid` for another schema or too many records,
     `TooLarge` if its buffers would expand past `expanded_bytes_max`."""
     if not body:
@@ -53,7 +54,7 @@ def decode_arrow(body: bytes, records_max: int, expanded_bytes_max: int) -> Draf
     )
 
 
-def _read_table(body: bytes) -> pa.Table:
+def _read_table(body: Body) -> pa.Table:
     options = pa.ipc.IpcReadOptions(use_threads=False)
     try:
         with pa.ipc.open_stream(pa.BufferReader(body), options=options) as reader:

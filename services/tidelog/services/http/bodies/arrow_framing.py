@@ -13,6 +13,7 @@ import struct
 from dataclasses import dataclass
 
 from tidelog.services.http.problems import Unreadable
+from tidelog.storage.object_store import Body
 
 _CONTINUATION = 0xFFFFFFFF
 _SCHEMA_HEADER = 1
@@ -33,7 +34,7 @@ class StreamClaims:
 class _Table:
     """A flatbuffer table at `position` of `message`; slots are numbered as the fields of its schema."""
 
-    def __init__(self, message: bytes | memoryview, position: int) -> None:
+    def __init__(self, message: Body, position: int) -> None:
         self._message = message
         self._position = position
         vtable = position - self._int("<i", position)
@@ -41,7 +42,7 @@ class _Table:
         self._message_bytes = len(message)
 
     @classmethod
-    def root(cls, message: bytes | memoryview) -> _Table:
+    def root(cls, message: Body) -> _Table:
         return cls(message, struct.unpack_from("<I", message, 0)[0])
 
     def _int(self, kind: str, position: int) -> int:
@@ -78,7 +79,7 @@ class _Table:
         return self._int("<q", position), self._int("<q", position + 8)
 
 
-def read_claims(stream: bytes) -> StreamClaims:
+def read_claims(stream: Body) -> StreamClaims:
     """Walk the frames of `stream`: one schema, then batches, then its end and nothing after it.
 
     `Unreadable` for anything else: other messages (dictionaries, tensors), big-endian data, lengths that do not fit, a
@@ -89,7 +90,7 @@ def read_claims(stream: bytes) -> StreamClaims:
         raise Unreadable(f"the body is not a whole Arrow IPC stream: {error}") from None
 
 
-def _walk(stream: bytes) -> StreamClaims:
+def _walk(stream: Body) -> StreamClaims:
     position, messages, records, expanded_bytes = 0, 0, 0, 0
     while position < len(stream):
         continuation, metadata_bytes = struct.unpack_from("<Ii", stream, position)

@@ -21,6 +21,7 @@ from tidelog.services.http.bodies.typed_json import parse_typed
 from tidelog.services.http.positions import TIMESTAMP_MS_MAX, parse_iso_ms
 from tidelog.services.http.problems import Unreadable
 from tidelog.storage.errors import Invalid
+from tidelog.storage.object_store import Body
 from tidelog.storage.records import HEADERS, TIMESTAMP
 
 
@@ -60,7 +61,7 @@ class RecordsForm(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 _DECODER = msgspec.json.Decoder(RecordsForm)
 
 
-def decode_json(body: bytes, records_max: int) -> Draft:
+def decode_json(body: Body, records_max: int) -> Draft:
     """The records of `body`. `Unreadable` if it is not JSON; `Invalid` with the field's path if it is of another form
     than above."""
     records = parse_typed(_DECODER, body).records

@@ -9,12 +9,13 @@ import msgspec
 
 from tidelog.services.http.problems import Unreadable
 from tidelog.storage.errors import Invalid
+from tidelog.storage.object_store import Body
 
 T = TypeVar("T")
 _MESSAGE = re.compile(r"(?P<what>.*?)(?: - at `(?P<path>.*)`)?", re.DOTALL)
 
 
-def parse_typed(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, what: str = "the body") -> T:
+def parse_typed(decoder: msgspec.json.Decoder[T], body: Body | msgspec.Raw, what: str = "the body") -> T:
     """`body` in the decoder's form. `Unreadable` if it is not JSON, `Invalid` with the field's path if it is JSON of
     another form."""
     if not body:
