@@ -7,12 +7,12 @@ nothing that is wrong with them counts.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.finding import Finding, Seen, Severity
-from tidelog.storage.known_topics import KnownTopic, TopicsNow, TopicState
+from tidelog.storage.known_topics import KnownTopic, TopicKnowledge
 from tidelog.storage.layout import TopicPartition, topic_prefix
 from tidelog.storage.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
@@ -22,12 +22,25 @@ from tidelog.storage.wal_check import Stretch
 from tidelog.storage.wal_walk import WalWalk
 
 Stretches = Mapping[TopicPartition, Stretch]
+_UNHEARD = "of which the journal never heard: entries of it are lost, or it is another bucket's"
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the journal says of the topics in question."""
+
+    topics: Mapping[str, KnownTopic]
+    gone: frozenset[str]
+
+    def is_deleted(self, topic_id: str) -> bool:
+        topic = self.topics.get(topic_id)
+        return topic_id in self.gone if topic is None else topic.removing
 
 
 class TopicCheck:
     """Beside one walk. Without `topics`, every topic counts as one that is there and nobody knows."""
 
-    def __init__(self, store: ObjectStore, topics: TopicsNow | None) -> None:
+    def __init__(self, store: ObjectStore, topics: TopicKnowledge | None) -> None:
         self._store = store
         self._topics = topics
 
@@ -45,25 +58,28 @@ class TopicCheck:
         """What can be told once everything was looked at."""
         async for finding in self._settled(state.suspects):
             yield finding
-        known = await self._known()
+        known = await self._known({place.topic_id for place in wal} | state.seen.keys())
         for place, stretch in wal.items():
             for finding in _wal_findings(place, stretch, known, met=place in state.met):
                 yield finding
-        for topic_id, names in state.seen.items() if known is not None else ():
-            for name, partition in names.items():
-                for finding in _topic_findings(name, topic_id, partition, known or {}):
-                    yield finding
+        if known is not None:
+            for finding in _folder_findings(state, known):
+                yield finding
 
-    async def _known(self) -> Mapping[str, KnownTopic] | None:
+    async def _known(self, topic_ids: Set[str]) -> _Known | None:
         """None if there is no journal to ask, or none that can be read, which its own check tells."""
+        if self._topics is None:
+            return None
         try:
-            return await self._topics() if self._topics else None
+            topics = await self._topics.topics()
+            unheard = topic_ids - topics.keys()
+            return _Known(topics, frozenset(await self._topics.deleted(unheard) if unheard else ()))
         except (Corrupt, NotFound):
             return None
 
     async def _is_deleted(self, topic_id: str) -> bool:
-        topic = (await self._known() or {}).get(topic_id)
-        return topic is not None and topic.state is not TopicState.LIVE
+        known = await self._known({topic_id})
+        return known is not None and known.is_deleted(topic_id)
 
     async def _settled(self, suspects: list[Suspicion]) -> AsyncIterator[Finding]:
         """Orphans that seemed to hold more than their log: the logs once more, then the manifests."""
@@ -92,12 +108,12 @@ class TopicCheck:
             yield replace(suspect.finding, severity=Severity.ERROR, text=text) if lost else suspect.finding
 
 
-def _wal_findings(
-    place: TopicPartition, stretch: Stretch, known: Mapping[str, KnownTopic] | None, *, met: bool
-) -> Iterator[Finding]:
+def _wal_findings(place: TopicPartition, stretch: Stretch, known: _Known | None, *, met: bool) -> Iterator[Finding]:
     """About records in the WAL; `met`: their partition has objects under ``topics/`` too, with which they were
     compared. Without any it begins at offset 0, unless its topic was deleted and they wait to be let go of."""
-    topic = (known or {}).get(place.topic_id)
+    if known is not None and known.is_deleted(place.topic_id):
+        return
+    topic = known.topics.get(place.topic_id) if known is not None else None
     begins = f"begins at offset {stretch.base_offset} of {place.topic_id}/{place.partition}, which has no manifest"
     late = stretch.base_offset > 0 and not met
     if topic is None:
@@ -105,27 +121,33 @@ def _wal_findings(
             text = f"{begins}: its topic was deleted, or its manifests are lost"
             yield Finding(Severity.WARNING, stretch.key, text)
         elif known is not None:
-            text = f"holds records of topic {place.topic_id}, of which the journal knows nothing"
-            yield Finding(Severity.WARNING, stretch.key, text)
-    elif topic.state is TopicState.LIVE:
-        if late:
-            yield Finding(Severity.ERROR, stretch.key, f"{begins}: the manifests of {topic.name} are lost (inv. 5)")
-        if place.partition >= len(topic.shards):
-            text = f"holds partition {place.partition} of {topic.name}, which has {len(topic.shards)}"
+            text = f"holds records of topic {place.topic_id}, {_UNHEARD}"
             yield Finding(Severity.ERROR, stretch.key, text)
-        elif topic.shards[place.partition] != stretch.shard:
-            text = f"holds {topic.name}-{place.partition}, which lives in shard {topic.shards[place.partition]}"
-            yield Finding(Severity.ERROR, stretch.key, text)
+        return
+    if late:
+        yield Finding(Severity.ERROR, stretch.key, f"{begins}: the manifests of {topic.name} are lost (inv. 5)")
+    if place.partition >= len(topic.shards):
+        text = f"holds partition {place.partition} of {topic.name}, which has {len(topic.shards)}"
+        yield Finding(Severity.ERROR, stretch.key, text)
+    elif topic.shards[place.partition] != stretch.shard:
+        text = f"holds {topic.name}-{place.partition}, which lives in shard {topic.shards[place.partition]}"
+        yield Finding(Severity.ERROR, stretch.key, text)
 
 
-def _topic_findings(name: str, topic_id: str, partition: int, known: Mapping[str, KnownTopic]) -> Iterator[Finding]:
+def _folder_findings(state: WalkState, known: _Known) -> Iterator[Finding]:
+    for topic_id, names in state.seen.items():
+        for name, partition in names.items():
+            yield from _topic_findings(name, topic_id, partition, known)
+
+
+def _topic_findings(name: str, topic_id: str, partition: int, known: _Known) -> Iterator[Finding]:
     """About the folder of a topic, in which `partition` is the highest there is."""
-    topic, prefix = known.get(topic_id), topic_prefix(name, topic_id)
-    if topic is None:
-        yield Finding(Severity.WARNING, prefix, "is a topic of which the journal knows nothing")
+    topic, prefix = known.topics.get(topic_id), topic_prefix(name, topic_id)
+    if topic_id in known.gone:
+        yield Finding(Severity.ORPHAN, prefix, "is a topic that was deleted")
+    elif topic is None:
+        yield Finding(Severity.ERROR, prefix, f"is a topic {_UNHEARD}")
     elif topic.name != name:
         yield Finding(Severity.ERROR, prefix, f"belongs to topic {topic.name!r} by its id (inv. 5)")
-    elif topic.state is TopicState.GONE:
-        yield Finding(Severity.ORPHAN, prefix, "is a topic that was deleted")
-    elif topic.state is TopicState.LIVE and partition >= len(topic.shards):
+    elif not topic.removing and partition >= len(topic.shards):
         yield Finding(Severity.ERROR, prefix, f"has a partition {partition}, the journal says {len(topic.shards)}")

@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable
 
 from tidelog.storage.finding import Finding, Progress, Seen, Severity, Summary
 from tidelog.storage.in_flight import Room, in_order
-from tidelog.storage.known_topics import TopicsNow
+from tidelog.storage.known_topics import TopicKnowledge
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.partition_check import PartitionCheck, WalSide
 from tidelog.storage.topic_check import TopicCheck
@@ -49,7 +49,7 @@ class BucketVerification:
         store: ObjectStore,
         *,
         deep: bool = False,
-        topics: TopicsNow | None = None,
+        topics: TopicKnowledge | None = None,
         journal: JournalCheck | None = None,
         state: WalkState | None = None,
         at_once: int = AT_ONCE,
