@@ -13,6 +13,7 @@ import typer
 
 from tidelog.services.cli import (
     bucket,
+    bucket_attest,
     bucket_verify,
     cluster,
     cluster_cost,
@@ -64,6 +65,7 @@ clusters.command("health")(cluster.health)
 clusters.command("recover")(serve.with_settings(cluster_recover.recover))
 buckets.command("ls")(bucket.ls)
 buckets.command("verify")(bucket_verify.verify)
+buckets.command("attest")(bucket_attest.attest)
 
 
 @app.command()
