@@ -34,13 +34,21 @@ class ArchiveAccount:
     """Of the shards that are led at each time."""
 
     def __init__(
-        self, store: ObjectStore, catalog: Catalog, shards: ShardSet, measurements: Measurements, clock: Clock
+        self,
+        store: ObjectStore,
+        catalog: Catalog,
+        shards: ShardSet,
+        measurements: Measurements,
+        clock: Clock,
+        *,
+        read_max: int = READ_MAX,
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._shards = shards
         self._cold = measurements.cold
         self._clock = clock
+        self._read_max = read_max
         self._since_ms = clock.now_ms()
 
     def archives(self) -> Mapping[str, TopicArchive]:
@@ -65,7 +73,7 @@ class ArchiveAccount:
         return found
 
     async def complete(self) -> None:
-        """Read the manifests of partitions that are led here and not known, `READ_MAX` of them at most. Raises
+        """Read the manifests of partitions that are led here and not known, `read_max` of them at most. Raises
         `Unavailable`, `Corrupt`."""
         unknown = [
             (topic, place)
@@ -80,7 +88,7 @@ class ArchiveAccount:
                 self._cold.seen(await ManifestLog(self._store, topic.name, place).latest())
 
         async with asyncio.TaskGroup() as reads:
-            for topic, place in unknown[:READ_MAX]:
+            for topic, place in unknown[: self._read_max]:
                 reads.create_task(read(topic, place))
 
     def costs(self, broker_id: str, measured: BrokerMeasurements, shards_total: int) -> BrokerCosts:

@@ -1,0 +1,184 @@
+"""What a broker says it costs: every request is somebody's, and what lies there is told by topic."""
+
+from __future__ import annotations
+
+import pytest
+from tests.broker.brokers import SETTINGS, running_broker
+from tests.broker.cluster_world import running_world
+from tests.broker.drafts import draft, numbered
+
+from tidelog.services.broker.api import ProduceOptions
+from tidelog.services.broker.archive_account import ArchiveAccount
+from tidelog.services.broker.costs import BrokerCosts, TopicCost
+from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.broker.measurements import Measurements
+from tidelog.services.broker.topic_archive import ColdFigures, added_segments, cold_figures
+from tidelog.services.broker.wal_extent import WalExtent
+from tidelog.services.wiring import broker_parts
+from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifest import Change, ChangeKind, Garbage, Manifest, Segment
+from tidelog.storage.object_store import list_all
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.counting import NO_REQUESTS, CountingObjectStore, Verb
+from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.wal_entry import EntryKind, Span, WalHeader
+
+PLACE = TopicPartition("id", 0)
+
+
+def segment(base: int, last: int, *, records: int | None = None, size_bytes: int = 100) -> Segment:
+    return Segment(
+        key=f"topics/t/id/partition=0/{base:020d}-{last:020d}-{base:x}.parquet",
+        base_offset=base,
+        last_offset=last,
+        records=last - base + 1 if records is None else records,
+        size_bytes=size_bytes,
+        min_timestamp_ms=0,
+        max_timestamp_ms=0,
+        sha256=f"{base}-{last}-{size_bytes}",
+        raw_bytes=10 * size_bytes,
+    )
+
+
+def of(costs: BrokerCosts, topic: str) -> TopicCost:
+    (found,) = (each for each in costs.topics if each.topic == topic)
+    return found
+
+
+def header(seq: int, at_ms: int, **records: int) -> WalHeader:
+    spans = tuple(Span(TopicPartition(topic, 0), 0, count, 0) for topic, count in records.items())
+    return WalHeader(EntryKind.RECORDS, 0, seq, 1, "w", f"e{seq}", at_ms, spans)
+
+
+async def test_topics_and_the_rest_add_up_to_every_request_made() -> None:
+    counted = CountingObjectStore(MemoryObjectStore())
+    async with running_broker(counted, shards=2) as broker:
+        for number in range(6):
+            await broker.produce(f"t{number % 3}", numbered(number, 50), ProduceOptions())
+        await broker.archive_now()
+        costs = await broker.costs()
+        made = counted.usage().counts()
+        paid = sum((topic.requests for topic in costs.topics), costs.rest)
+    for verb in ("puts", "gets", "lists", "heads", "deletes"):
+        assert getattr(paid, verb) == pytest.approx(getattr(made, verb))
+    assert all(topic.requests.puts >= 3 for topic in costs.topics), "a part of the log, a segment, a manifest"
+    assert costs.rest.puts > 0, "epochs and topics are nobody's"
+
+
+async def test_bytes_are_hot_until_they_are_archived_and_cold_then() -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store, shards=1) as broker:
+        await broker.produce("t", draft([b"x" * 1_000] * 100), ProduceOptions())
+        hot = of(await broker.costs(), "t")
+        assert (hot.archive.debt_bytes, hot.archive.cold.cold_bytes) == (hot.archive.hot_bytes, 0)
+        assert hot.archive.debt_bytes > 0
+        await broker.archive_now()
+        cold = of(await broker.costs(), "t")
+        lies_there = [info.size async for info in list_all(store, "topics/t/") if info.key.endswith(".parquet")]
+    assert (cold.archive.debt_bytes, cold.archive.debt_age_ms) == (0, 0)
+    assert cold.archive.hot_bytes == hot.archive.hot_bytes, "it is archived, and not deleted yet"
+    assert cold.archive.cold.cold_bytes == cold.counts.archived_bytes == sum(lies_there)
+    assert (cold.archive.cold.raw_bytes, cold.archive.cold.records) == (100_000, 100)
+
+
+async def test_a_broker_that_has_just_started_reads_what_it_does_not_know() -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store) as broker:
+        await broker.create_topic("t", 3, {})
+        for partition in range(3):
+            await broker.produce("t", numbered(0, 10), ProduceOptions(partition=partition))
+        await broker.archive_now()
+    async with running_broker(store) as broker:
+        first = of(await broker.costs(), "t")
+        assert (first.partitions, first.archive.cold.partitions, first.archive.cold.records) == (3, 3, 30)
+        before = broker.measurements().usage
+        await broker.costs()
+        assert (broker.measurements().usage - before).requests(Verb.LIST) == 0, "it is known from then on"
+
+
+async def test_each_broker_of_a_cluster_tells_of_the_shards_that_it_leads() -> None:
+    async with running_world(dict.fromkeys(("a", "b"), MemoryObjectStore()), shards=3) as world:
+        await world.brokers["a"].create_topic("t", 3, {})
+        for partition in range(3):
+            await world.brokers["b"].produce("t", numbered(0, 10), ProduceOptions(partition=partition))
+        costs = [await broker.costs() for broker in world.brokers.values()]
+    assert [(each.broker_id, each.shards, each.shards_total) for each in costs] == [("a", (0, 2), 3), ("b", (1,), 3)]
+    assert sum(of(each, "t").partitions for each in costs) == 3
+    assert sum(of(each, "t").counts.records_in for each in costs) == 30
+
+
+async def test_one_answer_reads_no_more_manifests_than_it_may() -> None:
+    parts = broker_parts(SETTINGS, Runtime(), MemoryObjectStore())
+    broker, cold = LocalBroker(parts), Measurements()
+    await broker.start()
+    topic = await broker.create_topic("t", 5, {})
+    account = ArchiveAccount(parts.store, parts.catalog, parts.shards, cold, parts.means.runtime.clock, read_max=2)
+    for known in (2, 4, 5, 5):
+        await account.complete()
+        assert sum(cold.cold.of(topic.partition(number)) is not None for number in range(5)) == known
+    await broker.aclose()
+
+
+def test_what_a_version_wrote_is_counted_by_why() -> None:
+    measurements = Measurements()
+    small, large = segment(0, 9, size_bytes=100), segment(0, 9, size_bytes=70)
+    for kind, written in ((ChangeKind.ARCHIVE, small), (ChangeKind.MERGE, large), (ChangeKind.COMPACT, small)):
+        measurements.version_made(Manifest(PLACE, segments=(written,), change=Change(kind, added=(written.sha256,))))
+    measurements.version_made(Manifest(PLACE, segments=(small,), change=Change(ChangeKind.EXPIRE, removed=("x",))))
+    counts = measurements.topics["t"]
+    assert (counts.archived_bytes, counts.merged_bytes, counts.compacted_bytes) == (100, 70, 100)
+
+
+def test_only_segments_that_came_with_a_version_were_written_for_it() -> None:
+    segments = tuple(segment(10 * n, 10 * n + 9) for n in range(5))
+    manifest = Manifest(PLACE, segments=segments, change=Change(ChangeKind.MERGE, added=(segments[1].sha256,)))
+    assert added_segments(manifest) == [segments[1]]
+
+
+def test_the_figures_of_a_compacted_partition_tell_what_is_left() -> None:
+    manifest = Manifest(
+        PLACE,
+        log_start_offset=0,
+        cold_end=200,
+        clean_end=100,
+        segments=(segment(0, 99, records=25), segment(100, 199)),
+        garbage=(Garbage("topics/t/id/partition=0/x", 7, 3),),
+    )
+    figures = cold_figures(manifest)
+    assert (figures.clean_offsets, figures.clean_records, figures.records) == (100, 25, 125)
+    assert (figures.segments, figures.garbage_objects, figures.garbage_bytes) == (2, 1, 7)
+    assert figures + ColdFigures() == figures
+
+
+def test_an_older_manifest_does_not_replace_a_newer_one() -> None:
+    cold = Measurements().cold
+    cold.seen(Manifest(PLACE, version=3, cold_end=10, segments=(segment(0, 9),)))
+    cold.seen(Manifest(PLACE, version=2))
+    known = cold.of(PLACE)
+    assert known is not None
+    assert known.segments == 1
+    cold.keep([])
+    assert cold.of(PLACE) is None
+
+
+def test_an_entry_is_shared_out_to_its_topics_and_leaves_with_the_floor_and_its_deletion() -> None:
+    extent = WalExtent()
+    extent.add(header(0, 1_000, a=3, b=1), 400)
+    extent.add(header(1, 2_000, b=5), 100)
+    assert extent.debt_bytes() == {"a": 300, "b": 200}
+    assert extent.debt_since_ms() == {"a": 1_000, "b": 1_000}
+    extent.cut(1)
+    assert extent.debt_bytes() == {"b": 100}
+    assert extent.debt_since_ms() == {"b": 2_000}
+    assert extent.passed_bytes_of_topics() == {"a": 300, "b": 100}
+    assert (extent.bytes, extent.passed_bytes) == (100, 400)
+    extent.deleted(1)
+    assert extent.passed_bytes == 0
+    assert extent.passed_bytes_of_topics() == {}
+
+
+def test_an_entry_without_records_is_nobodys() -> None:
+    extent = WalExtent()
+    extent.add(header(0, 1_000), 50)
+    assert (extent.bytes, extent.debt_bytes()) == (50, {})
+    assert NO_REQUESTS.puts == 0

@@ -1,0 +1,104 @@
+"""An idle cluster makes no PUT at all, and no LIST, which costs as much: all that is left are reads of floors.
+
+The brokers' time runs faster than ours, so that a test sees every timer they have go off many times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tests.broker.brokers import SETTINGS, until
+from tests.broker.drafts import draft
+from tests.broker.fast_clock import FastClock
+from tests.components.etcd_server import EtcdServer
+
+from tidelog.services.broker.api import ProduceOptions
+from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
+from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.settings import Settings
+from tidelog.services.wiring import open_broker
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.counting import NO_REQUESTS, RequestCounts
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+AnyBroker = LocalBroker | ClusterBroker
+
+HOUR_S = 3_600.0
+PARTITIONS = 4
+USUAL = replace(SETTINGS, archiver_interval_ms=Settings().archiver_interval_ms, shards=PARTITIONS)
+"""Archives when a broker does that has not been told otherwise."""
+
+TOPICS: dict[str, dict[str, str | int | None]] = {
+    "kept": {"retention.ms": -1},
+    "expiring": {"retention.ms": 7 * 86_400_000},
+    "compacted": {"cleanup.policy": "compact"},
+}
+
+
+async def fill(brokers: Sequence[AnyBroker]) -> None:
+    """Some records in every partition of topics of every kind, through whoever leads it."""
+    for name, configs in TOPICS.items():
+        topic = await brokers[0].create_topic(name, PARTITIONS, configs)
+        for partition, shard in enumerate(topic.shards):
+            (leader,) = (broker for broker in brokers if shard in broker.here.shards.led())
+            records = draft([b"v"] * 20, keys=[b"k%d" % (n % 5) for n in range(20)])
+            await leader.here.known_topic(name)
+            await leader.produce(name, records, ProduceOptions(partition=partition))
+
+
+def at_rest(brokers: Sequence[AnyBroker]) -> bool:
+    """Everything is archived, and whatever was to be deleted is."""
+    archives = [archive for broker in brokers for archive in broker.measurements().archives.values()]
+    cold = sum(archive.cold.segments for archive in archives)
+    return cold >= len(TOPICS) * PARTITIONS and not any(
+        archive.hot_bytes or archive.cold.garbage_bytes for archive in archives
+    )
+
+
+def asked(brokers: Sequence[AnyBroker]) -> RequestCounts:
+    """By all brokers up to now."""
+    return sum((broker.measurements().usage.counts() for broker in brokers), NO_REQUESTS)
+
+
+async def check_idle(brokers: Sequence[AnyBroker], clock: FastClock, hours: float) -> None:
+    """Wait until all is at rest, and see what brokers ask for in the hours after it."""
+    await until(lambda: at_rest(brokers))
+    began_s, before = clock.monotonic(), asked(brokers)
+    await until(lambda: clock.monotonic() - began_s > hours * HOUR_S)
+    meanwhile = asked(brokers) + before.times(-1)
+    minutes = (clock.monotonic() - began_s) / 60 + 1
+    assert (meanwhile.puts, meanwhile.lists, meanwhile.deletes) == (0, 0, 0)
+    assert meanwhile.gets <= minutes * PARTITIONS, "no more than a floor a minute and shard"
+
+
+async def test_a_broker_alone_writes_nothing_in_hours_without_records() -> None:
+    clock = FastClock(2_400)
+    broker = open_broker(USUAL, Runtime(clock=clock), store=MemoryObjectStore())
+    await broker.start()
+    try:
+        await fill([broker])
+        await check_idle([broker], clock, hours=1)
+    finally:
+        await broker.aclose()
+
+
+async def test_brokers_that_meet_in_etcd_write_nothing_either(etcd: EtcdServer) -> None:
+    clock, bucket = FastClock(30), MemoryObjectStore()
+    quick = replace(USUAL, archiver_interval_ms=5_000, delete_grace_ms=60_000, lease_ttl_ms=60_000)
+    meeting = replace(quick, etcd_endpoints=etcd.url, cluster_name="idle", rebalance_delay_ms=0)
+    brokers = [
+        open_broker(
+            replace(meeting, broker_id=name, advertised_address=f"http://{name}:1"), Runtime(clock=clock), store=bucket
+        )
+        for name in ("a", "b")
+    ]
+    try:
+        for broker in brokers:
+            await broker.start()
+        await until(lambda: [len(broker.here.shards.led()) for broker in brokers] == [2, 2])
+        await fill(brokers)
+        await check_idle(brokers, clock, hours=0.05)
+    finally:
+        for broker in brokers:
+            await broker.aclose()

@@ -1,0 +1,58 @@
+"""Price tables from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidelog.storage.errors import Invalid
+from tidelog.storage.stores.counting import RequestCounts
+from tidelog.storage.stores.price_file import read_prices
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "prices.toml"
+    file.write_text(text)
+    return file
+
+
+def test_a_file_prices_requests_and_storage(tmp_path: Path) -> None:
+    prices = read_prices(
+        written(
+            tmp_path,
+            'name = "elsewhere"\nput_usd_per_1000 = 0.01\nget_usd_per_1000 = 0.001\nlist_usd_per_1000 = 0.02\n'
+            "stored_usd_per_gb_month = 0.05\n",
+        )
+    )
+    asked = RequestCounts(puts=1_000, gets=1_000, lists=1_000, heads=1_000, deletes=1_000)
+    assert asked.usd(prices) == pytest.approx(0.01 + 0.001 + 0.02 + 0.001)
+    assert prices.stored_month_usd(2 << 30) == pytest.approx(0.10)
+    assert prices.name == "elsewhere"
+
+
+def test_what_a_file_leaves_out_costs_nothing(tmp_path: Path) -> None:
+    prices = read_prices(written(tmp_path, "head_usd_per_1000 = 3\n"))
+    assert RequestCounts(puts=5, gets=5, lists=5, deletes=5).usd(prices) == 0
+    assert prices.head_usd == 0.003
+    assert prices.name == "prices.toml"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("put_usd = 1\n", "put_usd"),
+        ('get_usd_per_1000 = "cheap"\n', "get_usd_per_1000"),
+        ("get_usd_per_1000 = -1\n", "not negative"),
+        ("put_usd_per_1000 = nan\n", "not negative"),
+        ("= 3", "TOML|Invalid|line"),
+    ],
+)
+def test_a_file_that_is_no_price_table_is_refused_by_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(Invalid, match=said):
+        read_prices(written(tmp_path, text))
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="no price table"):
+        read_prices(tmp_path / "none.toml")
