@@ -9,7 +9,7 @@ from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.settings import Settings
 from tidelog.services.wiring import broker_parts
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.runtime import Runtime
+from tidelog.storage.runtime import Clock, Runtime, SystemClock
 
 NEVER_MS = 10**12
 SETTINGS = Settings(
@@ -19,10 +19,12 @@ SETTINGS = Settings(
 
 
 @asynccontextmanager
-async def running_broker(store: ObjectStore, **changes: object) -> AsyncIterator[LocalBroker]:
-    """A started broker on `store`; `changes` of `SETTINGS`."""
+async def running_broker(
+    store: ObjectStore, *, clock: Clock | None = None, **changes: object
+) -> AsyncIterator[LocalBroker]:
+    """A started broker on `store`; `changes` of `SETTINGS`. `clock` None: the machine's."""
     settings = replace(SETTINGS, **changes)  # type: ignore[arg-type]
-    broker = LocalBroker(broker_parts(settings, Runtime(), store))
+    broker = LocalBroker(broker_parts(settings, Runtime(clock or SystemClock()), store))
     await broker.start()
     try:
         yield broker

@@ -21,7 +21,7 @@ from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
 from tidelog.services.settings import Settings
 from tidelog.services.wiring import broker_parts
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.runtime import Runtime
+from tidelog.storage.runtime import Clock, Runtime, SystemClock
 
 CLUSTER = replace(SETTINGS, forward_timeout_ms=10_000, flush_interval_ms=0)
 
@@ -102,8 +102,10 @@ class World:
         self.epochs: dict[int, int] = {}
         self.changed = asyncio.Event()
 
-    async def start(self, name: str, store: ObjectStore, settings: Settings = CLUSTER) -> ClusterBroker:
-        parts = broker_parts(settings, Runtime(), store)
+    async def start(
+        self, name: str, store: ObjectStore, settings: Settings = CLUSTER, clock: Clock | None = None
+    ) -> ClusterBroker:
+        parts = broker_parts(settings, Runtime(clock or SystemClock()), store)
         coordination = HandLed(self, name, parts)
         broker = ClusterBroker(parts, coordination, self.peers)
         self.coordinations[name] = coordination
@@ -149,12 +151,16 @@ class World:
 
 @asynccontextmanager
 async def running_world(
-    stores: Mapping[str, ObjectStore], shards: int = 3, settings: Settings = CLUSTER
+    stores: Mapping[str, ObjectStore],
+    shards: int = 3,
+    settings: Settings = CLUSTER,
+    *,
+    clock: Clock | None = None,
 ) -> AsyncIterator[World]:
     """Brokers named as `stores` are, each on its own view of the bucket; shard i is led by the i-th of them."""
     world = World(shards)
     for name, store in stores.items():
-        await world.start(name, store, settings)
+        await world.start(name, store, settings, clock)
     names = tuple(stores)
     for shard in range(shards):
         await world.usurp(shard, names[shard % len(names)])

@@ -8,6 +8,7 @@ from tests.broker.brokers import until
 from tests.broker.cluster_world import CLUSTER, World, running_world
 from tests.broker.drafts import draft, numbered, values_of
 from tests.broker.gated_store import GatedObjectStore
+from tests.broker.set_clock import GRACE_S, SetClock
 
 from tidelog.services.broker.api import Draft, FetchLimits, ProduceOptions
 from tidelog.storage.errors import Fenced, Invalid, LeaderUnknown, Unavailable
@@ -75,7 +76,8 @@ async def test_a_request_of_which_nothing_was_taken_says_so() -> None:
 async def test_a_deleted_topics_objects_are_removed_by_one_leader_and_nobody_elses_are() -> None:
     store = MemoryObjectStore()
     counted = {name: CountingObjectStore(store) for name in NAMES}
-    async with running_world(counted) as world:
+    clock = SetClock()
+    async with running_world(counted, clock=clock) as world:
         a, b, c = (world.brokers[name] for name in NAMES)
         gone, kept = await a.create_topic("t", 3, {}), await a.create_topic("kept", 3, {})
         for number in range(3):
@@ -85,6 +87,10 @@ async def test_a_deleted_topics_objects_are_removed_by_one_leader_and_nobody_els
             await broker.archive_now()
         await c.delete_topic("t")
         await until(lambda: all(len(broker.topics()) == 1 for broker in (a, b, c)))
+        for broker in (a, b, c):
+            await broker.archive_now()
+        assert await store.list(topic_prefix("t", gone.topic_id))
+        clock.pass_time(GRACE_S)
         for broker in (a, b, c):
             await broker.archive_now()
         assert not await store.list(topic_prefix("t", gone.topic_id))

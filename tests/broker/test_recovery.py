@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import pytest
-from tests.broker.brokers import SETTINGS, running_broker
+from tests.broker.brokers import running_broker
 from tests.broker.drafts import draft, numbered, offsets_of, timestamps_of, values_of
 from tests.broker.gated_store import GatedObjectStore
 from tests.components.s3_endpoint import S3Bucket
@@ -17,11 +16,9 @@ from tidelog.services.broker.log_opening import LogOpening
 from tidelog.services.settings import Settings
 from tidelog.services.wiring import open_broker
 from tidelog.storage.errors import ProducerFenced, SequenceConflict
-from tidelog.storage.layout import topic_prefix
-from tidelog.storage.object_store import ObjectStore, list_all
+from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore, Kind, Verb
-from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.s3 import S3ObjectStore
 from tidelog.storage.wal import Wal
@@ -179,37 +176,6 @@ async def test_a_broker_on_minio_keeps_what_it_acknowledged(minio_bucket: S3Buck
         assert sorted(int(value) for one in fetched for value in values_of(one)) == list(range(40))
         assert all(timestamp > 10**12 for one in fetched for timestamp in timestamps_of(one))
         assert await broker.resolve("t", 0, Position(Anchor.LATEST)) == fetched[0].high_watermark
-
-
-async def test_the_objects_of_a_deleted_topic_go_and_those_of_its_namesake_stay(bucket: Bucket) -> None:
-    async with running_broker(bucket()) as broker:
-        first = await broker.create_topic("t", 2, {})
-        await broker.produce("t", draft([b"a", b"b"], partitions=[0, 1]), ProduceOptions())
-        await broker.archive_now()
-        await broker.delete_topic("t")
-        second = await broker.create_topic("t", 1, {})
-        await broker.produce("t", draft([b"c"]), TO_ZERO)
-        await broker.archive_now()
-    store = bucket()
-    assert [info.key async for info in list_all(store, topic_prefix("t", first.topic_id))] == []
-    assert len([info.key async for info in list_all(store, topic_prefix("t", second.topic_id))]) == 2
-    await store.aclose()
-
-
-async def test_a_removal_that_a_crash_cut_short_is_finished_by_the_next_broker() -> None:
-    inner = MemoryObjectStore()
-    outage = FaultyObjectStore(inner, FaultPlan(), Runtime())
-    dying = open_broker(replace(SETTINGS, shutdown_timeout_ms=50), Runtime(), store=outage)
-    await dying.start()
-    topic = await dying.create_topic("t", 1, {})
-    await dying.produce("t", numbered(0, 3), TO_ZERO)
-    await dying.archive_now()
-    await dying.delete_topic("t")
-    outage.plan = FaultPlan(unavailable=1.0)
-    await dying.aclose()
-    async with running_broker(inner) as broker:
-        await broker.archive_now()
-        assert [info.key async for info in list_all(inner, topic_prefix("t", topic.topic_id))] == []
 
 
 async def test_what_the_floor_passes_while_headers_are_read_is_let_go() -> None:

@@ -109,6 +109,7 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
     factory = ShardFactory(settings, runtime, means, retrying, catalog)
     shards = ShardSet(factory, means.hot_tail, drain_s=RELEASE_SHARE * settings.shutdown_timeout_ms / 1000)
     policy = ArchivePolicy(settings.archiver_interval_ms, settings.archiver_min_bytes)
+    remover = TopicRemover(retrying, catalog, runtime.clock, settings.delete_grace_ms / 1000)
     return BrokerParts(
         store=retrying,
         counting=counting,
@@ -118,7 +119,7 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
         means=means,
         reader=_reader(settings, means, retrying),
         shards=shards,
-        archivist=Archivist(shards, journal, TopicRemover(retrying, catalog), policy, runtime),
+        archivist=Archivist(shards, journal, remover, policy, runtime),
         upkeep=UpkeepWorker(shards, journal, runtime),
         account=ArchiveAccount(retrying, catalog, shards, means.measurements, runtime.clock),
     )

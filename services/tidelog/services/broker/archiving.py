@@ -101,7 +101,8 @@ class Archivist:
             try:
                 if await self.archive_due():
                     pause_s = 0.0  # a backlog is worked off without a pause
-                await self.remove_deleted()
+                if await self.remove_deleted():
+                    pause_s = 0.0
                 if self._runtime.clock.monotonic() >= collect_at_s:
                     collect_at_s = self._runtime.clock.monotonic() + COLLECT_EVERY_S
                     await self.collect()
@@ -113,10 +114,10 @@ class Archivist:
                 pause_s = PAUSE_AFTER_ERROR_S
             await self._runtime.clock.sleep(pause_s)
 
-    async def remove_deleted(self) -> None:
-        """Remove the objects of deleted topics, while no pass is under way that could still write one."""
-        async with self._one_pass:
-            await self._remover.remove_deleted(self._shards.leads)
+    async def remove_deleted(self) -> bool:
+        """Remove some objects of deleted topics whose grace is over; whether there are more."""
+        async with self._one_pass:  # a pass could write one still
+            return await self._remover.remove_deleted(self._shards.leads)
 
     async def collect(self) -> int:
         """Delete the entries whose grace is over. Returns how many."""

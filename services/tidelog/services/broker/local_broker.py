@@ -248,7 +248,8 @@ class LocalBroker:
     async def archive_now(self) -> None:
         """Turn all that is committed into segments, whatever its age."""
         await self._parts.archivist.archive_all()
-        await self._parts.archivist.remove_deleted()
+        while await self._parts.archivist.remove_deleted():
+            pass
 
     async def tend_now(self) -> None:
         """Do all upkeep of segments that is due."""

@@ -5,7 +5,8 @@ been due for `PATIENCE_S` is done under load too, since a log that is always wri
 begun on the newest topics, so that what somebody has just allowed to be kept is not deleted by an older rule.
 
 Nothing due costs no request. When partitions are due is known from their manifests (`shard_upkeep`); those that the
-leader has not seen are looked at one by one, no faster than one each `CHECK_EVERY_S`.
+leader has not seen are looked at one by one, no faster than one each `CHECK_EVERY_S`, and not in the first
+`SETTLE_S`: a broker that starts has better things to do, and whoever is read or written by then needs no look.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tidelog.storage.runtime import Runtime
 CHECK_EVERY_S = 0.5
 PAUSE_AFTER_ERROR_S = 5.0
 PATIENCE_S = 60.0
+SETTLE_S = 30.0
 CLOCK_JUMP_MS = 60_000
 """By how much the wall clock has to leave the monotonic one for every due time to be found out anew: partitions are due
 by the wall clock, and some tasks' waits by the other."""
@@ -38,10 +40,12 @@ class UpkeepWorker:
         self._clock = runtime.clock
         self._one_step = asyncio.Lock()
         self._due_since_s: float | None = None
+        self._look_from_s = self._clock.monotonic()
         self._skew_ms = self._skew_now_ms()
         self._loop: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        self._look_from_s = self._clock.monotonic() + SETTLE_S
         self._loop = asyncio.create_task(self._run())
 
     async def close(self) -> None:
@@ -103,7 +107,8 @@ class UpkeepWorker:
                 await led.tend()
 
     async def _look_at_one(self) -> None:
-        if unseen := next((led for led in self._serving() if led.upkeep.has_unknown), None):
+        unseen = next((led for led in self._serving() if led.upkeep.has_unknown), None)
+        if unseen and self._clock.monotonic() >= self._look_from_s:
             await unseen.look()
 
     def _follow(self) -> None:

@@ -1,0 +1,27 @@
+"""The machine's clocks, each of which a test can set ahead or back while a broker runs."""
+
+from __future__ import annotations
+
+from tidelog.storage.runtime import SystemClock
+
+GRACE_S = 900.0
+"""``delete.grace.ms`` as it is by default."""
+
+
+class SetClock(SystemClock):
+    """`ahead_s`: of the monotonic clock, which only goes forward; `wall_ahead_ms`: of the wall clock."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+        self.wall_ahead_ms = 0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead_s
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.wall_ahead_ms
+
+    def pass_time(self, seconds: float) -> None:
+        """Both go on at once."""
+        self.ahead_s += seconds
+        self.wall_ahead_ms += round(seconds * 1000)

@@ -1,0 +1,96 @@
+"""A deleted topic's objects stay for the grace, which only a monotonic clock ends, and then go, all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tests.broker.brokers import SETTINGS, running_broker
+from tests.broker.drafts import draft, numbered, values_of
+from tests.broker.set_clock import GRACE_S, SetClock
+
+from tidelog.coordinator.topic import Topic
+from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.wiring import open_broker
+from tidelog.storage.layout import topic_prefix
+from tidelog.storage.object_store import ObjectStore, list_all
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+ALL = FetchLimits(1_000_000, 1 << 30)
+TO_ZERO = ProduceOptions(partition=0)
+
+
+async def test_the_objects_of_a_deleted_topic_go_after_the_grace_and_those_of_its_namesake_stay(
+    bucket: Callable[[], ObjectStore],
+) -> None:
+    clock, looked = SetClock(), bucket()
+    async with running_broker(bucket(), clock=clock) as broker:
+        first = await broker.create_topic("t", 2, {})
+        await broker.produce("t", draft([b"a", b"b"], partitions=[0, 1]), ProduceOptions())
+        await broker.archive_now()
+        await broker.delete_topic("t")
+        second = await broker.create_topic("t", 1, {})
+        await broker.produce("t", draft([b"c"]), TO_ZERO)
+        await broker.archive_now()
+        clock.pass_time(GRACE_S - 60)
+        await broker.archive_now()
+        assert len(await objects_of(looked, first)) == 4, "a query planned before the deletion still finds them"
+        clock.pass_time(60)
+        await broker.archive_now()
+        assert await objects_of(looked, first) == []
+        assert len(await objects_of(looked, second)) == 2
+        assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"c"]
+    await looked.aclose()
+
+
+async def objects_of(store: ObjectStore, topic: Topic) -> list[str]:
+    return [info.key async for info in list_all(store, topic_prefix(topic.name, topic.topic_id))]
+
+
+async def test_a_wrong_wall_clock_removes_no_topic_early() -> None:
+    store, clock = MemoryObjectStore(), SetClock()
+    async with running_broker(store, clock=clock) as broker:
+        topic = await broker.create_topic("t", 1, {})
+        await broker.produce("t", numbered(0, 3), TO_ZERO)
+        await broker.archive_now()
+        await broker.delete_topic("t")
+        await broker.archive_now()
+        clock.wall_ahead_ms = 10 * 86_400_000
+        await broker.archive_now()
+        assert len(await objects_of(store, topic)) == 2
+
+
+async def test_a_topic_of_many_objects_is_removed_to_the_last() -> None:
+    store, clock = MemoryObjectStore(), SetClock()
+    async with running_broker(store, clock=clock) as broker:
+        topic = await broker.create_topic("t", 300, {})
+        await broker.produce("t", draft([b"v"] * 300, partitions=list(range(300))), ProduceOptions())
+        await broker.archive_now()
+        assert len(await objects_of(store, topic)) == 600
+        await broker.delete_topic("t")
+        await broker.archive_now()
+        clock.pass_time(GRACE_S)
+        await broker.archive_now()
+        assert await objects_of(store, topic) == []
+
+
+async def test_a_removal_that_a_crash_cut_short_is_finished_by_the_next_broker() -> None:
+    inner = MemoryObjectStore()
+    outage = FaultyObjectStore(inner, FaultPlan(), Runtime())
+    dying = open_broker(replace(SETTINGS, shutdown_timeout_ms=50), Runtime(), store=outage)
+    await dying.start()
+    topic = await dying.create_topic("t", 1, {})
+    await dying.produce("t", numbered(0, 3), TO_ZERO)
+    await dying.archive_now()
+    await dying.delete_topic("t")
+    outage.plan = FaultPlan(unavailable=1.0)
+    await dying.aclose()
+    clock = SetClock()
+    async with running_broker(inner, clock=clock) as broker:
+        await broker.archive_now()
+        assert len(await objects_of(inner, topic)) == 2, "the grace counts from when this broker saw the deletion"
+        clock.pass_time(GRACE_S)
+        await broker.archive_now()
+        assert await objects_of(inner, topic) == []
