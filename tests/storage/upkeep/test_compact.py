@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.storage.upkeep.compaction_scenes import Partition, Write
+from tests.storage.archive_scenes import NEVER, CrashingStore
+from tests.storage.upkeep.compaction_scenes import PLACE, RULES, Partition, Write
+
+from tidelog.storage.errors import Conflict, Corrupt
+from tidelog.storage.manifest import ChangeKind
+from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.upkeep.retention import without_oldest
 
 DAY_MS = 86_400_000
 
@@ -16,8 +23,11 @@ def partition(tmp_path: Path) -> Partition:
 
 
 def puts(keys: str, value: str = "v") -> list[Write]:
-    """A record of each letter; a capital one deletes its key."""
-    return [(key.lower().encode(), None if key.isupper() else f"{value}-{key}".encode()) for key in keys]
+    """A record of each letter; a capital one deletes its key, a dash has none."""
+    return [
+        (None if key == "-" else key.lower().encode(), None if key.isupper() else f"{value}-{key}".encode())
+        for key in keys
+    ]
 
 
 async def offsets_of(partition: Partition) -> list[int]:
@@ -32,6 +42,8 @@ async def test_the_newest_record_of_each_key_stays_at_its_offset(partition: Part
     assert manifest is not None
     assert await offsets_of(partition) == [2, 4, 5, 6]
     assert (manifest.clean_end, manifest.cold_end) == (7, 7)
+    assert manifest.change is not None
+    assert manifest.change.kind is ChangeKind.COMPACT
     await partition.check()
 
 
@@ -43,4 +55,209 @@ async def test_a_segment_that_loses_nothing_keeps_its_object(partition: Partitio
     assert manifest is not None
     assert manifest.segments[1:] == before[1:]
     assert manifest.segments[0].key != before[0].key
+    assert [garbage.key for garbage in manifest.garbage] == [before[0].key]
     await partition.check()
+
+
+async def test_a_log_in_which_every_key_is_there_once_is_only_read(partition: Partition) -> None:
+    await partition.append(puts("abc"))
+    before = await partition.manifest()
+    manifest = await partition.compact()
+    assert manifest is not None
+    assert (manifest.segments, manifest.garbage, manifest.clean_end) == (before.segments, (), 3)
+
+
+async def test_a_segment_of_which_nothing_is_left_disappears(partition: Partition) -> None:
+    for keys in ("aab", "ab", "cab"):
+        await partition.append(puts(keys))
+    manifest = await partition.compact()
+    assert manifest is not None
+    assert [(segment.base_offset, segment.last_offset) for segment in manifest.segments] == [(5, 7)]
+    await partition.check()
+
+
+async def test_neighbours_that_lose_records_are_gathered(partition: Partition) -> None:
+    for keys in ("axbx", "cxdx", "exfx", "xz"):
+        await partition.append(puts(keys))
+    manifest = await partition.compact()
+    assert manifest is not None
+    assert [(segment.base_offset, segment.last_offset) for segment in manifest.segments] == [(0, 10), (12, 13)]
+    assert {segment.level for segment in manifest.segments} == {0}
+    await partition.check()
+
+
+async def test_a_large_segment_becomes_several_within_the_memory(partition: Partition) -> None:
+    await partition.append([(b"key-%05d" % (number % 900), b"v" * 100) for number in range(1_000)])
+    task = partition.task(memory_bytes=1 << 16)
+    manifest = await task.run(PLACE, partition.log(), RULES)
+    assert manifest is not None
+    assert sum(segment.records for segment in manifest.segments) == 900
+    assert len(manifest.segments) == 8
+    assert max(segment.records for segment in manifest.segments) <= 113, "about as many in each"
+    await partition.check()
+
+
+async def test_records_without_a_key_stay(partition: Partition) -> None:
+    """A topic that was not always compacted may hold some. Kafka drops them; nothing is lost silently here."""
+    await partition.append(puts("-a-a"))
+    await partition.append(puts("-b"))
+    await partition.compact()
+    assert await offsets_of(partition) == [0, 2, 3, 4, 5]
+    await partition.check()
+
+
+async def test_an_empty_key_is_a_key(partition: Partition) -> None:
+    await partition.append([(b"", b"1"), (b"a", b"2"), (b"", b"3")])
+    await partition.compact()
+    assert await offsets_of(partition) == [1, 2]
+    await partition.check()
+
+
+async def test_an_empty_value_is_no_tombstone(partition: Partition) -> None:
+    await partition.append([(b"a", b""), (b"b", b"2")])
+    await partition.compact()
+    partition.clock.now_s += 10 * DAY_MS
+    await partition.append(puts("c"))
+    await partition.compact()
+    assert await offsets_of(partition) == [0, 1, 2]
+
+
+async def test_later_passes_take_away_what_newer_records_supersede(partition: Partition) -> None:
+    for keys in ("abc", "abd", "ae", "fa"):
+        await partition.append(puts(keys))
+        await partition.compact()
+        await partition.check()
+    assert await offsets_of(partition) == [2, 4, 5, 7, 8, 9]
+
+
+# ---- tombstones
+
+
+async def test_a_tombstone_goes_at_the_first_pass_after_its_time(partition: Partition) -> None:
+    await partition.append(puts("aAb"))
+    await partition.compact()
+    assert await offsets_of(partition) == [1, 2], "what it deleted goes at once"
+    partition.clock.now_s += 1.05 * DAY_MS / 1000
+    await partition.append(puts("c"))
+    await partition.compact()
+    assert await offsets_of(partition) == [1, 2, 3], "a sixteenth may be added to its time, by rounding"
+    partition.clock.now_s += 0.05 * DAY_MS / 1000
+    await partition.append(puts("d"))
+    await partition.compact()
+    assert await offsets_of(partition) == [2, 3, 4]
+    await partition.check()
+
+
+async def test_the_time_of_a_tombstone_begins_with_the_first_pass_over_it(partition: Partition) -> None:
+    """However old the record is: a reader may have begun just before that pass."""
+    await partition.append(puts("aAb"))
+    partition.clock.now_s += 10 * DAY_MS / 1000
+    await partition.compact()
+    partition.clock.now_s += 0.9 * DAY_MS / 1000
+    await partition.append(puts("c"))
+    await partition.compact()
+    assert await offsets_of(partition) == [1, 2, 3]
+
+
+async def test_the_last_record_stays_even_if_it_is_a_tombstone(partition: Partition) -> None:
+    await partition.append(puts("aA"))
+    await partition.compact()
+    partition.clock.now_s += 2 * DAY_MS / 1000
+    await partition.append(puts("B"))
+    await partition.compact(replace(RULES, delete_retention_ms=0))
+    assert await offsets_of(partition) == [2]
+    partition.clock.now_s += 2 * DAY_MS / 1000
+    await partition.append(puts("c"))
+    await partition.compact()
+    assert await offsets_of(partition) == [3]
+    await partition.check()
+
+
+# ---- together with other workers
+
+
+async def test_records_that_arrive_during_a_pass_are_kept(partition: Partition) -> None:
+    """The archiver appends a version between any two requests of a pass, which goes on from it."""
+    counting = CrashingStore(partition.store, NEVER, after=False)
+    await partition.append(puts("ab"))
+    await partition.append(puts("ac"))
+    await partition.task(counting).run(PLACE, partition.log(counting), RULES)
+    for pause in range(counting.calls):
+        store = MemoryObjectStore()
+        fresh = Partition(partition.spill_folder, store)
+        await fresh.append(puts("ab"))
+        await fresh.append(puts("ac"))
+        busy = _ArchivingStore(store, pause, fresh)
+        manifest = await fresh.task(busy).run(PLACE, fresh.log(busy), RULES)
+        assert manifest is not None
+        assert manifest.clean_end >= 4
+        assert (await fresh.manifest()).cold_end == 5
+        await fresh.check()
+
+
+async def test_retention_may_take_segments_away_during_a_pass(partition: Partition) -> None:
+    for keys in ("ab", "ac", "ad"):
+        await partition.append(puts(keys))
+    before = (await partition.manifest()).segments
+    task, log = partition.task(), partition.log()
+    pausing = _ExpiringStore(partition.store, partition)
+    manifest = await partition.task(pausing).run(PLACE, partition.log(pausing), RULES)
+    assert manifest is not None
+    assert manifest.log_start_offset == 2
+    assert (await partition.records(begin_offset=2))["offset"].to_pylist() == [3, 4, 5]
+    assert [segment.key in {garbage.key for garbage in manifest.garbage} for segment in before] == [True, True, False]
+    assert task.due_at_ms(await log.latest(), RULES, partition.clock.now_ms()) is None
+
+
+async def test_a_segment_that_another_worker_replaced_is_a_conflict(partition: Partition) -> None:
+    for keys in ("ab", "ac"):
+        await partition.append(puts(keys))
+    racing = _CompactingStore(partition.store, partition)
+    with pytest.raises(Conflict):
+        await partition.task(racing).run(PLACE, partition.log(racing), RULES)
+    await partition.check()
+
+
+async def test_a_segment_that_is_missing_is_said_to_be(partition: Partition) -> None:
+    await partition.append(puts("ab"))
+    await partition.store.delete((await partition.manifest()).segments[0].key)
+    with pytest.raises(Corrupt, match="names a segment that is not there"):
+        await partition.compact()
+
+
+class _ArchivingStore(CrashingStore):
+    """The archiver appends a segment before call `pause`."""
+
+    def __init__(self, inner: MemoryObjectStore, pause: int, partition: Partition) -> None:
+        super().__init__(inner, NEVER, after=False)
+        self._pause = pause
+        self._partition = partition
+
+    async def _hold_up(self, number: int) -> None:
+        if number == self._pause:
+            await self._partition.append(puts("a", "late"))
+
+
+class _ExpiringStore(CrashingStore):
+    """Retention takes the first segment away once the pass has begun to read."""
+
+    def __init__(self, inner: MemoryObjectStore, partition: Partition) -> None:
+        super().__init__(inner, NEVER, after=False)
+        self._partition = partition
+
+    async def _hold_up(self, number: int) -> None:
+        if number == 5:
+            log = self._partition.log()
+            await log.append(without_oldest(await log.latest(), 1), ChangeKind.EXPIRE)
+
+
+class _CompactingStore(CrashingStore):
+    """Another worker makes a whole pass once this one has begun to read."""
+
+    def __init__(self, inner: MemoryObjectStore, partition: Partition) -> None:
+        super().__init__(inner, NEVER, after=False)
+        self._partition = partition
+
+    async def _hold_up(self, number: int) -> None:
+        if number == 5:
+            await self._partition.task(seed=1).run(PLACE, self._partition.log(), RULES)

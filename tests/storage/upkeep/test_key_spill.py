@@ -1,0 +1,127 @@
+"""Keys that do not fit in memory: the same rows are superseded, whatever the hash, and nothing stays on the disk."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.storage.errors import Unavailable
+from tidelog.storage.partitioner import partitions_of
+from tidelog.storage.upkeep.key_spill import Hashes, HashKeys, Keys, KeySpill, newest_rows, spread_hash
+from tidelog.storage.upkeep.row_set import RowSet
+
+
+def all_alike(keys: Keys) -> Hashes:
+    """Every key collides with every other."""
+    return np.full(len(keys), 0xDEADBEEF, np.uint32)
+
+
+def by_length(keys: Keys) -> Hashes:
+    """Few hashes, and all in the lowest bits: the last split is needed to tell them apart."""
+    return np.asarray(pa.compute.binary_length(keys)).astype(np.uint32) << np.uint32(2)
+
+
+def superseded(
+    folder: Path, keys: Sequence[bytes], memory_bytes: int, hash_keys: HashKeys = spread_hash, step: int = 3
+) -> set[int]:
+    """Keys are added in pieces, as `compact_keys` does, with what is superseded within a piece."""
+    spill = KeySpill(folder, memory_bytes, hash_keys)
+    found: list[int] = []
+    try:
+        for begin in range(0, len(keys), step):
+            piece = pa.array(keys[begin : begin + step], pa.binary())
+            distinct, newest, others = newest_rows(piece, np.arange(begin, begin + len(piece)))
+            found += others.tolist()
+            spill.add(distinct, newest)
+        for rows in spill.superseded():
+            found += rows.tolist()
+    finally:
+        spill.close()
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def expected(keys: Sequence[bytes]) -> set[int]:
+    newest = {key: row for row, key in enumerate(keys)}
+    return set(range(len(keys))) - set(newest.values())
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    keys=st.lists(st.binary(max_size=3) | st.sampled_from([b"", b"hot", b"x" * 300]), max_size=60),
+    memory_bytes=st.sampled_from([1, 100, 2_000, 1 << 20]),
+    hash_keys=st.sampled_from([spread_hash, all_alike, by_length]),
+    step=st.integers(1, 9),
+)
+def test_all_but_the_newest_row_of_each_key_are_superseded(
+    tmp_path_factory: pytest.TempPathFactory, keys: list[bytes], memory_bytes: int, hash_keys: HashKeys, step: int
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "spill"
+    assert superseded(folder, keys, memory_bytes, hash_keys, step) == expected(keys)
+
+
+def test_what_fits_in_memory_touches_no_disk(tmp_path: Path) -> None:
+    assert superseded(tmp_path / "spill", [b"a", b"b", b"a"], 1 << 20) == {0}
+    assert not (tmp_path / "spill").exists()
+
+
+def test_parts_that_are_too_large_are_parted_again(tmp_path: Path) -> None:
+    keys = [b"key-%05d" % (number * 7919 % 5_000) for number in range(20_000)]
+    assert superseded(tmp_path, keys, 2_000, step=500) == expected(keys)
+
+
+def test_files_have_no_name(tmp_path: Path) -> None:
+    spill = KeySpill(tmp_path, 1)
+    spill.add(pa.array([b"a", b"b"], pa.binary()), np.arange(2))
+    assert list(tmp_path.iterdir()) == []
+    spill.close()
+    spill.close()
+
+
+def test_a_process_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys, pathlib, numpy, pyarrow\n"
+        "from tidelog.storage.upkeep.key_spill import KeySpill\n"
+        "spill = KeySpill(pathlib.Path(sys.argv[1]), 1)\n"
+        "spill.add(pyarrow.array([b'a' * 100_000], pyarrow.binary()), numpy.arange(1))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    assert done.returncode == -9
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    spill = KeySpill(tmp_path / "file" / "spill", 1)
+    with pytest.raises(Unavailable, match="cannot be kept under"):
+        spill.add(pa.array([b"a"], pa.binary()), np.arange(1))
+
+
+def test_hashes_spread_the_keys_of_one_partition() -> None:
+    """All keys of a partition agree in Kafka's hash modulo the number of partitions."""
+    keys = pa.array([b"user-%d" % number for number in range(200_000)], pa.binary())
+    mine = keys.filter(pa.array(partitions_of(pa.chunked_array([keys]), 64) == 5))
+    counts = np.bincount(spread_hash(mine) >> np.uint32(26), minlength=64)
+    assert counts.min() > 0.5 * counts.mean()
+    assert counts.max() < 1.5 * counts.mean()
+
+
+@given(rows=st.sets(st.integers(0, 99)), first_row=st.integers(0, 99), count=st.integers(0, 100))
+def test_a_row_set_says_which_rows_are_in_it(rows: set[int], first_row: int, count: int) -> None:
+    end_row = min(100, first_row + count)
+    found = RowSet(100)
+    found.add(np.array(sorted(rows), np.int64))
+    found.add(np.array(sorted(rows), np.int64)[:1])
+    assert np.flatnonzero(found.mask(first_row, end_row)).tolist() == sorted(
+        row - first_row for row in rows if first_row <= row < end_row
+    )
+    assert found.count(first_row, end_row) == len([row for row in rows if first_row <= row < end_row])
