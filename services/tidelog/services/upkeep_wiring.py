@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
+from pathlib import Path
+from tempfile import gettempdir
 
 from tidelog.services.settings import Settings
 from tidelog.storage.object_store import ObjectStore
@@ -24,4 +26,6 @@ def upkeep_limits(settings: Settings) -> UpkeepLimits:
 def build_upkeep(settings: Settings, store: ObjectStore, runtime: Runtime, executor: Executor | None = None) -> Upkeep:
     """All tasks over `store`. `executor` does what takes the processor; None: the event loop's own."""
     limits = upkeep_limits(settings)
-    return Upkeep(upkeep_tasks(upkeep_store(store, runtime, limits), runtime, limits, executor), runtime)
+    spill_folder = Path(settings.archiver_spill_folder or gettempdir())
+    tasks = upkeep_tasks(upkeep_store(store, runtime, limits), runtime, limits, executor, spill_folder)
+    return Upkeep(tasks, runtime)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from pathlib import Path
 
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.upkeep.collect import CollectTask
+from tidelog.storage.upkeep.collect import CollectTask
+from tidelog.storage.upkeep.compact import CompactTask
 from tidelog.storage.upkeep.retention import ExpireTask
 from tidelog.storage.upkeep.rules import UpkeepLimits
 from tidelog.storage.upkeep.task import UpkeepTask
@@ -20,10 +23,12 @@ def upkeep_store(store: ObjectStore, runtime: Runtime, limits: UpkeepLimits) -> 
 
 
 def upkeep_tasks(
-    store: ObjectStore,
-    runtime: Runtime,
-    limits: UpkeepLimits,
-    executor: Executor | None = None,
+    store: ObjectStore, runtime: Runtime, limits: UpkeepLimits, executor: Executor | None, spill_folder: Path
 ) -> Sequence[UpkeepTask]:
-    """Expire, compact, merge, collect. `executor` does what takes the processor; None: the event loop's own."""
-    return (ExpireTask(runtime), CollectTask(store, runtime, limits.grace_s))
+    """Expire, compact, merge, collect. `executor` does what takes the processor, None: the event loop's own;
+    `spill_folder` holds what compaction does not hold in memory."""
+    return (
+        ExpireTask(runtime),
+        CompactTask(store, runtime, limits, executor, spill_folder),
+        CollectTask(store, runtime, limits.grace_s),
+    )
