@@ -9,7 +9,6 @@ from pathlib import Path
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.upkeep.collect import CollectTask
-from tidelog.storage.upkeep.collect import CollectTask
 from tidelog.storage.upkeep.compact import CompactTask
 from tidelog.storage.upkeep.retention import ExpireTask
 from tidelog.storage.upkeep.rules import UpkeepLimits
