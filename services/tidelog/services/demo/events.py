@@ -73,11 +73,13 @@ class EventChunk:
 
 
 class EventStream:
-    """Events drawn from one seeded generator; iterate once."""
+    """Events drawn from one seeded generator; iterate once. They begin at `began_ms` and follow each other by
+    `step_ms` on the average, which may be more than a whole number."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, began_ms: int = EPOCH_MS, step_ms: float = 1.0) -> None:
         self._draw = np.random.Generator(np.random.PCG64(seed))
-        self._now_ms = EPOCH_MS
+        self._now_ms = float(began_ms)
+        self._step_ms = step_ms
 
     def chunks(self, events: int) -> Iterator[EventChunk]:
         """`events` events in chunks of at most `CHUNK_EVENTS`."""
@@ -86,8 +88,9 @@ class EventStream:
 
     def _chunk(self, n: int) -> EventChunk:
         draw = self._draw
-        time_ms = self._now_ms + np.cumsum(draw.integers(0, 3, n))
-        self._now_ms = int(time_ms[-1])
+        exact_ms = self._now_ms + np.cumsum(draw.integers(0, 3, n)) * self._step_ms
+        self._now_ms = float(exact_ms[-1])
+        time_ms = exact_ms.astype(np.int64)
         user = (draw.random(n) ** 3 * USERS).astype(np.int64)  # a few users are busy, most are not
         kind = draw.choice(len(KINDS), n, p=[0.55, 0.2, 0.14, 0.06, 0.05])
         service = draw.choice(len(SERVICES), n, p=[0.1, 0.06, 0.2, 0.08, 0.28, 0.05, 0.08, 0.15])
