@@ -23,6 +23,11 @@ class UpkeepSchedule:
         """How many are unknown or due at some time."""
         return len(self._unknown) + len(self._due_at_ms)
 
+    @property
+    def queued(self) -> int:
+        """Entries in the queue, those that were set to another time since included."""
+        return len(self._queue)
+
     def set(self, topic_partition: TopicPartition, due_at_ms: int | None) -> None:
         """From what its newest manifest says. None: not before another version."""
         self.forget(topic_partition)
