@@ -12,23 +12,23 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import resource
 import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.parquet_format import footer_bytes
+from tidelog.storage.parquet_encoder import fill_in_checksums
+from tidelog.storage.parquet_format import CHECKSUMS, footer_bytes
 from tidelog.storage.segment_codec import decode_segment
 from tidelog.storage.wal_codec import ParquetWalCodec
 
 MEMORY_BYTES_MAX = 4 << 30
-_CHECKSUMS = re.compile(rb"tidelog\.checksums\x18[\x80-\xff]?.([0-9a-f]+)\x00", re.DOTALL)
 
 
 def decoded(key: str, data: bytes) -> tuple[object, pa.Table]:
@@ -67,15 +67,21 @@ def _changed(data: bytes, position: int, byte: int) -> bytes:
 
 
 def refit(bad: bytes, good: bytes) -> bytes:
-    """`bad` with checksums that fit it, if they are still where those of `good` (one row group) are."""
+    """`bad` with checksums that fit it, of the same parts as those of `good` (one row group)."""
+    if len(bad) != len(good) or CHECKSUMS.search(bad, len(bad) - footer_bytes("", bad)) is None:
+        return bad
+    body = bytearray(bad)
+    fill_in_checksums(memoryview(body), [_rows_end(good)])
+    return bytes(body)
+
+
+@cache
+def _rows_end(good: bytes) -> int:
+    """Where the row group of `good` ends: where its checksum fits."""
     start = len(good) - footer_bytes("", good)
-    found = _CHECKSUMS.search(good, start)
+    found = CHECKSUMS.search(good, start)
     assert found is not None
-    assert len(found.group(1)) == 16
-    first = found.start(1)
-    block = b"%08x" % zlib.crc32(bad[4:start])
-    blank = bad[:first] + b"00000000" + block + bad[first + 16 :]
-    return blank[:first] + b"%08x" % zlib.crc32(blank[start:]) + blank[first + 8 :]
+    return next(end for end in range(start, 4, -1) if b"%08x" % zlib.crc32(good[4:end]) == found.group(1)[8:16])
 
 
 def outcome(key: str, bad: bytes, header: object, records: pa.Table) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table, records_header, spans_of, wal_table
 
-from tidelog.storage.archive_plan import PartitionPlan, plan_archive, waiting_bytes
+from tidelog.storage.archive_plan import PartitionPlan, plan_archive
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.records import WAL_SCHEMA
@@ -61,9 +61,3 @@ def test_the_last_batch_of_each_producer_is_kept_by_offset() -> None:
     assert plan.producers_after((mark("c", 0), mark("b", 0)), 10) == (mark("c", 0), mark("b", 1), mark("a", 2, 1))
     assert plan.producers_after((mark("c", 0),), 2) == (mark("b", 1), mark("a", 2, 1))
     assert plan.producers_after((mark("a", 9, 7),), 10)[-1] == mark("a", 9, 7)
-
-
-@pytest.mark.parametrize(("up_to", "entries_waiting"), [(None, 0), (2, 0), (3, 1), (12, 10)])
-def test_what_waits_behind_a_pass_is_judged_by_what_it_took(up_to: int | None, entries_waiting: int) -> None:
-    taken = [entry((WEB, 0, 3)), entry((WEB, 3, 3), seq=1)]
-    assert waiting_bytes(taken, up_to) == entries_waiting * sum(one.records.nbytes for one in taken) // 2

@@ -82,23 +82,6 @@ async def test_a_pass_takes_as_many_entries_as_fit_and_one_at_least() -> None:
     assert floors == [2, 3, 5]  # a START entry holds nothing and takes the next one with it
 
 
-async def test_a_pass_with_much_waiting_behind_it_compresses_less() -> None:
-    async def stored_bytes(hurry_bytes: int) -> list[int]:
-        store = MemoryObjectStore()
-        scene = Scene(store)
-        await scene.begin_epoch(1)
-        await scene.append({WEB: 5_000})
-        await scene.append({WEB: 5_000})
-        archiver = archiver_of(scene, store, settings=replace(SETTINGS, batch_bytes=1, hurry_bytes=hurry_bytes))
-        reports = [await archiver.run_once(up_to=3), await archiver.run_once(up_to=3)]
-        await check_logs(scene, store)
-        return [report.stored_bytes for report in reports if report is not None]
-
-    with_time, hurried = await stored_bytes(1 << 40), await stored_bytes(0)
-    assert hurried[0] > 1.04 * with_time[0]
-    assert hurried[1] == with_time[1]  # nothing waits behind it
-
-
 async def test_producers_outlive_the_wal_with_their_last_batch() -> None:
     store = MemoryObjectStore()
     scene = await small_scene(store)

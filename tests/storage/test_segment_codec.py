@@ -19,7 +19,7 @@ from tests.storage.record_tables import SHOP, WEB, payloads, record_table, recor
 from tidelog.services.demo.events import EventStream
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.layout import manifest_prefix
-from tidelog.storage.parquet_format import encode_parquet
+from tidelog.storage.parquet_encoder import encode_parquet
 from tidelog.storage.records import RECORD_SCHEMA, WAL_SCHEMA
 from tidelog.storage.segment_codec import SEGMENT_FLAVOR, decode_segment, describe_segment, encode_segment
 from tidelog.storage.wal_codec import ParquetWalCodec
@@ -64,14 +64,14 @@ def test_a_segment_under_anothers_name_is_corrupt() -> None:
 def test_a_wal_entry_is_no_segment() -> None:
     spans = spans_of((WEB, 3, 3))
     key = encode_segment("web", WEB, record_table([3, 4, 5]), ID).segment.key
-    with pytest.raises(Corrupt, match="is wal/1; this version of Tidelog reads segment/1"):
+    with pytest.raises(Corrupt, match="is wal/1; this version of Tidelog reads segment/2"):
         decode_segment(key, ParquetWalCodec().encode(records_header(spans), wal_table(spans)))
 
 
 def test_an_unknown_format_version_is_refused() -> None:
     key = encode_segment("web", WEB, record_table([3, 4, 5]), ID).segment.key
-    body = encode_parquet(replace(SEGMENT_FLAVOR, name="segment/2"), record_table([3, 4, 5]), HEADER.encode())
-    with pytest.raises(Corrupt, match="is segment/2; this version of Tidelog reads segment/1"):
+    body = encode_parquet(replace(SEGMENT_FLAVOR, name="segment/3"), record_table([3, 4, 5]), HEADER.encode())
+    with pytest.raises(Corrupt, match="is segment/3; this version of Tidelog reads segment/2"):
         decode_segment(key, body)
 
 

@@ -77,13 +77,5 @@ def plan_archive(entries: Iterable[WalEntry]) -> tuple[PartitionPlan, ...]:
     return tuple(PartitionPlan(place, tuple(pieces[place]), tuple(producers[place])) for place in sorted(pieces))
 
 
-def waiting_bytes(entries: Sequence[WalEntry], up_to: int | None) -> int:
-    """About how many raw bytes wait behind a pass over `entries` in a log that ends at `up_to` (None: not known, 0), if
-    those behind are as large as these."""
-    if up_to is None or not entries:
-        return 0
-    return (up_to - entries[-1].header.seq - 1) * sum(entry.records.nbytes for entry in entries) // len(entries)
-
-
 def _offset(mark: ProducerMark) -> int:
     return mark.base_offset

@@ -29,7 +29,7 @@ from typing import ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from tidelog.storage.archive_plan import PartitionPlan, plan_archive, waiting_bytes
+from tidelog.storage.archive_plan import PartitionPlan, plan_archive
 from tidelog.storage.errors import Conflict, NotFound
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifest import ChangeKind, Manifest, Segment
@@ -52,11 +52,9 @@ MANIFEST_ATTEMPTS_MAX = 8
 
 @dataclass(frozen=True)
 class ArchiverSettings:
-    """`batch_bytes`: raw records held in memory by a pass (one entry at least is taken, however large). With more than
-    `hurry_bytes` of raw records waiting behind it a pass compresses less, so that a log under steady load ends."""
+    """`batch_bytes`: raw records held in memory by a pass (one entry at least is taken, however large)."""
 
     batch_bytes: int = 128 * 1024 * 1024
-    hurry_bytes: int = 1024 * 1024 * 1024
     grace_s: float = 900.0
     producers_max: int = 10_000
     manifest_logs_max: int = 20_000
@@ -112,9 +110,8 @@ class Archiver:
         if not entries:
             return None
         plans = await self._in_thread(plan_archive, entries)
-        hurried = waiting_bytes(entries, up_to) > self._settings.hurry_bytes
         named = [(name, plan) for plan in plans if (name := self._name(plan)) is not None]
-        archived = [await self._archive(name, plan, hurried=hurried) for name, plan in named]
+        archived = [await self._archive(name, plan) for name, plan in named]
         floor = await self._wal.advance_floor(entries[-1].header.seq + 1, entries[-1].header.epoch)
         self._see_floor(floor.number)
         manifests = tuple(manifest for manifest in archived if manifest is not None)
@@ -175,25 +172,23 @@ class Archiver:
     def _name(self, plan: PartitionPlan) -> str | None:
         return self._topic_names(plan.topic_partition.topic_id)
 
-    async def _archive(self, topic: str, plan: PartitionPlan, *, hurried: bool) -> Manifest | None:
+    async def _archive(self, topic: str, plan: PartitionPlan) -> Manifest | None:
         """Append the manifest that holds what `plan` has; None if it is archived already."""
         log = self._manifest_log(topic, plan.topic_partition)
         for _ in range(MANIFEST_ATTEMPTS_MAX - 1):
             try:
-                return await self._append(log, topic, plan, hurried=hurried)
+                return await self._append(log, topic, plan)
             except Conflict:
                 continue  # another archiver was faster: start over from what it made
-        return await self._append(log, topic, plan, hurried=hurried)
+        return await self._append(log, topic, plan)
 
-    async def _append(self, log: ManifestLog, topic: str, plan: PartitionPlan, *, hurried: bool) -> Manifest | None:
+    async def _append(self, log: ManifestLog, topic: str, plan: PartitionPlan) -> Manifest | None:
         manifest = await log.latest()
         records = plan.records_from(manifest.cold_end)
         if records.num_rows == 0:
             return None
         segment_id = self._runtime.entropy.new_id()
-        encoded = await self._in_thread(
-            encode_segment, topic, plan.topic_partition, records, segment_id, hurried=hurried
-        )
+        encoded = await self._in_thread(encode_segment, topic, plan.topic_partition, records, segment_id)
         segment = replace(encoded.segment, archived_at_ms=self._runtime.clock.now_ms())
         producers = plan.producers_after(manifest.producers, self._settings.producers_max)
 

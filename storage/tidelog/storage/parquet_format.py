@@ -5,14 +5,15 @@ footer's key-value metadata are ours:
 
 - ``tidelog.format``: kind and version, as ``wal/1``; an unknown one is refused.
 - ``tidelog.header``: JSON that belongs to the kind (`wal_codec`, `segment_codec`).
-- ``tidelog.checksums``: CRC32s as eight hexadecimal digits each: the footer's first, then one per row group.
+- ``tidelog.checksums``: CRC32s as eight hexadecimal digits each: the footer's first, then one per row group, then that
+  of the indexes (of pages, bloom filters), if the flavor has any.
 
 Parquet's own page checksums leave out page headers and the footer, and a flipped bit there is what makes readers
 allocate gigabytes, crash, or give wrong records. So the footer's bytes are checked before anything parses them, and a
 row group's before anything decodes it; the footer's CRC32 is taken with its own eight digits as ``00000000``. The
-digits have a fixed width, so the encoder patches them in place once the bytes are known.
+digits have a fixed width, so the encoder (`parquet_encoder`) patches them in place once the bytes are known.
 
-    "PAR1" | row group 0 | row group 1 | ... | footer (Thrift) | footer's length, 4 bytes | "PAR1"
+    "PAR1" | row group 0 | row group 1 | ... | indexes | footer (Thrift) | footer's length, 4 bytes | "PAR1"
 
 A CRC32 finds damage, not malice: who may write to the bucket is trusted to write Parquet.
 """
@@ -31,7 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.parquet_flavor import ParquetFlavor, open_writer, row_group_rows
+from tidelog.storage.parquet_flavor import ParquetFlavor
 from tidelog.storage.sparse_file import SparseFile
 
 MAGIC = b"PAR1"
@@ -42,9 +43,9 @@ FORMAT_KEY = "tidelog.format"
 HEADER_KEY = "tidelog.header"
 CHECKSUMS_KEY = "tidelog.checksums"
 
-_DIGITS = 8
+CHECKSUM_DIGITS = 8
 # The entry as Thrift's compact protocol writes it: the key, field 2 of type binary, a varint length, the digits, stop.
-_CHECKSUMS = re.compile(re.escape(CHECKSUMS_KEY.encode()) + rb"\x18[\x80-\xff]{0,4}[\x00-\x7f]((?:[0-9a-f]{8})+)\x00")
+CHECKSUMS = re.compile(re.escape(CHECKSUMS_KEY.encode()) + rb"\x18[\x80-\xff]{0,4}[\x00-\x7f]((?:[0-9a-f]{8})+)\x00")
 
 
 @dataclass(frozen=True)
@@ -63,54 +64,24 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Footer:
-    """A checked footer. `start` is where it begins in the object of `object_bytes`."""
+    """A checked footer. `start` is where it begins in the object of `object_bytes`; `index_crc32` is that of the bytes
+    from the last row group to there, None if there are none."""
 
     header_json: bytes
     start: int
     object_bytes: int
     row_groups: tuple[RowGroup, ...]
     metadata: pq.FileMetaData
+    index_crc32: int | None = None
 
     @property
     def rows(self) -> int:
         return sum(group.rows for group in self.row_groups)
 
-
-# ---- encoding
-
-
-def encode_parquet(flavor: ParquetFlavor, table: pa.Table, header_json: bytes) -> memoryview:
-    """`table` as an object of `flavor`. Its columns are as in the flavor's schema, or dictionaries of that. Holds the
-    interpreter only between row groups, and copies nothing."""
-    sink = pa.BufferOutputStream()
-    ends = []
-    with open_writer(flavor, table, sink) as writer:
-        rows = row_group_rows(table)
-        for first_row in range(0, table.num_rows, rows):
-            writer.write_table(table.slice(first_row, rows), row_group_size=rows)
-            ends.append(sink.tell())
-        writer.add_key_value_metadata(
-            {
-                FORMAT_KEY: flavor.name,
-                HEADER_KEY: header_json.decode(),
-                CHECKSUMS_KEY: "0" * _DIGITS * (1 + len(ends)),
-            }
-        )
-    body = memoryview(sink.getvalue()).cast("B")
-    _fill_in_checksums(body, ends)
-    return body.toreadonly()
-
-
-def _fill_in_checksums(body: memoryview, ends: Sequence[int]) -> None:
-    footer = body[-footer_bytes("", body[-TAIL_BYTES:]) :]
-    found = _CHECKSUMS.search(footer)
-    assert found is not None
-    first = found.start(1)
-    starts = [len(MAGIC), *ends[:-1]]
-    for place, (start, end) in enumerate(zip(starts, ends, strict=bool(ends)), start=1):
-        position = first + place * _DIGITS
-        footer[position : position + _DIGITS] = b"%08x" % zlib.crc32(body[start:end])
-    footer[first : first + _DIGITS] = b"%08x" % zlib.crc32(footer)
+    @property
+    def rows_end(self) -> int:
+        """Where the last row group ends."""
+        return self.row_groups[-1].end if self.row_groups else len(MAGIC)
 
 
 # ---- decoding
@@ -126,7 +97,7 @@ def footer_bytes(key: str, tail: bytes | memoryview) -> int:
 def decode_header(key: str, flavor: ParquetFlavor, tail: bytes | memoryview) -> bytes:
     """The header's JSON out of an object's last bytes, at least `footer_bytes` of them."""
     footer = _checked(key, tail).footer
-    with _parsing(key):
+    with parsing(key):
         return _header(key, flavor, pq.read_metadata(pa.BufferReader(footer)))
 
 
@@ -134,13 +105,16 @@ def decode_footer(key: str, flavor: ParquetFlavor, tail: bytes | memoryview, obj
     """All of the footer out of the last bytes of an object of `object_bytes`."""
     checked = _checked(key, tail)
     start = object_bytes - len(checked.footer)
-    with _parsing(key):
+    with parsing(key):
         metadata = pq.read_metadata(pa.BufferReader(checked.footer))
         header_json = _header(key, flavor, metadata)
         if not metadata.schema.to_arrow_schema().equals(flavor.schema):
             raise Corrupt(key, f"its columns are not those of {flavor.name}")
-        groups = _row_groups(key, flavor, metadata, checked.row_groups, start)
-    return Footer(header_json, start, object_bytes, groups, metadata)
+        if len(checked.others) != metadata.num_row_groups + flavor.has_index:
+            raise Corrupt(key, f"has {metadata.num_row_groups} row groups and {len(checked.others)} checksums")
+        groups = _row_groups(key, flavor, metadata, checked.others, start)
+    index_crc32 = checked.others[-1] if flavor.has_index else None
+    return Footer(header_json, start, object_bytes, groups, metadata, index_crc32)
 
 
 def decode_rows(
@@ -164,7 +138,7 @@ def decode_rows(
             raise Corrupt(key, f"row group {group.index} does not have its checksum")
     file_object = cast(io.IOBase, SparseFile(data, base, footer.object_bytes))  # PythonFile asks for its methods alone
     source = pa.PythonFile(file_object, mode="r")
-    with _parsing(key), pq.ParquetFile(source, metadata=footer.metadata, page_checksum_verification=True) as file:
+    with parsing(key), pq.ParquetFile(source, metadata=footer.metadata, page_checksum_verification=True) as file:
         table = file.read_row_groups([group.index for group in groups], columns=schema.names, use_threads=False)
     if table.num_rows != sum(group.rows for group in groups):
         raise Corrupt(key, f"has {table.num_rows} rows where its footer says otherwise")
@@ -177,15 +151,18 @@ def decode_parquet(key: str, flavor: ParquetFlavor, data: bytes | memoryview) ->
     footer = decode_footer(key, flavor, view, len(view))
     if bytes(view[: len(MAGIC)]) != MAGIC:
         raise Corrupt(key, "does not begin as Parquet does")
-    return footer, decode_rows(key, flavor, footer, footer.row_groups, view[len(MAGIC) : footer.start])
+    indexes = view[footer.rows_end : footer.start]
+    if footer.index_crc32 is not None and zlib.crc32(indexes) != footer.index_crc32:
+        raise Corrupt(key, "its indexes do not have their checksum")
+    return footer, decode_rows(key, flavor, footer, footer.row_groups, view[len(MAGIC) : footer.rows_end])
 
 
 @dataclass(frozen=True)
 class _Checked:
-    """A footer's bytes, its length and the magic included, and the checksums of its row groups."""
+    """A footer's bytes, its length and the magic included, and the checksums of what lies before it."""
 
     footer: memoryview
-    row_groups: tuple[int, ...]
+    others: tuple[int, ...]
 
 
 def _checked(key: str, tail: bytes | memoryview) -> _Checked:
@@ -193,19 +170,21 @@ def _checked(key: str, tail: bytes | memoryview) -> _Checked:
     if length > len(tail):
         raise Corrupt(key, f"its footer takes {length} bytes, of which {len(tail)} are there")
     footer = memoryview(tail).cast("B")[len(tail) - length :]
-    found = _CHECKSUMS.search(footer)
+    found = CHECKSUMS.search(footer)
     if found is None:
         raise Corrupt(key, "its footer has no checksums of Tidelog's: it is damaged, or another program wrote it")
     first, digits = found.start(1), found.group(1)
-    crc32 = zlib.crc32(footer[first + _DIGITS :], zlib.crc32(b"0" * _DIGITS, zlib.crc32(footer[:first])))
-    numbers = [int(digits[place : place + _DIGITS], 16) for place in range(0, len(digits), _DIGITS)]
+    crc32 = zlib.crc32(
+        footer[first + CHECKSUM_DIGITS :], zlib.crc32(b"0" * CHECKSUM_DIGITS, zlib.crc32(footer[:first]))
+    )
+    numbers = [int(digits[place : place + CHECKSUM_DIGITS], 16) for place in range(0, len(digits), CHECKSUM_DIGITS)]
     if numbers[0] != crc32:
         raise Corrupt(key, "its footer does not have its checksum")
     return _Checked(footer, tuple(numbers[1:]))
 
 
 @contextmanager
-def _parsing(key: str) -> Iterator[None]:
+def parsing(key: str) -> Iterator[None]:
     """Parquet's reader at work. On bytes that have their checksum it should not fail; of what it raises when it does,
     every kind says that the object is not one of ours."""
     try:
@@ -225,12 +204,11 @@ def _header(key: str, flavor: ParquetFlavor, metadata: pq.FileMetaData) -> bytes
 def _row_groups(
     key: str, flavor: ParquetFlavor, metadata: pq.FileMetaData, checksums: Sequence[int], end: int
 ) -> tuple[RowGroup, ...]:
-    """The row groups, which have to fill the object from the magic to `end`, the footer."""
-    if len(checksums) != metadata.num_row_groups:
-        raise Corrupt(key, f"has {metadata.num_row_groups} row groups and {len(checksums)} checksums")
+    """The row groups, which have to fill the object from the magic to `end`, the footer, but for the indexes."""
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    edges = [*(_start(group.column(0)) for group in groups), end]
-    if edges[0] != len(MAGIC) or edges != sorted(edges):
+    last = [_end(group.column(group.num_columns - 1)) for group in groups[-1:]] if flavor.has_index else [end]
+    edges = [*(_start(group.column(0)) for group in groups), *last]
+    if edges[:1] != [len(MAGIC)] or edges != sorted(edges) or edges[-1] > end:
         raise Corrupt(key, "its row groups do not fill it")
     columns = [flavor.schema.names.index(name) for name in flavor.statistics]
     return tuple(
@@ -243,13 +221,17 @@ def _row_groups(
             raw_bytes=groups[index].total_byte_size,
             bounds=tuple(_bounds(key, groups[index].column(column)) for column in columns),
         )
-        for index, crc32 in enumerate(checksums)
+        for index, crc32 in enumerate(checksums[: len(groups)])
     )
 
 
 def _start(column: pq.ColumnChunkMetaData) -> int:
     offset = column.dictionary_page_offset
     return int(column.data_page_offset if offset is None else offset)
+
+
+def _end(column: pq.ColumnChunkMetaData) -> int:
+    return _start(column) + int(column.total_compressed_size)
 
 
 def _bounds(key: str, column: pq.ColumnChunkMetaData) -> tuple[int, int]:
