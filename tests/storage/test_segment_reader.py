@@ -15,7 +15,7 @@ from tidelog.storage.object_store import ObjectStore, StoredObject
 from tidelog.storage.parquet_format import RowGroup
 from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.segment_codec import decode_segment_footer, encode_segment
-from tidelog.storage.segment_reader import SegmentReader
+from tidelog.storage.segment_reader import ROW_GROUP_CACHE_BYTES, SegmentReader
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
 
@@ -69,15 +69,38 @@ async def test_nothing_is_left_beyond_the_last_offset(store: ObjectStore, segmen
     assert (await SegmentReader(store).read(segment, 40_100)).num_rows == 0
 
 
-async def test_a_whole_segment_is_read_in_steps_that_meet(
-    store: ObjectStore, segment: Segment, table: pa.Table
+async def test_a_whole_segment_is_read_in_small_steps_that_meet_and_each_row_group_is_fetched_once(
+    store: CountingObjectStore, segment: Segment, table: pa.Table
 ) -> None:
     reader, offset, parts = SegmentReader(store), 0, []
+    before = store.usage()
     while (records := await reader.read(segment, offset, bytes_max=1)).num_rows:
         parts.append(records)
         offset = records["offset"][-1].as_py() + 1
-    assert len(parts) == len(row_groups(segment, await store.get(segment.key)))
+    spent = store.usage() - before
+    groups = row_groups(segment, await store.get(segment.key))
+    assert len(parts) > 2 * len(groups)
+    assert spent.requests() == 1 + len(groups)
     assert pa.concat_tables(parts).equals(table)
+
+
+async def test_a_time_that_was_looked_up_is_read_from_without_another_request(
+    store: CountingObjectStore, segment: Segment
+) -> None:
+    reader = SegmentReader(store)
+    offset = await reader.find_offset_by_timestamp(segment, 15_000_000)
+    assert offset == 15_000
+    before = store.usage()
+    records = await reader.read(segment, offset, bytes_max=MIB)
+    assert records["offset"][0].as_py() == 15_000
+    assert (store.usage() - before).requests() == 0
+
+
+async def test_row_groups_are_kept_up_to_a_bound(store: ObjectStore, segment: Segment) -> None:
+    reader = SegmentReader(store)
+    for offset in range(100, 40_000, 7_000):
+        await reader.read(segment, offset, bytes_max=1)
+        assert 0 < reader.row_groups.held_bytes <= ROW_GROUP_CACHE_BYTES
 
 
 def row_groups(segment: Segment, stored: StoredObject) -> tuple[RowGroup, ...]:

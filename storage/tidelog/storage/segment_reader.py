@@ -7,6 +7,10 @@ groups are needed is decided purely, by the statistics of `offset` and `timestam
     reader = SegmentReader(store)
     records = await reader.read(segment, offset, bytes_max=1 << 20)      # RECORD_SCHEMA, from `offset` on
 
+The range that is fetched is a row group at least, for the columns of one record lie all over it. What is decoded of it
+is what is asked for: a few records take a page of values, not all of them (`segment_slice`). A row group that a small
+read has fetched is kept a while as it is stored, for what is read next mostly lies in it too.
+
 Everything read is checked (`parquet_format`). Decoding is done in a thread.
 """
 
@@ -25,12 +29,16 @@ from tidelog.storage.manifest import Segment
 from tidelog.storage.object_store import ByteRange, ObjectStore
 from tidelog.storage.parquet_format import Footer, RowGroup, footer_bytes
 from tidelog.storage.records import RECORD_SCHEMA
+from tidelog.storage.row_group_cache import GroupName, RowGroupCache
 from tidelog.storage.segment_codec import decode_segment_footer, decode_segment_rows, max_offset, max_timestamp_ms
+from tidelog.storage.segment_slice import Wanted, decode_slice, offset_by_timestamp
 
 FOOTER_CACHE_BYTES = 32 * 1024 * 1024
 FOOTER_TAIL_BYTES = 64 * 1024
 """How much of a segment's end is read for its footer at first: about 100 row groups, 800 MiB of raw records."""
 READ_BYTES_MAX = 16 * 1024 * 1024
+READ_RECORDS_MAX = 2**63 - 1
+ROW_GROUP_CACHE_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -48,16 +56,25 @@ class SegmentReader:
     def __init__(self, store: ObjectStore, *, footer_cache_bytes: int = FOOTER_CACHE_BYTES) -> None:
         self._store = store
         self.footers = FooterCache(footer_cache_bytes)
+        self.row_groups = RowGroupCache(ROW_GROUP_CACHE_BYTES)
 
-    async def read(self, segment: Segment, offset: int, *, bytes_max: int = READ_BYTES_MAX) -> pa.Table:
+    async def read(
+        self, segment: Segment, offset: int, *, bytes_max: int = READ_BYTES_MAX, records_max: int = READ_RECORDS_MAX
+    ) -> pa.Table:
         """Records (`RECORD_SCHEMA`) from `offset` on: those of the row group that holds it, and of the ones behind it
-        as long as all together take `bytes_max` at most uncompressed. None are left in the segment only if the table
-        is empty; nothing is cut, that is for the caller to do."""
+        as long as all together take `bytes_max` at most uncompressed. Of a row group much larger than what is asked
+        for it may be only a part, which is not cut at the bounds: that is for the caller to do. None are left in the
+        segment only if the table is empty."""
         tail = await self._tail(segment)
-        groups = plan_row_groups(tail.footer, offset, bytes_max)
+        groups = plan_row_groups(tail.footer, offset, bytes_max, records_max)
         if not groups:
             return RECORD_SCHEMA.empty_table()
-        records = await self._rows(segment, tail, groups)
+        if len(groups) == 1 and _is_part(groups[0], bytes_max, records_max):
+            data = await self._kept(segment, tail, groups[0])
+            wanted = Wanted(offset, bytes_max, records_max)
+            return await asyncio.to_thread(decode_slice, segment.key, tail.footer, groups[0], data, wanted)
+        data = await self._bytes(segment, tail, groups)
+        records = await asyncio.to_thread(decode_segment_rows, segment.key, tail.footer, groups, data)
         first = int(np.searchsorted(records["offset"].to_numpy(), offset))
         return records.slice(first)
 
@@ -68,11 +85,12 @@ class SegmentReader:
         index = first_row_group_at(tail.footer, timestamp_ms)
         if index is None:
             return None
-        records = await self._rows(segment, tail, [tail.footer.row_groups[index]])
-        late = np.flatnonzero(records["timestamp"].cast(pa.int64()).to_numpy() >= timestamp_ms)
-        if len(late) == 0:
+        group = tail.footer.row_groups[index]
+        data = await self._kept(segment, tail, group)
+        found = await asyncio.to_thread(offset_by_timestamp, segment.key, tail.footer, group, data, timestamp_ms)
+        if found is None:
             raise Corrupt(segment.key, f"row group {index} lacks the timestamp that its statistics promise")
-        return int(records["offset"][int(late[0])].as_py())
+        return found
 
     async def _tail(self, segment: Segment) -> _Tail:
         if footer := self.footers.get(segment.key):
@@ -91,28 +109,41 @@ class SegmentReader:
             raise Corrupt(segment.key, f"has {stored.info.size} bytes, its manifest says {segment.size_bytes}")
         return stored.data
 
-    async def _rows(self, segment: Segment, tail: _Tail, groups: Sequence[RowGroup]) -> pa.Table:
+    async def _kept(self, segment: Segment, tail: _Tail, group: RowGroup) -> memoryview:
+        """The bytes of `group`, kept for the next who wants a part of it."""
+        name = GroupName(segment.key, group.index)
+        data = self.row_groups.get(name)
+        if data is None:
+            data = await self._bytes(segment, tail, [group])
+            self.row_groups.put(name, data)
+        return data
+
+    async def _bytes(self, segment: Segment, tail: _Tail, groups: Sequence[RowGroup]) -> memoryview:
         start, end = groups[0].start, groups[-1].end
         at_hand = segment.size_bytes - len(tail.data)
         if start >= at_hand:
-            data = memoryview(tail.data)[start - at_hand : end - at_hand]
-        else:
-            data = memoryview((await self._store.get(segment.key, ByteRange(start, end - start))).data)
-        return await asyncio.to_thread(decode_segment_rows, segment.key, tail.footer, groups, data)
+            return memoryview(bytes(memoryview(tail.data)[start - at_hand : end - at_hand]))
+        return memoryview((await self._store.get(segment.key, ByteRange(start, end - start))).data)
 
 
-def plan_row_groups(footer: Footer, offset: int, bytes_max: int) -> tuple[RowGroup, ...]:
+def _is_part(group: RowGroup, bytes_max: int, records_max: int) -> bool:
+    """Whether so little is asked for that it pays to decode `group` in part."""
+    return 2 * bytes_max <= group.raw_bytes or 2 * records_max <= group.rows
+
+
+def plan_row_groups(footer: Footer, offset: int, bytes_max: int, records_max: int) -> tuple[RowGroup, ...]:
     """The row group that holds `offset`, or the next one where compaction removed it, and those behind it within
-    `bytes_max` of raw bytes; none if `offset` is beyond the segment."""
+    `bytes_max` of raw bytes as long as `records_max` are not there yet; none if `offset` is beyond the segment."""
     taken: list[RowGroup] = []
-    raw_bytes = 0
+    raw_bytes = records = 0
     for group in footer.row_groups:
         if max_offset(group) < offset:
             continue
         raw_bytes += group.raw_bytes
-        if taken and raw_bytes > bytes_max:
+        if taken and (raw_bytes > bytes_max or records >= records_max):
             break
         taken.append(group)
+        records += min(group.rows, max_offset(group) - offset + 1)
     return tuple(taken)
 
 

@@ -2,7 +2,11 @@
 
 Steady reading makes no listing: the partition's state says which object holds an offset, and memory holds the recent
 ones. What a fetch sees of the state is taken anew at each step, so it may run while the archiver moves the cold end
-(inv. 5); a WAL entry that was archived and deleted meanwhile is found again in the manifest.
+(inv. 5); a WAL entry that was archived and deleted meanwhile, or a segment that was merged into another, is found again
+in the manifest.
+
+A fetch that goes on where another ended is a replay's: it is given what is at hand, and what follows that is read ahead
+while it is sent.
 """
 
 from __future__ import annotations
@@ -19,8 +23,10 @@ from tidelog.services.broker.entry_reader import EntryReader
 from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_state import HotSpan, PartitionState
 from tidelog.services.broker.read_budget import ReadBudget
+from tidelog.services.broker.replays import Replays
 from tidelog.services.broker.segment_pieces import SegmentPieces
 from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.segment_reader import READ_RECORDS_MAX
 from tidelog.storage.wal import Wal
 
 _PLACES = ["topic_id", "partition"]
@@ -46,29 +52,34 @@ class PartitionReader:
         self._entries = entries
         self._segments = segments
         self._measurements = measurements
+        self._replays = Replays()
 
     async def read(
         self, partitions: Partitions, state: PartitionState, offset: int, limits: FetchLimits
     ) -> tuple[Sequence[pa.RecordBatch], int]:
         """Batches (`RECORD_SCHEMA`) from `offset` on within `limits`, and where to go on; none at the end."""
         budget = ReadBudget(limits.max_records, limits.max_bytes)
+        replayed = self._replays.goes_on(state.topic_partition, offset)
         while not budget.spent and offset < state.high_watermark:
             state.check_readable(offset)
-            if offset < state.cold_end:
-                offset = await self._read_segment(partitions, state, offset, budget)
-            else:
+            if offset >= state.cold_end:
                 offset = await self._read_span(partitions, state, offset, budget)
+            elif budget.well_filled and self._segments.in_memory(state.segment_at(offset), offset) is None:
+                break  # what is not at hand is for the next fetch: this one has waited for enough
+            else:
+                offset = await self._read_segment(partitions, state, offset, budget, replayed=replayed)
         self._measurements.fetched(state.topic, budget.records, budget.payload_bytes)
+        if budget.records and offset < state.cold_end:
+            self._replays.ended(state.topic_partition, offset)
+            if replayed:
+                self._segments.read_ahead(state.segment_at(offset), offset)
         return budget.batches(), offset
 
     async def first_at(self, partitions: Partitions, state: PartitionState, timestamp_ms: int) -> int:
         """The offset of the first record at or after `timestamp_ms`, the high watermark if there is none."""
-        for segment in state.manifest.segments:
-            if segment.max_timestamp_ms >= timestamp_ms:
-                self._measurements.cold_get(state.topic)
-                offset = await self._segments.first_at(segment, timestamp_ms)
-                if offset is not None:
-                    return max(offset, state.log_start_offset)
+        offset = await self._cold_first_at(partitions, state, timestamp_ms)
+        if offset is not None:
+            return max(offset, state.log_start_offset)
         for span in state.spans_from(state.cold_end):
             if span.timestamp_ms_max is None or span.timestamp_ms_max >= timestamp_ms:
                 row = _first_row(await self._span_records(partitions, state, span), timestamp_ms)
@@ -76,23 +87,41 @@ class PartitionReader:
                     return max(span.base_offset + row, state.log_start_offset)
         return state.high_watermark
 
+    async def _cold_first_at(self, partitions: Partitions, state: PartitionState, timestamp_ms: int) -> int | None:
+        """The first offset at or after a time below the cold end, None if there is none."""
+        while True:
+            try:
+                for segment in state.manifest.segments:
+                    if segment.max_timestamp_ms >= timestamp_ms:
+                        self._measurements.cold_get(state.topic)
+                        offset = await self._segments.first_at(segment, timestamp_ms)
+                        if offset is not None:
+                            return offset
+            except NotFound:
+                if not await self._moved_on(partitions, state):
+                    raise
+                continue  # merged or expired meanwhile: look again in what is there now
+            return None
+
     async def latest_timestamp_ms(self, partitions: Partitions, state: PartitionState, offset: int, count: int) -> int:
         """The largest timestamp of `count` records from `offset` on; -1 (Kafka's "none") if they are gone."""
         if offset < state.log_start_offset:
             return -1
-        limits = FetchLimits(count, 1 << 62)
-        batches, _ = await self.read(partitions, state, offset, limits)
-        return max((int(timestamps_ms(batch).max()) for batch in batches), default=-1)
+        latest_ms, end = -1, min(offset + count, state.high_watermark)
+        while offset < end:
+            batches, offset = await self.read(partitions, state, offset, FetchLimits(end - offset, 1 << 62))
+            latest_ms = max((int(timestamps_ms(batch).max()) for batch in batches), default=latest_ms)
+        return latest_ms
 
     async def _read_segment(
-        self, partitions: Partitions, state: PartitionState, offset: int, budget: ReadBudget
+        self, partitions: Partitions, state: PartitionState, offset: int, budget: ReadBudget, *, replayed: bool
     ) -> int:
         segment = state.segment_at(offset)
         records = self._segments.in_memory(segment, offset)
         if records is None:
             self._measurements.cold_get(state.topic)
             try:
-                records = await self._segments.read(segment, offset, max(1, budget.bytes_left))
+                records = await self._segments.read(segment, offset, *self._wanted(budget, replayed=replayed))
             except NotFound:
                 if not await self._moved_on(partitions, state):
                     raise
@@ -101,6 +130,12 @@ class PartitionReader:
             return segment.next_offset
         budget.take(records)
         return budget.next_offset or offset
+
+    def _wanted(self, budget: ReadBudget, *, replayed: bool) -> tuple[int, int]:
+        """How many bytes and records to read: what is asked for, or a whole piece for one who will ask on."""
+        if replayed:
+            return self._segments.piece_bytes, READ_RECORDS_MAX
+        return max(1, budget.bytes_left), budget.records_left
 
     async def _read_span(self, partitions: Partitions, state: PartitionState, offset: int, budget: ReadBudget) -> int:
         span = next(state.spans_from(offset))

@@ -11,13 +11,17 @@ from tidelog.storage.records import RECORD_SCHEMA
 BATCHES_MAX = 64
 """Fetches of more batches than this are gathered into one: a copy, cheaper than to encode each."""
 
+FILLED_PART = 4
+"""One part in so many of what may be taken is enough of an answer."""
+
 
 class ReadBudget:
     """Collects batches until `records_max` or `bytes_max` (of keys and values) is reached; one record always fits."""
 
     def __init__(self, records_max: int, bytes_max: int) -> None:
-        self._records_left = max(1, records_max)
+        self.records_left = max(1, records_max)
         self.bytes_left = bytes_max
+        self._records_filled, self._bytes_filled = self.records_left // FILLED_PART, bytes_max // FILLED_PART
         self._batches: list[pa.RecordBatch] = []
         self.payload_bytes = 0
         self.spent = False
@@ -31,6 +35,11 @@ class ReadBudget:
                 return
             if batch.num_rows:
                 self._take(batch)
+
+    @property
+    def well_filled(self) -> bool:
+        """Whether so much was taken already that an answer need not wait for more."""
+        return self.records > 0 and (self.payload_bytes >= self._bytes_filled or self.records >= self._records_filled)
 
     @property
     def next_offset(self) -> int | None:
@@ -48,13 +57,13 @@ class ReadBudget:
 
     def _take_whole(self, records: pa.Table) -> bool:
         """Take all of `records` if they leave room: the common case, whose cost does not follow their batches."""
-        if self.spent or not 0 < records.num_rows < self._records_left:
+        if self.spent or not 0 < records.num_rows < self.records_left:
             return False
         size_bytes = payload_bytes_total(records)
         if size_bytes >= self.bytes_left:
             return False
         self._batches.extend(records.to_batches())
-        self._records_left -= records.num_rows
+        self.records_left -= records.num_rows
         self.bytes_left -= size_bytes
         self.payload_bytes += size_bytes
         return True
@@ -62,12 +71,12 @@ class ReadBudget:
     def _take(self, batch: pa.RecordBatch) -> None:
         sizes = np.cumsum(payload_bytes(batch))
         fitting = int(np.searchsorted(sizes, self.bytes_left, side="right"))
-        count = min(self._records_left, max(fitting, 0 if self._batches else 1), batch.num_rows)
+        count = min(self.records_left, max(fitting, 0 if self._batches else 1), batch.num_rows)
         self.spent = count < batch.num_rows
         if not count:
             return
         self._batches.append(batch.slice(0, count))
-        self._records_left -= count
+        self.records_left -= count
         self.bytes_left -= int(sizes[count - 1])
         self.payload_bytes += int(sizes[count - 1])
-        self.spent = self.spent or self._records_left <= 0 or self.bytes_left <= 0
+        self.spent = self.spent or self.records_left <= 0 or self.bytes_left <= 0

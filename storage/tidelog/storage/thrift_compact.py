@@ -1,0 +1,144 @@
+"""Just enough of Thrift's compact protocol to read a Parquet page's header and to write a footer for a few pages.
+
+Structs come as mappings from a field's number to its value: numbers (booleans as 0 and 1), bytes, lists, structs. What
+is written is a `Struct`, whose values carry their types, since the protocol does not tell a list of numbers from one of
+structs otherwise. Source: the Thrift project's ``thrift-compact-protocol.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Value = int | bytes | Sequence["Value"] | Mapping[int, "Value"]
+
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+DEPTH_MAX = 8
+
+
+class Damaged(ValueError):
+    """The bytes are not what the protocol writes."""
+
+
+class StructReader:
+    """Reads structs one after the other from `data`, beginning at `position`."""
+
+    def __init__(self, data: memoryview, position: int = 0) -> None:
+        self._data = data
+        self.position = position
+
+    def struct(self, depth: int = 0) -> Mapping[int, Value]:
+        """The next struct. Raises `Damaged`."""
+        if depth > DEPTH_MAX:
+            raise Damaged("structs within structs without end")
+        fields: dict[int, Value] = {}
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else _unzigzag(self._varint())
+            fields[number] = self._value(head & 0x0F, depth)
+        return fields
+
+    def _value(self, kind: int, depth: int) -> Value:
+        if kind in (_TRUE, _FALSE):
+            return int(kind == _TRUE)
+        if kind in (_I16, _I32, _I64):
+            return _unzigzag(self._varint())
+        if kind == _BYTE:
+            return self._byte()
+        if kind in (_DOUBLE, _BINARY):
+            return self._take(8 if kind == _DOUBLE else self._varint())
+        if kind in (_LIST, _SET):
+            head = self._byte()
+            count = head >> 4 if head >> 4 != 15 else self._varint()
+            return [self._value(head & 0x0F, depth + 1) for _ in range(count)]
+        if kind == _STRUCT:
+            return self.struct(depth + 1)
+        raise Damaged(f"a value of kind {kind}")
+
+    def _byte(self) -> int:
+        return self._take(1)[0]
+
+    def _varint(self) -> int:
+        number = shift = 0
+        while (byte := self._byte()) & 0x80:
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if shift > 63:
+                raise Damaged("a number without end")
+        return number | byte << shift
+
+    def _take(self, size: int) -> bytes:
+        taken = bytes(self._data[self.position : self.position + size])
+        if len(taken) != size:
+            raise Damaged("it ends in the middle of a value")
+        self.position += size
+        return taken
+
+
+@dataclass(frozen=True)
+class I32:
+    number: int
+
+
+@dataclass(frozen=True)
+class I64:
+    number: int
+
+
+@dataclass(frozen=True)
+class Listed:
+    """At least one value, all of one type."""
+
+    values: Sequence[Written]
+
+
+@dataclass(frozen=True)
+class Struct:
+    """Fields by number, ascending."""
+
+    fields: Mapping[int, Written]
+
+
+Written = I32 | I64 | bytes | Listed | Struct
+
+
+def write_struct(struct: Struct) -> bytes:
+    """`struct` as the protocol has it."""
+    out = bytearray()
+    last = 0
+    for number, value in struct.fields.items():
+        assert 0 < number - last <= 15, "numbers ascend, in steps that fit into the short form"
+        out.append((number - last) << 4 | _kind(value))
+        out += _written(value)
+        last = number
+    out.append(0)
+    return bytes(out)
+
+
+def _kind(value: Written) -> int:
+    return {I32: _I32, I64: _I64, bytes: _BINARY, Listed: _LIST, Struct: _STRUCT}[type(value)]
+
+
+def _written(value: Written) -> bytes:
+    if isinstance(value, I32 | I64):
+        return _varint(value.number << 1 ^ value.number >> 63)
+    if isinstance(value, bytes):
+        return _varint(len(value)) + value
+    if isinstance(value, Struct):
+        return write_struct(value)
+    assert 0 < len(value.values) < 15, "a list in the short form"
+    head = bytes([len(value.values) << 4 | _kind(value.values[0])])
+    return head + b"".join(map(_written, value.values))
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _unzigzag(number: int) -> int:
+    return number >> 1 ^ -(number & 1)
