@@ -12,7 +12,7 @@ from tests.storage.record_tables import WEB, record_table
 from tidelog.storage.errors import Conflict, Unavailable
 from tidelog.storage.manifest import ChangeKind, Manifest, Segment
 from tidelog.storage.manifest_log import ManifestLog
-from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.object_store import Body, ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.segment_codec import EncodedSegment, decode_segment, encode_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -106,3 +106,77 @@ async def test_a_version_that_another_worker_made_is_a_conflict() -> None:
     fresh = FreshUpload(store, Runtime(clock, SeededEntropy(1)), GRACE_S)
     with pytest.raises(Conflict):
         await fresh.append(log, two_segments(), lambda _: replace(latest, log_start_offset=0), ChangeKind.MERGE)
+
+
+# ---- into the latest version
+
+
+def with_both(latest: Manifest, added: Sequence[Segment]) -> Manifest:
+    if latest.log_start_offset:
+        raise Conflict("no place for them")
+    return replace(latest, cold_end=max(9, latest.cold_end), segments=tuple(added))
+
+
+class OvertakenStore(CrashingStore):
+    """Before each of its creates another worker appends a version."""
+
+    def __init__(self, inner: ObjectStore, times: int, *, log_start_offset: int = 0) -> None:
+        super().__init__(inner, NEVER, after=False)
+        self._times = times
+        self._log_start_offset = log_start_offset
+        self.puts = 0
+
+    async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
+        self.puts += 1
+        return await super().put(key, data, if_version=if_version)
+
+    async def create(self, key: str, data: Body) -> str:
+        if self._times:
+            self._times -= 1
+            log = ManifestLog(self._inner, "web", WEB)
+            latest = await log.latest()
+            moved = replace(latest, cold_end=latest.cold_end + 10, log_start_offset=self._log_start_offset)
+            await log.append(moved)
+        return await super().create(key, data)
+
+
+async def put_into_latest(store: ObjectStore, clock: ManualClock) -> Manifest:
+    fresh = FreshUpload(store, Runtime(clock, SeededEntropy(0)), GRACE_S)
+    log = ManifestLog(store, "web", WEB)
+    return await fresh.append_to_latest(log, two_segments(), with_both, ChangeKind.MERGE)
+
+
+async def test_versions_of_others_in_between_cost_no_other_upload() -> None:
+    store = MemoryObjectStore()
+    overtaken = OvertakenStore(store, 3)
+    manifest = await put_into_latest(overtaken, ManualClock())
+    assert (manifest.version, manifest.cold_end, len(manifest.segments)) == (3, 30, 2)
+    assert overtaken.puts == 2
+    assert await named_and_there(store, manifest)
+
+
+async def test_what_has_no_place_in_the_latest_version_any_more_is_a_conflict() -> None:
+    store = MemoryObjectStore()
+    with pytest.raises(Conflict, match="no place"):
+        await put_into_latest(OvertakenStore(store, 1, log_start_offset=3), ManualClock())
+    assert (await ManifestLog(store, "web", WEB).latest()).segments == ()
+
+
+async def test_a_worker_that_is_overtaken_again_and_again_gives_up() -> None:
+    with pytest.raises(Conflict, match="faster 8 times"):
+        await put_into_latest(OvertakenStore(MemoryObjectStore(), NEVER), ManualClock())
+
+
+async def test_an_upload_that_grew_old_while_others_were_faster_is_made_anew() -> None:
+    store, clock = MemoryObjectStore(), SplitClock()
+
+    class SlowlyOvertaken(OvertakenStore):
+        async def create(self, key: str, data: Body) -> str:
+            clock.now_s += GRACE_S
+            return await super().create(key, data)
+
+    overtaken = SlowlyOvertaken(store, 1)
+    manifest = await put_into_latest(overtaken, clock)
+    assert overtaken.puts == 4
+    assert {encoded.segment.key for encoded in two_segments()}.isdisjoint(s.key for s in manifest.segments)
+    assert await named_and_there(store, manifest)

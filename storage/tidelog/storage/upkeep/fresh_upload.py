@@ -7,14 +7,17 @@ the same bytes again under new ids; the other half is for the append, which may 
 
     fresh = FreshUpload(store, runtime, grace_s=900.0)
     manifest = await fresh.append(log, encoded, lambda added: replace(latest, segments=(*kept, *added)), kind)
+
+Where what was made fits into any version that still has its inputs, `append_to_latest` puts it into the newest one: the
+archiver's versions in between cost no work then, nor another upload.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from tidelog.storage.errors import Unavailable
+from tidelog.storage.errors import Conflict, Unavailable
 from tidelog.storage.layout import parse_segment_key, segment_key
 from tidelog.storage.manifest import ChangeKind, Manifest, Segment
 from tidelog.storage.manifest_log import ManifestLog
@@ -23,9 +26,13 @@ from tidelog.storage.runtime import Runtime
 from tidelog.storage.segment_codec import EncodedSegment
 
 UPLOAD_ATTEMPTS_MAX = 3
+APPEND_ATTEMPTS_MAX = 8
 
 NextManifest = Callable[[Sequence[Segment]], Manifest]
 """The manifest that names the segments as they were uploaded, in their order."""
+
+Successor = Callable[[Manifest, Sequence[Segment]], Manifest]
+"""The same for whichever version is the latest; raises `Conflict` where they have no place in it any more."""
 
 
 class FreshUpload:
@@ -42,17 +49,44 @@ class FreshUpload:
     ) -> Manifest:
         """Upload `segments` one after the other and append `next_manifest` of them. Raises `Conflict` (another worker
         appended that version: start over from its manifest), `Unavailable`; what was uploaded is an orphan then."""
+        upload = await self._upload(segments)
+        return await log.append(next_manifest(upload.named), kind)
+
+    async def append_to_latest(
+        self, log: ManifestLog, segments: Sequence[EncodedSegment], successor: Successor, kind: ChangeKind
+    ) -> Manifest:
+        """Upload `segments` and append `successor` of the latest version and them. Raises as `append` does: `Conflict`
+        once `successor` does, or if others were faster `APPEND_ATTEMPTS_MAX` times."""
+        upload = await self._upload(segments)
+        for _ in range(APPEND_ATTEMPTS_MAX):
+            latest = await log.latest()
+            if not self._is_fresh(upload):
+                upload = await self._upload([self._renamed(encoded) for encoded in upload.segments])
+            try:
+                return await log.append(successor(latest, upload.named), kind)
+            except Conflict:
+                successor(await log.latest(), upload.named)  # raises if it was not only the archiver
+        raise Conflict(f"other workers were faster {APPEND_ATTEMPTS_MAX} times")
+
+    async def _upload(self, segments: Sequence[EncodedSegment]) -> _Upload:
         for _ in range(UPLOAD_ATTEMPTS_MAX):
-            stopwatch = _Stopwatch(self._runtime)
+            upload = _Upload(tuple(segments), self._runtime.clock.monotonic(), self._runtime.clock.now_ms())
             for encoded in segments:
                 await self._store.put(encoded.segment.key, encoded.body)
-            if stopwatch.elapsed_s() <= self._grace_s / 2:
-                return await log.append(next_manifest([encoded.segment for encoded in segments]), kind)
+            if self._is_fresh(upload):
+                return upload
             segments = [self._renamed(encoded) for encoded in segments]
         raise Unavailable(
             f"{len(segments)} segments took more than half the grace of {self._grace_s:.0f} s to upload, "
             f"{UPLOAD_ATTEMPTS_MAX} times"
         )
+
+    def _is_fresh(self, upload: _Upload) -> bool:
+        """By the longer of what two clocks say: the monotonic one may have stood still with the machine, the wall clock
+        may have been set back."""
+        clock = self._runtime.clock
+        elapsed_s = max(clock.monotonic() - upload.began_s, (clock.now_ms() - upload.began_ms) / 1_000)
+        return elapsed_s <= self._grace_s / 2
 
     def _renamed(self, encoded: EncodedSegment) -> EncodedSegment:
         """The same bytes under a new id."""
@@ -68,14 +102,14 @@ class FreshUpload:
         return EncodedSegment(replace(encoded.segment, key=key), encoded.body)
 
 
-class _Stopwatch:
-    """Takes the longer of what two clocks say: the monotonic one may have stood still with the machine, the wall clock
-    may have been set back."""
+@dataclass(frozen=True)
+class _Upload:
+    """Segments that lie in the bucket, and when their upload began, by the monotonic clock and by the wall clock."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._clock = runtime.clock
-        self._began_s = self._clock.monotonic()
-        self._began_ms = self._clock.now_ms()
+    segments: tuple[EncodedSegment, ...]
+    began_s: float
+    began_ms: int
 
-    def elapsed_s(self) -> float:
-        return max(self._clock.monotonic() - self._began_s, (self._clock.now_ms() - self._began_ms) / 1_000)
+    @property
+    def named(self) -> Sequence[Segment]:
+        return [encoded.segment for encoded in self.segments]
