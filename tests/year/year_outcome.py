@@ -1,0 +1,84 @@
+"""What a year is asked for, and what came of it: values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.year.year_checks import Check
+from tests.year.year_reads import Reads
+from tests.year.year_source import MIB
+
+from tidelog.client.costs import ClusterCost
+from tidelog.client.descriptions import SegmentDescription
+from tidelog.storage.finding import Summary
+
+
+@dataclass(frozen=True)
+class YearOptions:
+    """`gigabytes` of keys and values; `settle_s`: how long upkeep has to come to rest; `tidy`: whether that means that
+    all garbage is gone too, which takes a grace or two."""
+
+    gigabytes: float = 10.0
+    days: int = 365
+    seed: int = 1
+    faults: int = 4
+    reads: int = 100
+    segment_bytes: int = 16 * MIB
+    settle_s: float = 600.0
+    tidy: bool = True
+    archiver_interval_ms: int = 2_000
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the bucket is: a folder, or an S3 server with the `environment` to reach it by. `folder`: logs, reports."""
+
+    folder: Path
+    store: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What was done to the broker, at which day of the year, and how long it was away."""
+
+    what: str
+    day: int
+    away_s: float
+
+
+@dataclass(frozen=True)
+class KindOfObject:
+    """All objects of one kind."""
+
+    kind: str
+    objects: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class YearOutcome:
+    """`costs`: of every life of the broker, what lies there told by the last. `segments` by topic and partition."""
+
+    options: YearOptions
+    records: Mapping[str, Sequence[int]]
+    raw_bytes: Mapping[str, int]
+    produce_s: float
+    stopped_early: str
+    faults: Sequence[Fault]
+    settled_s: float
+    at_rest: bool
+    costs: ClusterCost
+    kinds: Sequence[KindOfObject]
+    segments: Mapping[str, Sequence[Sequence[SegmentDescription]]]
+    reads: Sequence[Reads]
+    replay_s: float
+    verified: Summary
+    verify_s: float
+    checks: Sequence[Check]
+
+    @property
+    def holds(self) -> bool:
+        return all(check.holds for check in self.checks)

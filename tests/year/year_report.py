@@ -1,0 +1,152 @@
+"""A year in figures: Markdown for people, JSON beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from tests.year.year_outcome import YearOutcome
+
+from tidelog.client.costs import TopicCostDescription
+from tidelog.services.cli.console import size_text
+from tidelog.services.cli.cost_json import cost_document
+from tidelog.storage.stores.counting import S3_STANDARD
+
+
+def write_report(outcome: YearOutcome, folder: Path) -> Path:
+    """``year.md`` and ``year.json`` in `folder`; the page's path."""
+    document = {
+        "outcome": msgspec.to_builtins(outcome),
+        "cost": msgspec.to_builtins(cost_document(outcome.costs, S3_STANDARD)),
+    }
+    (folder / "year.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1))
+    page = folder / "year.md"
+    page.write_text("\n".join(_page(outcome)) + "\n")
+    return page
+
+
+def _page(outcome: YearOutcome) -> Iterator[str]:
+    options, raw_bytes = outcome.options, sum(outcome.raw_bytes.values())
+    records = sum(sum(counts) for counts in outcome.records.values())
+    yield "# A year of events"
+    yield ""
+    yield (
+        f"{options.days} days, {records:,} records, {size_text(raw_bytes)} of keys and values, seed {options.seed}; "
+        f"produced in {outcome.produce_s:.0f} s ({raw_bytes / 1e6 / outcome.produce_s:.0f} MB/s), "
+        f"{'at rest' if outcome.at_rest else 'NOT at rest'} {outcome.settled_s:.0f} s later, all read in "
+        f"{outcome.replay_s:.0f} s, verified deeply in {outcome.verify_s:.0f} s. {outcome.stopped_early}"
+    )
+    yield ""
+    yield from _table(("check", "holds", "figures"), [(c.name, _yes(c.holds), c.shown) for c in outcome.checks])
+    yield from _section("What was done to the broker")
+    yield from _table(("day", "what", "away"), [(f.day, f.what, f"{f.away_s:.1f} s") for f in outcome.faults])
+    yield from _section("What lies in the bucket")
+    yield from _table(
+        ("kind", "objects", "bytes"), [(k.kind, f"{k.objects:,}", size_text(k.size_bytes)) for k in outcome.kinds]
+    )
+    yield from _section("Topics")
+    yield from _table(_TOPIC_COLUMNS, [_topic(outcome, topic) for topic in outcome.costs.topics])
+    yield from _section("Requests and dollars at S3 Standard's prices")
+    yield from _table(
+        ("topic", "PUT", "GET", "LIST", "DELETE", "$ so far", "$ per GB written", "$ a month, stored"),
+        [_requests(topic) for topic in (*outcome.costs.topics, _rest(outcome))],
+    )
+    yield from _section("Segments of each partition")
+    yield from _table(
+        ("topic", "partition", "segments", "largest", "all", "sizes"),
+        [row for topic, partitions in outcome.segments.items() for row in _segments(topic, partitions)],
+    )
+    yield from _section("Single reads of a broker that has just started")
+    yield from _table(
+        ("read by", "reads", "p50", "p90", "longest", "requests, mean", "most", "wrong"),
+        [
+            (
+                read.what,
+                read.count,
+                f"{read.p50_ms:.1f} ms",
+                f"{read.p90_ms:.1f} ms",
+                f"{read.max_ms:.1f} ms",
+                f"{read.requests_mean:.2f}",
+                read.requests_max,
+                len(read.wrong),
+            )
+            for read in outcome.reads
+        ],
+    )
+
+
+_TOPIC_COLUMNS = (
+    "topic",
+    "records",
+    "raw",
+    "cold",
+    "of raw",
+    "segments",
+    "archived",
+    "merged",
+    "compacted",
+    "amp",
+    "kept",
+)
+
+
+def _topic(outcome: YearOutcome, topic: TopicCostDescription) -> Sequence[object]:
+    return (
+        topic.topic,
+        f"{sum(outcome.records.get(topic.topic, ())):,}",
+        size_text(outcome.raw_bytes.get(topic.topic, 0)),
+        size_text(topic.cold_bytes),
+        _ratio(topic.compression_ratio),
+        topic.segments,
+        size_text(topic.archived_bytes),
+        size_text(topic.merged_bytes),
+        size_text(topic.compacted_bytes),
+        _ratio(topic.write_amplification),
+        _ratio(topic.compaction_ratio),
+    )
+
+
+def _requests(topic: TopicCostDescription) -> Sequence[object]:
+    asked = topic.requests
+    per_gb = topic.usd_per_gb_written(S3_STANDARD)
+    return (
+        topic.topic,
+        f"{asked.puts:,.0f}",
+        f"{asked.gets:,.0f}",
+        f"{asked.lists:,.0f}",
+        f"{asked.deletes:,.0f}",
+        f"{topic.usd(S3_STANDARD):.5f}",
+        "" if per_gb is None else f"{per_gb:.5f}",
+        f"{topic.stored_usd_month(S3_STANDARD):.5f}",
+    )
+
+
+def _rest(outcome: YearOutcome) -> TopicCostDescription:
+    return TopicCostDescription("(no topic)", requests=outcome.costs.rest)
+
+
+def _segments(topic: str, partitions: Sequence[Sequence[object]]) -> Iterator[Sequence[object]]:
+    for number, segments in enumerate(partitions):
+        sizes = [segment.size_bytes for segment in segments]  # type: ignore[attr-defined]
+        shown = ", ".join(size_text(size) for size in sizes[:8]) + (", …" if len(sizes) > 8 else "")
+        yield topic, number, len(sizes), size_text(max(sizes, default=0)), size_text(sum(sizes)), shown
+
+
+def _section(title: str) -> Iterator[str]:
+    yield from ("", f"## {title}", "")
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{'---|' * len(columns)}"
+    for row in rows:
+        yield f"| {' | '.join(str(cell) for cell in row)} |"
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _yes(holds: bool) -> str:
+    return "yes" if holds else "**NO**"
