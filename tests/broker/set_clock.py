@@ -9,17 +9,23 @@ GRACE_S = 900.0
 
 
 class SetClock(SystemClock):
-    """`ahead_s`: of the monotonic clock, which only goes forward; `wall_ahead_ms`: of the wall clock."""
+    """`ahead_s`: of the monotonic clock, which only goes forward; `wall_ahead_ms`: of the wall clock. `sleeps`: how
+    many waits were begun."""
 
     def __init__(self) -> None:
         self.ahead_s = 0.0
         self.wall_ahead_ms = 0
+        self.sleeps = 0
 
     def monotonic(self) -> float:
         return super().monotonic() + self.ahead_s
 
     def now_ms(self) -> int:
         return super().now_ms() + self.wall_ahead_ms
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps += 1
+        await super().sleep(seconds)
 
     def pass_time(self, seconds: float) -> None:
         """Both go on at once."""

@@ -1,0 +1,228 @@
+"""Segments are looked after while a broker works: retention, at the right time and no sooner, and what follows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from tests.broker.brokers import running_broker, until
+from tests.broker.drafts import draft, numbered, offsets_of, values_of
+from tests.broker.gated_store import GatedObjectStore
+from tests.broker.set_clock import GRACE_S, SetClock
+
+from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.broker.upkeep_worker import PATIENCE_S
+from tidelog.storage.errors import OutOfRange
+from tidelog.storage.layout import TOPICS_PREFIX
+from tidelog.storage.object_store import ObjectStore, list_all
+from tidelog.storage.stores.counting import CountingObjectStore
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+ALL = FetchLimits(1_000_000, 1 << 30)
+TO_ZERO = ProduceOptions(partition=0)
+HOUR_S, HOUR_MS, DAY_MS = 3_600.0, 3_600_000, 86_400_000
+AN_HOUR: dict[str, str | int | None] = {"retention.ms": HOUR_MS}
+
+
+async def a_segment(
+    broker: LocalBroker, topic: str = "t", *, records: int = 10, timestamp_ms: int | None = None
+) -> None:
+    """Records that are cold, of the time now or of `timestamp_ms`."""
+    sent = draft([b"v"] * records, timestamps=[timestamp_ms] * records)
+    await broker.produce(topic, sent, TO_ZERO)
+    await broker.archive_now()
+
+
+async def log_start(broker: LocalBroker, topic: str = "t") -> int:
+    return (await broker.partition_log(topic, 0)).log_start_offset
+
+
+async def until_log_start(broker: LocalBroker, offset: int) -> None:
+    """The broker's own loop comes to it."""
+    topic = broker.topic("t")
+    state = await broker.shards.leading(topic.shards[0]).partitions.load(topic, 0)
+    await until(lambda: state.log_start_offset == offset)
+
+
+async def segments_of(store: ObjectStore) -> int:
+    return sum([info.key.endswith(".parquet") async for info in list_all(store, TOPICS_PREFIX)])
+
+
+async def test_old_segments_go_by_themselves_while_produce_goes_on(store: ObjectStore) -> None:
+    clock = SetClock()
+    async with running_broker(store, shards=1, archiver_interval_ms=10, clock=clock) as broker:
+        await broker.create_topic("t", 1, AN_HOUR)
+        offset = 0
+        for _ in range(3):
+            await broker.produce("t", numbered(offset, 5), ProduceOptions())
+            offset += 5
+            await until(lambda: broker.status().shards[0].wal_bytes == 0)
+            clock.pass_time(HOUR_S / 2 + 1)
+            await broker.produce("t", numbered(offset, 5), ProduceOptions())
+            offset += 5
+            clock.pass_time(HOUR_S / 2 + 1)
+            await until_log_start(broker, offset - 5)
+            fetched = await broker.fetch("t", 0, offset - 5, ALL)
+            assert values_of(fetched) == [b"%d" % n for n in range(offset - 5, offset)]
+            with pytest.raises(OutOfRange) as refused:
+                await broker.fetch("t", 0, offset - 6, ALL)
+            assert (refused.value.log_start_offset, refused.value.high_watermark) == (offset - 5, offset)
+
+
+async def test_the_objects_of_what_expired_go_after_the_grace() -> None:
+    store, clock = MemoryObjectStore(), SetClock()
+    async with running_broker(store, shards=1, clock=clock) as broker:
+        await broker.create_topic("t", 1, AN_HOUR)
+        await a_segment(broker)
+        clock.pass_time(2 * HOUR_S)
+        await a_segment(broker)
+        await broker.tend_now()
+        assert (await log_start(broker), await segments_of(store)) == (10, 2)
+        clock.pass_time(GRACE_S - 60)
+        await broker.tend_now()
+        assert await segments_of(store) == 2, "a query planned before still finds them"
+        clock.pass_time(60)
+        await broker.tend_now()
+        assert await segments_of(store) == 1
+        assert offsets_of(await broker.fetch("t", 0, 10, ALL)) == list(range(10, 20))
+
+
+async def test_a_restart_in_between_goes_on_and_waits_a_whole_grace(bucket: Callable[[], ObjectStore]) -> None:
+    clock, looked = SetClock(), bucket()
+    async with running_broker(bucket(), shards=1, clock=clock) as broker:
+        await broker.create_topic("t", 1, AN_HOUR)
+        await a_segment(broker)
+        await a_segment(broker)
+    clock.pass_time(2 * HOUR_S)
+    async with running_broker(bucket(), shards=1, clock=clock) as broker:
+        await broker.tend_now()
+        assert (await log_start(broker), await segments_of(looked)) == (20, 2)
+    clock.pass_time(10 * GRACE_S)
+    async with running_broker(bucket(), shards=1, clock=clock) as broker:
+        await broker.tend_now()
+        assert await segments_of(looked) == 2
+        clock.pass_time(GRACE_S)
+        await broker.tend_now()
+        assert await segments_of(looked) == 0
+        assert await broker.partition_log("t", 0)
+        await broker.produce("t", numbered(20, 1), TO_ZERO)
+        assert offsets_of(await broker.fetch("t", 0, 20, ALL)) == [20]
+    await looked.aclose()
+
+
+async def test_timestamps_of_producers_count_be_they_past_or_future() -> None:
+    clock = SetClock()
+    async with running_broker(MemoryObjectStore(), shards=1, clock=clock) as broker:
+        await broker.create_topic("t", 1, AN_HOUR)
+        await a_segment(broker, timestamp_ms=clock.now_ms() - 2 * HOUR_MS)
+        await broker.tend_now()
+        assert await log_start(broker) == 10
+        await a_segment(broker, timestamp_ms=clock.now_ms() + 10 * HOUR_MS)
+        await a_segment(broker)
+        clock.pass_time(5 * HOUR_S)
+        await broker.tend_now()
+        assert await log_start(broker) == 10, "the oldest segment is of a time to come, and keeps all after it"
+        clock.pass_time(6 * HOUR_S + 1)
+        await broker.tend_now()
+        assert await log_start(broker) == 30
+
+
+async def test_a_clock_that_is_a_day_ahead_deletes_no_object_before_its_grace() -> None:
+    store, clock = MemoryObjectStore(), SetClock()
+    async with running_broker(store, shards=1, clock=clock) as broker:
+        await broker.create_topic("t", 1, {"retention.ms": 12 * HOUR_MS})
+        await a_segment(broker)
+        clock.wall_ahead_ms += DAY_MS
+        await broker.tend_now()
+        assert (await log_start(broker), await segments_of(store)) == (10, 1)
+
+
+async def test_a_clock_that_was_a_day_behind_is_made_good_when_it_is_right_again() -> None:
+    clock = SetClock()
+    async with running_broker(MemoryObjectStore(), shards=1, clock=clock) as broker:
+        await broker.create_topic("t", 1, AN_HOUR)
+        await a_segment(broker)
+        clock.wall_ahead_ms -= DAY_MS
+        clock.pass_time(2 * HOUR_S)
+        await broker.tend_now()
+        assert await log_start(broker) == 0
+        clock.wall_ahead_ms += DAY_MS
+        await until_log_start(broker, 10)
+
+
+async def test_retention_altered_at_run_time_counts_from_then_on() -> None:
+    clock = SetClock()
+    async with running_broker(MemoryObjectStore(), shards=1, clock=clock) as broker:
+        await broker.create_topic("t", 1, AN_HOUR)
+        await a_segment(broker)
+        await broker.alter_topic("t", None, {"retention.ms": -1})
+        clock.pass_time(2 * HOUR_S)
+        await broker.tend_now()
+        assert await log_start(broker) == 0
+        await broker.alter_topic("t", None, {"retention.ms": HOUR_MS})
+        await until_log_start(broker, 10)
+
+
+async def test_size_and_policy_are_heeded() -> None:
+    clock = SetClock()
+    async with running_broker(MemoryObjectStore(), shards=1, clock=clock) as broker:
+        await broker.create_topic("sized", 1, {"retention.bytes": 1, "retention.ms": -1})
+        await broker.create_topic("kept", 1, {"cleanup.policy": "compact", "retention.ms": 1, "retention.bytes": 0})
+        for _ in range(3):
+            await a_segment(broker, "sized")
+        keyed = draft([b"v"] * 3, keys=[b"a", b"b", b"c"])
+        await broker.produce("kept", keyed, TO_ZERO)
+        await broker.archive_now()
+        clock.pass_time(HOUR_S)
+        await broker.tend_now()
+        assert await log_start(broker, "sized") == 20
+        assert offsets_of(await broker.fetch("kept", 0, 0, ALL)) == [0, 1, 2]
+
+
+async def test_without_upkeep_nothing_is_ever_due() -> None:
+    counting, clock = CountingObjectStore(MemoryObjectStore()), SetClock()
+    async with running_broker(counting, shards=1, archiver_upkeep=False, clock=clock) as broker:
+        await broker.create_topic("t", 1, AN_HOUR)
+        await a_segment(broker)
+        before = counting.usage()
+        clock.pass_time(2 * HOUR_S)
+        await broker.tend_now()
+        assert await log_start(broker) == 0
+        assert (counting.usage() - before).requests() == 0
+
+
+async def test_once_all_is_archived_expired_and_collected_no_request_is_made() -> None:
+    counting, clock = CountingObjectStore(MemoryObjectStore()), SetClock()
+    async with running_broker(counting, shards=2, clock=clock) as broker:
+        await broker.create_topic("t", 8, AN_HOUR)
+        await broker.produce("t", draft([b"v"] * 80, partitions=[n % 8 for n in range(80)]), ProduceOptions())
+        await broker.archive_now()
+        for _ in range(3):
+            clock.pass_time(2 * HOUR_S)
+            await broker.tend_now()
+        assert await segments_of(counting) == 0
+        before = counting.usage()
+        for _ in range(10):
+            clock.pass_time(50.0)
+            await broker.tend_now()
+        assert (counting.usage() - before).requests() == 0
+
+
+async def test_upkeep_waits_for_producers_but_not_for_ever() -> None:
+    gated, clock = GatedObjectStore(MemoryObjectStore()), SetClock()
+    async with running_broker(gated, shards=2, clock=clock) as broker:
+        await broker.create_topic("t", 2, AN_HOUR)
+        await a_segment(broker)
+        gated.hold()
+        waiting = asyncio.create_task(broker.produce("t", numbered(0, 1), ProduceOptions(partition=1)))
+        await gated.arrived.wait()
+        clock.pass_time(2 * HOUR_S)
+        turns = clock.sleeps
+        await until(lambda: clock.sleeps >= turns + 3)
+        assert await log_start(broker) == 0
+        clock.pass_time(PATIENCE_S)
+        await until_log_start(broker, 10)
+        gated.gate.set()
+        await waiting
