@@ -132,20 +132,18 @@ def _superseded(part: pa.Table) -> Rows:
 
 
 class _Part:
-    """One file of record batches."""
+    """One file of record batches; `size_bytes` is what they take in memory."""
 
     def __init__(self, folder: Path) -> None:
         self._file = SpillFile(folder)
         self._lengths: list[int] = []
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(self._lengths)
+        self.size_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         message = batch.serialize()
         self._file.write(memoryview(message))
         self._lengths.append(message.size)
+        self.size_bytes += batch.nbytes
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """What was written, in its order, mapped and not copied."""
