@@ -7,8 +7,9 @@ differs from its base in a few places, so that this takes milliseconds for a hun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 from typing import Generic, TypeVar
 
@@ -62,7 +63,7 @@ def applied(
     """The segments (by offset), garbage and producers (what came is last) that `base` becomes. Raises
     `DoesNotApply`."""
     return (
-        _by_offset(_list_applied(base.segments, made.segments, _offset)),
+        _by_offset(_list_applied(base.segments, made.segments, _offset), len(made.segments.added)),
         _list_applied(base.garbage, made.garbage, _key),
         _list_applied(base.producers, made.producers, _producer),
     )
@@ -113,5 +114,9 @@ def _list_applied(before: tuple[T, ...], made: ListDifference[N, T], name: Calla
     return (*kept, *made.added)
 
 
-def _by_offset(segments: Iterable[Segment]) -> tuple[Segment, ...]:
+def _by_offset(segments: tuple[Segment, ...], added: int) -> tuple[Segment, ...]:
+    """`segments`, of which all but the last `added` ascend; most often those come after them."""
+    ends = segments[-added - 1 :]
+    if all(one.base_offset < other.base_offset for one, other in pairwise(ends)):
+        return segments
     return tuple(sorted(segments, key=_offset))
