@@ -118,7 +118,6 @@ async def steps_up_to(store: ObjectStore, place: Place, last: int) -> AsyncItera
 
     due = 0
     while due <= last:
-        began = due
         blocks = [versions for versions in await history.blocks() if versions[1] >= due]
         async for _, block in in_order(blocks, read_block, at_once=OBJECTS_AT_ONCE):
             for step in block.steps:
@@ -130,7 +129,7 @@ async def steps_up_to(store: ObjectStore, place: Place, last: int) -> AsyncItera
                 yield step
                 due += 1
         except NotFound:
-            if due == began:
+            if not any(first <= due <= end for first, end in await history.blocks()):
                 raise Corrupt(log.key(due), "is missing, and no block of the history has it") from None
 
 
