@@ -54,7 +54,7 @@ def expected(keys: Sequence[bytes]) -> set[int]:
     return set(range(len(keys))) - set(newest.values())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(
     keys=st.lists(st.binary(max_size=3) | st.sampled_from([b"", b"hot", b"x" * 300]), max_size=60),
     memory_bytes=st.sampled_from([1, 100, 2_000, 1 << 20]),

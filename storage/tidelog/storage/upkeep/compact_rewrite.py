@@ -4,9 +4,9 @@ A segment that loses none keeps its object. Neighbours that lose some are gather
 ``segment.bytes``, as many as a **rewrite** holds; each rewrite is appended to the manifest by itself, so that a crash
 loses little work and nothing waits long between its upload and its manifest.
 
-The oldest first, because any beginning of the rewrites must leave a right log: a superseded record may go as long as a
-newer one of its key stays, whatever else is done; but a tombstone only goes after, or together with, all that it
-deleted, which lies below it.
+The oldest first, because the clean end moves with each of them. Any beginning of the rewrites leaves a right log: a
+superseded record may go as long as a newer one of its key stays. But a tombstone's time must not begin before all that
+it deleted, which lies below it, is gone: what is below the clean end has been deduplicated against all of the pass.
 """
 
 from __future__ import annotations

@@ -132,14 +132,18 @@ def _superseded(part: pa.Table) -> Rows:
 
 
 class _Part:
-    """One file of record batches; `size_bytes` is what they take in memory."""
+    """Record batches in a file, which is there once there is something in it; `size_bytes` is what they take in
+    memory."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = SpillFile(folder)
+        self._folder = folder
+        self._file: SpillFile | None = None
         self._lengths: list[int] = []
         self.size_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
+        if self._file is None:
+            self._file = SpillFile(self._folder)
         message = batch.serialize()
         self._file.write(memoryview(message))
         self._lengths.append(message.size)
@@ -147,7 +151,7 @@ class _Part:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """What was written, in its order, mapped and not copied."""
-        if not self._lengths:
+        if self._file is None:
             return
         messages = pa.py_buffer(self._file.mapped())
         begin = 0
@@ -156,4 +160,5 @@ class _Part:
             begin += length
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()

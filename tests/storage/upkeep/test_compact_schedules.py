@@ -1,0 +1,230 @@
+"""Writes, passes of two compactors, crashes, merges, readers and the passing of time in any order (Hypothesis).
+
+After every step the log is a part of what was written, in order, with the same map of keys (`Partition.check`); and a
+reader that reads on in pieces, whatever is done between them, ends with the same map as one who saw every record, as
+long as it takes less than ``delete.retention.ms``: a plain dict is the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.storage.archive_scenes import NEVER, Crash, CrashingStore
+from tests.storage.upkeep.compaction_scenes import PLACE, RULES, Partition, Write, view_of
+
+from tidelog.storage.errors import Conflict
+from tidelog.storage.manifest import ChangeKind, Manifest
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.segment_codec import decode_segment, encode_segment
+from tidelog.storage.upkeep.key_spill import Hashes, Keys, spread_hash
+
+RETENTION_S = 1_000
+SCHEDULE_RULES = replace(RULES, delete_retention_ms=RETENTION_S * 1_000, min_compaction_lag_ms=50_000)
+
+
+def two_hashes(keys: Keys) -> Hashes:
+    """Nearly all keys collide."""
+    return (np.asarray(pa.compute.binary_length(keys)) & 1).astype(np.uint32) << np.uint32(31)
+
+
+@dataclass(frozen=True)
+class Append:
+    writes: Sequence[Write]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Of a worker that is ended after so many requests, or is not (`NEVER`). Before its request `met_at` others do
+    `meanwhile`."""
+
+    crash_at: int
+    after: bool
+    memory_bytes: int
+    collisions: bool
+    met_at: int = NEVER
+    meanwhile: tuple[Append | Merge | Pass, ...] = ()
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Of the segments from number `first` on, as far as they are all clean or all dirty."""
+
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Read:
+    """Some records more."""
+
+    records: int
+
+
+@dataclass(frozen=True)
+class Wait:
+    seconds: int
+
+
+@dataclass(frozen=True)
+class Jump:
+    """The wall clock is set to another time: what a slow reader may rely on then is nothing."""
+
+    seconds: int
+
+
+Action = Append | Pass | Merge | Read | Wait | Jump
+
+keys = st.sampled_from([b"", b"a", b"b", b"cc", b"dd", None])
+values = st.sampled_from([b"", b"x", b"yy", None, None])
+appends = st.builds(Append, st.lists(st.tuples(keys, values), min_size=1, max_size=6))
+merges = st.builds(Merge, st.integers(0, 5), st.integers(2, 4))
+crashes = st.one_of(st.just(NEVER), st.integers(0, 25))
+memories = st.sampled_from([300, 2_000, 1 << 20])
+lone_passes = st.builds(Pass, crashes, st.booleans(), memories, st.booleans())
+passes = st.builds(
+    Pass,
+    crashes,
+    st.booleans(),
+    memories,
+    st.booleans(),
+    st.integers(0, 20),
+    st.lists(appends | merges | lone_passes, max_size=2).map(tuple),
+)
+waits = st.builds(Wait, st.sampled_from([1, 60, 400, RETENTION_S + 70]))
+jumps = st.builds(Jump, st.sampled_from([-100_000, -60, 60, RETENTION_S, 10_000_000]))
+reads = st.builds(Read, st.integers(1, 8))
+schedules = st.lists(st.one_of(appends, appends, passes, passes, merges, reads, reads, waits, jumps), max_size=30)
+
+
+@dataclass
+class Reader:
+    """Reads from 0 to the end again and again, some records at a time, and keeps the map of what it saw."""
+
+    began_s: float
+    position: int = 0
+    seen: list[Write] = field(default_factory=list)
+
+
+class _MetStore(CrashingStore):
+    """Others do something before request `met_at`."""
+
+    def __init__(self, inner: ObjectStore, schedule: Schedule, one: Pass) -> None:
+        super().__init__(inner, one.crash_at, after=one.after)
+        self._schedule = schedule
+        self._one = one
+
+    async def _hold_up(self, number: int) -> None:
+        if number == self._one.met_at:
+            for action in self._one.meanwhile:
+                await self._schedule.act(action)
+
+
+class Schedule:
+    """One run; `ended` counts readers that got to the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.partition = Partition(folder / "spill")
+        self.reader = Reader(self.partition.clock.now_s)
+        self.seed = 0
+        self.ended = 0
+
+    async def act(self, action: Action) -> None:
+        match action:
+            case Append(writes):
+                await self.partition.append(writes)
+            case Pass():
+                await self._pass(action)
+            case Merge(first, count):
+                await self._merge(first, count)
+            case Read(records):
+                await self._read(records)
+            case Wait(seconds):
+                self.partition.clock.now_s += seconds
+            case Jump(seconds):
+                self.partition.clock.now_s = max(0, self.partition.clock.now_s + seconds)
+                self.reader = Reader(self.partition.clock.now_s)
+        await self.partition.check()
+
+    async def _pass(self, one: Pass) -> None:
+        self.seed += 1
+        store = _MetStore(self.partition.store, self, one)
+        hash_keys = two_hashes if one.collisions else spread_hash
+        task = self.partition.task(store, seed=self.seed, memory_bytes=one.memory_bytes, hash_keys=hash_keys)
+        try:
+            await task.run(PLACE, self.partition.log(store), SCHEDULE_RULES)
+        except (Crash, Conflict):
+            return
+
+    async def _merge(self, first: int, count: int) -> None:
+        log = self.partition.log()
+        manifest = await log.latest()
+        merged = manifest.segments[first : first + count]
+        if len({segment.next_offset <= manifest.clean_end for segment in merged}) == 1 and len(merged) > 1:
+            await log.append(await self._merged(manifest, first, count), ChangeKind.MERGE)
+
+    async def _merged(self, manifest: Manifest, first: int, count: int) -> Manifest:
+        store, segments = self.partition.store, manifest.segments
+        tables = [decode_segment(s.key, (await store.get(s.key)).data) for s in segments[first : first + count]]
+        segment_id = self.partition.entropy.new_id()
+        made = encode_segment(PLACE.topic, PLACE.topic_partition, pa.concat_tables(tables), segment_id)
+        await store.put(made.segment.key, made.body)
+        return replace(manifest, segments=(*segments[:first], made.segment, *segments[first + count :]))
+
+    async def _read(self, records: int) -> None:
+        now_s = self.partition.clock.now_s
+        if now_s - self.reader.began_s >= RETENTION_S:
+            self.reader = Reader(now_s)  # too slow: it may have missed a tombstone
+        found = (await self.partition.records(self.reader.position)).slice(0, records)
+        self.reader.seen += zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)
+        if found.num_rows:
+            self.reader.position = found["offset"][-1].as_py() + 1
+        if self.reader.position == len(self.partition.history):
+            assert view_of(self.reader.seen) == view_of(self.partition.history)
+            self.reader = Reader(now_s)
+            self.ended += 1
+
+
+async def run(folder: Path, actions: Sequence[Action]) -> Schedule:
+    schedule = Schedule(folder)
+    for action in actions:
+        await schedule.act(action)
+    return schedule
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(actions=schedules)
+def test_no_order_of_things_changes_what_a_reader_ends_with(
+    tmp_path_factory: pytest.TempPathFactory, actions: list[Action]
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "schedules"
+    asyncio.run(run(folder, actions))
+    assert not (folder / "spill").exists() or list((folder / "spill").iterdir()) == []
+
+
+async def test_a_slow_reader_learns_of_deletions_that_a_pass_was_over_meanwhile(tmp_path: Path) -> None:
+    """It read the value before; the tombstone is still there when it comes to it."""
+    whole = Pass(NEVER, after=False, memory_bytes=1 << 20, collisions=False)
+    done = await run(
+        tmp_path,
+        [
+            Append([(b"a", b"1"), (b"b", b"2")]),
+            Read(1),
+            Append([(b"a", None), (b"c", b"3")]),
+            Wait(60),
+            whole,
+            Wait(RETENTION_S - 200),
+            Append([(b"d", b"4")]),
+            Wait(60),
+            whole,
+            Read(9),
+        ],
+    )
+    assert done.ended == 1
