@@ -1,0 +1,83 @@
+"""`tidelog bucket sweep`: finds what nobody will ask for again, and deletes it if told to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.services.cli.bucket import json_line, opened_bucket
+from tidelog.services.cli.console import complain, size_text
+from tidelog.services.cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from tidelog.services.setting_rules import Rule, Setting
+
+if TYPE_CHECKING:
+    from tidelog.storage.sweep import Stray, SweepReport
+
+GRACE = Setting(
+    name="--grace",
+    field="grace",
+    kind="duration",
+    default=86_400_000,
+    optional=False,
+    rule=Rule("Sweep", "nothing younger is touched", low=60_000, high=365 * 86_400_000),
+)
+"""A minute at least: no worker's grace is shorter (`delete.grace.ms`)."""
+
+DeleteOption = Annotated[bool, typer.Option("--delete/--dry-run", help="Delete what is found, or only tell.")]
+GraceOption = Annotated[
+    str, typer.Option("--grace", help="Leave alone what is younger, by the store's clock.", metavar="DURATION")
+]
+
+
+def sweep(
+    delete: DeleteOption = False,
+    grace: GraceOption = "24h",
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Find uploads without a manifest, remains of deleted topics, dead staging areas, unfinished uploads.
+
+    Without --delete it only tells. Brokers and jobs may run meanwhile; the grace has to be longer than delete.grace.ms.
+    With --json: a stray object a line, then a line that sums up.
+    """
+    grace_ms = int(GRACE.parsed(grace) or 0)
+    report = asyncio.run(_sweep(store, grace_ms=grace_ms, delete=delete, as_json=as_json))
+    if as_json:
+        print(json_line({"report": report}))
+    else:
+        _tell(report, delete=delete)
+
+
+async def _sweep(store: str, *, grace_ms: int, delete: bool, as_json: bool) -> SweepReport:
+    from tidelog.coordinator.journal_topics import JournalTopics
+    from tidelog.storage.runtime import Runtime
+    from tidelog.storage.sweep import BucketSweep, SweepSettings
+
+    runtime = Runtime()
+    async with opened_bucket(store) as opened:
+        sweep = BucketSweep(opened, JournalTopics(opened, runtime), runtime, SweepSettings(grace_ms, delete))
+        async for stray in sweep.strays():
+            print(json_line(stray) if as_json else _line(stray))
+    return sweep.report
+
+
+def _line(stray: Stray) -> str:
+    done = "deleted" if stray.deleted else "stray"
+    return (
+        f"{done}: {stray.key}: {stray.reason.value}, {size_text(stray.size_bytes)}, {stray.age_ms // 3_600_000} h old"
+    )
+
+
+def _tell(report: SweepReport, *, delete: bool) -> None:
+    for name, why in report.unjudged.items():
+        complain(f"left alone: {name}: {why}")
+    for reason, count in sorted(report.found.items()):
+        complain(f"{reason}: {count}, {size_text(report.found_bytes[reason])}")
+    if report.young:
+        complain(f"too young to judge: {report.young}, {size_text(report.young_bytes)}")
+    if delete:
+        complain(f"deleted {report.deleted}, {size_text(report.deleted_bytes)}")
+    else:
+        complain("nothing was deleted: say --delete" if report.found else "nothing is stray")
