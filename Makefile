@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve cluster test check bench soak chaos format clean
+.PHONY: help demo serve cluster test check bench soak chaos year format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ soak: $(VENV)/.dev ## the long runs: simulation seeds, fuzzing, faults (MINUTES=
 
 chaos: $(VENV)/.dev ## a cluster under faults, judged from outside; a report in artifacts/chaos (MINUTES=10)
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),10) $(ARGS)
+
+year: $(VENV)/.dev ## a bucket filled with a year of events, looked after and proved; a report in artifacts/year
+	@$(BIN)/python -m tests.year $(ARGS)
 
 clean: ## remove what the targets made here (downloads in the user's cache stay)
 	@rm -rf $(VENV) artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist spark-warehouse

@@ -17,8 +17,8 @@ from tidelog.storage.finding import Summary
 
 @dataclass(frozen=True)
 class YearOptions:
-    """`gigabytes` of keys and values; `settle_s`: how long upkeep has to come to rest; `tidy`: whether that means that
-    all garbage is gone too, which takes a grace or two."""
+    """`gigabytes` of keys and values; `settle_s`: how long upkeep has to come to rest, which it has when nothing
+    has changed for `quiet_s`; `tidy`: whether that means that all garbage is gone too, which takes a grace or two."""
 
     gigabytes: float = 10.0
     days: int = 365
@@ -27,6 +27,7 @@ class YearOptions:
     reads: int = 100
     segment_bytes: int = 16 * MIB
     settle_s: float = 600.0
+    quiet_s: float = 5.0
     tidy: bool = True
     archiver_interval_ms: int = 2_000
 

@@ -86,8 +86,8 @@ _TOPIC_COLUMNS = (
     "archived",
     "merged",
     "compacted",
-    "amp",
-    "kept",
+    "write amplification",
+    "left by compaction",
 )
 
 

@@ -28,7 +28,6 @@ from tidelog.storage.finding import Summary
 DISK_LEFT_BYTES_MIN = 2 * 10**9
 TELL_EVERY_S = 5.0
 POLL_S = 0.5
-QUIET_S = 5.0
 REQUESTS_A_READ_MAX = 3
 OPTIONS = ProducerOptions(request_bytes=4 * MIB, buffer_bytes=32 * MIB, linger_ms=50)
 
@@ -63,7 +62,6 @@ class YearRun:
         produced_s = time.monotonic()
         at_rest = self._settle()
         settled_s = time.monotonic()
-        self._restart("restart before the reads")
         reads = self._read_singly()
         replay_began_s = time.monotonic()
         checks = self._check_records()
@@ -159,7 +157,7 @@ class YearRun:
                     f"segments, garbage {total.garbage_bytes / 1e6:,.0f} MB"
                 )
             waits = total.debt_bytes or (self._options.tidy and (total.garbage_bytes or total.hot_bytes))
-            if not waits and time.monotonic() - since_s >= QUIET_S:
+            if not waits and time.monotonic() - since_s >= self._options.quiet_s:
                 return True
             time.sleep(POLL_S)
         return False
@@ -167,11 +165,13 @@ class YearRun:
     # ---- looking at it
 
     def _read_singly(self) -> list[Reads]:
-        reader = ColdReader(self._broker.url, self._topics[0].name, self._options.seed)
-        try:
-            return [reader.by_offset(self._options.reads), reader.by_time(self._options.reads)]
-        finally:
-            reader.close()
+        """Each sort by a broker that knows nothing yet."""
+        reads = []
+        for sort in (ColdReader.by_offset, ColdReader.by_time):
+            self._restart("a new broker, for single reads")
+            with contextlib.closing(ColdReader(self._broker.url, self._topics[0].name, self._options.seed)) as reader:
+                reads.append(sort(reader, self._options.reads))
+        return reads
 
     def _check_records(self) -> list[Check]:
         self._told("reading everything")
