@@ -200,7 +200,9 @@ class Archiver:
         return await self._fresh_upload.append(log, [EncodedSegment(segment, encoded.body)], grown, ChangeKind.ARCHIVE)
 
     def _manifest_log(self, topic: str, topic_partition: TopicPartition) -> ManifestLog:
-        log = self._manifest_logs.pop(topic_partition, None) or ManifestLog(self._store, topic, topic_partition)
+        log = self._manifest_logs.pop(topic_partition, None) or ManifestLog(
+            self._store, topic, topic_partition, self._runtime.clock
+        )
         self._manifest_logs[topic_partition] = log  # the one used last is last
         while len(self._manifest_logs) > self._settings.manifest_logs_max:
             del self._manifest_logs[next(iter(self._manifest_logs))]

@@ -1,0 +1,80 @@
+"""`tidelog bucket attest` on a folder: what it prints is a proof later on, and its exit code says whether it holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from tests.end_to_end.broker_process import run_tidelog
+from tests.storage.manifest_histories import history_of
+from tests.storage.record_tables import SHOP, WEB
+
+from tidelog.storage.stores.local import LocalObjectStore
+
+
+@pytest_asyncio.fixture
+async def store(tmp_path: Path) -> AsyncIterator[LocalObjectStore]:
+    opened = LocalObjectStore(tmp_path / "data")
+    for place in (WEB, SHOP):
+        await history_of(opened, place=place).run(4)
+    yield opened
+    await opened.aclose()
+
+
+async def test_an_attestation_is_a_table_for_people(store: LocalObjectStore) -> None:
+    told = run_tidelog(["bucket", "attest", "--store", store.url])
+    assert told.returncode == 0
+    headings, first, second, digest = told.stdout.decode().splitlines()
+    assert headings.split() == [
+        "TOPIC",
+        "ID",
+        "PARTITION",
+        "VERSION",
+        "LOG",
+        "START",
+        "COLD",
+        "END",
+        "SEGMENTS",
+        "HEAD",
+    ]
+    assert first.split()[:4] == ["web", WEB.topic_id, "0", "3"]
+    assert second.split()[1] == SHOP.topic_id
+    assert len(digest.removeprefix("digest ")) == 64
+    assert b"2 partitions: proved" in told.stderr
+
+
+async def test_what_grew_is_proved_and_what_was_altered_is_named(store: LocalObjectStore, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_bytes(run_tidelog(["bucket", "attest", "--json", "--store", store.url]).stdout)
+    await history_of(store).run(3)
+    proved = run_tidelog(["bucket", "attest", "--since", str(kept), "--json", "--store", store.url])
+    assert proved.returncode == 0
+    assert b"2 partitions, 2 of an earlier time: proved" in proved.stderr
+    heads = [json.loads(line) for line in proved.stdout.splitlines()]
+    assert [head.get("version") for head in heads] == [6, 3, None]
+    await store.delete(history_of(store).log.key(2))
+    failed = run_tidelog(["bucket", "attest", "--since", str(kept), "--store", store.url])
+    assert failed.returncode == 6
+    fault = failed.stdout.decode().splitlines()[0]
+    assert fault.startswith(f"error: web/0 ({WEB.topic_id}): ")
+    assert "is missing, and no block of the history has it" in fault
+    assert b"1 NOT PROVED" in failed.stderr
+
+
+@pytest.mark.parametrize("text", [b"", b"{}\n", b"not what attest printed\n"])
+async def test_a_file_that_is_no_attestation_is_refused(store: LocalObjectStore, tmp_path: Path, text: bytes) -> None:
+    file = tmp_path / "other.json"
+    file.write_bytes(text)
+    refused = run_tidelog(["bucket", "attest", "--since", str(file), "--store", store.url])
+    assert refused.returncode == 2
+    assert b"attest" in refused.stderr
+
+
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    told = run_tidelog(["bucket", "attest", "--store", f"file:{missing}"])
+    assert told.returncode == 4
+    assert not missing.exists()
