@@ -81,7 +81,11 @@ def _byte_lengths(column: Any) -> npt.NDArray[np.int64]:
 
 def _check_all_have_keys(keys: Any, config: TopicConfig) -> None:
     if keys.null_count and "compact" in config.cleanup_policy:
-        raise Invalid("a record has no key, and a compacted topic takes none without: give each a key", field="key")
+        raise Invalid(
+            "a record has no key, and with cleanup.policy=compact the newest record of each key is kept: give each "
+            "record a key, or set the topic's cleanup.policy to delete",
+            field="key",
+        )
 
 
 def _check_key_sizes(key_bytes: npt.NDArray[np.int64], key_bytes_max: int) -> None:
