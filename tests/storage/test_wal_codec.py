@@ -108,6 +108,15 @@ def test_a_row_group_has_a_million_rows_at_most() -> None:
     assert 800_000 < rows <= ROW_GROUP_ROWS_MAX
 
 
+def test_a_few_small_records_are_not_compressed_and_more_are() -> None:
+    def compression(rows: int) -> str:
+        table = wal_table(spans_of((WEB, 0, rows)), [(None, b"%1000d" % n, None) for n in range(rows)])
+        body = codec.encode(records_header(spans_of((WEB, 0, rows))), table)
+        return str(pq.read_metadata(pa.BufferReader(body)).row_group(0).column(5).compression)
+
+    assert (compression(1), compression(3), compression(5)) == ("UNCOMPRESSED", "UNCOMPRESSED", "ZSTD")
+
+
 MISMATCHES = {
     "a row too many": spans_of((WEB, 0, 3)),
     "other offsets": spans_of((WEB, 1, 4)),
@@ -115,6 +124,7 @@ MISMATCHES = {
     "a gap between spans": spans_of((WEB, 0, 2), (WEB_1, 2, 2)),
     "no spans": (),
     "spans out of order": spans_of((SHOP, 0, 2), (WEB, 0, 2)),
+    "a span that begins at another row": (replace(spans_of((WEB, 0, 4))[0], first_row=1),),
     "a span twice": spans_of((WEB, 0, 2), (WEB, 2, 2)),
 }
 

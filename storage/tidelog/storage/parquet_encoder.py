@@ -34,9 +34,11 @@ def encode_parquet(flavor: ParquetFlavor, table: pa.Table, header_json: bytes) -
     interpreter only between row groups, and copies nothing."""
     sink = pa.BufferOutputStream()
     rows = row_group_rows(table)
-    encoder = ParquetEncoder(flavor, table.slice(0, rows), sink)
-    for first_row in range(0, table.num_rows, rows):
-        encoder.write(table.slice(first_row, rows))
+    one = rows >= table.num_rows > 0  # as most entries of the WAL: a slice of all is work for nothing
+    groups = [table] if one else [table.slice(first_row, rows) for first_row in range(0, table.num_rows, rows)]
+    encoder = ParquetEncoder(flavor, groups[0] if groups else table, sink)
+    for group in groups:
+        encoder.write(group)
     ends = encoder.close(header_json)
     body = memoryview(sink.getvalue()).cast("B")
     fill_in_checksums(body, ends)

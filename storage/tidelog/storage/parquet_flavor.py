@@ -40,7 +40,8 @@ class ParquetFlavor:
     where it makes a sample of the values smaller by `SAVING_MIN`: 5 takes four times the work of 1, and on JSON events
     8 % of the bytes away, on random text none. `lengths_first` writes all values so, which takes some 2 % of the bytes
     away, not only short ones. `page_index` writes statistics of pages too, and where they are; `dictionary_columns` may
-    have a dictionary where it saves `SAVING_MIN`; `bloom_column` has a bloom filter."""
+    have a dictionary where it saves `SAVING_MIN`; `bloom_column` has a bloom filter. With fewer than `plain_bytes` of
+    values an object is not compressed."""
 
     name: str
     schema: pa.Schema
@@ -50,6 +51,7 @@ class ParquetFlavor:
     page_index: bool = False
     dictionary_columns: tuple[str, ...] = ()
     bloom_column: str | None = None
+    plain_bytes: int = 0
 
     @property
     def has_index(self) -> bool:
@@ -71,8 +73,10 @@ def open_writer(flavor: ParquetFlavor, like: pa.Table, sink: pa.NativeFile) -> p
     if "topic_id" in like.column_names:
         dictionaries.append("topic_id")
     encodings = {name: "DELTA_BINARY_PACKED" for name in _DELTA_COLUMNS if name in like.column_names}
-    if "value" not in dictionaries and (flavor.lengths_first or values.nbytes < SHORT_VALUE_BYTES * len(values)):
+    value_bytes = values.nbytes
+    if "value" not in dictionaries and (flavor.lengths_first or value_bytes < SHORT_VALUE_BYTES * len(values)):
         encodings["value"] = "DELTA_LENGTH_BYTE_ARRAY"
+    plain = value_bytes < flavor.plain_bytes
     settings: dict[str, Any] = {  # the stubs know fewer types than the writer takes
         "use_dictionary": dictionaries or False,
         "column_encoding": encodings,
@@ -84,8 +88,8 @@ def open_writer(flavor: ParquetFlavor, like: pa.Table, sink: pa.NativeFile) -> p
         sink,
         like.schema,
         version="2.6",
-        compression="zstd",
-        compression_level=level,
+        compression="none" if plain else "zstd",
+        compression_level=None if plain else level,
         write_page_checksum=True,
         store_schema=False,
         **settings,

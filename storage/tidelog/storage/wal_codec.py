@@ -33,8 +33,9 @@ from tidelog.storage.parquet_format import (
 from tidelog.storage.records import WAL_SCHEMA
 from tidelog.storage.wal_entry import EntryKind, ProducerMark, Span, WalEntry, WalHeader
 
-WAL_FLAVOR = ParquetFlavor("wal/1", WAL_SCHEMA, zstd_levels=(1,), lengths_first=False, statistics=())
-"""Nobody prunes by statistics in the WAL, which is short, so none are written."""
+WAL_FLAVOR = ParquetFlavor("wal/1", WAL_SCHEMA, zstd_levels=(1,), lengths_first=False, statistics=(), plain_bytes=4096)
+"""Nobody prunes by statistics in the WAL, which is short, so none are written. A few small records are not compressed:
+a PUT costs the same, and their producer waits for nothing else."""
 
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
@@ -80,10 +81,9 @@ class ParquetWalCodec:
         """Raises `Invalid` if `records` is not what `header` says. Topic ids are written from the spans."""
         if not records.schema.equals(WAL_SCHEMA):
             raise Invalid(f"a WAL entry has the columns of WAL_SCHEMA, not {records.schema.names}")
-        spans = _columns(header.spans)
-        if reason := _mismatch(header.kind, spans, records):
+        if reason := _fault(header, records):
             raise Invalid(f"entry {header.seq} of shard {header.shard}: {reason}")
-        topics = spans.topic_rows()  # a dictionary, so that Parquet's writer does not hash an id per record
+        topics = _topic_rows(header.spans)  # a dictionary, so that Parquet's writer does not hash an id per record
         table = records.set_column(0, pa.field("topic_id", topics.type, nullable=False), topics)
         return encode_parquet(WAL_FLAVOR, table, encode_header(header))
 
@@ -232,6 +232,35 @@ def _columns(spans: Sequence[Span]) -> _SpanColumns:
     )
 
 
+def _fault(header: WalHeader, records: pa.Table) -> str | None:
+    """Why `records` is not what `header` says, but for topic ids; None if it is."""
+    if header.kind is EntryKind.RECORDS and len(header.spans) == 1:
+        return _fault_of_one(header.spans[0], records)
+    return _mismatch(header.kind, _columns(header.spans), records)
+
+
+def _fault_of_one(span: Span, records: pa.Table) -> str | None:
+    """As `_mismatch`, for what an idle log writes: numpy's calls over vectors of one would be most of the work."""
+    if not span.count == records.num_rows > 0:
+        return f"its spans do not count its {records.num_rows} rows"
+    if span.first_row:
+        return "its spans do not follow each other"
+    if any(records.column(place).null_count for place in range(4)):
+        return "a record lacks its place or timestamp"
+    if not np.array_equal(_numbers(records["offset"]), np.arange(span.base_offset, span.next_offset)):
+        return "its offsets are not those of its spans (inv. 4)"
+    if (_numbers(records["partition"]) != span.topic_partition.partition).any():
+        return "its partitions are not those of its spans"
+    return None
+
+
+def _topic_rows(spans: Sequence[Span]) -> pa.DictionaryArray[Any, Any]:
+    if len(spans) != 1:
+        return _columns(spans).topic_rows()
+    places = pa.array(np.zeros(spans[0].count, np.int32), pa.int32())
+    return pa.DictionaryArray.from_arrays(places, pa.array([spans[0].topic_partition.topic_id]))
+
+
 def _mismatch(kind: EntryKind, spans: _SpanColumns, records: pa.Table) -> str | None:
     """Why `records` is not what the spans say, but for topic ids; None if it is."""
     counts = spans.counts
@@ -258,4 +287,6 @@ def _topics_mismatch(spans: _SpanColumns, records: pa.Table) -> str | None:
 
 
 def _numbers(column: pa.ChunkedArray[Any]) -> npt.NDArray[np.int64]:
+    if column.num_chunks == 1:
+        return column.chunk(0).to_numpy()
     return np.concatenate([np.empty(0, np.int64), *(chunk.to_numpy() for chunk in column.chunks)])

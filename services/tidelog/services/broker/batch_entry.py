@@ -22,6 +22,9 @@ _Int64s = npt.NDArray[np.int64]
 SMALL_CHUNK_BYTES = 32 * 1024
 """Chunks smaller than this on average are gathered into one: a copy, cheaper than to write and to read each."""
 
+PLACE_BYTES = 16
+"""A record's partition, its offset and where its topic id ends."""
+
 
 @dataclass(frozen=True)
 class SpanDraft:
@@ -43,6 +46,8 @@ class EntryDraft:
 
 def entry_draft(appends: Sequence[Append]) -> EntryDraft:
     """The entry that holds `appends`, which come in the order of their offsets within each partition."""
+    if len(appends) == 1:
+        return _draft_of_one(appends[0])
     ordered = sorted(appends, key=lambda append: append.partition.topic_partition)
     counts = np.fromiter((append.count for append in ordered), np.int64, len(ordered))
     first_rows = np.cumsum(counts) - counts
@@ -55,6 +60,24 @@ def entry_draft(appends: Sequence[Append]) -> EntryDraft:
     marks = tuple(append.mark for append in ordered if append.mark)
     placed = records.nbytes - payload.nbytes
     return EntryDraft(records, _spans(ordered, first_rows.tolist()), marks, held_bytes + placed)
+
+
+def _draft_of_one(append: Append) -> EntryDraft:
+    """What an idle log writes: nothing to sort or to join, and its producer waits for nothing else."""
+    place, count = append.partition.topic_partition, append.count
+    columns: list[Any] = [
+        pa.repeat(pa.scalar(place.topic_id), count),
+        pa.array(np.full(count, place.partition, np.int32)),
+        pa.array(np.arange(append.base_offset, append.base_offset + count)),
+        *append.records.columns,
+    ]
+    held_bytes = append.held_bytes + count * (PLACE_BYTES + len(place.topic_id))
+    return EntryDraft(
+        pa.Table.from_arrays(columns, schema=WAL_SCHEMA),
+        _spans((append,), (0,)),
+        (append.mark,) if append.mark else (),
+        held_bytes,
+    )
 
 
 def _with_places(payload: pa.Table, ordered: Sequence[Append], counts: _Int64s, first_rows: _Int64s) -> pa.Table:
