@@ -36,6 +36,18 @@ def test_topics_are_created_listed_described_altered_and_deleted(tidelog: Tidelo
     assert b"no topic 't1'" in gone.stderr
 
 
+def test_records_below_an_offset_are_deleted(tidelog: Tidelog) -> None:
+    assert tidelog("topic", "produce", "cut", stdin=b"a\nb\nc\n").returncode == 0
+    assert tidelog("topic", "delete-records", "cut", "0", "2").stdout == b"cut/0 begins at offset 2\n"
+    assert tidelog("topic", "consume", "cut", "-o", "start", "-e").stdout == b"c\n"
+    told = json.loads(tidelog("topic", "delete-records", "cut", "0", "latest", "--json").stdout)
+    assert told == {"topic": "cut", "partition": 0, "log_start_offset": 3}
+    beyond = tidelog("topic", "delete-records", "cut", "0", "4")
+    assert (beyond.returncode, beyond.stdout) == (2, b"")
+    assert b"3 to 3" in beyond.stderr
+    assert tidelog("topic", "delete-records", "cut", "0", "soon").returncode == 2
+
+
 def test_keys_formats_counts_and_positions(tidelog: Tidelog) -> None:
     assert tidelog("topic", "produce", "keyed", "-k", ":", stdin=b"a:1\nb:2\nc:3\n").returncode == 0
     printed = tidelog("topic", "consume", "keyed", "-e", "-f", "%t %p %o %k %v %K %S\\n")

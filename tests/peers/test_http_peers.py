@@ -178,6 +178,18 @@ async def test_a_fetch_out_of_range_says_what_the_range_is(peers: HttpPeers, lea
     assert refused.value.high_watermark == 0
 
 
+async def test_records_are_deleted_at_the_leader(peers: HttpPeers, leader: Leader) -> None:
+    await peers.produce(leader, "web", share(b"x", b"y", b"z"), ProduceOptions(partition=0))
+    assert await peers.delete_records(leader, "web", 0, 2) == 2
+    assert await peers.delete_records(leader, "web", 0, 1) == 2
+    assert await peers.delete_records(leader, "web", 0, -1) == 3
+    with pytest.raises(OutOfRange) as refused:
+        await peers.delete_records(leader, "web", 0, 4)
+    assert (refused.value.log_start_offset, refused.value.high_watermark) == (3, 3)
+    with pytest.raises(NotFound):
+        await peers.delete_records(leader, "web", 9, 0)
+
+
 async def test_a_peer_that_leads_no_longer_refuses(
     peers: HttpPeers, leader: Leader, listening: ListeningBroker
 ) -> None:

@@ -3,9 +3,9 @@
 A partition's manifest is kept once it was read. It is read again when an offset lies beyond what it holds and it is
 older than a while, which doubles from `FRESH_S_MIN` to `FRESH_S_MAX` as long as that is in vain: so a reader who works
 off a backlog costs hardly a request for manifests, one at the end of the log a LIST now and then, and what the kept
-manifest does not hold is the leader's to answer. While there is no leader, it is read again each `FRESH_S_MIN`. A
-manifest only ever grows, so one that is old is right as far as it goes (inv. 5); a segment that was replaced since is
-looked up anew.
+manifest does not hold is the leader's to answer. While there is no leader, it is read again each `FRESH_S_MIN`. What
+was cold stays so, so a manifest that is old is right as far as it goes (inv. 5), but for records that were deleted
+since: those are gone for readers here after `FRESH_S_MAX`. A segment that was replaced is looked up anew.
 
 Readers here know of no high watermark but the cold end: that is what they are told.
 """
@@ -86,7 +86,8 @@ class ColdReader:
         kept = self._kept.get(topic_partition)
         if kept:
             age_s = self._clock.monotonic() - kept.read_at_s
-            if offset < kept.manifest.cold_end or age_s < (kept.fresh_s if leader_known else FRESH_S_MIN):
+            held = offset < kept.manifest.cold_end and age_s < FRESH_S_MAX
+            if held or age_s < (kept.fresh_s if leader_known else FRESH_S_MIN):
                 self._kept.move_to_end(topic_partition)
                 return kept.manifest
         manifest = await self.newest(topic, topic_partition)
