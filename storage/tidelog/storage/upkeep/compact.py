@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
@@ -33,17 +32,6 @@ from tidelog.storage.upkeep.fresh_upload import FreshUpload
 from tidelog.storage.upkeep.key_spill import HashKeys, spread_hash
 from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
 from tidelog.storage.upkeep.task import Place
-
-APPEND_ATTEMPTS_MAX = 8
-
-
-@dataclass(frozen=True)
-class _Step:
-    """One version of a pass."""
-
-    inputs: Sequence[Segment]
-    outputs: Sequence[EncodedSegment]
-    clean_end: int
 
 
 class CompactTask:
@@ -84,29 +72,26 @@ class CompactTask:
         going = await rows_that_go(self._means, plan)
         rewrites = plan_rewrites(plan, going, self._output_bytes(plan, rules))
         if not rewrites:
-            return await self._append(log, rules, _Step((), (), plan.clean_end))
+            return await self._append(log, rules, (), (), plan.clean_end)
         rewriter = Rewriter(self._means, self._runtime.entropy, place, going)
         for rewrite in rewrites:
             outputs = await rewriter.outputs(rewrite)
-            manifest = await self._append(log, rules, _Step(rewrite.inputs, outputs, rewrite.clean_end))
+            manifest = await self._append(log, rules, rewrite.inputs, outputs, rewrite.clean_end)
         return manifest
 
-    async def _append(self, log: ManifestLog, rules: UpkeepRules, step: _Step) -> Manifest:
-        for _ in range(APPEND_ATTEMPTS_MAX - 1):
-            try:
-                return await self._append_to_latest(log, rules, step)
-            except Conflict:
-                replaced(await log.latest(), step.inputs, ())  # raises if it was not only the archiver
-        return await self._append_to_latest(log, rules, step)
-
-    async def _append_to_latest(self, log: ManifestLog, rules: UpkeepRules, step: _Step) -> Manifest:
-        latest = await log.latest()
-
-        def next_manifest(added: Sequence[Segment]) -> Manifest:
+    async def _append(
+        self,
+        log: ManifestLog,
+        rules: UpkeepRules,
+        inputs: Sequence[Segment],
+        outputs: Sequence[EncodedSegment],
+        clean_end: int,
+    ) -> Manifest:
+        def successor(latest: Manifest, added: Sequence[Segment]) -> Manifest:
             now_ms = self._runtime.clock.now_ms()
-            return cleaned(replaced(latest, step.inputs, added), step.clean_end, rules.delete_retention_ms, now_ms)
+            return cleaned(replaced(latest, inputs, added), clean_end, rules.delete_retention_ms, now_ms)
 
-        return await self._fresh.append(log, step.outputs, next_manifest, ChangeKind.COMPACT)
+        return await self._fresh.append_to_latest(log, outputs, successor, ChangeKind.COMPACT)
 
     def _output_bytes(self, plan: CompactPlan, rules: UpkeepRules) -> int:
         """About what a segment of ``segment.bytes`` takes in memory, within the bound."""
