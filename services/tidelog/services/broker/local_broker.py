@@ -30,7 +30,8 @@ from tidelog.services.broker.append_buffer import RETRY_AFTER_S
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.costs import BrokerCosts
 from tidelog.services.broker.long_poll import LongPolls
-from tidelog.services.broker.measurements import BrokerMeasurements, ClusterCounts, PartitionLag
+from tidelog.services.broker.measurements import BrokerMeasurements, ClusterCounts
+from tidelog.services.broker.partition_picture import lag_of, partition_picture
 from tidelog.services.broker.partition_state import PartitionState
 from tidelog.services.broker.producing import ProducePath
 from tidelog.services.broker.record_deletion import RecordDeletion
@@ -225,19 +226,7 @@ class LocalBroker:
 
     async def partition_log(self, topic: str, partition: int) -> PartitionLog:
         _, state = await self._state(topic, partition)
-        manifest = state.manifest
-        return PartitionLog(
-            topic=topic,
-            topic_id=manifest.topic_partition.topic_id,
-            partition=partition,
-            shard=state.shard,
-            log_start_offset=manifest.log_start_offset,
-            cold_end=manifest.cold_end,
-            high_watermark=state.high_watermark,
-            manifest_version=manifest.version,
-            segments=manifest.segments,
-            store_url=self._parts.store.url,
-        )
+        return partition_picture(state, self._parts.store.url)
 
     async def _state(self, name: str, partition: int) -> tuple[ShardLeader, PartitionState]:
         topic = await self.known_topics.known(name, partition)
@@ -258,7 +247,7 @@ class LocalBroker:
     # ---- what is known of it
 
     def status(self) -> BrokerStatus:
-        leaders = tuple(led.leader for led in self.shards.led_shards())
+        leaders = [led.leader for led in self.shards.led_shards()]
         return broker_status(self._parts.store.url, leaders, self._not_ready)
 
     def measurements(self) -> BrokerMeasurements:
@@ -271,9 +260,7 @@ class LocalBroker:
             buffered_bytes=means.budget.used_bytes,
             cache_bytes=means.hot_tail.held_bytes,
             waiting_fetches=len(self._polls),
-            lags=tuple(
-                PartitionLag(s.topic, s.topic_partition.partition, s.cold_end, s.high_watermark) for s in states
-            ),
+            lags=tuple(lag_of(state) for state in states),
             usage=self._parts.counting.usage(),
             cluster=ClusterCounts(len(self.shards.led()), self.shards.handovers, self.shards.fencings),
             archives=self._parts.account.archives(),
