@@ -27,11 +27,13 @@ from benchmarks.picture import save_picture
 from benchmarks.processes import Children
 from benchmarks.rows import (
     cluster_puts,
+    compaction,
     etcd_load,
     fetch,
     forwarding,
     json_produce,
     latency,
+    manifest_size,
     memory,
     partition_memory,
     placement,
@@ -66,11 +68,13 @@ FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "etcd-load": etcd_load.rows,
     "three-brokers": three_brokers.rows,
     "restarts": restarts.rows,
+    "compaction": compaction.rows,
+    "manifest-size": manifest_size.rows,
 }
 ORDER = (
     *("produce-events", "produce-letters", "produce-json", "minio", "produce-hundred", "fetch", "stored"),
     *("spark-read", "spark-source", "ack", "puts", "memory", "takeover", "restart", "forwarded", "three-brokers"),
-    *("topic", "etcd", "placement"),
+    *("topic", "etcd", "placement", "compaction", "manifest"),
 )
 """In which rows stand, by the beginnings of their names."""
 ARTIFACTS = Path("artifacts")
