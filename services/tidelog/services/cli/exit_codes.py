@@ -28,7 +28,7 @@ MEANINGS = {
     UNAVAILABLE: "no broker or store answers, or it is overloaded: try again",
     NOT_FOUND: "there is no such topic, partition or object",
     CONFLICT: "it exists already, or another came first",
-    DAMAGED: "an object of the bucket is damaged, or `bucket verify` found what should not be",
+    DAMAGED: "an object of the bucket is damaged, or `bucket verify` or `attest` found what should not be",
     INTERRUPTED: "Ctrl-C",
 }
 
