@@ -214,6 +214,14 @@ async def test_a_number_that_was_collected_is_not_won_again(store: MemoryObjectS
     assert await stalled.latest() == history.versions[-1], "and it starts over from the newest"
 
 
+async def test_who_never_looked_does_not_win_a_number_that_was_collected_either(store: MemoryObjectStore) -> None:
+    history = history_of(store)
+    await history.run(3)
+    await store.delete(history.log.key(0))
+    with pytest.raises(Conflict, match="had been used and collected"):
+        await ManifestLog(store, TOPIC, WEB).append(archived(Manifest(WEB), 99))
+
+
 async def test_a_slow_append_that_was_the_first_is_won_though_others_followed(store: MemoryObjectStore) -> None:
     clock = ManualClock()
     slow = ManifestLog(store, TOPIC, WEB, clock)

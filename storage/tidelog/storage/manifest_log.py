@@ -14,6 +14,7 @@ same case.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
@@ -51,7 +52,7 @@ class ManifestLog:
         self._log = ObjectLog(store, prefix, ".json")
         self._clock = clock or SystemClock()
         self._latest = Manifest(topic_partition)
-        self._known_s = self._clock.monotonic()
+        self._known_s = -math.inf  # when `_latest` was known to be the newest
         self._base: Manifest | None = None
 
     def key(self, version: int) -> str:
