@@ -49,6 +49,7 @@ class TopicConfig:
     min_cleanable_dirty_ratio: float = _config("min.cleanable.dirty.ratio", 0.5)
     segment_bytes: int = _config("segment.bytes", 134_217_728, low=1_048_576)
     segment_ms: int = _config("segment.ms", 604_800_000, low=1)
+    segment_key_bloom_filter: str = _config("segment.key.bloom.filter", "false", choices=("false", "true"))
     max_message_bytes: int = _config("max.message.bytes", 1_048_588, low=0)
     message_timestamp_type: str = _config("message.timestamp.type", "CreateTime", choices=TIMESTAMP_TYPES)
 

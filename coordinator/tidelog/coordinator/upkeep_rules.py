@@ -21,6 +21,7 @@ def upkeep_rules(config: TopicConfig) -> UpkeepRules:
         retention_bytes=config.retention_bytes,
         segment_bytes=config.segment_bytes,
         segment_ms=config.segment_ms,
+        key_bloom_filter=config.segment_key_bloom_filter == "true",
         delete_retention_ms=config.delete_retention_ms,
         min_compaction_lag_ms=config.min_compaction_lag_ms,
         max_compaction_lag_ms=config.max_compaction_lag_ms,

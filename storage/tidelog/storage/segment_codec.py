@@ -83,13 +83,26 @@ def encode_segment(
     if reason := _offsets_fault(records):
         raise Invalid(f"{topic}-{topic_partition.partition}: {reason}")
     base_offset, last_offset = records["offset"][0].as_py(), records["offset"][-1].as_py()
-    header = _Header(
-        topic, topic_partition.topic_id, topic_partition.partition, base_offset, last_offset, records.num_rows
-    )
-    body = encode_parquet(flavor, records, msgspec.json.encode(header))
-    place = topic_partition.topic_id, topic_partition.partition
-    key = segment_key(topic, *place, base_offset, last_offset, segment_id)
+    header_json = encode_segment_header(topic, topic_partition, base_offset, last_offset, records.num_rows)
+    body = encode_parquet(flavor, records, header_json)
+    key = name_segment(topic, topic_partition, base_offset, last_offset, segment_id)
     return EncodedSegment(_described(key, body, records), body)
+
+
+def encode_segment_header(
+    topic: str, topic_partition: TopicPartition, base_offset: int, last_offset: int, records: int
+) -> bytes:
+    """What a segment says of itself, besides being Parquet."""
+    place = topic_partition.topic_id, topic_partition.partition
+    return msgspec.json.encode(_Header(topic, *place, base_offset, last_offset, records))
+
+
+def name_segment(
+    topic: str, topic_partition: TopicPartition, base_offset: int, last_offset: int, segment_id: str
+) -> str:
+    """Its key."""
+    place = topic_partition.topic_id, topic_partition.partition
+    return segment_key(topic, *place, base_offset, last_offset, segment_id)
 
 
 def decode_segment(key: str, data: bytes | memoryview) -> pa.Table:
@@ -151,8 +164,13 @@ def _described(key: str, data: Body, records: pa.Table) -> Segment:
         min_timestamp_ms=timestamps["min"].as_py(),
         max_timestamp_ms=timestamps["max"].as_py(),
         sha256=hashlib.sha256(data).hexdigest(),
-        raw_bytes=sum(pc.sum(pc.binary_length(records[name])).as_py() or 0 for name in ("key", "value")),
+        raw_bytes=raw_bytes_of(records),
     )
+
+
+def raw_bytes_of(records: pa.Table) -> int:
+    """Bytes of keys and values as they are."""
+    return sum(pc.sum(pc.binary_length(records[name])).as_py() or 0 for name in ("key", "value"))
 
 
 def _checked_header(key: str, footer: Footer) -> _Header:

@@ -13,7 +13,8 @@ DAY_MS = 86_400_000
 class UpkeepRules:
     """Of one topic. Durations in ms, sizes in bytes; `retention_ms` and `retention_bytes` may be `UNLIMITED`.
 
-    `deletes` and `compacts` are the two halves of ``cleanup.policy``; the rest are Kafka's settings of these names.
+    `deletes` and `compacts` are the two halves of ``cleanup.policy``; the rest are Kafka's settings of these names, but
+    `key_bloom_filter`: whether merged segments have a bloom filter of their keys.
     """
 
     deletes: bool = True
@@ -22,6 +23,7 @@ class UpkeepRules:
     retention_bytes: int = UNLIMITED
     segment_bytes: int = 128 * 1024 * 1024
     segment_ms: int = 7 * DAY_MS
+    key_bloom_filter: bool = False
     delete_retention_ms: int = DAY_MS
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = 2**63 - 1

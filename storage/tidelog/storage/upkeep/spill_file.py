@@ -33,9 +33,10 @@ class SpillFile:
         except OSError as error:
             raise self._refusal(error) from error
 
-    def mapped(self) -> mmap.mmap:
-        """What was written, not copied; stays readable after `close`. At least one byte was written."""
-        return mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+    def mapped(self, *, alterable: bool = False) -> mmap.mmap:
+        """What was written, not copied; stays readable after `close`. At least one byte was written. Changes to an
+        `alterable` view are that view's alone, and take the memory of the pages that were changed."""
+        return mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_COPY if alterable else mmap.ACCESS_READ)
 
     def close(self) -> None:
         """The room is free again once no view of it is left. Calling it again does nothing."""

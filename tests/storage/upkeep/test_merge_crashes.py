@@ -1,0 +1,113 @@
+"""A merger may crash, stall or be doubled at any of its requests, and no reader ever sees a difference."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.storage.archive_scenes import NEVER, Crash, CrashingStore, GatedStore, keys, lost_answer
+from tests.storage.record_tables import record_table
+from tests.storage.upkeep.merge_scenes import add, filled, is_empty, manifest_of, merge, records_of
+
+from tidelog.storage.errors import Conflict, Unavailable
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.upkeep.merge_plan import FINAL_LEVEL
+
+
+async def operations_of_a_merge(folder: Path) -> int:
+    """Counted: LIST and GET of the manifest, the inputs, the upload, LIST, create."""
+    store = MemoryObjectStore()
+    await filled(store)
+    counting = CrashingStore(store, NEVER, after=False)
+    assert await merge(counting, folder)
+    return counting.calls
+
+
+async def check(store: ObjectStore, records: int) -> None:
+    """The partition is all its records, once and in order, and what its manifest says of each segment holds."""
+    assert (await records_of(store)).equals(record_table(range(records)))
+
+
+async def test_a_crash_between_any_two_requests_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """Each request of a merge is the last one of a process, which it reaches or which it does not; a fresh process goes
+    on. At every moment the manifest makes the log (inv. 5)."""
+    operations = await operations_of_a_merge(tmp_path)
+    assert operations >= 9
+    for survived in range(operations):
+        for after in (False, True):
+            store = MemoryObjectStore()
+            await filled(store)
+            with pytest.raises(Crash):
+                await merge(CrashingStore(store, survived, after=after), tmp_path)
+            await check(store, 10)
+            await add(store, record_table(range(10, 13)))
+            await check(store, 13)
+            await merge(store, tmp_path, seed=1)
+            await check(store, 13)
+            await _expect_nothing_but_orphans_and_garbage(store)
+    assert is_empty(tmp_path)
+
+
+async def _expect_nothing_but_orphans_and_garbage(store: ObjectStore) -> None:
+    """One orphan at most: the upload that got no manifest; everything else is named, as a segment or as garbage."""
+    manifest = await manifest_of(store)
+    named = {segment.key for segment in manifest.segments} | {garbage.key for garbage in manifest.garbage}
+    there = {key for key in await keys(store, "topics/") if key.endswith(".parquet")}
+    assert named <= there
+    assert len(there - named) <= 1
+
+
+async def test_an_answer_lost_at_any_request_is_made_good_by_running_again(tmp_path: Path) -> None:
+    for survived in range(await operations_of_a_merge(tmp_path)):
+        store = MemoryObjectStore()
+        await filled(store)
+        lossy = lost_answer(store, survived)
+        for attempt in range(2):
+            try:
+                await merge(lossy, tmp_path, seed=attempt)
+            except Unavailable:
+                await check(store, 10)
+        await check(store, 10)
+        (segment,) = (await manifest_of(store)).segments
+        assert segment.level == FINAL_LEVEL
+
+
+async def test_two_mergers_of_a_partition_do_not_harm_each_other(tmp_path: Path) -> None:
+    """The second runs a whole merge between any two requests of the first, and the archiver adds a segment."""
+    conflicts = 0
+    operations = await operations_of_a_merge(tmp_path)
+    for pause in range(operations):
+        store = MemoryObjectStore()
+        await filled(store)
+        gated = GatedStore(store, pause)
+        first = asyncio.create_task(merge(gated, tmp_path))
+        await gated.reached.wait()
+        await merge(store, tmp_path, seed=1)
+        await add(store, record_table(range(10, 13)))
+        await check(store, 13)
+        gated.gate.set()
+        try:
+            await first
+        except Conflict:
+            conflicts += 1
+        await check(store, 13)
+        await merge(store, tmp_path, seed=2)
+        await check(store, 13)
+        await _expect_nothing_but_orphans_and_garbage(store)
+    assert conflicts >= operations // 2
+
+
+async def test_a_merge_that_is_cancelled_at_any_request_leaves_no_file(tmp_path: Path) -> None:
+    for pause in range(await operations_of_a_merge(tmp_path)):
+        store = MemoryObjectStore()
+        await filled(store)
+        gated = GatedStore(store, pause)
+        stopping = asyncio.create_task(merge(gated, tmp_path))
+        await gated.reached.wait()
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        await check(store, 10)
+        assert is_empty(tmp_path)
