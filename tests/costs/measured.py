@@ -1,0 +1,129 @@
+"""What a broker really asks of its store under a steady load: counted, in time that runs faster than ours.
+
+    python -m tests.costs.measured --minutes 10         the counts that docs/cost.md has
+
+A broker alone with the settings of one on S3 (a PUT each 250 ms and busy shard), its store in memory; the events of the
+demo's generator come in steadily, a request a shard each 200 ms, to partitions in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from tests.broker.fast_clock import FastClock
+
+from tidelog.services.broker.api import Draft, ProduceOptions
+from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.demo.events import CHUNK_EVENTS, EventStream
+from tidelog.services.settings import Settings
+from tidelog.services.wiring import S3_FLUSH_INTERVAL_MS, broker_parts
+from tidelog.storage.records import DRAFT_SCHEMA
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.counting import Kind, RequestCounts, Usage
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+ROUND_S = 0.2
+FASTER = 20.0
+
+
+@dataclass(frozen=True)
+class SteadyLoad:
+    """`events_per_request` go to each shard five times a second; each shard has `partitions` of the topic."""
+
+    shards: int = 4
+    partitions: int = 4
+    events_per_request: int = 130
+    minutes: float = 10.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Requests by kind of object, of `seconds` of load and the archiving that belongs to it."""
+
+    load: SteadyLoad
+    seconds: float
+    raw_bytes: int
+    stored_bytes: int
+    by_kind: dict[Kind, RequestCounts]
+
+    @property
+    def all(self) -> RequestCounts:
+        return sum(self.by_kind.values(), RequestCounts())
+
+
+async def measure(load: SteadyLoad, faster: float = FASTER) -> Measured:
+    """Produce for ``load.minutes`` of fast time, archive what is left, and count."""
+    clock = FastClock(faster)
+    settings = Settings(store="memory:", shards=load.shards, flush_interval_ms=S3_FLUSH_INTERVAL_MS)
+    broker = LocalBroker(broker_parts(settings, Runtime(clock=clock), MemoryObjectStore()))
+    await broker.start()
+    try:
+        await broker.create_topic("events", load.shards * load.partitions, {"retention.ms": -1})
+        before = broker.measurements().usage
+        began_s = clock.monotonic()
+        await _produce(broker, clock, load)
+        seconds = clock.monotonic() - began_s
+        await broker.archive_now()
+        measured = broker.measurements()
+        cold = measured.archives["events"].cold
+        by_kind = _by_kind(measured.usage - before)
+        return Measured(load, seconds, measured.topics["events"].bytes_in, cold.cold_bytes, by_kind)
+    finally:
+        await broker.aclose()
+
+
+async def _produce(broker: LocalBroker, clock: FastClock, load: SteadyLoad) -> None:
+    topic = broker.topic("events")
+    by_shard = [[p for p, shard in enumerate(topic.shards) if shard == wanted] for wanted in range(load.shards)]
+    rounds = round(load.minutes * 60 / ROUND_S)
+    drafts = itertools.chain.from_iterable(_drafts(load) for _ in itertools.count())
+    began_s = clock.monotonic()
+    async with asyncio.TaskGroup() as producing:
+        for turn in range(rounds):
+            await clock.sleep(max(0.0, began_s + turn * ROUND_S - clock.monotonic()))
+            for partitions in by_shard:
+                partition = partitions[turn % len(partitions)]
+                producing.create_task(broker.produce("events", next(drafts), ProduceOptions(partition=partition)))
+
+
+def _drafts(load: SteadyLoad) -> Iterator[Draft]:
+    """The records of one request after the other."""
+    requests = round(load.minutes * 60 / ROUND_S) * load.shards
+    size = load.events_per_request
+    for chunk in EventStream(seed=5).chunks(requests * size + CHUNK_EVENTS):
+        for start in range(0, len(chunk) - size + 1, size):
+            columns = [column.slice(start, size) for column in (chunk.timestamps, chunk.keys, chunk.values)]
+            headers = pa.nulls(size, DRAFT_SCHEMA.field("headers").type)
+            records = pa.Table.from_arrays([*columns, headers], schema=DRAFT_SCHEMA)
+            yield Draft(records, None, records.nbytes)
+
+
+def _by_kind(usage: Usage) -> dict[Kind, RequestCounts]:
+    return {kind: usage.counts(kind=kind) for kind in Kind if usage.requests(kind=kind)}
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.costs.measured")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--partitions", type=int, default=SteadyLoad.partitions)
+    parser.add_argument("--events", type=int, default=SteadyLoad.events_per_request)
+    parser.add_argument("--faster", type=float, default=FASTER)
+    chosen = parser.parse_args(arguments)
+    load = SteadyLoad(minutes=chosen.minutes, partitions=chosen.partitions, events_per_request=chosen.events)
+    found = asyncio.run(measure(load, chosen.faster))
+    rate = found.raw_bytes / found.seconds
+    print(f"{found.seconds:.0f} s, {rate / 1e6:.2f} MB/s, stored {found.stored_bytes / found.raw_bytes:.3f} of raw")
+    for kind, counts in found.by_kind.items():
+        print(f"{kind.value:10} PUT {counts.puts:6.0f} GET {counts.gets:6.0f} LIST {counts.lists:6.0f}", end=" ")
+        print(f"HEAD {counts.heads:6.0f} DELETE {counts.deletes:6.0f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,153 @@
+"""The formulas of docs/cost.md. Nothing else in Tidelog uses them: they say what ought to be counted.
+
+Rates are per second, a month has 30 days, GB are 10^9 bytes but where a price list means 2^30.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.client.costs import GB_BYTES, MONTH_S
+from tidelog.services.settings import Settings
+from tidelog.services.wiring import S3_FLUSH_INTERVAL_MS
+from tidelog.storage.stores.counting import BILLED_GB_BYTES, PriceTable, RequestCounts
+from tidelog.storage.upkeep.merge_plan import FAN_IN_MIN
+from tidelog.storage.wal_index import INDEX_EVERY
+
+FLOOR_CHECK_S = 60.0
+"""How often a leader looks whether entries may be deleted (`archiving.COLLECT_EVERY_S`)."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A steady load. `raw_bytes`: of keys and values a second, spread evenly over `shards`, to `partitions` that each
+    get records within every pass of the archiver. `stored`: bytes in a segment for a raw one; `kept_days`: retention;
+    `readers`: how many consumers read all of it at the end of the log, `wire`: bytes on the network for a raw one."""
+
+    raw_bytes: float
+    shards: int
+    partitions: int
+    stored: float = 0.145
+    kept_days: float = 30.0
+    readers: int = 2
+    wire: float = 0.148
+
+
+# ---- Tidelog
+
+
+def wal_entries(load: Workload, settings: Settings, seconds: float) -> float:
+    """A busy shard makes one each `flush.interval.ms`, or as often as `flush.max.bytes` are there."""
+    interval_s = (settings.flush_interval_ms or S3_FLUSH_INTERVAL_MS) / 1_000
+    by_bytes = load.raw_bytes / load.shards / settings.flush_max_bytes
+    return load.shards * seconds * max(1 / interval_s, by_bytes)
+
+
+def passes(load: Workload, settings: Settings, seconds: float) -> float:
+    """Of the archiver, each over one shard."""
+    by_bytes = load.raw_bytes / load.shards / settings.archiver_batch_bytes
+    return load.shards * seconds * max(1_000 / settings.archiver_interval_ms, by_bytes)
+
+
+def wal_requests(load: Workload, settings: Settings, seconds: float) -> RequestCounts:
+    """Entries are created, indexed (a PUT for 32 of them), and read once by the archiver, whose pass reads the floor
+    twice and moves it by a read and a PUT. Deletions are free."""
+    entries, runs = wal_entries(load, settings, seconds), passes(load, settings, seconds)
+    return RequestCounts(
+        puts=entries + entries / INDEX_EVERY + runs,
+        gets=entries + 3 * runs + load.shards * seconds / FLOOR_CHECK_S,
+        deletes=entries + entries / INDEX_EVERY,
+    )
+
+
+def archive_requests(load: Workload, settings: Settings, seconds: float) -> RequestCounts:
+    """A pass writes a segment and a manifest for each partition of the shard, and lists that partition's manifests
+    before it."""
+    small = passes(load, settings, seconds) / load.shards * load.partitions
+    return RequestCounts(puts=2 * small, lists=small)
+
+
+def merge_requests(load: Workload, settings: Settings, seconds: float) -> RequestCounts:
+    """At the most: of every 16 small segments, each read once, one is made, with a manifest; later one more of those,
+    and a manifest when what they were made of is deleted. Each step lists the manifests once."""
+    small = passes(load, settings, seconds) / load.shards * load.partitions
+    steps = small / FAN_IN_MIN
+    return RequestCounts(puts=4 * steps, gets=small + steps, lists=3 * steps, deletes=small + steps)
+
+
+def requests(load: Workload, settings: Settings, seconds: float = MONTH_S) -> RequestCounts:
+    """All of them."""
+    parts = (wal_requests, archive_requests, merge_requests)
+    return sum((part(load, settings, seconds) for part in parts), RequestCounts())
+
+
+def stored_bytes(load: Workload) -> float:
+    """What lies there once retention removes as much as comes."""
+    return load.raw_bytes * load.kept_days * 86_400 * load.stored
+
+
+@dataclass(frozen=True)
+class Month:
+    """Dollars, by what they are for."""
+
+    requests: float
+    stored: float
+    between_zones: float
+
+    @property
+    def total(self) -> float:
+        return self.requests + self.stored + self.between_zones
+
+
+def tidelog_month(load: Workload, settings: Settings, prices: PriceTable, network: Network) -> Month:
+    """Producers and readers are in a zone other than the broker's two times of three; the way to S3 costs nothing."""
+    return Month(
+        requests=requests(load, settings).usd(prices),
+        stored=prices.stored_month_usd(stored_bytes(load)),
+        between_zones=network.usd(month_bytes(load) * load.wire * (1 + load.readers) * ELSEWHERE),
+    )
+
+
+# ---- Kafka on disks in three zones
+
+
+@dataclass(frozen=True)
+class Network:
+    """Between zones, a GB that is sent and received."""
+
+    usd_per_gb: float = 0.02
+
+    def usd(self, size_bytes: float) -> float:
+        return self.usd_per_gb * size_bytes / GB_BYTES
+
+
+@dataclass(frozen=True)
+class Disks:
+    """`used`: the part of them that records may fill; the rest is room for a broker's failure and for growth."""
+
+    usd_per_gb_month: float = 0.08
+    used: float = 0.6
+
+    def usd(self, size_bytes: float) -> float:
+        return self.usd_per_gb_month * size_bytes / BILLED_GB_BYTES / self.used
+
+
+REPLICAS = 3
+ELSEWHERE = 2 / 3
+"""How often one's partner is in another of three zones, if nobody chooses."""
+
+
+def month_bytes(load: Workload) -> float:
+    return load.raw_bytes * MONTH_S
+
+
+def kafka_month(load: Workload, network: Network, disks: Disks) -> Month:
+    """Three replicas, one in each zone: every byte is sent to two other zones, and stored three times, as producers
+    compressed it. Clients as with Tidelog."""
+    sent = month_bytes(load) * load.wire
+    held = load.raw_bytes * load.kept_days * 86_400 * load.wire
+    return Month(
+        requests=0.0,
+        stored=disks.usd(held * REPLICAS),
+        between_zones=network.usd(sent * (REPLICAS - 1) + sent * (1 + load.readers) * ELSEWHERE),
+    )

@@ -1,0 +1,105 @@
+"""The tables of docs/cost.md, made from the formulas: ``python -m tests.costs.page_tables``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tests.costs.model import (
+    Disks,
+    Month,
+    Network,
+    Workload,
+    archive_requests,
+    kafka_month,
+    merge_requests,
+    requests,
+    stored_bytes,
+    tidelog_month,
+    wal_requests,
+)
+
+from tidelog.client.costs import MONTH_S
+from tidelog.services.settings import MIB, Settings
+from tidelog.storage.stores.counting import S3_STANDARD, RequestCounts
+
+EXAMPLE = Workload(raw_bytes=10e6, shards=4, partitions=64)
+"""The worked example: 10 MB/s of JSON events, 30 days kept, two readers."""
+
+SETTINGS = Settings()
+NETWORK, DISKS = Network(), Disks()
+
+
+def request_rows() -> Iterator[str]:
+    """What the example asks for in a month, and what that costs."""
+    for name, counts in (
+        ("write-ahead log", wal_requests(EXAMPLE, SETTINGS, MONTH_S)),
+        ("archiving", archive_requests(EXAMPLE, SETTINGS, MONTH_S)),
+        ("merging, at the most", merge_requests(EXAMPLE, SETTINGS, MONTH_S)),
+        ("all", requests(EXAMPLE, SETTINGS)),
+    ):
+        yield _row(name, *(f"{part / 1e6:.2f} M" for part in _parts(counts)), f"{counts.usd(S3_STANDARD):.2f}")
+
+
+def month_rows() -> Iterator[str]:
+    """The example's month, for Tidelog and for Kafka."""
+    for name, month in _months(EXAMPLE):
+        yield _row(name, *(f"{part:,.0f}" for part in (month.requests, month.stored, month.between_zones, month.total)))
+
+
+def variation_rows() -> Iterator[str]:
+    """What changes the month: more partitions, less often archived, kept for longer, a tenth of the load."""
+    for name, load, settings in (
+        ("the example", EXAMPLE, SETTINGS),
+        ("1 MB/s", _changed(raw_bytes=1e6), SETTINGS),
+        ("1 MB/s, one shard", _changed(raw_bytes=1e6, shards=1), SETTINGS),
+        ("100 MB/s, 16 shards", _changed(raw_bytes=100e6, shards=16), SETTINGS),
+        ("1,000 partitions", _changed(partitions=1_000), SETTINGS),
+        (
+            "1,000 partitions, `archiver.batch.bytes` 256 MiB, `archiver.interval.ms` 10 m",
+            _changed(partitions=1_000),
+            Settings(archiver_batch_bytes=256 * MIB, archiver_interval_ms=600_000),
+        ),
+        ("kept for a year", _changed(kept_days=365), SETTINGS),
+    ):
+        tidelog = tidelog_month(load, settings, S3_STANDARD, NETWORK)
+        kafka = kafka_month(load, NETWORK, DISKS)
+        yield _row(
+            name,
+            f"{tidelog.requests:,.0f}",
+            f"{tidelog.total:,.0f}",
+            f"{kafka.total:,.0f}",
+            f"{kafka.total / tidelog.total:.1f}",
+        )
+
+
+def facts() -> Iterator[str]:
+    """Figures in the text."""
+    yield f"{stored_bytes(EXAMPLE) / 1e12:.2f} TB"
+    yield f"{requests(EXAMPLE, SETTINGS).usd(S3_STANDARD) / (EXAMPLE.raw_bytes * MONTH_S / 1e9):.4f} dollars a GB"
+    one = Workload(raw_bytes=1.0, shards=1, partitions=1)
+    yield f"{wal_requests(one, SETTINGS, MONTH_S).usd(S3_STANDARD):.0f} dollars a month and busy shard"
+    yield f"{archive_requests(one, SETTINGS, MONTH_S).usd(S3_STANDARD):.2f} dollars a month and partition"
+
+
+def _months(load: Workload) -> Iterator[tuple[str, Month]]:
+    yield "Tidelog", tidelog_month(load, SETTINGS, S3_STANDARD, NETWORK)
+    yield "Kafka, three zones", kafka_month(load, NETWORK, DISKS)
+
+
+def _changed(**changes: float) -> Workload:
+    return replace(EXAMPLE, **changes)
+
+
+def _parts(counts: RequestCounts) -> tuple[float, float, float, float]:
+    return counts.puts, counts.gets, counts.lists, counts.deletes
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    for rows in (request_rows(), month_rows(), variation_rows(), facts()):
+        sys.stdout.write("\n".join(rows) + "\n\n")

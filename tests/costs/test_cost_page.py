@@ -1,0 +1,58 @@
+"""docs/cost.md says what the formulas give, the formulas what is counted, and the prices what the code has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.costs.measured import SteadyLoad, measure
+from tests.costs.model import Workload, archive_requests, wal_requests
+from tests.costs.page_tables import facts, month_rows, request_rows, variation_rows
+
+from tidelog.services.settings import Settings
+from tidelog.storage.stores.counting import S3_STANDARD, Kind
+from tidelog.storage.stores.price_file import read_prices
+
+PAGE = (Path(__file__).parents[2] / "docs/cost.md").read_text()
+FLOWING = " ".join(PAGE.split())
+
+
+@pytest.mark.parametrize("row", [*request_rows(), *month_rows(), *variation_rows()])
+def test_a_row_of_the_page_is_what_the_formulas_give(row: str) -> None:
+    assert row in PAGE.splitlines()
+
+
+@pytest.mark.parametrize("fact", [*facts()])
+def test_a_figure_in_the_text_is_what_the_formulas_give(fact: str) -> None:
+    assert fact in FLOWING
+
+
+def test_the_prices_on_the_page_are_those_of_the_table() -> None:
+    assert f"| PUT, COPY, POST, LIST | {S3_STANDARD.put_usd * 1_000:g} USD per 1,000 |" in PAGE
+    assert S3_STANDARD.list_usd == S3_STANDARD.put_usd
+    assert f"| {S3_STANDARD.get_usd * 1_000:g} USD per 1,000; free |" in PAGE
+    assert S3_STANDARD.delete_usd == 0
+    assert f"| {S3_STANDARD.stored_gb_month_usd:g} USD per GB and month |" in PAGE
+
+
+def test_the_pages_price_file_can_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_text(PAGE.partition("```toml\n")[2].partition("```")[0])
+    assert read_prices(file).name == "S3 Standard, eu-central-1"
+
+
+async def test_a_broker_asks_for_no_more_than_the_formulas_say() -> None:
+    counted = await measure(SteadyLoad(shards=2, partitions=2, events_per_request=60, minutes=2.5))
+    load = Workload(
+        counted.raw_bytes / counted.seconds, counted.load.shards, counted.load.shards * counted.load.partitions
+    )
+    # the pass that archives what is left at the end comes on top
+    seconds = counted.seconds + Settings().archiver_interval_ms / 1_000
+    wal, archive = wal_requests(load, Settings(), seconds), archive_requests(load, Settings(), seconds)
+    found = counted.by_kind
+    assert 0 < found[Kind.WAL].puts <= wal.puts
+    assert 0 < found[Kind.WAL].gets <= wal.gets
+    assert found[Kind.WAL].lists == 0
+    assert 0 < found[Kind.SEGMENT].puts + found[Kind.MANIFEST].puts <= archive.puts
+    assert found[Kind.MANIFEST].lists <= archive.lists
+    assert found[Kind.SEGMENT].gets == 0, "nothing was read but what was archived"
