@@ -53,7 +53,7 @@ async def rows_that_go(means: CompactMeans, plan: CompactPlan) -> RowSet:
     try:
         for segment in plan.segments:
             await search.read(segment)
-        await in_thread(means.executor, search.finish)
+        await search.compare()
     finally:
         search.spill.close()
     return search.going
@@ -78,8 +78,10 @@ class _Search:
             async for groups, data in reading:
                 await in_thread(self._means.executor, self._take, segment, footer, groups, data)
 
-    def finish(self) -> None:
-        for rows in self.spill.superseded():
+    async def compare(self) -> None:
+        """Part by part, so that others who share the thread come in between."""
+        parts = self.spill.superseded()
+        while (rows := await in_thread(self._means.executor, next, parts, None)) is not None:
             self.going.add(rows)
 
     def _take(self, segment: Segment, footer: Footer, groups: RowGroups, data: memoryview) -> None:
