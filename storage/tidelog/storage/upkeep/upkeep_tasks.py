@@ -10,6 +10,7 @@ from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.upkeep.collect import CollectTask
 from tidelog.storage.upkeep.compact import CompactTask
+from tidelog.storage.upkeep.merge import MergeTask
 from tidelog.storage.upkeep.retention import ExpireTask
 from tidelog.storage.upkeep.rules import UpkeepLimits
 from tidelog.storage.upkeep.task import UpkeepTask
@@ -25,9 +26,10 @@ def upkeep_tasks(
     store: ObjectStore, runtime: Runtime, limits: UpkeepLimits, executor: Executor | None, spill_folder: Path
 ) -> Sequence[UpkeepTask]:
     """Expire, compact, merge, collect. `executor` does what takes the processor, None: the event loop's own;
-    `spill_folder` holds what compaction does not hold in memory."""
+    `spill_folder` holds what is not held in memory."""
     return (
         ExpireTask(runtime),
         CompactTask(store, runtime, limits, executor, spill_folder),
+        MergeTask(store, runtime, limits, executor, spill_folder),
         CollectTask(store, runtime, limits.grace_s),
     )
