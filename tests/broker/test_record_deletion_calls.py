@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.broker.brokers import running_broker
-from tests.broker.drafts import numbered, offsets_of
+from tests.broker.drafts import draft, numbered, offsets_of
 
 from tidelog.services.broker.api import Anchor, FetchLimits, Position, ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
@@ -98,3 +98,18 @@ async def test_a_restart_begins_where_the_records_were_deleted_to(bucket: Callab
         assert offsets_of(await broker.fetch("t", 0, 7, ALL)) == [7, 8, 9]
         with pytest.raises(OutOfRange):
             await broker.fetch("t", 0, 6, ALL)
+
+
+async def test_the_first_record_of_a_time_is_one_that_is_left() -> None:
+    async with running_broker(MemoryObjectStore(), shards=1) as broker:
+        await broker.create_topic("t", 1, {})
+        await broker.produce("t", draft([b"v"] * 5, timestamps=[1_000, 10, 20, 1_500, 900]), ProduceOptions())
+        await broker.archive_now()
+        await broker.produce("t", draft([b"v"], timestamps=[5_000]), ProduceOptions())
+        assert await broker.resolve("t", 0, Position(Anchor.TIMESTAMP, 500)) == 0
+        await broker.delete_records("t", 0, 1)
+        assert await broker.resolve("t", 0, Position(Anchor.TIMESTAMP, 500)) == 3
+        assert await broker.resolve("t", 0, Position(Anchor.TIMESTAMP, 0)) == 1
+        await broker.delete_records("t", 0, 4)
+        assert await broker.resolve("t", 0, Position(Anchor.TIMESTAMP, 1_000)) == 5
+        assert await broker.resolve("t", 0, Position(Anchor.TIMESTAMP, 5_001)) == 6

@@ -26,8 +26,12 @@ from tidelog.services.broker.read_budget import ReadBudget
 from tidelog.services.broker.replays import Replays
 from tidelog.services.broker.segment_pieces import SegmentPieces
 from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.manifest import Segment
 from tidelog.storage.segment_reader import READ_RECORDS_MAX
 from tidelog.storage.wal import Wal
+
+SEARCHED_RECORDS, SEARCHED_BYTES = 1 << 16, 1 << 22
+"""Of one read of a search record by record."""
 
 _PLACES = ["topic_id", "partition"]
 
@@ -79,7 +83,7 @@ class PartitionReader:
         """The offset of the first record at or after `timestamp_ms`, the high watermark if there is none."""
         offset = await self._cold_first_at(partitions, state, timestamp_ms)
         if offset is not None:
-            return max(offset, state.log_start_offset)
+            return offset
         for span in state.spans_from(state.cold_end):
             if span.timestamp_ms_max is None or span.timestamp_ms_max >= timestamp_ms:
                 row = _first_row(await self._span_records(partitions, state, span), timestamp_ms)
@@ -95,6 +99,8 @@ class PartitionReader:
                     if segment.max_timestamp_ms >= timestamp_ms:
                         self._measurements.cold_get(state.topic)
                         offset = await self._segments.first_at(segment, timestamp_ms)
+                        if offset is not None and offset < state.log_start_offset:
+                            offset = await self._first_left_at(partitions, state, segment, timestamp_ms)
                         if offset is not None:
                             return offset
             except NotFound:
@@ -102,6 +108,18 @@ class PartitionReader:
                     raise
                 continue  # merged or expired meanwhile: look again in what is there now
             return None
+
+    async def _first_left_at(
+        self, partitions: Partitions, state: PartitionState, segment: Segment, timestamp_ms: int
+    ) -> int | None:
+        """As `_cold_first_at`, of a segment whose first such record is below the log start: of those that are left."""
+        offset = state.log_start_offset
+        while offset < segment.next_offset:
+            batches, offset = await self.read(partitions, state, offset, FetchLimits(SEARCHED_RECORDS, SEARCHED_BYTES))
+            for batch in batches:
+                if (row := _first_row(batch, timestamp_ms)) is not None:
+                    return int(batch.column("offset")[row].as_py())
+        return None
 
     async def latest_timestamp_ms(self, partitions: Partitions, state: PartitionState, offset: int, count: int) -> int:
         """The largest timestamp of `count` records from `offset` on; -1 (Kafka's "none") if they are gone."""
@@ -177,6 +195,6 @@ class PartitionReader:
         return records.slice(span.first_row, span.count)
 
 
-def _first_row(records: pa.Table, timestamp_ms: int) -> int | None:
+def _first_row(records: pa.Table | pa.RecordBatch, timestamp_ms: int) -> int | None:
     rows = np.flatnonzero(timestamps_ms(records) >= timestamp_ms)
     return int(rows[0]) if len(rows) else None

@@ -41,6 +41,7 @@ class ShardUpkeep:
         self._upkeep = upkeep
         self._clock = clock
         self._schedule = UpkeepSchedule()
+        self._versions: dict[TopicPartition, int] = {}
         self._topics: dict[str, Topic] = {}
         self._revision = -1
 
@@ -64,7 +65,7 @@ class ShardUpkeep:
         topics = {topic.topic_id: topic for topic in self._catalog.list_topics()}
         for topic_id in self._topics.keys() - topics.keys():
             for place in self._here(self._topics[topic_id]):
-                self._schedule.forget(place)
+                self._forget(place)
         for topic_id, topic in topics.items():
             if (known := self._topics.get(topic_id)) is not topic:
                 self._follow(known, topic)
@@ -108,7 +109,7 @@ class ShardUpkeep:
         if place is None:
             return
         if topic is None:
-            self._schedule.forget(place)
+            self._forget(place)
             return
         try:
             manifest = await self._log(topic, place).latest()
@@ -126,14 +127,15 @@ class ShardUpkeep:
         place = first[1]
         topic = self._catalog.with_id(place.topic_id)
         if topic is None:
-            self._schedule.forget(place)
+            self._forget(place)
             return
         self._schedule.set(place, self._clock.now_ms() + PAUSE_AFTER_ERROR_MS)
         step = await self._upkeep.step(Place(topic.name, place), self._log(topic, place), upkeep_rules(topic.config))
         if step.appended:
             self._partitions.made(step.manifest)
         self._take_over(step.manifest)
-        self._schedule.set(place, step.due_at_ms)
+        if step.manifest.version == self._versions.get(place):  # else the archiver has told of a newer one meanwhile
+            self._schedule.set(place, step.due_at_ms)
 
     async def delete_records(self, topic: Topic, number: int, before_offset: int) -> None:
         """Begin the log of a partition at `before_offset`, which is cold. Raises `Conflict`, `Unavailable`."""
@@ -147,11 +149,19 @@ class ShardUpkeep:
         self._know(manifest)
 
     def _know(self, manifest: Manifest) -> None:
-        topic = self._catalog.with_id(manifest.topic_partition.topic_id)
-        if self._upkeep and topic:
-            self._schedule.set(manifest.topic_partition, self._upkeep.due_at_ms(manifest, upkeep_rules(topic.config)))
-        else:
-            self._schedule.forget(manifest.topic_partition)
+        """Find out when its partition is due, unless a newer version is known, which may come by while an older one is
+        being looked at."""
+        place = manifest.topic_partition
+        topic = self._catalog.with_id(place.topic_id)
+        if self._upkeep is None or topic is None:
+            self._forget(place)
+        elif manifest.version >= self._versions.get(place, -1):
+            self._versions[place] = manifest.version
+            self._schedule.set(place, self._upkeep.due_at_ms(manifest, upkeep_rules(topic.config)))
+
+    def _forget(self, place: TopicPartition) -> None:
+        self._schedule.forget(place)
+        self._versions.pop(place, None)
 
     def _log(self, topic: Topic, place: TopicPartition) -> ManifestLog:
         return ManifestLog(self._store, topic.name, place)
