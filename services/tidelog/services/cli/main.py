@@ -14,6 +14,7 @@ import typer
 from tidelog.services.cli import (
     bucket,
     bucket_attest,
+    bucket_copy,
     bucket_sweep,
     bucket_verify,
     cluster,
@@ -67,6 +68,7 @@ clusters.command("recover")(serve.with_settings(cluster_recover.recover))
 buckets.command("ls")(bucket.ls)
 buckets.command("verify")(bucket_verify.verify)
 buckets.command("sweep")(bucket_sweep.sweep)
+buckets.command("copy")(bucket_copy.copy)
 buckets.command("attest")(bucket_attest.attest)
 
 

@@ -1,0 +1,340 @@
+"""A copy of a bucket that is being written holds what was acknowledged before it began, and is a sound bucket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+from tests.storage.archive_scenes import (
+    GRACE_S,
+    NEVER,
+    PLACES,
+    Crash,
+    CrashingStore,
+    GatedStore,
+    Scene,
+    archiver_of,
+    check_logs,
+    keys,
+    log_of,
+    manifest_of,
+    small_scene,
+)
+from tests.storage.known_topics import SaidTopics, known, scene_topics
+from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
+
+from tidelog.storage.copy import BucketCopy, CopySettings
+from tidelog.storage.copy_transfer import CopyReport, Transfer
+from tidelog.storage.errors import Conflict, Unavailable
+from tidelog.storage.finding import Finding
+from tidelog.storage.layout import COPY_KEY, topic_prefix, wal_prefix
+from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore, StoredObject
+from tidelog.storage.runtime import Runtime, SeededEntropy
+from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.verify import BucketVerification
+
+JOURNAL_KEYS = [f"meta/{n:020d}.json" for n in range(3)]
+
+
+class Source(MemoryObjectStore):
+    """A bucket in which something goes on."""
+
+    url = "memory:source"
+
+
+class Alive:
+    """A source that is written to: `goes_on` appends, archives, merges nothing, and deletes what a grace allows."""
+
+    def __init__(self, store: ObjectStore, scene: Scene) -> None:
+        self.store = store
+        self.scene = scene
+        self._archiver = archiver_of(scene, store, seed=77)
+        self._turn = asyncio.Lock()
+
+    async def goes_on(self) -> None:
+        async with self._turn:
+            await self.scene.append({WEB: 2, SHOP: 1, WEB_1: 1}, epoch=2)
+            await self._archiver.run_once()
+            self.scene.clock.now_s += GRACE_S
+            await self._archiver.collect()
+            await self.scene.append({WEB: 1}, epoch=2)
+
+
+async def source_bucket() -> tuple[Source, Alive]:
+    store = Source()
+    scene = await small_scene(store)
+    for key in JOURNAL_KEYS:
+        await store.create(key, b"{}")
+    alive = Alive(store, scene)
+    await alive.goes_on()
+    return store, alive
+
+
+def copy_of(
+    source: ObjectStore,
+    target: ObjectStore,
+    alive: Alive,
+    *,
+    topics: SaidTopics | None = None,
+    cluster_id: str = "one",
+    settings: CopySettings | None = None,
+) -> BucketCopy:
+    runtime = Runtime(alive.scene.clock, SeededEntropy(5))
+    return BucketCopy(Transfer(source, target), topics or SaidTopics(), cluster_id, runtime, settings)
+
+
+async def findings(store: ObjectStore) -> list[Finding]:
+    return [finding async for finding in BucketVerification(store, deep=True).findings()]
+
+
+async def expect_copy(target: ObjectStore, acknowledged: dict[object, int], scene: Scene) -> None:
+    """Sound, at least what was acknowledged, no record that is not the source's, and good to go on from."""
+    assert await findings(target) == []
+    for place in PLACES:
+        held = (await log_of(target, place)).num_rows
+        assert acknowledged[place] <= held <= scene.next_offsets[place]
+        assert (await log_of(target, place)).equals(record_table(range(held)))
+    goes_on = archiver_of(scene, target, seed=78)
+    await goes_on.run_once()
+    for place in PLACES:
+        assert (await manifest_of(target, place)).cold_end >= acknowledged[place]
+
+
+async def test_a_copy_holds_all_and_is_sound() -> None:
+    store, alive = await source_bucket()
+    target = MemoryObjectStore()
+    report = await copy_of(store, target, alive).run()
+    assert report.whole
+    assert await keys(target, "meta/") == JOURNAL_KEYS
+    await check_logs(alive.scene, target)
+    await expect_copy(target, dict(alive.scene.next_offsets), alive.scene)
+
+
+async def test_an_empty_bucket_can_be_copied() -> None:
+    scene = Scene(Source())
+    target = MemoryObjectStore()
+    assert (await copy_of(scene.store, target, Alive(scene.store, scene)).run()).copied == 0
+    assert await keys(target, "") == [COPY_KEY]
+
+
+async def test_the_source_may_go_on_at_any_request_of_a_copy() -> None:
+    """It appends, archives and deletes between any two requests; twice the least grace goes by."""
+    pause, reached = 0, True
+    while reached:
+        store, alive = await source_bucket()
+        target = MemoryObjectStore()
+        acknowledged: dict[object, int] = dict(alive.scene.next_offsets)
+        gated = GatedStore(store, pause)
+        copying = asyncio.create_task(copy_of(gated, target, alive).run())
+        waiting = asyncio.create_task(gated.reached.wait())
+        await asyncio.wait([copying, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        reached = gated.reached.is_set()
+        await alive.goes_on()
+        await alive.goes_on()
+        gated.gate.set()
+        await copying
+        await expect_copy(target, acknowledged, alive.scene)
+        pause += 1
+    assert pause > 20
+
+
+class Busy(CrashingStore):
+    """Something goes on in the bucket before each of so many requests."""
+
+    def __init__(self, inner: ObjectStore, act: Callable[[], Awaitable[None]], times: int) -> None:
+        super().__init__(inner, NEVER, after=False)
+        self._act = act
+        self._times = times
+
+    async def _hold_up(self, number: int) -> None:
+        if number < self._times:
+            await self._act()
+
+
+async def test_a_source_that_goes_on_before_every_request_is_copied_once_it_slows_down() -> None:
+    store, alive = await source_bucket()
+    target = MemoryObjectStore()
+    acknowledged: dict[object, int] = dict(alive.scene.next_offsets)
+    await copy_of(Busy(store, alive.goes_on, 12), target, alive).run()
+    await expect_copy(target, acknowledged, alive.scene)
+
+
+async def test_a_source_that_deletes_faster_than_it_is_copied_is_told_of_and_the_copy_is_not_whole() -> None:
+    store, alive = await source_bucket()
+    target = MemoryObjectStore()
+
+    class Hasty(CrashingStore):
+        """Archives and deletes before each listing of the log."""
+
+        async def list(self, prefix: str, *, start_after: str = "", limit: int = 1_000) -> Sequence[ObjectInfo]:
+            if prefix == wal_prefix(0):
+                await alive.goes_on()
+            return await super().list(prefix, start_after=start_after, limit=limit)
+
+    with pytest.raises(Unavailable, match="grace"):
+        await copy_of(Hasty(store, NEVER, after=False), target, alive).run()
+    assert COPY_KEY in [finding.key for finding in await findings(target)]
+
+
+# ---- again
+
+
+async def test_a_crash_between_any_two_requests_is_made_good_by_running_again() -> None:
+    for side in ("source", "target"):
+        store, alive = await source_bucket()
+        counting = CrashingStore(store if side == "source" else MemoryObjectStore(), NEVER, after=False)
+        both = (counting, MemoryObjectStore()) if side == "source" else (store, counting)
+        await copy_of(*both, alive).run()
+        for survived in range(counting.calls):
+            store, alive = await source_bucket()
+            target = MemoryObjectStore()
+            ends: Sequence[ObjectStore] = (
+                (CrashingStore(store, survived, after=True), target)
+                if side == "source"
+                else (store, CrashingStore(target, survived, after=True))
+            )
+            with pytest.raises(Crash):
+                await copy_of(ends[0], ends[1], alive).run()
+            await alive.goes_on()
+            acknowledged: dict[object, int] = dict(alive.scene.next_offsets)
+            await copy_of(store, target, alive).run()
+            await expect_copy(target, acknowledged, alive.scene)
+
+
+async def test_a_second_run_brings_what_is_new_and_takes_away_what_is_gone() -> None:
+    store, alive = await source_bucket()
+    target = MemoryObjectStore()
+    first = await copy_of(store, target, alive).run()
+    unchanged = await copy_of(store, target, alive).run()
+    assert (unchanged.copied, unchanged.deleted) == (0, 0)
+    assert unchanged.skipped_bytes >= first.copied_bytes
+    await alive.goes_on()
+    later = await copy_of(store, target, alive).run()
+    assert 0 < later.copied_bytes < first.copied_bytes + later.skipped_bytes
+    assert later.deleted > 0, "entries that are below the floor by now"
+    assert await findings(target) == []
+    await check_logs(alive.scene, target)
+
+
+async def test_garbage_and_orphans_are_left_behind() -> None:
+    store, alive = await source_bucket()
+    await store.put(
+        "topics/web/" + WEB.topic_id + "/partition=0/" + f"{0:020d}-{1:020d}-{'ab' * 16}.parquet", b"orphan"
+    )
+    await store.put("_staging/job/x", b"x")
+    target = MemoryObjectStore()
+    await copy_of(store, target, alive).run()
+    assert await findings(target) == []
+    assert await keys(target, "_staging/") == []
+
+
+async def test_a_topic_that_was_deleted_since_goes_from_the_copy() -> None:
+    store, alive = await source_bucket()
+    target = MemoryObjectStore()
+    await copy_of(store, target, alive).run()
+    left = SaidTopics(known("shop", SHOP.topic_id, 0), gone={WEB.topic_id})
+    await copy_of(store, target, alive, topics=left).run()
+    assert await keys(target, topic_prefix("web", WEB.topic_id)) == []
+    assert await keys(target, topic_prefix("shop", SHOP.topic_id)) != []
+
+
+async def test_a_topic_that_is_deleted_meanwhile_holds_nothing_up() -> None:
+    store, alive = await source_bucket()
+    said = SaidTopics()
+
+    class Deleted(CrashingStore):
+        """A segment is not there any more when it is read, for its topic is being removed."""
+
+        async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
+            if key.startswith("topics/web/") and key.endswith(".parquet"):
+                said.present = scene_topics() | known("web", WEB.topic_id, 0, 0, removing=True)
+                await store.delete(key)
+            return await super().get(key, byte_range)
+
+    target = MemoryObjectStore()
+    assert (await copy_of(Deleted(store, NEVER, after=False), target, alive, topics=said).run()).whole
+    assert await keys(target, "topics/web/") == []
+
+
+# ---- refusals
+
+
+async def test_only_an_empty_bucket_or_an_earlier_copy_of_the_same_cluster_is_written_to() -> None:
+    store, alive = await source_bucket()
+    target = MemoryObjectStore()
+    await target.put("something", b"else")
+    with pytest.raises(Conflict, match="other objects"):
+        await copy_of(store, target, alive).run()
+    await target.delete("something")
+    await copy_of(store, target, alive).run()
+    with pytest.raises(Conflict, match="copy of cluster one"):
+        await copy_of(store, target, alive, cluster_id="two").run()
+    with pytest.raises(Conflict, match="itself"):
+        await copy_of(store, store, alive).run()
+
+
+@pytest.mark.parametrize("where", ["shard 0", "journal"])
+async def test_a_copy_on_which_a_broker_runs_is_not_written_to(where: str) -> None:
+    store, alive = await source_bucket()
+    target = MemoryObjectStore()
+    await copy_of(store, target, alive).run()
+    if where == "journal":
+        await target.create(f"meta/{len(JOURNAL_KEYS):020d}.json", b"{}")
+    else:
+        on_copy = Scene(target, alive.scene.clock, next_seq=alive.scene.next_seq)
+        await on_copy.begin_epoch(3)
+    before = await keys(target, "")
+    with pytest.raises(Conflict, match=f"{where} had"):
+        await copy_of(store, target, alive).run()
+    assert await keys(target, "") == before
+
+
+async def test_a_log_that_went_another_way_is_not_mixed_with_the_sources() -> None:
+    """The mark is of an interrupted run, so that only the entries tell."""
+    store, alive = await source_bucket()
+    target = MemoryObjectStore()
+    await copy_of(store, target, alive).run()
+    key = alive.scene.wal.key(alive.scene.next_seq - 1)
+    data = bytearray((await target.get(key)).data)
+    data[40] ^= 1
+    await target.put(key, data)
+    with pytest.raises(Conflict, match="another wal/"):
+        await copy_of(store, target, alive).run()
+
+
+async def test_a_damaged_segment_is_named_and_all_else_is_copied() -> None:
+    store, alive = await source_bucket()
+    segment = (await manifest_of(store, WEB)).segments[0]
+    data = bytearray((await store.get(segment.key)).data)
+    data[40] ^= 1
+    await store.put(segment.key, data)
+    target = MemoryObjectStore()
+    report: CopyReport = await copy_of(store, target, alive).run()
+    assert ([finding.key for finding in report.damaged], report.whole) == ([segment.key], False)
+    assert {finding.key for finding in await findings(target)} == {segment.key, COPY_KEY}
+
+
+async def test_memory_and_requests_are_bounded() -> None:
+    store, alive = await source_bucket()
+    for _ in range(20):
+        await alive.goes_on()
+    under_way = most = 0
+
+    class Watched(CrashingStore):
+        async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
+            nonlocal under_way, most
+            counts = key.endswith(".parquet") and byte_range is None
+            under_way += counts
+            most = max(most, under_way)
+            await asyncio.sleep(0)  # lets the others run: no time passes
+            try:
+                return await super().get(key, byte_range)
+            finally:
+                under_way -= counts
+
+    runtime = Runtime(alive.scene.clock, SeededEntropy(5))
+    transfer = Transfer(Watched(store, NEVER, after=False), MemoryObjectStore(), at_once=3, memory_bytes=4_000)
+    assert (await BucketCopy(transfer, SaidTopics(), "one", runtime).run()).whole
+    assert 2 <= most <= 3
