@@ -57,7 +57,7 @@ def decode_arrow(body: Body, records_max: int, expanded_bytes_max: int) -> Draft
 def _read_table(body: Body) -> pa.Table:
     options = pa.ipc.IpcReadOptions(use_threads=False)
     try:
-        with pa.ipc.open_stream(pa.BufferReader(body), options=options) as reader:
+        with pa.ipc.open_stream(pa.py_buffer(body), options=options) as reader:
             _check_schema(reader.schema)
             batches = []
             for batch in reader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from tidelog.storage.records import DRAFT_SCHEMA, HEADERS, TIMESTAMP
 
 BINARY = pa.binary()
 PARTITION = pa.int32()
+KEPT_NULLS_MAX = 1_000
 Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
 
 
@@ -36,13 +38,24 @@ def draft_of(
     if partitions is not None:
         _check_range(partitions, "partition", 2**31 - 1)
     columns = [
-        pa.nulls(count, TIMESTAMP) if timestamp is None else timestamp,
-        pa.nulls(count, BINARY) if key is None else key,
+        _nulls(count, TIMESTAMP) if timestamp is None else timestamp,
+        _nulls(count, BINARY) if key is None else key,
         value,
-        pa.nulls(count, HEADERS) if headers is None else headers,
+        _nulls(count, HEADERS) if headers is None else headers,
     ]
     records = pa.Table.from_arrays(columns, schema=DRAFT_SCHEMA)
     return Draft(records, None if partitions is None else _chunked(partitions), body_bytes)
+
+
+def _nulls(count: int, kind: Any) -> Column:
+    """Most bodies lack the same columns, and come in a few sizes."""
+    return _kept_nulls(count, kind) if count <= KEPT_NULLS_MAX else pa.nulls(count, kind)
+
+
+@lru_cache(maxsize=128)
+def _kept_nulls(count: int, kind: Any) -> Column:
+    nulls: Column = pa.nulls(count, kind)
+    return nulls
 
 
 def check_record_count(count: int, records_max: int) -> None:
