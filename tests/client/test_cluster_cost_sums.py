@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.client.costs import MONTH_S, ClusterCost, CostDescription, TopicCostDescription
+from tidelog.client.costs import MONTH_S, RATE_S_MIN, ClusterCost, CostDescription, TopicCostDescription
 from tidelog.storage.stores.counting import S3_STANDARD, PriceTable, RequestCounts
 
 PRICES = PriceTable(put_usd=0.01, get_usd=0.001, list_usd=0.01, head_usd=0.001, stored_gb_month_usd=2.0)
@@ -32,6 +32,7 @@ def test_a_month_goes_on_as_each_broker_did_since_it_started() -> None:
     month = 30 * (300 / 10 + 30 / 1) * PRICES.put_usd
     assert found.month_usd(found.topics[0], PRICES) == pytest.approx(month)
     rest = 30 * (10 / 10 + 10 / 1) * PRICES.put_usd
+    assert found.rest_month_usd(PRICES) == pytest.approx(rest)
     assert found.month_usd(found.total, PRICES) == pytest.approx(month + rest)
 
 
@@ -70,6 +71,6 @@ def test_shards_that_nobody_told_of_are_counted() -> None:
     assert ClusterCost((broker("a"), broker("b", shards=(1,)))).shards_without_numbers == 0
 
 
-def test_a_broker_that_has_just_started_is_not_divided_by_nothing() -> None:
+def test_a_broker_that_has_just_started_does_not_go_on_like_that() -> None:
     found = ClusterCost((broker("a", TopicCostDescription("t", RequestCounts(puts=1)), days=0),))
-    assert found.month_usd(found.topics[0], PRICES) == pytest.approx(MONTH_S * PRICES.put_usd)
+    assert found.month_usd(found.topics[0], PRICES) == pytest.approx(MONTH_S / RATE_S_MIN * PRICES.put_usd)

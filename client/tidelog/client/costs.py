@@ -17,6 +17,7 @@ from tidelog.storage.stores.counting import NO_REQUESTS, PriceTable, RequestCoun
 
 MONTH_S = 30 * 86_400
 GB_BYTES = 10**9
+RATE_S_MIN = 600.0
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,9 @@ class CostDescription:
     rest: RequestCounts = NO_REQUESTS
 
     def month_requests_usd(self, requests: RequestCounts, prices: PriceTable) -> float:
-        """What a month of `requests` costs if they go on as since the start."""
-        seconds = max(1.0, (self.now_ms - self.since_ms) / 1_000)
+        """What a month of `requests` costs if they go on as since the start, or as over `RATE_S_MIN`: a broker that has
+        just started has asked for much that it will not ask for again."""
+        seconds = max(RATE_S_MIN, (self.now_ms - self.since_ms) / 1_000)
         return requests.usd(prices) * MONTH_S / seconds
 
 
@@ -142,6 +144,10 @@ class ClusterCost:
         """Shards that no broker that answered leads: what lies there of them is not in any number."""
         led = {shard for broker in self.brokers for shard in broker.shards}
         return max(broker.shards_total for broker in self.brokers) - len(led)
+
+    def rest_month_usd(self, prices: PriceTable) -> float:
+        """A month of the requests that are no topic's."""
+        return sum(broker.month_requests_usd(broker.rest, prices) for broker in self.brokers)
 
     def month_usd(self, topic: TopicCostDescription, prices: PriceTable) -> float:
         """A month of one of `topics`, or of `total`: its requests as since each broker's start, and what lies there."""

@@ -62,19 +62,15 @@ def _print(found: ClusterCost, prices: PriceTable) -> None:
         unknown = total.partitions - total.partitions_known
         complain(f"not in these bytes: {unknown} partitions, {found.shards_without_numbers} shards without a leader")
     print()
-    print_table(_REQUEST_COLUMNS, [_request_row(found, topic, prices) for topic in (*found.topics, _rest(found))])
+    print_table(
+        _REQUEST_COLUMNS, [_request_row(found, topic, prices) for topic in found.topics] + [_rest_row(found, prices)]
+    )
     print()
     print_table(_STORED_COLUMNS, [_stored_row(topic) for topic in found.topics])
 
 
 _REQUEST_COLUMNS = ("topic", "put", "get", "list", "delete", "written", "$/GB written", "$/month")
 _STORED_COLUMNS = ("topic", "hot", "cold", "of raw", "segments", "garbage", "not cold yet", "age", "write amp", "kept")
-
-
-def _rest(found: ClusterCost) -> TopicCostDescription:
-    from tidelog.client.costs import TopicCostDescription
-
-    return TopicCostDescription("(no topic)", requests=found.rest)
 
 
 def _request_row(found: ClusterCost, topic: TopicCostDescription, prices: PriceTable) -> tuple[object, ...]:
@@ -89,6 +85,12 @@ def _request_row(found: ClusterCost, topic: TopicCostDescription, prices: PriceT
         _usd(topic.usd_per_gb_written(prices)),
         _usd(found.month_usd(topic, prices)),
     )
+
+
+def _rest_row(found: ClusterCost, prices: PriceTable) -> tuple[object, ...]:
+    asked = found.rest
+    counts = (round(asked.puts), round(asked.gets), round(asked.lists), round(asked.deletes))
+    return ("(no topic)", *counts, None, None, _usd(found.rest_month_usd(prices)))
 
 
 def _stored_row(topic: TopicCostDescription) -> tuple[object, ...]:
