@@ -1,21 +1,23 @@
-"""Checks the manifests of one partition: the newest can be read and its hash follows from what it changed; deep, so can
-every version that is kept, and each hash follows from the one before.
+"""Checks the manifests of one partition: the newest can be read and its hash follows from what it changed; deep, the
+whole history is gone through from the first version on, as `attest` does, up to the segments that are listed now.
 
-Safe beside workers: versions are collected meanwhile, and a version that vanishes is looked for no longer.
+Safe beside workers: versions are collected meanwhile, and are found in the history then.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from tidelog.storage.attest import steps_up_to
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.finding import Finding, Seen, Severity
-from tidelog.storage.layout import TopicPartition, manifest_prefix
+from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifest import Manifest
 from tidelog.storage.manifest_chain import chain_fault
 from tidelog.storage.manifest_log import ManifestLog
-from tidelog.storage.object_log import ObjectLog
+from tidelog.storage.manifest_replay import Replay
 from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.upkeep.task import Place
 
 
 class ManifestCheck:
@@ -23,52 +25,37 @@ class ManifestCheck:
 
     def __init__(self, store: ObjectStore, topic: str, place: TopicPartition, *, deep: bool) -> None:
         self._store = store
-        self._topic = topic
-        self._place = place
+        self._place = Place(topic, place)
         self._deep = deep
+        self._log = ManifestLog(store, topic, place)
         self.latest: Manifest | None = None
 
     async def findings(self) -> AsyncIterator[Seen]:
         """What is wrong. Raises `Unavailable`."""
         try:
-            self.latest = await self._newest()
-        except (Corrupt, NotFound) as error:
-            yield self._unreadable(error)
+            self.latest = await self._log.latest()
+        except Corrupt as error:
+            yield Finding(Severity.ERROR, error.name, error.reason)
             return
-        log = ManifestLog(self._store, self._topic, self._place)
-        if self.latest.version >= 0 and (fault := chain_fault(self.latest)):
-            yield Finding(Severity.ERROR, log.key(self.latest.version), fault)
-        if self._deep:
-            async for finding in self._history(log):
-                yield finding
+        except NotFound as error:
+            yield Finding(Severity.ERROR, self._log.key(0), f"cannot be read: {error}")
+            return
+        if self.latest.version < 0:
+            return
+        if fault := chain_fault(self.latest):
+            yield Finding(Severity.ERROR, self._log.key(self.latest.version), fault)
+        elif self._deep and (finding := await self._history_finding(self.latest)):
+            yield finding
 
-    async def _newest(self) -> Manifest:
-        """Read twice if need be: what it rests on may have been collected between two requests."""
+    async def _history_finding(self, newest: Manifest) -> Finding | None:
+        """The first thing that is wrong with the history; what comes after it cannot be judged."""
+        replay = Replay(self._place.topic_partition)
         try:
-            return await ManifestLog(self._store, self._topic, self._place).latest()
-        except (Corrupt, NotFound):
-            return await ManifestLog(self._store, self._topic, self._place).latest()
-
-    def _unreadable(self, error: Corrupt | NotFound) -> Finding:
-        if isinstance(error, Corrupt):
+            async for step in steps_up_to(self._store, self._place, newest.version):
+                if fault := replay.take(step):
+                    return Finding(Severity.ERROR, self._log.key(step.version), fault)
+        except Corrupt as error:
             return Finding(Severity.ERROR, error.name, error.reason)
-        key = ManifestLog(self._store, self._topic, self._place).key(0)
-        return Finding(Severity.ERROR, key, f"cannot be read: {error}")
-
-    async def _history(self, log: ManifestLog) -> AsyncIterator[Finding]:
-        before: Manifest | None = None
-        prefix = manifest_prefix(self._topic, self._place.topic_id, self._place.partition)
-        async for version in ObjectLog(self._store, prefix, ".json").numbers():
-            try:
-                manifest = await log.read(version)
-            except NotFound:
-                continue  # collected meanwhile
-            except Corrupt as error:
-                yield Finding(Severity.ERROR, error.name, error.reason)
-                before = None
-                continue
-            if fault := chain_fault(manifest):
-                yield Finding(Severity.ERROR, log.key(version), fault)
-            if before and before.version == version - 1 and before.head != manifest.previous_head:
-                yield Finding(Severity.ERROR, log.key(version), "does not follow the version before it: another head")
-            before = manifest
+        if fault := replay.end_fault(newest):
+            return Finding(Severity.ERROR, self._log.key(newest.version), fault)
+        return None
