@@ -12,6 +12,7 @@ import typer
 from tidelog.services.cli.bucket import check_there
 from tidelog.services.cli.console import complain, size_text
 from tidelog.services.cli.exit_codes import DAMAGED, UNAVAILABLE
+from tidelog.services.lean_arrow import choose_pool, leave_out_pandas
 from tidelog.services.settings_sources import LoadedSettings
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def compactor(
     Merges, compacts and expires segments and collects their garbage, as the leaders of shards do; any number of
     compactors and brokers may do so at once. Prints a line for each version of a partition that it made.
     """
+    choose_pool()
+    leave_out_pandas()
     from tidelog.services.compactor.process import CompactorOptions, run_compactor
     from tidelog.services.http.logs import configure_logs
 

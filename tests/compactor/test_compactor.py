@@ -1,0 +1,171 @@
+"""Rounds of the compactor over a bucket that a broker fills: what is due is done, and nothing else is written."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import pytest
+from tests.broker.brokers import SETTINGS, running_broker
+from tests.broker.drafts import numbered, offsets_of
+
+from tidelog.coordinator.journal import Journal
+from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.compactor.compactor import Appended, Compactor
+from tidelog.services.upkeep_wiring import build_upkeep
+from tidelog.storage.errors import Invalid
+from tidelog.storage.layout import TopicPartition, manifest_prefix
+from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.counting import CountingObjectStore, Kind, Verb
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+TO_ZERO = ProduceOptions(partition=0)
+ALL = FetchLimits(1_000_000, 1 << 30)
+FAN_IN = 20
+AT_ONCE = {"segment.ms": 1}
+"""Segments are merged as soon as there are two."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A broker that leaves upkeep to others, and the bucket under it."""
+
+    store: MemoryObjectStore
+    broker: LocalBroker
+
+    async def fill(self, topic: str, segments: int, first: int = 0) -> None:
+        """Append a segment of five records after the other."""
+        for segment in range(first, first + segments):
+            await self.broker.produce(topic, numbered(segment * 5, 5), TO_ZERO)
+            await self.broker.archive_now()
+
+    async def compactor(self, store: ObjectStore | None = None, topics: Collection[str] = ()) -> Compactor:
+        """A new one, as a process has."""
+        over, runtime = store or self.store, Runtime()
+        upkeep = build_upkeep(replace(SETTINGS, delete_grace_ms=900_000), over, runtime)
+        compactor = Compactor(over, Journal(over, runtime), upkeep, runtime, topics)
+        await compactor.open()
+        return compactor
+
+    async def segments(self, topic: str) -> int:
+        return len((await ManifestLog(self.store, topic, self.place(topic)).latest()).segments)
+
+    def place(self, topic: str) -> TopicPartition:
+        return self.broker.topic(topic).partition(0)
+
+
+@asynccontextmanager
+async def scene() -> AsyncIterator[Scene]:
+    store = MemoryObjectStore()
+    async with running_broker(store, archiver_upkeep=False) as broker:
+        yield Scene(store, broker)
+
+
+async def one_round(compactor: Compactor) -> list[Appended]:
+    return [appended async for appended in compactor.round()]
+
+
+async def test_a_round_merges_what_is_due_and_the_records_stay() -> None:
+    async with scene() as there:
+        await there.broker.create_topic("t", 1, AT_ONCE)
+        await there.fill("t", FAN_IN)
+        compactor = await there.compactor()
+        [made] = [appended for appended in await one_round(compactor) if appended.change == "merge"]
+        assert (made.topic, made.partition, made.removed, made.added) == ("t", 0, FAN_IN, 1)
+        assert await there.segments("t") == made.segments == 1
+        assert offsets_of(await there.broker.fetch("t", 0, 0, ALL)) == list(range(5 * FAN_IN))
+        assert (compactor.report.partitions, compactor.report.failures) == (1, 0)
+        assert await one_round(compactor) == []
+
+
+async def test_a_round_expires_what_is_too_much() -> None:
+    async with scene() as there:
+        await there.broker.create_topic("t", 1, {"retention.bytes": 1})
+        await there.fill("t", 4)
+        changes = [appended.change for appended in await one_round(await there.compactor())]
+        assert "expire" in changes
+        log = await ManifestLog(there.store, "t", there.place("t")).latest()
+        assert (log.log_start_offset, log.cold_end) == (15, 20), "without the last there is less than asked for"
+        assert len(log.garbage) == 3, "deleted a grace later"
+
+
+async def test_the_journal_and_the_write_ahead_logs_are_never_written() -> None:
+    async with scene() as there:
+        await there.broker.create_topic("t", 1, AT_ONCE)
+        await there.fill("t", FAN_IN)
+        counting = CountingObjectStore(there.store)
+        assert await one_round(await there.compactor(counting))
+        usage = counting.usage()
+        for kind in (Kind.META, Kind.WAL):
+            assert all(usage.requests(verb, kind=kind) == 0 for verb in (Verb.PUT, Verb.CREATE, Verb.DELETE))
+
+
+async def test_an_idle_partition_costs_one_listing_a_round() -> None:
+    async with scene() as there:
+        await there.broker.create_topic("t", 1, {})
+        await there.fill("t", 1)
+        counting = CountingObjectStore(there.store)
+        compactor = await there.compactor(counting)
+        await one_round(compactor)
+        before = counting.usage()
+        assert await one_round(compactor) == []
+        spent = counting.usage() - before
+        assert spent.requests(kind=Kind.MANIFEST) == spent.requests(Verb.LIST, kind=Kind.MANIFEST) == 1
+        assert spent.requests(kind=Kind.SEGMENT) == 0
+
+
+async def test_only_the_topics_that_were_named_are_tended() -> None:
+    async with scene() as there:
+        for topic in ("a", "b"):
+            await there.broker.create_topic(topic, 1, AT_ONCE)
+            await there.fill(topic, 3)
+        made = await one_round(await there.compactor(topics=["b"]))
+        assert {appended.topic for appended in made} == {"b"}
+        assert (await there.segments("a"), await there.segments("b")) == (3, 1)
+
+
+async def test_a_topic_that_is_not_there_is_refused() -> None:
+    async with scene() as there:
+        with pytest.raises(Invalid, match="no topic 'nowhere'"):
+            await there.compactor(topics=["nowhere"])
+
+
+async def test_topics_made_since_are_tended_too() -> None:
+    async with scene() as there:
+        compactor = await there.compactor()
+        assert await one_round(compactor) == []
+        await there.broker.create_topic("late", 1, AT_ONCE)
+        await there.fill("late", 3)
+        assert {appended.topic for appended in await one_round(compactor)} == {"late"}
+
+
+async def test_a_damaged_partition_does_not_keep_the_others_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as there:
+        for topic in ("broken", "whole"):
+            await there.broker.create_topic(topic, 1, AT_ONCE)
+            await there.fill(topic, 3)
+        prefix = manifest_prefix("broken", there.place("broken").topic_id, 0)
+        last = (await there.store.list(prefix))[-1].key
+        await there.store.put(last, b"not a manifest")
+        compactor = await there.compactor()
+        made = await one_round(compactor)
+        assert {appended.topic for appended in made} == {"whole"}
+        assert (compactor.report.failures, compactor.report.damaged) == (1, 1)
+        assert last in caplog.text
+
+
+async def test_two_compactors_in_turn_and_a_busy_archiver_do_each_others_work_no_harm() -> None:
+    async with scene() as there:
+        await there.broker.create_topic("t", 1, AT_ONCE)
+        compactors = [await there.compactor(), await there.compactor()]
+        for turn in range(6):
+            await there.fill("t", 3, first=3 * turn)
+            for compactor in compactors:
+                await one_round(compactor)
+                assert compactor.report.failures == 0
+        assert offsets_of(await there.broker.fetch("t", 0, 0, ALL)) == list(range(90))
+        assert await there.segments("t") < 18
