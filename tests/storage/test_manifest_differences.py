@@ -3,11 +3,13 @@ whatever is wrong with a difference or its base is told."""
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.storage.archive_scenes import ManualClock
+from tests.storage.archive_scenes import GatedStore, ManualClock
 from tests.storage.manifest_histories import TOPIC, History, a_list, archived, history_of
 from tests.storage.record_tables import SHOP, WEB
 
@@ -212,6 +214,24 @@ async def test_a_number_that_was_collected_is_not_won_again(store: MemoryObjectS
     with pytest.raises(Conflict, match="had been used and collected"):
         await stalled.append(archived(seen, 99))
     assert await stalled.latest() == history.versions[-1], "and it starts over from the newest"
+
+
+async def test_a_number_that_is_collected_while_its_append_is_judged_is_not_won(store: MemoryObjectStore) -> None:
+    """The create was refused, and what refused it is gone when it is to be read."""
+    history = history_of(store)
+    await history.run(1)
+    gated = GatedStore(store, 3)
+    late = ManifestLog(gated, TOPIC, WEB)
+    manifest = await late.latest()
+    await history.run(1)
+    appending = asyncio.create_task(late.append(archived(manifest, 99)))
+    await gated.reached.wait()
+    await history.run(1)
+    await store.delete(history.log.key(1))
+    gated.gate.set()
+    with pytest.raises(Conflict):
+        await appending
+    assert await late.latest() == history.versions[-1]
 
 
 async def test_who_never_looked_does_not_win_a_number_that_was_collected_either(store: MemoryObjectStore) -> None:
