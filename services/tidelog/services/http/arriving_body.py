@@ -18,9 +18,9 @@ class ArrivingBody:
     def __init__(self, told_bytes: int | None) -> None:
         self._gathered: _OneBuffer | _Pieces = _Pieces() if told_bytes is None else _OneBuffer(told_bytes)
 
-    def add(self, piece: bytes) -> None:
-        """Keep what `piece` holds. Raises `Unreadable` for more than was told."""
-        self._gathered.add(piece)
+    def add(self, piece: bytes) -> Body:
+        """Keep what `piece` holds, and return where it is kept. Raises `Unreadable` for more than was told."""
+        return self._gathered.add(piece)
 
     def whole(self) -> Body:
         """All that was added."""
@@ -32,12 +32,14 @@ class _OneBuffer:
         self._buffer = memoryview(pa.allocate_buffer(size_bytes)).cast("B")
         self._filled_bytes = 0
 
-    def add(self, piece: bytes) -> None:
+    def add(self, piece: bytes) -> Body:
         end = self._filled_bytes + len(piece)
         if end > len(self._buffer):
             raise Unreadable("the body is longer than its Content-Length says")
-        self._buffer[self._filled_bytes : end] = piece
+        kept = self._buffer[self._filled_bytes : end]
+        kept[:] = piece
         self._filled_bytes = end
+        return kept.toreadonly()
 
     def whole(self) -> Body:
         return self._buffer[: self._filled_bytes].toreadonly()
@@ -47,8 +49,9 @@ class _Pieces:
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
 
-    def add(self, piece: bytes) -> None:
+    def add(self, piece: bytes) -> Body:
         self._pieces.append(piece)
+        return piece
 
     def whole(self) -> Body:
         return b"".join(self._pieces)

@@ -1,4 +1,5 @@
-"""A request's body that can be sent more than once: it goes on as it comes, and every chunk is kept.
+"""A request's body that can be sent more than once: it goes on as it comes, and every chunk is kept, in one buffer
+where the body's size is told, so that neither sending it nor taking it here makes a copy.
 
 What is kept counts in the bodies' bound (`InFlightBody`), so that forwarding holds no more than reading does. A body
 past its limit, too slow or cut off fails its reader here, and `failure` says so to whoever sees only that sending it
@@ -12,9 +13,11 @@ from collections.abc import AsyncGenerator
 
 from starlette.requests import Request
 
+from tidelog.services.http.arriving_body import ArrivingBody
 from tidelog.services.http.body_reading import BodyReader, InFlightBody
 from tidelog.services.http.verdicts import ClientGone
 from tidelog.storage.errors import TidelogError
+from tidelog.storage.object_store import Body
 
 SMALL_BYTES_MAX = 1 << 16
 
@@ -29,28 +32,30 @@ class KeptBody:
         self._bodies = bodies
         self._receive = request.receive
         self._held = held
-        self._chunks: list[bytes] = []
+        self._chunks: list[Body] = []
+        self._arriving: ArrivingBody | None = None
         self._complete = False
         self._turn = asyncio.Lock()
         self._due_at_s = asyncio.get_running_loop().time() + bodies.timeout_s
 
-    async def begun(self) -> bytes | AsyncGenerator[bytes]:
+    async def begun(self) -> bytes | AsyncGenerator[Body]:
         """The body to send: itself if it has come in one small chunk, as most do, else its `pieces`. Raises as
         `whole`, for what its first chunk shows."""
         if not self._chunks:
             await self._take()
-        if self._complete and len(self._chunks) == 1 and len(self._chunks[0]) <= SMALL_BYTES_MAX:
+        first = self._chunks[0]
+        if self._arriving is None and isinstance(first, bytes) and len(first) <= SMALL_BYTES_MAX:
             self.handed_over = True
-            return self._chunks[0]
+            return first
         return self.pieces()
 
-    async def whole(self) -> bytes:
+    async def whole(self) -> Body:
         """The body, when it has come. Raises `TooLarge`, `Overloaded`, `BodyTimeout`, `ClientGone`."""
         while not self._complete:
             await self._take()
-        return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        return self._chunks[0] if self._arriving is None else self._arriving.whole()
 
-    async def pieces(self) -> AsyncGenerator[bytes]:
+    async def pieces(self) -> AsyncGenerator[Body]:
         """The body from its start, as it comes. `handed_over` is set before its last piece is given away: until then
         nobody can have taken it."""
         self.handed_over = False
@@ -88,5 +93,7 @@ class KeptBody:
             raise ClientGone("the client left before its body was complete")
         chunk: bytes = message.get("body", b"")
         self._bodies.admit_chunk(self._held, len(chunk))
-        self._chunks.append(chunk)
         self._complete = not message.get("more_body", False)
+        if self._arriving is None and not self._complete:
+            self._arriving = self._held.arriving(self.size_bytes)
+        self._chunks.append(chunk if self._arriving is None else self._arriving.add(chunk))

@@ -20,6 +20,7 @@ from yarl import URL
 
 from tidelog.services.http.hop_headers import HOP_HEADER
 from tidelog.storage.errors import LeaderUnknown, Unavailable
+from tidelog.storage.object_store import Body
 
 CONNECT_TIMEOUT_S = 1.0
 CALLS_PER_PEER_MAX = 1_000
@@ -39,7 +40,7 @@ class PeerRequest:
     method: str
     target: str
     headers: Sequence[tuple[str, str]] = ()
-    body: bytes | AsyncIterable[bytes | memoryview] | None = None
+    body: bytes | AsyncIterable[Body] | None = None
     body_bytes: int | None = None
     waits: bool = False
     endless: bool = False
