@@ -41,6 +41,7 @@ class ShardUpkeep:
         self._upkeep = upkeep
         self._clock = clock
         self._schedule = UpkeepSchedule()
+        self._unjudged: dict[TopicPartition, Manifest] = {}
         self._versions: dict[TopicPartition, int] = {}
         self._topics: dict[str, Topic] = {}
         self._revision = -1
@@ -49,8 +50,17 @@ class ShardUpkeep:
 
     def archived(self, manifests: Sequence[Manifest]) -> None:
         """These are the newest versions of their partitions."""
-        for manifest in manifests:
+        if self._upkeep is not None:
+            self._unjudged.update((manifest.topic_partition, manifest) for manifest in manifests)
+
+    def judge(self, count: int) -> bool:
+        """Find out of so many partitions whose manifests came by when they are due; whether more are left. It takes
+        tens of microseconds each, and a pass of the archiver may bring thousands."""
+        while self._unjudged and count > 0:
+            _, manifest = self._unjudged.popitem()
             self._know(manifest)
+            count -= 1
+        return bool(self._unjudged)
 
     def is_due(self) -> bool:
         """Whether `step` has something to do."""
@@ -84,10 +94,10 @@ class ShardUpkeep:
             self._find_out(place for place in self._here(topic) if place not in known_here)
 
     def _find_out(self, places: Iterable[TopicPartition]) -> None:
-        """At once of those that are loaded, the others are to be looked at."""
+        """From the manifests of those that are loaded; the others are to be looked at."""
         for place in places:
             if state := self._partitions.loaded(place):
-                self._know(state.manifest)
+                self._unjudged[place] = state.manifest
             else:
                 self._schedule.look_at(place)
 
@@ -161,6 +171,7 @@ class ShardUpkeep:
 
     def _forget(self, place: TopicPartition) -> None:
         self._schedule.forget(place)
+        self._unjudged.pop(place, None)
         self._versions.pop(place, None)
 
     def _log(self, topic: Topic, place: TopicPartition) -> ManifestLog:

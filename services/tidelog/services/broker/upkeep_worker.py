@@ -23,6 +23,7 @@ from tidelog.storage.runtime import Runtime
 CHECK_EVERY_S = 0.5
 PAUSE_AFTER_ERROR_S = 5.0
 PATIENCE_S = 60.0
+JUDGED_AT_ONCE = 16
 SETTLE_S = 30.0
 CLOCK_JUMP_MS = 60_000
 """By how much the wall clock has to leave the monotonic one for every due time to be found out anew: partitions are due
@@ -60,6 +61,8 @@ class UpkeepWorker:
         for led in self._serving():
             while led.serving and led.upkeep.has_unknown:
                 await led.look()
+            while led.upkeep.judge(JUDGED_AT_ONCE):
+                pass
             while led.serving and led.upkeep.is_due():
                 await self._tend(led)
 
@@ -68,7 +71,7 @@ class UpkeepWorker:
             pause_s = CHECK_EVERY_S
             try:
                 self._follow()
-                if await self._tend_one():
+                if self._judge_some() or await self._tend_one():
                     pause_s = 0.0  # a backlog is worked off without a pause
                 else:
                     await self._look_at_one()
@@ -79,6 +82,10 @@ class UpkeepWorker:
                 _log.exception("upkeep failed by a defect; it goes on in %.0f s", PAUSE_AFTER_ERROR_S)
                 pause_s = PAUSE_AFTER_ERROR_S
             await self._clock.sleep(pause_s)
+
+    def _judge_some(self) -> bool:
+        """Whether more are left: the event loop has its turn in between."""
+        return any(led.upkeep.judge(JUDGED_AT_ONCE) for led in self._serving())
 
     async def _tend_one(self) -> bool:
         """A step for one shard, unless producers wait; whether there was one."""
