@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from tests.storage.archive_scenes import NEVER, CrashingStore
-from tests.storage.upkeep.compaction_scenes import PLACE, RULES, Partition, Write
+from tests.storage.upkeep.compaction_scenes import PLACE, RULES, Partition, Write, written
 
 from tidelog.storage.errors import Conflict, Corrupt
 from tidelog.storage.manifest import ChangeKind
+from tidelog.storage.segment_codec import encode_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.retention import without_oldest
 
@@ -86,15 +87,29 @@ async def test_neighbours_that_lose_records_are_gathered(partition: Partition) -
     await partition.check()
 
 
-async def test_a_large_segment_becomes_several_within_the_memory(partition: Partition) -> None:
+async def test_what_is_left_of_a_segment_may_be_several(partition: Partition) -> None:
+    """As when segment.bytes was set to less meanwhile."""
     await partition.append([(b"key-%05d" % (number % 900), b"v" * 100) for number in range(1_000)])
-    task = partition.task(memory_bytes=1 << 16)
-    manifest = await task.run(PLACE, partition.log(), RULES)
+    [segment] = (await partition.manifest()).segments
+    manifest = await partition.compact(replace(RULES, segment_bytes=segment.size_bytes // 4))
     assert manifest is not None
-    assert sum(segment.records for segment in manifest.segments) == 900
-    assert len(manifest.segments) == 8
-    assert max(segment.records for segment in manifest.segments) <= 113, "about as many in each"
+    assert [segment.records for segment in manifest.segments] == [225, 225, 225, 225]
     await partition.check()
+
+
+async def test_a_segment_that_is_not_the_one_it_should_be_is_not_compacted(partition: Partition) -> None:
+    """A sound segment of the same name and length, which another manifest might name."""
+    await partition.append(puts("aab"))
+    manifest = await partition.manifest()
+    other = encode_segment(
+        PLACE.topic, PLACE.topic_partition, written(0, puts("aac"), 1_000_000), manifest.segments[0].key[-40:-8]
+    )
+    assert other.segment.key == manifest.segments[0].key
+    assert other.segment.size_bytes == manifest.segments[0].size_bytes
+    await partition.store.put(other.segment.key, other.body)
+    with pytest.raises(Corrupt, match="another sha256"):
+        await partition.compact()
+    assert await partition.manifest() == manifest
 
 
 async def test_records_without_a_key_stay(partition: Partition) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ from tidelog.storage.stores.memory import MemoryObjectStore
 
 DAY_S = 86_400
 SMALL_BYTES = 800
-"""Of memory: keys go to the disk, and each segment that loses records is a rewrite of its own."""
+"""Of memory: keys go to the disk."""
+MANY = replace(RULES, segment_bytes=1)
+"""Every record that stays becomes a segment, and each segment that loses some is a rewrite of its own."""
 LEFT = [4, 8, 10, 11, 12]
 """The offsets that are left of `scene`."""
 
@@ -40,7 +43,7 @@ async def scene(folder: Path, store: ObjectStore | None = None) -> Partition:
 
 
 async def compact(partition: Partition, store: ObjectStore, seed: int = 0) -> None:
-    await partition.task(store, seed=seed, memory_bytes=SMALL_BYTES).run(PLACE, partition.log(store), RULES)
+    await partition.task(store, seed=seed, memory_bytes=SMALL_BYTES).run(PLACE, partition.log(store), MANY)
 
 
 async def finish(partition: Partition) -> None:
@@ -162,7 +165,7 @@ async def test_a_spill_folder_that_cannot_be_written_to_changes_nothing(tmp_path
     (tmp_path / "file").write_bytes(b"")
     task = partition.task(memory_bytes=SMALL_BYTES, spill_folder=tmp_path / "file" / "spill")
     with pytest.raises(Unavailable, match="cannot be kept under"):
-        await task.run(PLACE, partition.log(), RULES)
+        await task.run(PLACE, partition.log(), MANY)
     assert await partition.manifest() == before
     await finish(partition)
 

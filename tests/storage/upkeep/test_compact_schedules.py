@@ -48,6 +48,7 @@ class Pass:
     crash_at: int
     after: bool
     memory_bytes: int
+    segment_bytes: int
     collisions: bool
     met_at: int = NEVER
     meanwhile: tuple[Append | Merge | Pass, ...] = ()
@@ -88,12 +89,14 @@ appends = st.builds(Append, st.lists(st.tuples(keys, values), min_size=1, max_si
 merges = st.builds(Merge, st.integers(0, 5), st.integers(2, 4))
 crashes = st.one_of(st.just(NEVER), st.integers(0, 25))
 memories = st.sampled_from([300, 2_000, 1 << 20])
-lone_passes = st.builds(Pass, crashes, st.booleans(), memories, st.booleans())
+sizes = st.sampled_from([1, 4_000, 1 << 27])
+lone_passes = st.builds(Pass, crashes, st.booleans(), memories, sizes, st.booleans())
 passes = st.builds(
     Pass,
     crashes,
     st.booleans(),
     memories,
+    sizes,
     st.booleans(),
     st.integers(0, 20),
     st.lists(appends | merges | lone_passes, max_size=2).map(tuple),
@@ -158,8 +161,9 @@ class Schedule:
         store = _MetStore(self.partition.store, self, one)
         hash_keys = two_hashes if one.collisions else spread_hash
         task = self.partition.task(store, seed=self.seed, memory_bytes=one.memory_bytes, hash_keys=hash_keys)
+        rules = replace(SCHEDULE_RULES, segment_bytes=one.segment_bytes)
         try:
-            await task.run(PLACE, self.partition.log(store), SCHEDULE_RULES)
+            await task.run(PLACE, self.partition.log(store), rules)
         except (Crash, Conflict):
             return
 
@@ -211,7 +215,7 @@ def test_no_order_of_things_changes_what_a_reader_ends_with(
 
 async def test_a_slow_reader_learns_of_deletions_that_a_pass_was_over_meanwhile(tmp_path: Path) -> None:
     """It read the value before; the tombstone is still there when it comes to it."""
-    whole = Pass(NEVER, after=False, memory_bytes=1 << 20, collisions=False)
+    whole = Pass(NEVER, after=False, memory_bytes=1 << 20, segment_bytes=1 << 27, collisions=False)
     done = await run(
         tmp_path,
         [

@@ -27,7 +27,7 @@ from tidelog.storage.runtime import Runtime
 from tidelog.storage.segment_codec import EncodedSegment
 from tidelog.storage.upkeep.compact_keys import CompactMeans, rows_that_go
 from tidelog.storage.upkeep.compact_plan import CompactPlan, cleaned, compaction_due_at_ms, plan_compaction
-from tidelog.storage.upkeep.compact_rewrite import OUTPUT_SHARE, Rewriter, plan_rewrites, replaced
+from tidelog.storage.upkeep.compact_rewrite import Rewriter, plan_rewrites, replaced
 from tidelog.storage.upkeep.fresh_upload import FreshUpload
 from tidelog.storage.upkeep.key_spill import HashKeys, spread_hash
 from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
@@ -70,10 +70,10 @@ class CompactTask:
 
     async def _pass(self, place: Place, log: ManifestLog, rules: UpkeepRules, plan: CompactPlan) -> Manifest:
         going = await rows_that_go(self._means, plan)
-        rewrites = plan_rewrites(plan, going, self._output_bytes(plan, rules))
+        rewrites = plan_rewrites(plan, going, rules.segment_bytes)
         if not rewrites:
             return await self._append(log, rules, (), (), plan.clean_end)
-        rewriter = Rewriter(self._means, self._runtime.entropy, place, going)
+        rewriter = Rewriter(self._means, self._runtime.entropy, place, rules, going)
         for rewrite in rewrites:
             outputs = await rewriter.outputs(rewrite)
             manifest = await self._append(log, rules, rewrite.inputs, outputs, rewrite.clean_end)
@@ -92,10 +92,3 @@ class CompactTask:
             return cleaned(replaced(latest, inputs, added), clean_end, rules.delete_retention_ms, now_ms)
 
         return await self._fresh.append_to_latest(log, outputs, successor, ChangeKind.COMPACT)
-
-    def _output_bytes(self, plan: CompactPlan, rules: UpkeepRules) -> int:
-        """About what a segment of ``segment.bytes`` takes in memory, within the bound."""
-        raw_bytes = sum(segment.raw_bytes for segment in plan.segments)
-        size_bytes = sum(segment.size_bytes for segment in plan.segments)
-        filled = rules.segment_bytes * max(raw_bytes, size_bytes) // size_bytes
-        return max(1, min(filled, self._means.memory_bytes // OUTPUT_SHARE))

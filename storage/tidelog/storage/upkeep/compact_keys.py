@@ -5,10 +5,14 @@ told apart by their **row**, their place in the order of the plan's segments; so
 record, whatever gaps their offsets have. A record without a key, as a topic may hold that was not always compacted,
 stays for good: there is nothing that could replace it. The last record stays whatever it is, so that every offset below
 the cold end has a record at it or above it: a reader is never led to an offset where nothing follows.
+
+Every byte of a segment is read here, and has to be what the manifest has the sha256 of: a compaction must not give
+damage, or another's records, a sound name (`tidelog bucket attest`).
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
@@ -19,15 +23,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifest import Segment
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.parquet_format import Footer, decode_rows
+from tidelog.storage.parquet_format import MAGIC, Footer, decode_rows
 from tidelog.storage.segment_codec import SEGMENT_FLAVOR
 from tidelog.storage.upkeep.compact_plan import CompactPlan, Stretch
 from tidelog.storage.upkeep.in_thread import in_thread
 from tidelog.storage.upkeep.key_spill import HashKeys, KeySpill, newest_rows, spread_hash
 from tidelog.storage.upkeep.row_set import RowSet
-from tidelog.storage.upkeep.segment_input import RowGroups, read_footer, read_stretches, stretches
+from tidelog.storage.upkeep.segment_input import RowGroups, read_end, read_stretches, stretches
 
 SPILL_SHARE = 8
 """Of the memory, keys in hand are one part in so many: to sort them apart, or to find the newest of each, takes about
@@ -72,11 +77,16 @@ class _Search:
         self.spill = KeySpill(means.spill_folder, means.memory_bytes // SPILL_SHARE, means.hash_keys)
 
     async def read(self, segment: Segment) -> None:
-        footer = await read_footer(self._means.store, segment)
-        runs = stretches(footer.row_groups, self._means.memory_bytes // READ_SHARE)
+        end = await read_end(self._means.store, segment)
+        digest = hashlib.sha256(MAGIC)
+        runs = stretches(end.footer.row_groups, self._means.memory_bytes // READ_SHARE)
         async with aclosing(read_stretches(self._means.store, segment, runs)) as reading:
             async for groups, data in reading:
-                await in_thread(self._means.executor, self._take, segment, footer, groups, data)
+                await in_thread(self._means.executor, digest.update, data)
+                await in_thread(self._means.executor, self._take, segment, end.footer, groups, data)
+        digest.update(end.data)
+        if digest.hexdigest() != segment.sha256:
+            raise Corrupt(segment.key, "is not the segment its manifest names: another sha256")
 
     async def compare(self) -> None:
         """Part by part, so that others who share the thread come in between."""

@@ -12,30 +12,27 @@ it deleted, which lies below it, is gone: what is below the clean end has been d
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from tidelog.storage.errors import Conflict
 from tidelog.storage.manifest import Manifest, Segment
+from tidelog.storage.parquet_flavor import ParquetFlavor
 from tidelog.storage.parquet_format import Footer
-from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.runtime import Entropy
-from tidelog.storage.segment_codec import EncodedSegment, decode_segment_rows, encode_segment
+from tidelog.storage.segment_codec import SEGMENT_FLAVOR, EncodedSegment, decode_segment_rows
 from tidelog.storage.upkeep.compact_keys import READ_SHARE, CompactMeans
 from tidelog.storage.upkeep.compact_plan import CompactPlan
 from tidelog.storage.upkeep.in_thread import in_thread
 from tidelog.storage.upkeep.row_set import RowSet
+from tidelog.storage.upkeep.rules import UpkeepRules
 from tidelog.storage.upkeep.segment_input import RowGroups, read_footer, read_stretches, stretches
-from tidelog.storage.upkeep.spill_file import mapped_copy
+from tidelog.storage.upkeep.segment_writer import SegmentWriter
 from tidelog.storage.upkeep.task import Place
-
-OUTPUT_SHARE = 4
-"""Of the memory, a segment being written takes at most one part in so many; with its encoded body that is half."""
-ROW_BYTES = 32
-"""About what a record takes in memory beside its key and value."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A segment that loses records, and about what is left of it in memory."""
+    """A segment that loses records, and about what is left of it."""
 
     segment: Segment
     at: int
@@ -60,24 +57,23 @@ class _Candidate:
 
     @property
     def kept_bytes(self) -> int:
-        """A manifest of before raw bytes were counted tells the compressed size alone."""
-        whole = max(self.segment.raw_bytes, self.segment.size_bytes) + ROW_BYTES * self.segment.records
-        return whole * self.kept // self.segment.records
+        """As stored."""
+        return self.segment.size_bytes * self.kept // self.segment.records
 
 
-def plan_rewrites(plan: CompactPlan, going: RowSet, output_bytes: int) -> Sequence[Rewrite]:
-    """Neighbours together while what is left of them is at most `output_bytes` in memory. Pure. The last one's
+def plan_rewrites(plan: CompactPlan, going: RowSet, segment_bytes: int) -> Sequence[Rewrite]:
+    """Neighbours together while what is left of them is about `segment_bytes` at most, as stored. Pure. The last one's
     `clean_end` is the plan's."""
     gathered: list[list[_Candidate]] = []
     held_bytes = 0
     for candidate in _candidates(plan.segments, going):
         held_bytes += candidate.kept_bytes
-        if not gathered or gathered[-1][-1].at + 1 != candidate.at or held_bytes > output_bytes:
+        if not gathered or gathered[-1][-1].at + 1 != candidate.at or held_bytes > segment_bytes:
             gathered.append([])
             held_bytes = candidate.kept_bytes
         gathered[-1].append(candidate)
     clean_ends = [*(group[0].segment.base_offset for group in gathered[1:]), plan.clean_end]
-    return [_rewrite(group, clean_end, output_bytes) for group, clean_end in zip(gathered, clean_ends, strict=False)]
+    return [_rewrite(group, clean_end, segment_bytes) for group, clean_end in zip(gathered, clean_ends, strict=False)]
 
 
 def _candidates(segments: Sequence[Segment], going: RowSet) -> Iterator[_Candidate]:
@@ -89,9 +85,9 @@ def _candidates(segments: Sequence[Segment], going: RowSet) -> Iterator[_Candida
         first_row += segment.records
 
 
-def _rewrite(group: Sequence[_Candidate], clean_end: int, output_bytes: int) -> Rewrite:
+def _rewrite(group: Sequence[_Candidate], clean_end: int, segment_bytes: int) -> Rewrite:
     kept = sum(candidate.kept for candidate in group)
-    outputs = max(1, -(-sum(candidate.kept_bytes for candidate in group) // output_bytes))
+    outputs = max(1, -(-sum(candidate.kept_bytes for candidate in group) // segment_bytes))
     inputs = tuple(candidate.segment for candidate in group)
     return Rewrite(inputs, group[0].first_row, max(1, -(-kept // outputs)), clean_end)
 
@@ -111,26 +107,24 @@ def replaced(latest: Manifest, inputs: Sequence[Segment], added: Sequence[Segmen
 class Rewriter:
     """Makes the segments of rewrites. `going` are rows of the plan."""
 
-    def __init__(self, means: CompactMeans, entropy: Entropy, place: Place, going: RowSet) -> None:
+    def __init__(self, means: CompactMeans, entropy: Entropy, place: Place, rules: UpkeepRules, going: RowSet) -> None:
         self._means = means
         self._entropy = entropy
         self._place = place
+        self._flavor = replace(SEGMENT_FLAVOR, bloom_column="key") if rules.key_bloom_filter else SEGMENT_FLAVOR
         self._going = going
 
     async def outputs(self, rewrite: Rewrite) -> Sequence[EncodedSegment]:
         """What takes the place of its inputs; bodies are mapped files. Raises `NotFound`, `Corrupt`, `Unavailable`."""
         made: list[EncodedSegment] = []
         archived_at_ms = min(segment.archived_at_ms for segment in rewrite.inputs)
-        gathered = RECORD_SCHEMA.empty_table()
-        async with aclosing(self._kept(rewrite)) as tables:
-            async for records in tables:
-                gathered = pa.concat_tables([gathered, records])
-                while gathered.num_rows >= rewrite.output_records:
-                    made.append(await self._encoded(gathered.slice(0, rewrite.output_records), archived_at_ms))
-                    gathered = gathered.slice(rewrite.output_records)
-        if gathered.num_rows:
-            made.append(await self._encoded(gathered, archived_at_ms))
-        return made
+        with closing(_Outputs(self._place, self._flavor, self._means.spill_folder, rewrite.output_records)) as outputs:
+            async with aclosing(self._kept(rewrite)) as tables:
+                async for records in tables:
+                    made += await in_thread(self._means.executor, outputs.write, records, self._entropy)
+            made += await in_thread(self._means.executor, outputs.finish, self._entropy)
+        # Of level 0, whatever the inputs were: small ones may be merged like new ones.
+        return [EncodedSegment(replace(one.segment, archived_at_ms=archived_at_ms), one.body) for one in made]
 
     async def _kept(self, rewrite: Rewrite) -> AsyncGenerator[pa.Table]:
         """The records that stay, in order; row groups of which nothing stays are not read."""
@@ -154,11 +148,41 @@ class Rewriter:
         stays = ~self._going.mask(first_row, first_row + records.num_rows)
         return records.filter(pa.array(stays))
 
-    async def _encoded(self, records: pa.Table, archived_at_ms: int) -> EncodedSegment:
-        return await in_thread(self._means.executor, self._encode, records, archived_at_ms, self._entropy.new_id())
 
-    def _encode(self, records: pa.Table, archived_at_ms: int, segment_id: str) -> EncodedSegment:
-        """Of level 0, whatever its inputs were: small ones may be merged like new ones."""
-        encoded = encode_segment(self._place.topic, self._place.topic_partition, records, segment_id)
-        segment = replace(encoded.segment, archived_at_ms=archived_at_ms)
-        return EncodedSegment(segment, mapped_copy(memoryview(encoded.body), self._means.spill_folder))
+class _Outputs:
+    """One segment after the other, of `segment_records` each."""
+
+    def __init__(self, place: Place, flavor: ParquetFlavor, folder: Path, segment_records: int) -> None:
+        self._place = place
+        self._flavor = flavor
+        self._folder = folder
+        self._segment_records = segment_records
+        self._writer: SegmentWriter | None = None
+        self._room = segment_records
+
+    def write(self, records: pa.Table, entropy: Entropy) -> Sequence[EncodedSegment]:
+        """Append `records`; the segments that are full now."""
+        full: list[EncodedSegment] = []
+        while records.num_rows:
+            if self._writer is None:
+                self._writer = SegmentWriter(self._place.topic, self._place.topic_partition, self._flavor, self._folder)
+            self._writer.write(records.slice(0, self._room))
+            taken = min(self._room, records.num_rows)
+            records, self._room = records.slice(taken), self._room - taken
+            if not self._room:
+                full += self.finish(entropy)
+        return full
+
+    def finish(self, entropy: Entropy) -> Sequence[EncodedSegment]:
+        """The segment that was begun, if there is one."""
+        if self._writer is None:
+            return ()
+        finished = self._writer.finish(entropy.new_id())
+        self.close()
+        self._writer, self._room = None, self._segment_records
+        return (finished,)
+
+    def close(self) -> None:
+        """Let go of what was begun."""
+        if self._writer is not None:
+            self._writer.close()

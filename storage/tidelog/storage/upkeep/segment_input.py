@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import dataclass
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifest import Segment
@@ -20,16 +21,25 @@ from tidelog.storage.segment_reader import FOOTER_TAIL_BYTES
 RowGroups = Sequence[RowGroup]
 
 
+@dataclass(frozen=True)
+class SegmentEnd:
+    """A footer, and all bytes of the object behind its last row group."""
+
+    footer: Footer
+    data: memoryview
+
+
 async def read_footer(store: ObjectStore, segment: Segment) -> Footer:
     """One request, two for a footer of more than `FOOTER_TAIL_BYTES`. Raises `NotFound`, `Corrupt`, `Unavailable`."""
-    tail = await _last_bytes(store, segment, FOOTER_TAIL_BYTES)
-    needed = footer_bytes(segment.key, tail)
-    if len(tail) < needed <= segment.size_bytes:
-        tail = await _last_bytes(store, segment, needed)
-    footer = decode_segment_footer(segment.key, tail, segment.size_bytes)
-    if footer.rows != segment.records:
-        raise Corrupt(segment.key, f"has {footer.rows} records, its manifest says {segment.records}")
-    return footer
+    return (await _read_tail(store, segment)).footer
+
+
+async def read_end(store: ObjectStore, segment: Segment) -> SegmentEnd:
+    """As `read_footer`, and a request more if what lies before the footer did not come with it."""
+    tail = await _read_tail(store, segment)
+    length = segment.size_bytes - tail.footer.row_groups[-1].end
+    data = tail.data if length <= len(tail.data) else memoryview(await _last_bytes(store, segment, length))
+    return SegmentEnd(tail.footer, data[len(data) - length :])
 
 
 def stretches(groups: Iterable[RowGroup], bytes_max: int) -> Sequence[RowGroups]:
@@ -63,6 +73,18 @@ async def read_stretches(
 async def _read(store: ObjectStore, segment: Segment, run: RowGroups) -> memoryview:
     start, end = run[0].start, run[-1].end
     return memoryview((await store.get(segment.key, ByteRange(start, end - start))).data)
+
+
+async def _read_tail(store: ObjectStore, segment: Segment) -> SegmentEnd:
+    """Its data are as many of the last bytes as came."""
+    tail = await _last_bytes(store, segment, FOOTER_TAIL_BYTES)
+    needed = footer_bytes(segment.key, tail)
+    if len(tail) < needed <= segment.size_bytes:
+        tail = await _last_bytes(store, segment, needed)
+    footer = decode_segment_footer(segment.key, tail, segment.size_bytes)
+    if footer.rows != segment.records:
+        raise Corrupt(segment.key, f"has {footer.rows} records, its manifest says {segment.records}")
+    return SegmentEnd(footer, memoryview(tail))
 
 
 async def _last_bytes(store: ObjectStore, segment: Segment, length: int) -> bytes:

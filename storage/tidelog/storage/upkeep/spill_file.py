@@ -47,13 +47,3 @@ class SpillFile:
             f"what does not fit in memory cannot be kept under {self._folder}: {error}; nothing was changed, and the "
             "work goes on once there is room and permission to write"
         )
-
-
-def mapped_copy(body: memoryview, folder: Path) -> memoryview:
-    """`body` on the disk, of which memory holds no more than the system likes to; gone with its last view."""
-    file = SpillFile(folder)
-    try:
-        file.write(body)
-        return memoryview(file.mapped())
-    finally:
-        file.close()
