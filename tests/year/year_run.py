@@ -105,7 +105,7 @@ class YearRun:
                 sent += batch.num_rows
                 if due and sent >= due[0]:
                     due.pop(0)
-                    self._strike("kill -9" if len(due) % 2 else "SIGTERM, and a new start")
+                    self._strike("SIGTERM, and a new start" if len(self._faults) % 2 else "kill -9")
                 if time.monotonic() - told_s > TELL_EVERY_S:
                     told_s = time.monotonic()
                     self._told(f"day {self._day()}: {sent:,} of {self._source.events:,} events")
@@ -224,7 +224,8 @@ def _settings(place: Place, options: YearOptions) -> Mapping[str, object]:
     return {
         "store": place.store,
         "archiver.interval.ms": options.archiver_interval_ms,
-        "archiver.min.bytes": options.segment_bytes,
+        "archiver.min.bytes": options.segment_bytes // 8,
+        "archiver.batch.bytes": options.segment_bytes,
         "delete.grace.ms": 60_000,
     }
 
