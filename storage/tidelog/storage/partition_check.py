@@ -161,7 +161,7 @@ class PartitionCheck:
             named = {segment.key for segment in manifest.segments}
             garbage = {item.key for item in manifest.garbage}
             for info in unnamed:
-                if info.key in named:
+                if info.key in named or not await self._is_there(info.key):
                     continue
                 await self._tell(Looked(info.size, waiting=info.key in garbage))
                 if info.key not in garbage:
@@ -171,6 +171,14 @@ class PartitionCheck:
                     else:
                         await self._tell(finding)
         return suspicious
+
+    async def _is_there(self, key: str) -> bool:
+        """Whether an object that was listed is there still: it may have been collected, and its name forgotten."""
+        try:
+            await self._store.head(key)
+        except NotFound:
+            return False
+        return True
 
     async def _error(self, key: str, text: str, size_bytes: int = 0) -> None:
         await self._tell(Finding(Severity.ERROR, key, text, size_bytes))

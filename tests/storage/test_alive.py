@@ -1,0 +1,100 @@
+"""Verification, sweep and copy of a bucket in which everything goes on: no false alarm, nothing lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.storage.archive_scenes import GatedStore, manifest_of
+from tests.storage.known_topics import SaidTopics
+from tests.storage.living_bucket import LivingBucket, NamedStore
+from tests.storage.record_tables import SHOP, WEB, WEB_1
+
+from tidelog.storage.copy import BucketCopy
+from tidelog.storage.copy_transfer import Transfer
+from tidelog.storage.finding import Finding
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime, SeededEntropy
+from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.sweep import BucketSweep, SweepSettings
+from tidelog.storage.verify import BucketVerification
+
+
+async def findings(store: ObjectStore, *, deep: bool) -> list[Finding]:
+    verification = BucketVerification(store, deep=deep, topics=SaidTopics())
+    return [finding async for finding in verification.findings()]
+
+
+async def at_each_request(
+    folder: Path, act: Callable[[LivingBucket, ObjectStore], Awaitable[None]], *, stride: int = 1
+) -> int:
+    """`act` on a living bucket, which goes on twice between any two requests of it. How many there were."""
+    pause, reached = 0, True
+    while reached:
+        store = NamedStore()
+        bucket = await LivingBucket.made(store, folder)
+        gated = GatedStore(store, pause)
+        acting = asyncio.create_task(act(bucket, gated))
+        waiting = asyncio.create_task(gated.reached.wait())
+        await asyncio.wait([acting, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        reached = gated.reached.is_set()
+        await bucket.goes_on()
+        await bucket.goes_on()
+        gated.gate.set()
+        try:
+            await acting
+        except AssertionError as error:
+            raise AssertionError(f"paused before request {pause}: {error}") from error
+        pause += stride
+    return pause
+
+
+async def test_the_living_bucket_lives(tmp_path: Path) -> None:
+    """Or the tests below would prove nothing."""
+    store = MemoryObjectStore()
+    await LivingBucket.made(store, tmp_path)
+    web, web_1, shop = [await manifest_of(store, place) for place in (WEB, WEB_1, SHOP)]
+    assert web.log_start_offset > 0
+    assert any(segment.level > 0 for segment in web_1.segments)
+    assert shop.clean_end > 0
+    assert [info.key for info in await store.list("topics/") if "/_history/" in info.key]
+    assert await findings(store, deep=True) == []
+
+
+@pytest.mark.parametrize("deep", [False, True])
+async def test_verification_gives_no_false_alarm(tmp_path: Path, deep: bool) -> None:
+    async def verified(bucket: LivingBucket, store: ObjectStore) -> None:
+        del bucket
+        found = await findings(store, deep=deep)
+        assert found == []
+
+    assert await at_each_request(tmp_path, verified) > 20
+
+
+async def test_a_sweep_without_any_grace_deletes_nothing_that_lives(tmp_path: Path) -> None:
+    async def swept(bucket: LivingBucket, store: ObjectStore) -> None:
+        runtime = Runtime(bucket.scene.clock, SeededEntropy(9))
+        sweep = BucketSweep(store, SaidTopics(), runtime, SweepSettings(grace_ms=0, delete=True))
+        assert [stray async for stray in sweep.strays()] == []
+        await bucket.goes_on()
+        assert await findings(bucket.store, deep=True) == []
+
+    assert await at_each_request(tmp_path, swept) > 10
+
+
+async def test_a_copy_is_sound(tmp_path: Path) -> None:
+    async def copied(bucket: LivingBucket, store: ObjectStore) -> None:
+        target = MemoryObjectStore()
+        acknowledged = dict(bucket.scene.next_offsets)
+        runtime = Runtime(bucket.scene.clock, SeededEntropy(5))
+        assert (await BucketCopy(Transfer(store, target), SaidTopics(), "one", runtime).run()).whole
+        assert await findings(target, deep=True) == []
+        await LivingBucket(target, bucket.scene, tmp_path).archiver.run_once()
+        for place, offset in acknowledged.items():
+            assert (await manifest_of(target, place)).cold_end >= offset
+        assert await findings(target, deep=True) == []
+
+    assert await at_each_request(tmp_path, copied, stride=3) > 30
