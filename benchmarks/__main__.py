@@ -26,6 +26,7 @@ from benchmarks.measure import Machine, Report, Row
 from benchmarks.picture import save_picture
 from benchmarks.processes import Children
 from benchmarks.rows import (
+    archiving,
     cluster_puts,
     compaction,
     etcd_load,
@@ -68,13 +69,14 @@ FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "etcd-load": etcd_load.rows,
     "three-brokers": three_brokers.rows,
     "restarts": restarts.rows,
+    "archiving": archiving.rows,
     "compaction": compaction.rows,
     "manifest-size": manifest_size.rows,
 }
 ORDER = (
     *("produce-events", "produce-letters", "produce-json", "minio", "produce-hundred", "fetch", "stored"),
     *("spark-read", "spark-source", "ack", "puts", "memory", "takeover", "restart", "forwarded", "three-brokers"),
-    *("topic", "etcd", "placement", "compaction", "manifest"),
+    *("topic", "etcd", "placement", "archiving", "compaction", "manifest"),
 )
 """In which rows stand, by the beginnings of their names."""
 ARTIFACTS = Path("artifacts")

@@ -40,8 +40,8 @@ class TidelogBroker:
         self._admin = Admin(self.url, deadline_s=60)
         self.process.wait_until(self._ready)
 
-    def create_topic(self, topic: str, partitions: int = 1) -> None:
-        self._admin.create_topic(topic, partitions)
+    def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str | int] | None = None) -> None:
+        self._admin.create_topic(topic, partitions, configs)
 
     def topic(self, topic: str) -> TopicDescription:
         """The topic's partitions, and the shards they live in."""

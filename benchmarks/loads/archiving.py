@@ -1,0 +1,225 @@
+"""Archive and merge in this process, from a bucket in memory: seconds of CPU, and how often a record is written.
+
+               a write-ahead log of full entries is archived, and read and written by pyarrow alone; then merged
+--slow-life    a partition that gets little at a time: a pass an entry, and whatever is due is merged after each
+
+CPU and not wall time: the machine may be shared, and what archiving takes from a broker is CPU. Prints a JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.loads.result import own_cpu_seconds
+from tidelog.storage.archiver import Archiver, ArchiverSettings
+from tidelog.storage.layout import TOPICS_PREFIX, TopicPartition, floor_key
+from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.object_store import list_all
+from tidelog.storage.parquet_flavor import row_group_rows
+from tidelog.storage.records import HEADERS, RECORD_SCHEMA, TIMESTAMP, WAL_SCHEMA
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.upkeep.merge import MergeTask
+from tidelog.storage.upkeep.merge_plan import FINAL_LEVEL
+from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
+from tidelog.storage.upkeep.task import Place
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal_entry import EntryKind, PreparedEntry, Span, WalHeader
+
+PLACE = Place("events", TopicPartition("a0" * 16, 0))
+ALL_AT_ONCE = UpkeepRules(segment_ms=1)
+SLOW_LIFE = UpkeepRules(segment_bytes=2 * 1024 * 1024)
+BEGAN_MS = 1_760_000_000_000
+
+Values: TypeAlias = "pa.Array[Any]"
+
+
+@dataclass(frozen=True)
+class Speed:
+    """`raw_bytes` of keys and values; CPU in seconds, of each round; stored bytes of the segments before merging and in
+    the end."""
+
+    raw_bytes: int
+    archive_cpu_s: tuple[float, ...]
+    pyarrow_cpu_s: tuple[float, ...]
+    merge_cpu_s: float
+    archived_stored_bytes: int
+    merged_stored_bytes: int
+
+    @classmethod
+    def from_output(cls, output: str) -> Speed:
+        return cls(**json.loads(output.strip().splitlines()[-1]))
+
+
+@dataclass(frozen=True)
+class SlowLife:
+    """`written_bytes` raw, by the archiver and by all merges; `small_segments`: not final ones, at most at a time."""
+
+    raw_bytes: int
+    written_bytes: int
+    passes: int
+    final_segments: int
+    small_segments: int
+
+    @classmethod
+    def from_output(cls, output: str) -> SlowLife:
+        return cls(**json.loads(output.strip().splitlines()[-1]))
+
+
+class Bench:
+    """One partition in a bucket, archived and merged in one thread, by workers that know nothing of earlier ones."""
+
+    def __init__(self, store: MemoryObjectStore, spill_folder: Path, executor: Executor, batch_bytes: int) -> None:
+        self.store = store
+        self.wal = Wal(store, 0, ParquetWalCodec())
+        self.log = ManifestLog(store, PLACE.topic, PLACE.topic_partition)
+        settings = ArchiverSettings(batch_bytes=batch_bytes)
+        self.archiver = Archiver(store, self.wal, Runtime(), lambda _: PLACE.topic, settings, executor)
+        self.merger = MergeTask(store, Runtime(), UpkeepLimits(), executor, spill_folder)
+
+    async def fill(self, values: Values, records: int, entry_records: int) -> None:
+        """The log: entries of so many records each."""
+        for seq, first in enumerate(range(0, records, entry_records)):
+            count = min(entry_records, records - first)
+            span = Span(PLACE.topic_partition, first, count, 0)
+            header = WalHeader(EntryKind.RECORDS, 0, seq, 1, "bench", f"{seq:032x}", BEGAN_MS, (span,), ())
+            table = _wal_table(values, first, count)
+            await self.wal.create(PreparedEntry(header, ParquetWalCodec().encode(header, table)))
+
+    async def archive(self) -> int:
+        """One pass; raw bytes that it wrote."""
+        report = await self.archiver.run_once()
+        return report.manifests[0].segments[-1].raw_bytes if report else 0
+
+    async def merge(self, rules: UpkeepRules) -> int:
+        """Until nothing is due; raw bytes that were written."""
+        written = 0
+        while manifest := await self.merger.run(PLACE, self.log, rules):
+            assert manifest.change is not None
+            written += sum(one.raw_bytes for one in manifest.segments if one.sha256 in manifest.change.added)
+        return written
+
+
+async def speed(options: argparse.Namespace, values: Values, spill_folder: Path, executor: Executor) -> Speed:
+    """Archiving and pyarrow in turn, once more than they count, then one merge."""
+    store = MemoryObjectStore()
+    archive_cpu_s, pyarrow_cpu_s = [], []
+    for turn in range(options.rounds + 1):
+        bench = Bench(store, spill_folder, executor, ArchiverSettings().batch_bytes)
+        if turn == 0:
+            await bench.fill(values, options.records, entry_records=22_000)  # 8 MiB, as a busy broker makes them
+        await _forget_segments(store)
+        began_s = own_cpu_seconds()
+        while await bench.archive():
+            pass
+        archive_cpu_s.append(own_cpu_seconds() - began_s)
+        archived = await bench.log.latest()
+        pyarrow_cpu_s.append(await _pyarrow_cpu_s(bench, max(segment.records for segment in archived.segments)))
+    began_s = own_cpu_seconds()
+    await bench.merge(ALL_AT_ONCE)
+    return Speed(
+        raw_bytes=sum(segment.raw_bytes for segment in archived.segments),
+        archive_cpu_s=tuple(archive_cpu_s[1:]),
+        pyarrow_cpu_s=tuple(pyarrow_cpu_s[1:]),
+        merge_cpu_s=own_cpu_seconds() - began_s,
+        archived_stored_bytes=archived.size_bytes,
+        merged_stored_bytes=(await bench.log.latest()).size_bytes,
+    )
+
+
+async def _forget_segments(store: MemoryObjectStore) -> None:
+    """As if nothing had been archived yet."""
+    keys = [info.key async for info in list_all(store, "")]
+    for key in keys:
+        if key.startswith(TOPICS_PREFIX) or key == floor_key(0):
+            await store.delete(key)
+
+
+async def _pyarrow_cpu_s(bench: Bench, segment_records: int) -> float:
+    """Of reading the same entries and writing segments as large, as small and as well indexed, by pyarrow alone."""
+    entries = [(await bench.store.get(info.key)).data async for info in list_all(bench.store, "wal/0000/0")]
+    began_s = own_cpu_seconds()
+    tables = [pq.read_table(pa.BufferReader(data), use_threads=False) for data in entries]
+    records = pa.concat_tables(tables).select(RECORD_SCHEMA.names)
+    for first in range(0, records.num_rows, segment_records):
+        segment = records.slice(first, segment_records)
+        pq.write_table(
+            segment,
+            pa.BufferOutputStream(),
+            row_group_size=row_group_rows(segment),
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=False,
+            column_encoding={
+                "offset": "DELTA_BINARY_PACKED",
+                "timestamp": "DELTA_BINARY_PACKED",
+                "value": "DELTA_LENGTH_BYTE_ARRAY",
+            },
+            write_page_index=True,
+            write_page_checksum=True,
+        )
+    return own_cpu_seconds() - began_s
+
+
+async def slow_life(options: argparse.Namespace, values: Values, spill_folder: Path, executor: Executor) -> SlowLife:
+    """Each pass makes a segment of some 5 KB; a final one has 2 MiB."""
+    bench = Bench(MemoryObjectStore(), spill_folder, executor, batch_bytes=1)
+    await bench.fill(values, options.records, entry_records=100)
+    written_bytes = passes = small_segments = 0
+    while raw_bytes := await bench.archive():
+        passes += 1
+        written_bytes += raw_bytes + await bench.merge(SLOW_LIFE)
+        small = [one for one in (await bench.log.latest()).segments if one.level < FINAL_LEVEL]
+        small_segments = max(small_segments, len(small))
+    segments = (await bench.log.latest()).segments
+    return SlowLife(
+        raw_bytes=sum(segment.raw_bytes for segment in segments),
+        written_bytes=written_bytes,
+        passes=passes,
+        final_segments=len(segments) - len(small),
+        small_segments=small_segments,
+    )
+
+
+def _wal_table(values: Values, first: int, count: int) -> pa.Table:
+    offsets = np.arange(first, first + count)
+    arrays = [
+        pa.array([PLACE.topic_partition.topic_id] * count, pa.string()),
+        pa.array(np.zeros(count, np.int32)),
+        pa.array(offsets),
+        pa.array(BEGAN_MS + offsets // 10).cast(TIMESTAMP),
+        pa.nulls(count, pa.binary()),
+        values.take(pa.array(offsets % len(values))),
+        pa.nulls(count, HEADERS),
+    ]
+    return pa.Table.from_arrays(arrays, schema=WAL_SCHEMA)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--payload", type=Path, required=True)
+    parser.add_argument("--records", type=int, required=True)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--slow-life", action="store_true")
+    options = parser.parse_args()
+    values = pa.array(options.payload.read_bytes().splitlines(), pa.binary())
+    pa.set_cpu_count(1)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as executor:
+        load = slow_life if options.slow_life else speed
+        print(json.dumps(asdict(asyncio.run(load(options, values, Path(folder), executor)))))
+
+
+if __name__ == "__main__":
+    main()
