@@ -133,7 +133,8 @@ class PartitionCheck:
             if fault:
                 await self._error(segment.key, fault, segment.size_bytes)
             await self._tell(Looked(segment.size_bytes))
-            self._reached(segment.next_offset)
+            if not gone:  # what is missing is told at the end: a walk that goes on has to meet it again
+                self._reached(segment.next_offset)
         return gone
 
     async def _look_again(self, manifest: Manifest, gone: Sequence[Segment]) -> Manifest:
