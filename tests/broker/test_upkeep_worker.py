@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from tests.broker.brokers import running_broker, until
+from tests.broker.brokers import SETTINGS, running_broker, until
 from tests.broker.drafts import draft, numbered, offsets_of, values_of
 from tests.broker.gated_store import GatedObjectStore
 from tests.broker.set_clock import GRACE_S, SetClock
@@ -14,11 +16,15 @@ from tests.broker.set_clock import GRACE_S, SetClock
 from tidelog.services.broker.api import FetchLimits, ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.broker.upkeep_worker import PATIENCE_S
-from tidelog.storage.errors import OutOfRange
+from tidelog.services.upkeep_wiring import upkeep_limits
+from tidelog.services.wiring import broker_parts
+from tidelog.storage.errors import Invalid, OutOfRange
 from tidelog.storage.layout import TOPICS_PREFIX
 from tidelog.storage.object_store import ObjectStore, list_all
-from tidelog.storage.stores.counting import CountingObjectStore
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.counting import CountingObjectStore, Kind, Usage
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.upkeep.rules import UpkeepLimits
 
 ALL = FetchLimits(1_000_000, 1 << 30)
 TO_ZERO = ProduceOptions(partition=0)
@@ -190,7 +196,12 @@ async def test_without_upkeep_nothing_is_ever_due() -> None:
         clock.pass_time(2 * HOUR_S)
         await broker.tend_now()
         assert await log_start(broker) == 0
-        assert (counting.usage() - before).requests() == 0
+        assert beyond_the_wal(counting.usage() - before) == 0
+
+
+def beyond_the_wal(usage: Usage) -> int:
+    """Requests for segments, manifests and topics. What the archiver asks of its log is not upkeep."""
+    return usage.requests() - usage.requests(kind=Kind.WAL)
 
 
 async def test_once_all_is_archived_expired_and_collected_no_request_is_made() -> None:
@@ -207,7 +218,7 @@ async def test_once_all_is_archived_expired_and_collected_no_request_is_made() -
         for _ in range(10):
             clock.pass_time(50.0)
             await broker.tend_now()
-        assert (counting.usage() - before).requests() == 0
+        assert beyond_the_wal(counting.usage() - before) == 0
 
 
 async def test_upkeep_waits_for_producers_but_not_for_ever() -> None:
@@ -226,3 +237,20 @@ async def test_upkeep_waits_for_producers_but_not_for_ever() -> None:
         await until_log_start(broker, 10)
         gated.gate.set()
         await waiting
+
+
+def test_a_spill_folder_that_is_not_there_is_told_before_the_broker_opens(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, archiver_spill_folder=str(tmp_path / "none"))
+    with pytest.raises(Invalid, match="create it") as refused:
+        broker_parts(settings, Runtime(), MemoryObjectStore())
+    assert refused.value.field == "archiver.spill.folder"
+    (tmp_path / "none").mkdir()
+    assert broker_parts(settings, Runtime(), MemoryObjectStore())
+
+
+def test_settings_become_the_limits_of_upkeep() -> None:
+    limits = upkeep_limits(
+        replace(SETTINGS, archiver_memory_bytes=5, archiver_bandwidth_bytes=7, delete_grace_ms=9_000)
+    )
+    assert limits == UpkeepLimits(memory_bytes=5, bandwidth_bytes=7, grace_s=9.0)
+    assert upkeep_limits(SETTINGS).bandwidth_bytes is None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import Executor
 from pathlib import Path
 from tempfile import gettempdir
 
 from tidelog.services.settings import Settings
+from tidelog.storage.errors import Invalid
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.upkeep.rules import UpkeepLimits
@@ -24,8 +26,18 @@ def upkeep_limits(settings: Settings) -> UpkeepLimits:
 
 
 def build_upkeep(settings: Settings, store: ObjectStore, runtime: Runtime, executor: Executor | None = None) -> Upkeep:
-    """All tasks over `store`. `executor` does what takes the processor; None: the event loop's own."""
+    """All tasks over `store`. `executor` does what takes the processor; None: the event loop's own. Raises `Invalid` if
+    the settings name a folder that cannot be written to."""
     limits = upkeep_limits(settings)
-    spill_folder = Path(settings.archiver_spill_folder or gettempdir())
-    tasks = upkeep_tasks(upkeep_store(store, runtime, limits), runtime, limits, executor, spill_folder)
+    tasks = upkeep_tasks(upkeep_store(store, runtime, limits), runtime, limits, executor, _spill_folder(settings))
     return Upkeep(tasks, runtime)
+
+
+def _spill_folder(settings: Settings) -> Path:
+    folder = Path(settings.archiver_spill_folder or gettempdir())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise Invalid(
+            f"archiver.spill.folder is {folder}, which is no folder that can be written to: create it, or name another",
+            field="archiver.spill.folder",
+        )
+    return folder
