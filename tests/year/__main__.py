@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks import minio as bench_minio
 from benchmarks.processes import Children
+from infra.components import component
 from tests.year.year_outcome import Place, YearOptions
 from tests.year.year_report import write_report
 from tests.year.year_run import YearRun
@@ -33,7 +34,10 @@ def main(arguments: Sequence[str]) -> int:
         reads=chosen.reads,
         segment_bytes=chosen.segment_mib * MIB,
         settle_s=chosen.settle,
+        etcd=component("etcd").find(),
     )
+    if options.etcd is None:
+        print(f"without etcd, so not recovered into one: {component('etcd').how}")
     if chosen.minio and (missing := bench_minio.missing()):
         print(missing, file=sys.stderr)
         return 1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.components.required import require_component
 from tests.components.s3_endpoint import S3Bucket
 from tests.year.year_outcome import Place, YearOptions, YearOutcome
 from tests.year.year_report import write_report
@@ -33,7 +35,8 @@ def test_a_small_year_is_kept_expired_and_compacted_through_restarts(tmp_path: P
 
 @pytest.mark.soak
 def test_a_year_stays_tidy(tmp_path: Path) -> None:
-    outcome = YearRun(Place(tmp_path, f"file:{tmp_path / 'data'}"), LARGE, print).run()
+    options = replace(LARGE, etcd=require_component("etcd"))
+    outcome = YearRun(Place(tmp_path, f"file:{tmp_path / 'data'}"), options, print).run()
     proved(outcome, tmp_path)
     assert outcome.costs.total.garbage_bytes == 0
 

@@ -18,7 +18,8 @@ from tidelog.storage.finding import Summary
 @dataclass(frozen=True)
 class YearOptions:
     """`gigabytes` of keys and values; `settle_s`: how long upkeep has to come to rest, which it has when nothing
-    has changed for `quiet_s`; `tidy`: whether that means that all garbage is gone too, which takes a grace or two."""
+    has changed for `quiet_s`; `tidy`: whether that means that all garbage is gone too, which takes a grace or two;
+    `etcd`: the program, with which the bucket is recovered into a cluster at the end."""
 
     gigabytes: float = 10.0
     days: int = 365
@@ -30,6 +31,7 @@ class YearOptions:
     quiet_s: float = 5.0
     tidy: bool = True
     archiver_interval_ms: int = 2_000
+    etcd: Path | None = None
 
 
 @dataclass(frozen=True)

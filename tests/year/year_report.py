@@ -17,7 +17,7 @@ from tidelog.storage.stores.counting import S3_STANDARD
 def write_report(outcome: YearOutcome, folder: Path) -> Path:
     """``year.md`` and ``year.json`` in `folder`; the page's path."""
     document = {
-        "outcome": msgspec.to_builtins(outcome),
+        "outcome": msgspec.to_builtins(outcome, enc_hook=str),
         "cost": msgspec.to_builtins(cost_document(outcome.costs, S3_STANDARD)),
     }
     (folder / "year.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1))

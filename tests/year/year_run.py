@@ -18,6 +18,7 @@ from tests.end_to_end.broker_process import BrokerProcess, run_tidelog
 from tests.year.year_checks import Check, check_clicks, check_profiles, check_sessions
 from tests.year.year_outcome import Fault, KindOfObject, Place, YearOptions, YearOutcome
 from tests.year.year_reads import ColdReader, Reads
+from tests.year.year_recovery import check_recovered
 from tests.year.year_source import MIB, YearSource, year_topics
 
 from tidelog.client import Admin, Producer, ProducerOptions
@@ -71,6 +72,10 @@ class YearRun:
         verify_began_s = time.monotonic()
         verified = self._verify()
         verify_s = time.monotonic() - verify_began_s
+        if self._options.etcd:
+            self._told("recovering it into an empty etcd")
+            self._broker.stop()
+            checks.append(check_recovered(self._place, self._source, self._options.etcd))
         return YearOutcome(
             options=self._options,
             records=self._source.records,
