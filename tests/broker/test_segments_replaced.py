@@ -138,3 +138,11 @@ async def test_a_segment_that_is_gone_though_its_manifest_is_the_newest_is_not_f
         assert offsets_of(await broker.fetch("t", 0, 0, FEW)) == list(range(7))
         with pytest.raises(NotFound):
             await broker.fetch("t", 0, 2 * BATCH, FEW)
+
+
+async def test_the_log_names_the_segments_that_count_now() -> None:
+    store = MemoryObjectStore()
+    async with leading_reader(store) as broker:
+        assert len((await broker.partition_log("t", 0)).segments) == BATCHES
+        merged = await merge_and_collect(store, await manifest_log(store, broker))
+        assert (await broker.partition_log("t", 0)).segments == merged.segments

@@ -70,8 +70,10 @@ class ShardPartitions:
         self._measurements.version_made(manifest)
 
     async def refresh(self, state: PartitionState) -> None:
-        """Read the newest manifest: another process may have archived, as a job does."""
+        """Read the newest manifest: another process may have archived or merged, as a job or a compactor does."""
         manifest = await ManifestLog(self._store, state.topic, state.topic_partition).latest()
+        if manifest.cold_end > state.high_watermark:
+            return  # another broker leads the shard by now, and has archived what this one does not know of
         self.seen(manifest)
         state.archived(manifest)
 

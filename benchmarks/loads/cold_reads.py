@@ -1,0 +1,138 @@
+"""Look up old records at random places, in three ways in turn: a raw GET of the row group, `SegmentReader`, the broker.
+
+Every row group of the segments is visited once a round, always in the same shuffled order, so that no cache of the
+last ones holds it, and each time at another offset. The raw GET asks for exactly the bytes that the readers have to
+fetch for the record: the row group's range. Medians in ms as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import re
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.ipc
+
+from benchmarks.loads.http_socket import HttpSocket, get
+from benchmarks.loads.prebuilt import ARROW
+from tidelog.client import Admin
+from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifest import Segment
+from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.object_store import ByteRange, ObjectStore
+from tidelog.storage.parquet_format import RowGroup
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.segment_codec import max_offset, min_offset
+from tidelog.storage.segment_reader import SegmentReader
+from tidelog.storage.stores.opening import open_store
+
+RECORDS = 100
+
+
+@dataclass(frozen=True)
+class Place:
+    """A record to look up, and the row group that holds it."""
+
+    segment: Segment
+    group: RowGroup
+    offset: int = 0
+
+    def elsewhere(self, draw: random.Random) -> Place:
+        return replace(self, offset=draw.randint(min_offset(self.group), max_offset(self.group)))
+
+
+async def places(store: ObjectStore, topic: str, topic_id: str) -> list[Place]:
+    """One for each row group."""
+    manifest = await ManifestLog(store, topic, TopicPartition(topic_id, 0)).latest()
+    reader, found = SegmentReader(store), []
+    for segment in manifest.segments:
+        await reader.read(segment, segment.base_offset, records_max=1)
+        footer = reader.footers.get(segment.key)
+        assert footer is not None
+        found += [Place(segment, group) for group in footer.row_groups]
+    return found
+
+
+class Lookups:
+    """The three ways."""
+
+    def __init__(self, store: ObjectStore, port: int, topic: str) -> None:
+        self._store = store
+        self._reader = SegmentReader(store)
+        self._link = HttpSocket(port)
+        self._path = f"/v1/topics/{topic}/partitions/0/records?max_records={RECORDS}&offset="
+
+    async def raw(self, place: Place) -> None:
+        start, end = place.group.start, place.group.end
+        stored = await self._store.get(place.segment.key, ByteRange(start, end - start))
+        assert len(stored.data) == end - start
+
+    async def reader(self, place: Place) -> None:
+        records = await self._reader.read(place.segment, place.offset, records_max=RECORDS)
+        assert records["offset"][0].as_py() == place.offset
+
+    def broker_gets(self) -> int:
+        """GETs of segments that the broker has made so far."""
+        text = self._link.exchange(get("/metrics", "text/plain")).body.decode()
+        counts = re.findall(r'^tidelog_store_requests_total\{kind="segment",verb="get"\} (\S+)$', text, re.MULTILINE)
+        return int(float(counts[0])) if counts else 0
+
+    async def broker(self, place: Place) -> None:
+        answer = self._link.exchange(get(f"{self._path}{place.offset}", ARROW))
+        with pa.ipc.open_stream(answer.body) as batches:
+            assert batches.read_next_batch()["offset"][0].as_py() == place.offset
+
+
+async def measure(options: argparse.Namespace) -> dict[str, object]:
+    draw = random.Random(7)
+    store = open_store(options.store, runtime=Runtime())
+    with Admin(f"http://127.0.0.1:{options.port}", deadline_s=60) as admin:
+        topic_id = admin.topic(options.topic).topic_id
+    chosen = await places(store, options.topic, topic_id)
+    draw.shuffle(chosen)
+    lookups = Lookups(store, options.port, options.topic)
+    ways: dict[str, Callable[[Place], Awaitable[None]]] = {
+        "raw": lookups.raw,
+        "reader": lookups.reader,
+        "broker": lookups.broker,
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    gets_before = 0
+    for turn in range(options.rounds + 1):  # the first round warms up: footers, connections
+        gets_before = gets_before if turn > 1 else lookups.broker_gets()
+        for visited in chosen:
+            place = visited.elsewhere(draw)
+            for name, look in ways.items():
+                start = time.perf_counter()
+                await look(place)
+                if turn:
+                    times[name].append(1e3 * (time.perf_counter() - start))
+    measured = {
+        "groups": len(chosen),
+        "broker_gets": (lookups.broker_gets() - gets_before) / len(times["broker"]),
+        "bytes": statistics.mean(place.group.end - place.group.start for place in chosen),
+        "p50_ms": {name: statistics.median(taken) for name, taken in times.items()},
+        "p99_ms": {name: statistics.quantiles(taken, n=100)[98] for name, taken in times.items()},
+    }
+    await store.aclose()
+    return measured
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--rounds", type=int, default=3)
+    print(json.dumps(asyncio.run(measure(parser.parse_args()))))
+
+
+if __name__ == "__main__":
+    main()
