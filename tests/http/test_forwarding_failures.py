@@ -188,3 +188,13 @@ async def test_an_answer_that_has_begun_is_passed_on_whole_though_the_broker_sto
             peer.hang_up()
             rest = b"".join([piece async for piece in pieces])
     assert first + rest == bytes(200_000) + b"!"
+
+
+async def test_a_poll_whose_leader_is_silent_ends_soon_after_the_broker_stops(asked: ListeningBroker) -> None:
+    async with scripted_peer(Turn(stays=True)) as peer:
+        asked.broker.led_by(peer.url)
+        polled = asyncio.ensure_future(asked.http.get(f"{PATH}/records?offset=0&wait_ms=15000"))
+        await happens(lambda: len(peer.heads) == 1)
+        asked.service.connections.drain()
+        assert "is stopping" in problem(await polled, 503, "overloaded")["detail"]
+        assert len(peer.heads) == 2

@@ -20,6 +20,7 @@ CONFLICT = "offset_conflict"
 OUT_OF_RANGE = "out_of_range"
 NOT_CONNECTED = "not_connected"
 BROKEN = "broken"
+NO_JSON = "no_json"
 RETRIED = frozenset({"unavailable", "fenced", "request_timeout", NOT_CONNECTED, BROKEN}) | NOTHING_TAKEN
 """After these a client goes on; any other refusal is no part of a fault and ends in the report."""
 
@@ -94,9 +95,18 @@ class Caller:
             return Answer(0, NOT_CONNECTED, start, time.monotonic(), broker=broker)
         except (aiohttp.ClientError, TimeoutError) as error:
             return Answer(0, BROKEN, start, time.monotonic(), {"detail": repr(error)}, broker)
-        told = json.loads(content) if content else {}
-        code = "" if status < 300 else str(told.get("code", "without a code"))
+        told = _told(content)
+        code = "" if status < 300 and told.get("code") != NO_JSON else str(told.get("code", "without a code"))
         return Answer(status, code, start, time.monotonic(), told, broker)
+
+
+def _told(content: bytes) -> Mapping[str, Any]:
+    """An answer's JSON object; of one that is none, its beginning for the report."""
+    try:
+        told = json.loads(content) if content else {}
+    except ValueError:
+        told = None
+    return told if isinstance(told, dict) else {"code": NO_JSON, "detail": repr(content[:200])}
 
 
 def _records_in(event: bytes) -> Iterator[Mapping[str, Any]]:

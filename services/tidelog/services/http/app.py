@@ -26,6 +26,7 @@ from tidelog.services.http.direct_route import DirectRoute
 from tidelog.services.http.fetch_routes import FetchRoutes
 from tidelog.services.http.follow_routes import FollowRoutes
 from tidelog.services.http.http_collector import HttpCollector
+from tidelog.services.http.last_word import LastWord
 from tidelog.services.http.problems import ProblemTeller
 from tidelog.services.http.produce_routes import ProduceRoutes
 from tidelog.services.http.record_deletion_routes import RecordDeletionRoutes
@@ -64,12 +65,12 @@ class StartableBroker(Broker, MeasuredBroker, Protocol):
 
 
 class BrokerApp(FastAPI):
-    """A FastAPI application behind a `DirectLane`, which is set once there are routes."""
+    """A FastAPI application behind a `LastWord` and a `DirectLane`, which are set once there are routes."""
 
-    lane: DirectLane
+    front: LastWord
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.lane(scope, receive, send)
+        await self.front(scope, receive, send)
 
     async def routed(self, scope: Scope, receive: Receive, send: Send) -> None:
         """What the lane does not answer itself: FastAPI's own way."""
@@ -112,7 +113,8 @@ def create_app(broker: StartableBroker, settings: Settings, runtime: Runtime) ->
     app.add_api_route("/docs", _docs, include_in_schema=False)
     problems = ProblemTeller(service.problems)
     problems.install(app)
-    app.lane = DirectLane(app.routed, produce.produce, fetch.fetch, problems.tell)
+    lane = DirectLane(app.routed, produce.produce, fetch.fetch, problems.tell)
+    app.front = LastWord(lane, lambda: service.connections.draining, problems.tell)
     return app
 
 

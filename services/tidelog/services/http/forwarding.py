@@ -16,6 +16,7 @@ the log takes it once however often it comes (inv. 7). When none of that is cert
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from starlette.requests import Request
@@ -37,6 +38,8 @@ from tidelog.services.settings import Settings
 from tidelog.storage.errors import LeaderUnknown, NotFound, NotLeader, Overloaded, TidelogError, Unavailable
 
 RETRY_AFTER_S = 0.1
+LAST_READ_S = 1.0
+"""How long a broker that stops waits for the leader's answer to a poll that it cuts short."""
 COMMIT_MARGIN_S = 5.0
 """How much longer than the bound for a commit its answer may take to come."""
 WHOLE_BYTES_MAX = 1 << 16
@@ -136,9 +139,13 @@ class Forwarding:
     async def _read_without_waiting(self, request: Request, read: Read, leader: Leader) -> Response:
         """This broker stops: what there is now is a whole answer."""
         if read.stream:
-            raise Overloaded("the broker is stopping: send to another", retry_after_s=RETRY_AFTER_S)
+            raise _stopping()
         sent = PeerRequest("GET", read.target(0), request_headers(request.headers.raw))
-        return await self._relayed(leader, read.place, sent, self._search_timeout_s)
+        try:
+            async with asyncio.timeout(LAST_READ_S):
+                return await self._relayed(leader, read.place, sent, LAST_READ_S)
+        except TimeoutError:
+            raise _stopping() from None
 
     # ---- both
 
@@ -235,6 +242,10 @@ def _leader(route: Route | None) -> Leader:
 
 def _lost(leader: Leader, error: Unavailable) -> LeaderUnknown:
     return LeaderUnknown(f"the leader {leader.broker_id} was lost: {error}", retry_after_s=RETRY_AFTER_S)
+
+
+def _stopping() -> Overloaded:
+    return Overloaded("the broker is stopping: send to another", retry_after_s=RETRY_AFTER_S)
 
 
 def _own_address(settings: Settings) -> str:

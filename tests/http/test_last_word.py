@@ -1,0 +1,67 @@
+"""What is answered to a request that a stopping broker cancels."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from tidelog.services.http.last_word import LastWord
+from tidelog.services.http.problems import problem_of
+
+SCOPE: Scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+
+
+class Endless:
+    """An application that never answers, or only begins to."""
+
+    def __init__(self, *, begins: bool = False) -> None:
+        self._begins = begins
+        self.reached = asyncio.Event()
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        if self._begins:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        self.reached.set()
+        await asyncio.Event().wait()
+
+
+async def cancelled(inner: Endless, *, stopping: bool) -> list[Message]:
+    """What was sent for a request that is cancelled once `inner` has it."""
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    front = LastWord(inner, lambda: stopping, lambda _, error: problem_of(error).response())
+    task = asyncio.ensure_future(front(SCOPE, receive, send))
+    await inner.reached.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert task.cancelled() != (stopping and len(sent) == 2)
+    return sent
+
+
+async def test_its_outcome_is_unknown_and_said_in_the_form_of_every_refusal() -> None:
+    start, body = await cancelled(Endless(), stopping=True)
+    assert start["status"] == 503
+    assert (b"content-type", b"application/problem+json") in start["headers"]
+    told = json.loads(body["body"])
+    assert told["code"] == "unavailable"
+    assert "outcome is unknown" in told["detail"]
+
+
+async def test_an_answer_that_has_begun_is_not_answered_again() -> None:
+    assert [message["type"] for message in await cancelled(Endless(begins=True), stopping=True)] == [
+        "http.response.start"
+    ]
+
+
+@pytest.mark.parametrize("begins", [False, True])
+async def test_while_nothing_stops_a_cancellation_is_one(begins: bool) -> None:
+    assert len(await cancelled(Endless(begins=begins), stopping=False)) == begins
