@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from tests.components.etcd_server import EtcdServer
@@ -18,7 +19,8 @@ LED_S_MAX = 60.0
 def check_recovered(place: Place, source: YearSource, etcd: Path) -> Check:
     """`etcd`: the program. No broker may run on the bucket, which becomes a cluster's for good."""
     folder = place.folder / "etcd"
-    folder.mkdir(exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     server = EtcdServer(etcd, folder)
     broker = BrokerProcess(
         place.folder, {"store": place.store, "etcd.endpoints": server.url, "rebalance.delay.ms": 0}, place.environment
