@@ -19,9 +19,12 @@ from tests.storage.record_tables import SHOP, WEB, payloads, record_table, recor
 from tidelog.services.demo.events import EventStream
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.layout import manifest_prefix
+from tidelog.storage.object_store import Body
 from tidelog.storage.parquet_encoder import encode_parquet
 from tidelog.storage.records import RECORD_SCHEMA, WAL_SCHEMA
 from tidelog.storage.segment_codec import SEGMENT_FLAVOR, decode_segment, describe_segment, encode_segment
+from tidelog.storage.segment_reader import SegmentReader
+from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal_codec import ParquetWalCodec
 
 ID = "ab" * 16
@@ -161,3 +164,68 @@ def test_a_costlier_level_is_not_taken_where_it_saves_next_to_nothing() -> None:
     random = b"".join(hashlib.sha512(b"%d" % n).digest() for n in range(4_000))
     values = [random[at : at + 64].hex().encode() for at in range(0, len(random), 64)]
     assert encoded_bytes(values, 1, 5) == encoded_bytes(values, 1) != encoded_bytes(values, 5)
+
+
+# ---- dictionaries and bloom filters
+
+
+def keyed(keys: list[bytes], values: list[bytes] | None = None) -> pa.Table:
+    rows = [
+        (key, value, None) for key, value in zip(keys, values or [b"%d" % n for n in range(len(keys))], strict=True)
+    ]
+    return record_table(range(len(keys)), rows)
+
+
+def column_of(body: Body, name: str) -> pq.ColumnChunkMetaData:
+    group = pq.read_metadata(pa.BufferReader(bytes(body))).row_group(0)
+    return next(group.column(n) for n in range(group.num_columns) if group.column(n).path_in_schema == name)
+
+
+def drawn(kinds: int, count: int) -> list[bytes]:
+    """`count` of `kinds` distinct keys, in no order."""
+    return [b"key-" + hashlib.sha256(b"%d" % (n * n % 7919 % kinds)).hexdigest()[:24].encode() for n in range(count)]
+
+
+async def test_a_dictionary_is_taken_where_it_pays_and_read_back() -> None:
+    table = keyed(drawn(200, 20_000))
+    encoded = encode_segment("web", WEB, table, ID)
+    assert column_of(encoded.body, "key").has_dictionary_page
+    assert not column_of(encoded.body, "value").has_dictionary_page
+    without = encode_segment("web", WEB, table, ID, replace(SEGMENT_FLAVOR, dictionary_columns=()))
+    assert len(encoded.body) < 0.96 * len(without.body)
+    assert decode_segment(encoded.segment.key, bytes(encoded.body)).equals(table)
+    store = MemoryObjectStore()
+    await store.put(encoded.segment.key, encoded.body)
+    assert (await SegmentReader(store).read(encoded.segment, 19_000)).slice(0, 10).equals(table.slice(19_000, 10))
+
+
+FEW_SAVINGS = {
+    "keys that never repeat": [b"%020d" % n for n in range(5_000)],
+    "one key, which zstd sees as well": [b"k"] * 5_000,
+}
+
+
+@pytest.mark.parametrize("keys", FEW_SAVINGS.values(), ids=FEW_SAVINGS)
+def test_a_dictionary_is_not_taken_where_it_saves_next_to_nothing(keys: list[bytes]) -> None:
+    encoded = encode_segment("web", WEB, keyed(keys), ID)
+    assert not column_of(encoded.body, "key").has_dictionary_page
+
+
+def test_values_may_have_a_dictionary_too() -> None:
+    table = keyed([b"%d" % n for n in range(20_000)], drawn(200, 20_000))
+    encoded = encode_segment("web", WEB, table, ID)
+    assert column_of(encoded.body, "value").has_dictionary_page
+    assert decode_segment(encoded.segment.key, bytes(encoded.body)).equals(table)
+
+
+def test_a_bloom_filter_of_keys_lies_between_the_rows_and_the_footer_and_has_a_checksum() -> None:
+    table = keyed(drawn(2_000, 5_000))
+    plain = encode_segment("web", WEB, table, ID)
+    encoded = encode_segment("web", WEB, table, ID, replace(SEGMENT_FLAVOR, bloom_column="key"))
+    assert column_of(plain.body, "key").bloom_filter_offset is None
+    body = bytearray(encoded.body)
+    position = column_of(body, "key").bloom_filter_offset
+    assert decode_segment(encoded.segment.key, bytes(body)).equals(table)
+    body[position + 100] ^= 1
+    with pytest.raises(Corrupt, match="indexes do not have their checksum"):
+        decode_segment(encoded.segment.key, bytes(body))
