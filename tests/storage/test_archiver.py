@@ -59,6 +59,21 @@ async def test_the_next_pass_goes_on_where_the_last_ended() -> None:
     await check_logs(scene, store)
 
 
+async def test_a_partition_with_next_to_nothing_does_not_hold_up_the_floor() -> None:
+    store = MemoryObjectStore()
+    scene = Scene(store)
+    await scene.begin_epoch(1)
+    await scene.append({SHOP: 1})
+    for _ in range(5):
+        await scene.append({WEB: 500})
+    report = await archiver_of(scene, store).run_once()
+    assert report is not None
+    assert report.floor == scene.next_seq
+    (segment,) = (await manifest_of(store, SHOP)).segments
+    assert (segment.records, segment.level, segment.archived_at_ms) == (1, 0, scene.clock.now_ms())
+    await check_logs(scene, store)
+
+
 async def test_only_entries_below_up_to_are_archived() -> None:
     store = MemoryObjectStore()
     scene = await small_scene(store)
