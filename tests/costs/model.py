@@ -12,6 +12,7 @@ from tidelog.services.settings import Settings
 from tidelog.services.wiring import S3_FLUSH_INTERVAL_MS
 from tidelog.storage.stores.counting import BILLED_GB_BYTES, PriceTable, RequestCounts
 from tidelog.storage.upkeep.merge_plan import FAN_IN_MIN
+from tidelog.storage.upkeep.rules import UpkeepRules
 from tidelog.storage.wal_index import INDEX_EVERY
 
 FLOOR_CHECK_S = 60.0
@@ -68,10 +69,15 @@ def archive_requests(load: Workload, settings: Settings, seconds: float) -> Requ
 
 
 def merge_requests(load: Workload, settings: Settings, seconds: float) -> RequestCounts:
-    """At the most: of every 16 small segments, each read once, one is made, with a manifest; later one more of those,
-    and a manifest when what they were made of is deleted. Each step lists the manifests once."""
+    """At the most: of every 16 small segments, or as many as fill `segment.bytes`, each read once, one is made, with a
+    manifest; later one of 16 of those. When what it was made of is deleted, that is a manifest and a block of history.
+    Each step lists the manifests three times: before, at the append, at the deletion."""
     small = passes(load, settings, seconds) / load.shards * load.partitions
-    steps = small / FAN_IN_MIN
+    fill = UpkeepRules().segment_bytes / (load.raw_bytes * seconds * load.stored / small)
+    if fill <= 1:
+        return RequestCounts()
+    fan_in = max(2.0, min(FAN_IN_MIN, fill))
+    steps = small / fan_in * (1 if fill <= FAN_IN_MIN else 1 + 1 / FAN_IN_MIN)
     return RequestCounts(puts=4 * steps, gets=small + steps, lists=3 * steps, deletes=small + steps)
 
 

@@ -67,6 +67,7 @@ class YearRun:
         replay_began_s = time.monotonic()
         checks = self._check_records()
         replayed_s = time.monotonic()
+        checks.append(Check("upkeep comes to rest", at_rest, f"within {settled_s - produced_s:.0f} s"))
         segments, costs = self._segments(), ClusterCost((*self._past, self._cost()))
         kinds = self._kinds()
         verify_began_s = time.monotonic()
