@@ -21,6 +21,8 @@ from tidelog.storage.object_store import (
 from tidelog.storage.runtime import Runtime
 
 BURST_S = 1.0
+PAUSE_S_MIN = 0.001
+"""A debt of less than a byte, as rounding leaves, is not waited for in steps that no clock can tell."""
 
 
 class ThrottledObjectStore:
@@ -70,7 +72,7 @@ class ThrottledObjectStore:
     async def _out_of_debt(self) -> None:
         self._fill()
         while self._tokens < 0:
-            await self._clock.sleep(-self._tokens / self._bytes_per_s)
+            await self._clock.sleep(max(PAUSE_S_MIN, -self._tokens / self._bytes_per_s))
             self._fill()
 
     def _fill(self) -> None:
