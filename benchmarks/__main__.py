@@ -47,6 +47,7 @@ from benchmarks.rows import (
     takeover,
     three_brokers,
     topic_creation,
+    verify,
 )
 from benchmarks.table import page, print_rows
 
@@ -72,11 +73,12 @@ FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "archiving": archiving.rows,
     "compaction": compaction.rows,
     "manifest-size": manifest_size.rows,
+    "verify": verify.rows,
 }
 ORDER = (
     *("produce-events", "produce-letters", "produce-json", "minio", "produce-hundred", "fetch", "stored"),
     *("spark-read", "spark-source", "ack", "puts", "memory", "takeover", "restart", "forwarded", "three-brokers"),
-    *("topic", "etcd", "placement", "archiving", "compaction", "manifest"),
+    *("topic", "etcd", "placement", "archiving", "compaction", "manifest", "verify"),
 )
 """In which rows stand, by the beginnings of their names."""
 ARTIFACTS = Path("artifacts")

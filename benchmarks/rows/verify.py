@@ -1,0 +1,39 @@
+"""`tidelog bucket verify` of a terabyte: 8,000 made-up segments of 128 MiB, a request taking 30 ms as on S3.
+
+Shallow: listings, manifests and every segment's footer of 100 row groups, decoded and compared. Peak memory is told as
+what it rose by over the bucket's own, which is in the same process.
+"""
+
+from __future__ import annotations
+
+import json
+
+from benchmarks.bench import Bench
+from benchmarks.loads.verify_walk import Walk
+from benchmarks.made_up_bucket import REQUEST_S
+from benchmarks.measure import Goal, Row, Side
+from benchmarks.processes import run_module
+
+PARTITIONS, SEGMENTS = 16, 500
+CLIENT = f"one process, 32 requests at a time of {REQUEST_S * 1e3:.0f} ms each"
+
+
+def rows(bench: Bench) -> list[Row]:
+    segments = bench.scaled(SEGMENTS)
+    walks = [_walk(segments) for _ in range(bench.rounds)]
+    last = walks[-1]
+    what = f"verify of {last.stored_bytes / 1e12:.2f} TB in {PARTITIONS * segments:,} segments, shallow"
+    facts = [
+        f"{last.requests:,} requests, {last.cpu_s:.0f} s of CPU, {last.cpu_s / last.objects * 1e3:.1f} ms a segment"
+    ]
+    took = Side("Tidelog", CLIENT, "s", [walk.seconds for walk in walks], facts)
+    grew = Side("Tidelog", CLIENT, "MiB", [walk.grown_bytes / 2**20 for walk in walks])
+    return [
+        Row("verify-time", what, Goal("minutes: at most 5", 300, at_least=False), took.median, [took]),
+        Row("verify-memory", f"{what}: memory", Goal("at most 256 MiB more", 256, at_least=False), grew.high, [grew]),
+    ]
+
+
+def _walk(segments: int) -> Walk:
+    printed = run_module("benchmarks.loads.verify_walk", "--partitions", PARTITIONS, "--segments", segments)
+    return Walk(**json.loads(printed))
