@@ -3,8 +3,10 @@
 A record goes if a later one has its key, or if it is a tombstone that stayed its time (`compact_plan`). Records are
 told apart by their **row**, their place in the order of the plan's segments; so the set of those that go takes a bit a
 record, whatever gaps their offsets have. A record without a key, as a topic may hold that was not always compacted,
-stays for good: there is nothing that could replace it. The last record stays whatever it is, so that every offset below
-the cold end has a record at it or above it: a reader is never led to an offset where nothing follows.
+stays for good: there is nothing that could replace it.
+
+The last record of a plan always stays: no pass was over it yet, so it is no ripe tombstone. So every offset below the
+cold end has a record at it or above it, and a reader is never led to an offset where nothing follows.
 
 Every byte of a segment is read here, and has to be what the manifest has the sha256 of: a compaction must not give
 damage, or another's records, a sound name (`tidelog bucket attest`).
@@ -71,9 +73,7 @@ class _Search:
         self._means = means
         self._ripe = plan.ripe
         self._next_row = 0
-        records = sum(segment.records for segment in plan.segments)
-        self._last_row = records - 1
-        self.going = RowSet(records)
+        self.going = RowSet(sum(segment.records for segment in plan.segments))
         self.spill = KeySpill(means.spill_folder, means.memory_bytes // SPILL_SHARE, means.hash_keys)
 
     async def read(self, segment: Segment) -> None:
@@ -104,8 +104,7 @@ class _Search:
         rows = np.arange(self._next_row, self._next_row + records.num_rows)
         self._next_row += records.num_rows
         if holds_ripe:
-            ripe = rows[_ripe_tombstones(records, self._ripe)]
-            self.going.add(ripe[ripe < self._last_row])
+            self.going.add(rows[_ripe_tombstones(records, self._ripe)])
         keys = records.column("key")
         if keys.null_count:
             rows = rows[np.asarray(keys.is_valid())]
