@@ -97,7 +97,10 @@ SCENES: Mapping[str, tuple[Mapping[str, str], set[str]]] = {
         {f'tidelog_archive_debt_seconds{{{broker(2)},topic="web"}}': always(4_000)},
         {"TidelogArchiveStands"},
     ),
-    "nothing is deleted": ({f'tidelog_garbage_bytes{{{broker(1)},topic="web"}}': always(80e9)}, {"TidelogGarbageStays"}),
+    "nothing is deleted": (
+        {f'tidelog_garbage_bytes{{{broker(1)},topic="web"}}': always(80e9)},
+        {"TidelogGarbageStays"},
+    ),
     "a member of etcd is down": ({'up{job="etcd",instance="etcd-1:2379"}': always(0)}, {"EtcdMemberDown"}),
     "etcd has no leader": (of_each_member("etcd_server_has_leader", always(0)), {"EtcdWithoutLeader"}),
 }
