@@ -15,6 +15,7 @@ from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.topic_archive import ColdFigures, added_segments, cold_figures
 from tidelog.services.broker.wal_extent import WalExtent
 from tidelog.services.wiring import broker_parts
+from tidelog.storage.errors import Corrupt
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifest import Change, ChangeKind, Garbage, Manifest, Segment
 from tidelog.storage.object_store import list_all
@@ -105,6 +106,20 @@ async def test_each_broker_of_a_cluster_tells_of_the_shards_that_it_leads() -> N
     assert [(each.broker_id, each.shards, each.shards_total) for each in costs] == [("a", (0, 2), 3), ("b", (1,), 3)]
     assert sum(of(each, "t").partitions for each in costs) == 3
     assert sum(of(each, "t").counts.records_in for each in costs) == 30
+
+
+async def test_a_damaged_manifest_is_named() -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store) as broker:
+        await broker.create_topic("t", 2, {})
+        for partition in range(2):
+            await broker.produce("t", numbered(0, 5), ProduceOptions(partition=partition))
+        await broker.archive_now()
+    (damaged, *_) = [info.key async for info in list_all(store, "topics/t/") if "_manifest" in info.key]
+    await store.put(damaged, b"nothing of the kind")
+    async with running_broker(store) as broker:
+        with pytest.raises(Corrupt, match="_manifest"):
+            await broker.costs()
 
 
 async def test_one_answer_reads_no_more_manifests_than_it_may() -> None:

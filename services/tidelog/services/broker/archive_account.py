@@ -87,9 +87,11 @@ class ArchiveAccount:
             async with at_once:
                 self._cold.seen(await ManifestLog(self._store, topic.name, place).latest())
 
-        async with asyncio.TaskGroup() as reads:
-            for topic, place in unknown[: self._read_max]:
-                reads.create_task(read(topic, place))
+        outcomes = await asyncio.gather(
+            *(read(topic, place) for topic, place in unknown[: self._read_max]), return_exceptions=True
+        )
+        for failure in (outcome for outcome in outcomes if outcome is not None):
+            raise failure
 
     def costs(self, broker_id: str, measured: BrokerMeasurements, shards_total: int) -> BrokerCosts:
         """From `measured`, which holds `archives` already."""
