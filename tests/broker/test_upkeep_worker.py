@@ -13,16 +13,19 @@ from tests.broker.drafts import draft, numbered, offsets_of, values_of
 from tests.broker.gated_store import GatedObjectStore
 from tests.broker.set_clock import GRACE_S, SetClock
 
+from tidelog.coordinator.topic import Topic
 from tidelog.services.broker.api import FetchLimits, ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.broker.upkeep_worker import PATIENCE_S
+from tidelog.services.broker.upkeep_worker import PATIENCE_S, SETTLE_S
 from tidelog.services.upkeep_wiring import upkeep_limits
 from tidelog.services.wiring import broker_parts
 from tidelog.storage.errors import Invalid, OutOfRange
 from tidelog.storage.layout import TOPICS_PREFIX
+from tidelog.storage.manifest import Manifest
+from tidelog.storage.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.stores.counting import CountingObjectStore, Kind, Usage
+from tidelog.storage.stores.counting import CountingObjectStore, Kind, Usage, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.rules import UpkeepLimits
 
@@ -116,6 +119,31 @@ async def test_a_restart_in_between_goes_on_and_waits_a_whole_grace(bucket: Call
         await broker.produce("t", numbered(20, 1), TO_ZERO)
         assert offsets_of(await broker.fetch("t", 0, 20, ALL)) == [20]
     await looked.aclose()
+
+
+async def test_partitions_that_nobody_asks_for_are_looked_at_once_the_broker_has_settled() -> None:
+    counting, clock = CountingObjectStore(MemoryObjectStore()), SetClock()
+    async with running_broker(counting, shards=1, clock=clock) as broker:
+        topic = await broker.create_topic("t", 3, AN_HOUR)
+        await broker.produce("t", draft([b"v"] * 30, partitions=[n % 3 for n in range(30)]), ProduceOptions())
+        await broker.archive_now()
+    async with running_broker(counting, shards=1, clock=clock) as broker:
+        turns = clock.sleeps
+        await until(lambda: clock.sleeps >= turns + 4)
+        assert len(broker.shards.leading(0).partitions) == 0, "none is loaded"
+        before = counting.usage()
+        clock.pass_time(SETTLE_S)
+        await until(lambda: (counting.usage() - before).requests(Verb.LIST, kind=Kind.MANIFEST) == 3)
+        turns = clock.sleeps
+        await until(lambda: clock.sleeps >= turns + 4)
+        assert (counting.usage() - before).requests(Verb.LIST, kind=Kind.MANIFEST) == 3, "each once"
+        clock.pass_time(2 * HOUR_S)
+        await until(lambda: (counting.usage() - before).requests(Verb.CREATE, kind=Kind.MANIFEST) == 3)
+    assert [(await manifest_of(counting, topic, number)).log_start_offset for number in range(3)] == [10, 10, 10]
+
+
+async def manifest_of(store: ObjectStore, topic: Topic, number: int) -> Manifest:
+    return await ManifestLog(store, topic.name, topic.partition(number)).latest()
 
 
 async def test_timestamps_of_producers_count_be_they_past_or_future() -> None:

@@ -42,6 +42,7 @@ class ShardUpkeep:
         self._clock = clock
         self._schedule = UpkeepSchedule()
         self._unjudged: dict[TopicPartition, Manifest] = {}
+        self._stepped: tuple[TopicPartition, ManifestLog] | None = None
         self._versions: dict[TopicPartition, int] = {}
         self._topics: dict[str, Topic] = {}
         self._revision = -1
@@ -62,10 +63,10 @@ class ShardUpkeep:
             count -= 1
         return bool(self._unjudged)
 
-    def is_due(self) -> bool:
-        """Whether `step` has something to do."""
+    def due_since_ms(self) -> int | None:
+        """Since when `step` has something to do, in ms since 1970 UTC; None if it has not."""
         first = self._schedule.first()
-        return first is not None and first[0] <= self._clock.now_ms()
+        return first[0] if first and first[0] <= self._clock.now_ms() else None
 
     def follow_topics(self) -> None:
         """Take over what the catalog has now: new partitions, other settings, topics that are gone."""
@@ -140,7 +141,9 @@ class ShardUpkeep:
             self._forget(place)
             return
         self._schedule.set(place, self._clock.now_ms() + PAUSE_AFTER_ERROR_MS)
-        step = await self._upkeep.step(Place(topic.name, place), self._log(topic, place), upkeep_rules(topic.config))
+        log = self._log_of_step(topic, place)
+        step = await self._upkeep.step(Place(topic.name, place), log, upkeep_rules(topic.config))
+        self._stepped = (place, log) if step.appended else None
         if step.appended:
             self._partitions.made(step.manifest)
         self._take_over(step.manifest)
@@ -173,6 +176,11 @@ class ShardUpkeep:
         self._schedule.forget(place)
         self._unjudged.pop(place, None)
         self._versions.pop(place, None)
+
+    def _log_of_step(self, topic: Topic, place: TopicPartition) -> ManifestLog:
+        """The one of the last step, if that was of the same partition: its list of segments may be long to read."""
+        stepped, self._stepped = self._stepped, None
+        return stepped[1] if stepped and stepped[0] == place else self._log(topic, place)
 
     def _log(self, topic: Topic, place: TopicPartition) -> ManifestLog:
         return ManifestLog(self._store, topic.name, place)

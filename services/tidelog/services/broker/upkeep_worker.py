@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from operator import itemgetter
 
 from tidelog.coordinator.journal import Journal
 from tidelog.services.broker.led_shard import LedShard
@@ -63,7 +64,7 @@ class UpkeepWorker:
                 await led.look()
             while led.upkeep.judge(JUDGED_AT_ONCE):
                 pass
-            while led.serving and led.upkeep.is_due():
+            while led.serving and led.upkeep.due_since_ms() is not None:
                 await self._tend(led)
 
     async def _run(self) -> None:
@@ -88,14 +89,14 @@ class UpkeepWorker:
         return any(led.upkeep.judge(JUDGED_AT_ONCE) for led in self._serving())
 
     async def _tend_one(self) -> bool:
-        """A step for one shard, unless producers wait; whether there was one."""
-        due = next((led for led in self._serving() if led.upkeep.is_due()), None)
-        if due is None:
+        """A step for the shard that has waited longest, unless producers wait; whether there was one."""
+        due = [(since_ms, led) for led in self._serving() if (since_ms := led.upkeep.due_since_ms()) is not None]
+        if not due:
             self._due_since_s = None
             return False
         if not self._may_work():
             return False
-        await self._tend(due)
+        await self._tend(min(due, key=itemgetter(0))[1])
         return True
 
     def _may_work(self) -> bool:
@@ -110,7 +111,7 @@ class UpkeepWorker:
         async with self._one_step:
             await self._journal.catch_up()
             self._follow()
-            if led.upkeep.is_due():
+            if led.upkeep.due_since_ms() is not None:
                 await led.tend()
 
     async def _look_at_one(self) -> None:
