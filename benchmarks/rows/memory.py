@@ -33,7 +33,7 @@ def rows(bench: Bench) -> list[Row]:
         time.sleep(IDLE_SECONDS)
         idle.append(broker.process.rss_bytes() / MIB)
         facts = _full_load(bench, broker)
-        peak.append(_peak_mib(broker.process.pid))
+        peak.append(peak_mib(broker.process.pid))
         broker.stop()
     client = "two load programs of 24 connections with Arrow bodies of 8 MB, and a reader from the start"
     return [
@@ -72,7 +72,7 @@ def _follow(broker: TidelogBroker, topic: str, records: int) -> str:
     return run_module("benchmarks.loads.fetch_arrow", *arguments)
 
 
-def _peak_mib(pid: int) -> float:
+def peak_mib(pid: int) -> float:
     """VmHWM: the highest resident size since the process began."""
     status = Path(f"/proc/{pid}/status").read_text()
     (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
