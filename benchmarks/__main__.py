@@ -28,6 +28,7 @@ from benchmarks.processes import Children
 from benchmarks.rows import (
     archiving,
     cluster_puts,
+    cold_read,
     compaction,
     etcd_load,
     fetch,
@@ -36,10 +37,12 @@ from benchmarks.rows import (
     latency,
     manifest_size,
     memory,
+    open_parquet,
     partition_memory,
     placement,
     produce,
     puts,
+    replay,
     restarts,
     s2,
     spark,
@@ -73,12 +76,15 @@ FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "archiving": archiving.rows,
     "compaction": compaction.rows,
     "manifest-size": manifest_size.rows,
+    "cold-read": cold_read.rows,
+    "replay": replay.rows,
+    "open-parquet": open_parquet.rows,
     "verify": verify.rows,
 }
 ORDER = (
     *("produce-events", "produce-letters", "produce-json", "minio", "produce-hundred", "fetch", "stored"),
     *("spark-read", "spark-source", "ack", "puts", "memory", "takeover", "restart", "forwarded", "three-brokers"),
-    *("topic", "etcd", "placement", "archiving", "compaction", "manifest", "verify"),
+    *("topic", "etcd", "placement", "archiving", "compaction", "manifest", "cold-read", "replay", "open", "verify"),
 )
 """In which rows stand, by the beginnings of their names."""
 ARTIFACTS = Path("artifacts")
