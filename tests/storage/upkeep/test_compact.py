@@ -121,6 +121,16 @@ async def test_records_without_a_key_stay(partition: Partition) -> None:
     await partition.check()
 
 
+async def test_a_record_with_neither_key_nor_value_is_no_tombstone(partition: Partition) -> None:
+    await partition.append([(None, None), (b"a", b"1"), (b"a", None)])
+    await partition.compact()
+    partition.clock.now_s += 2 * DAY_MS / 1000
+    await partition.append(puts("b"))
+    await partition.compact()
+    assert await offsets_of(partition) == [0, 3]
+    await partition.check()
+
+
 async def test_an_empty_key_is_a_key(partition: Partition) -> None:
     await partition.append([(b"", b"1"), (b"a", b"2"), (b"", b"3")])
     await partition.compact()
@@ -222,6 +232,17 @@ async def test_retention_may_take_segments_away_during_a_pass(partition: Partiti
     assert (await partition.records(begin_offset=2))["offset"].to_pylist() == [3, 4, 5]
     assert [segment.key in {garbage.key for garbage in manifest.garbage} for segment in before] == [True, True, False]
     assert task.due_at_ms(await log.latest(), RULES, partition.clock.now_ms()) is None
+
+
+async def test_what_lies_below_the_log_start_by_then_is_not_put_back(partition: Partition) -> None:
+    for keys in ("ab", "ac", "ad"):
+        await partition.append(puts(keys))
+    expiring = _ExpiringStore(partition.store, partition)
+    one_each = replace(RULES, segment_bytes=1)
+    manifest = await partition.task(expiring).run(PLACE, partition.log(expiring), one_each)
+    assert manifest is not None
+    assert manifest.log_start_offset == 2
+    assert await offsets_of(partition) == [3, 4, 5]
 
 
 async def test_a_segment_that_another_worker_replaced_is_a_conflict(partition: Partition) -> None:

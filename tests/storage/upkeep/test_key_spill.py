@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.partitioner import partitions_of
-from tidelog.storage.upkeep.key_spill import Hashes, HashKeys, Keys, KeySpill, newest_rows, spread_hash
+from tidelog.storage.upkeep.key_spill import PARTS, Hashes, HashKeys, Keys, KeySpill, newest_rows, spread_hash
 from tidelog.storage.upkeep.row_set import RowSet
 
 
@@ -74,8 +74,11 @@ def test_what_fits_in_memory_touches_no_disk(tmp_path: Path) -> None:
 
 
 def test_parts_that_are_too_large_are_parted_again(tmp_path: Path) -> None:
-    keys = [b"key-%05d" % (number * 7919 % 5_000) for number in range(20_000)]
-    assert superseded(tmp_path, keys, 2_000, step=500) == expected(keys)
+    keys = [b"key-%05d" % (number * 7919 % 3_000) for number in range(6_000)]
+    assert superseded(tmp_path, keys, 1_000, step=500) == expected(keys)
+    spill = KeySpill(tmp_path, 1_000)
+    spill.add(pa.array([b"key-%05d" % number for number in range(6_000)], pa.binary()), np.arange(6_000))
+    assert len(list(spill.superseded())) > 10 * PARTS, "each was found in memory by itself"
 
 
 def test_files_have_no_name(tmp_path: Path) -> None:
@@ -89,7 +92,7 @@ def test_files_have_no_name(tmp_path: Path) -> None:
 def test_a_process_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys, pathlib, numpy, pyarrow\n"
-        "from tidelog.storage.upkeep.key_spill import KeySpill\n"
+        "from tidelog.storage.upkeep.key_spill import PARTS, Hashes, HashKeys, Keys, KeySpill, newest_rows, spread_hash
         "spill = KeySpill(pathlib.Path(sys.argv[1]), 1)\n"
         "spill.add(pyarrow.array([b'a' * 100_000], pyarrow.binary()), numpy.arange(1))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
