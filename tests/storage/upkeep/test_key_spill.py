@@ -92,7 +92,7 @@ def test_files_have_no_name(tmp_path: Path) -> None:
 def test_a_process_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys, pathlib, numpy, pyarrow\n"
-        "from tidelog.storage.upkeep.key_spill import PARTS, Hashes, HashKeys, Keys, KeySpill, newest_rows, spread_hash
+        "from tidelog.storage.upkeep.key_spill import KeySpill\n"
         "spill = KeySpill(pathlib.Path(sys.argv[1]), 1)\n"
         "spill.add(pyarrow.array([b'a' * 100_000], pyarrow.binary()), numpy.arange(1))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
