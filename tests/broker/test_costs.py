@@ -108,6 +108,22 @@ async def test_each_broker_of_a_cluster_tells_of_the_shards_that_it_leads() -> N
     assert sum(of(each, "t").counts.records_in for each in costs) == 30
 
 
+async def test_what_upkeep_wrote_is_counted_once_and_what_it_left_shown() -> None:
+    async with running_broker(MemoryObjectStore(), shards=1) as broker:
+        await broker.create_topic("t", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0"})
+        for _ in range(2):
+            await broker.produce("t", draft([b"v" * 100] * 10, keys=[b"k%d" % n for n in range(10)]), ProduceOptions())
+            await broker.archive_now()
+        await broker.tend_now()
+        first = of(await broker.costs(), "t")
+        await broker.tend_now()
+        again = of(await broker.costs(), "t")
+    assert first.counts.archived_bytes > 0
+    assert first.counts.compacted_bytes > 0
+    assert (first.archive.cold.clean_offsets, first.archive.cold.clean_records) == (20, 10)
+    assert again.counts == first.counts, "a manifest that is seen again was not written again"
+
+
 async def test_a_damaged_manifest_is_named() -> None:
     store = MemoryObjectStore()
     async with running_broker(store) as broker:
