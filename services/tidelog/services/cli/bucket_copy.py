@@ -92,7 +92,8 @@ async def _copy(source: str, target: str, *, requests: int, memory_bytes: int, g
                     shown_bytes = done
 
                 transfer = Transfer(opened, ours, at_once=requests, memory_bytes=memory_bytes, on_copied=show)
-                bar.expect(await _missing_bytes(opened, ours))
+                if bar.shows:
+                    bar.expect(await _missing_bytes(opened, ours))
                 topics, cluster_id = JournalTopics(opened, runtime), await _cluster_id(opened, runtime)
                 return await BucketCopy(transfer, topics, cluster_id, runtime, CopySettings(grace_s)).run()
         finally:

@@ -15,7 +15,8 @@ folder as well, since its caller may next act on the object that it finds there.
 delete hold an ``flock`` for those two calls, never while bytes are written. Creates need no lock.
 
 A version is the file's inode, size and modification time, whose nanoseconds below a millisecond are drawn at random, so
-that two writes within one tick of the file system's clock differ.
+that two writes within one tick of the file system's clock differ. That clock, and no process's own, says how old a file
+is: on a network's file system it is the server's.
 
 All file calls run in a few threads, never on the event loop. Folders that become empty stay: removing one could take it
 from under a create. Limits of a directory that S3 has not: a part of a key is at most 255 bytes, and a key cannot be
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +43,7 @@ from tidelog.storage.object_store import (
     checked_limit,
     flat_view,
 )
+from tidelog.storage.partial_uploads import PartialUpload
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.directory import PRIVATE_FOLDER, Directory, said_plainly
 
@@ -57,7 +59,6 @@ class LocalObjectStore:
 
     def __init__(self, root: Path, runtime: Runtime | None = None) -> None:
         runtime = runtime or Runtime()
-        self._clock = runtime.clock
         self._entropy = runtime.entropy
         with said_plainly(str(root)):
             self._directory = Directory(root)
@@ -69,6 +70,19 @@ class LocalObjectStore:
     @property
     def url(self) -> str:
         return self._directory.root.as_uri()
+
+    @property
+    def partial_uploads(self) -> LocalObjectStore:
+        return self
+
+    async def pending(self) -> AsyncIterator[PartialUpload]:
+        """Temporary files: of writes under way, and of processes that died."""
+        for upload in await self._in_thread(PRIVATE_FOLDER, self._temporary_files):
+            yield upload
+
+    async def abort(self, upload: PartialUpload) -> None:
+        path = self._temporary / upload.upload_id
+        await self._in_thread(upload.key, lambda: path.unlink(missing_ok=True))
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
         return await self._in_thread(key, lambda: self._read(key, byte_range))
@@ -164,11 +178,12 @@ class LocalObjectStore:
     def _written(self, data: Body) -> Iterator[tuple[Path, str]]:
         """A synced temporary file that holds `data`, and its version; it is gone afterwards."""
         path = self._temporary / self._entropy.new_id()
-        modified_ns = self._clock.now_ms() * 1_000_000 + int(self._entropy.uniform(0, 1_000_000))
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             try:
                 write_all(descriptor, data)
+                written_ns = os.fstat(descriptor).st_mtime_ns
+                modified_ns = written_ns - written_ns % 1_000_000 + int(self._entropy.uniform(0, 1_000_000))
                 os.utime(descriptor, ns=(modified_ns, modified_ns))
                 os.fsync(descriptor)
                 version = _info_of("", os.fstat(descriptor)).version
@@ -179,13 +194,25 @@ class LocalObjectStore:
             path.unlink(missing_ok=True)
 
     def _remove_leftovers(self) -> None:
-        oldest_ns = (self._clock.now_ms() - LEFTOVER_AGE_MS) * 1_000_000
+        found = self._temporary_files()
+        if not found:
+            return  # without a write, so that a directory that only can be read can be opened
+        with self._written(b"") as (now, _):
+            oldest_ms = now.stat().st_mtime_ns // 1_000_000 - LEFTOVER_AGE_MS
+        for upload in found:
+            if upload.touched_ms < oldest_ms:
+                (self._temporary / upload.upload_id).unlink(missing_ok=True)
+
+    def _temporary_files(self) -> Sequence[PartialUpload]:
+        found = []
         for path in self._temporary.iterdir():
             try:
-                if path.stat().st_mtime_ns < oldest_ns:
-                    path.unlink()
+                status = path.stat()
             except FileNotFoundError:  # another process cleans too, or finished its write
                 continue
+            key = str(path.relative_to(self._directory.root))
+            found.append(PartialUpload(key, path.name, status.st_size, status.st_mtime_ns // 1_000_000))
+        return found
 
 
 def write_all(descriptor: int, data: Body) -> None:

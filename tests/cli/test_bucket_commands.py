@@ -1,0 +1,136 @@
+"""`tidelog bucket verify | sweep | copy` as a script sees them: output, files, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Tidelog
+from tests.cli.test_progress import everything_from
+from tests.end_to_end.broker_process import TIDELOG, BrokerProcess, run_tidelog
+
+from tidelog.storage.layout import staging_prefix
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that a broker used, and left."""
+    folder = tmp_path_factory.mktemp("bucket")
+    process = BrokerProcess(folder, {"store": f"file:{folder / 'data'}"})
+    process.start()
+    try:
+        produced = run_tidelog(["topic", "produce", "web"], broker=process.url, stdin=b"x\n" * 100)
+        assert produced.returncode == 0, produced.stderr
+    finally:
+        process.stop()
+    return folder / "data"
+
+
+@pytest.fixture
+def own(bucket: Path, tmp_path: Path) -> Path:
+    """The same, to be broken."""
+    subprocess.run(["cp", "-r", "-p", bucket, tmp_path / "own"], check=True)
+    return tmp_path / "own"
+
+
+def ended(command: str, *arguments: str) -> tuple[int, Sequence[Mapping[str, object]], str]:
+    done = run_tidelog(["bucket", command, *arguments])
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith(b"{")]
+    return done.returncode, lines, done.stderr.decode()
+
+
+def damage(bucket: Path) -> str:
+    """The key of the entry that lost its last byte."""
+    entry = max(bucket.glob("wal/*/*.parquet"), key=lambda path: path.stat().st_size)
+    entry.write_bytes(entry.read_bytes()[:-1])
+    return str(entry.relative_to(bucket))
+
+
+def test_verify_prints_an_object_a_finding_and_sums_up(own: Path) -> None:
+    key = damage(own)
+    code, lines, _ = ended("verify", "--json", "--store", f"file:{own}")
+    assert code == 6
+    *findings, last = lines
+    assert {(finding["key"], finding["severity"]) for finding in findings} == {(key, "error")}
+    assert last["sound"] is False
+    summary = last["summary"]
+    assert isinstance(summary, dict)
+    assert summary["errors"] == len(findings)
+    assert summary["objects"] == sum(path.is_file() for path in own.rglob("*") if ".tidelog" not in path.parts)
+
+
+def test_a_walk_that_ended_leaves_no_file_and_one_of_another_bucket_is_refused(bucket: Path, tmp_path: Path) -> None:
+    file = tmp_path / "walk.json"
+    assert ended("verify", "--resume", str(file), "--store", f"file:{bucket}")[0] == 0
+    assert not file.exists()
+    file.write_text('{"format_version":1,"store":"s3://other","deep":false}')
+    code, _, told = ended("verify", "--resume", str(file), "--store", f"file:{bucket}")
+    assert (code, "s3://other" in told) == (2, True)
+    assert file.exists()
+
+
+def test_a_bar_shows_on_a_terminal(bucket: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [*TIDELOG, "bucket", "verify", "--store", f"file:{bucket}"]
+    verifying = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    shown = everything_from(ours)
+    verifying.communicate(timeout=60)
+    assert verifying.returncode == 0
+    assert b"verifying" in shown
+    assert b"sound" in shown
+
+
+def test_sweep_only_tells_unless_it_is_told_to_delete(own: Path) -> None:
+    stray = own / staging_prefix("dead") / "part"
+    stray.parent.mkdir(parents=True)
+    stray.write_bytes(b"x" * 10)
+    os.utime(stray, (1_000_000_000, 1_000_000_000))
+    store = f"file:{own}"
+    code, (told, _), _ = ended("sweep", "--json", "--store", store)
+    assert (code, told["reason"], told["deleted"]) == (0, "staging", False)
+    assert stray.exists()
+    code, _, said = ended("sweep", "--delete", "--grace", "2h", "--store", store)
+    assert (code, "deleted 1, 10 B" in said) == (0, True)
+    assert not stray.exists()
+    assert "nothing is stray" in ended("sweep", "--store", store)[2]
+
+
+def test_copy_makes_a_bucket_and_says_what_it_did(own: Path, tmp_path: Path) -> None:
+    target = tmp_path / "copy"
+    source, copied = f"file:{own}", f"file:{target}"
+    code, (report,), _ = ended("copy", source, copied, "--json")
+    assert (code, report["damaged"]) == (0, [])
+    assert ended("verify", "--deep", "--store", copied)[0] == 0
+    assert "0 objects, 0 B copied" in ended("copy", source, copied)[2]
+    (tmp_path / "else" / "x").mkdir(parents=True)
+    (tmp_path / "else" / "x" / "y").write_bytes(b"z")
+    code, _, told = ended("copy", source, f"file:{tmp_path / 'else'}")
+    assert (code, "empty bucket" in told) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["sweep", "--grace", "5s"], 2, "--grace"),
+        (["sweep", "--grace", "soon"], 2, "duration"),
+        (["copy", "file:no-such-folder", "file:x"], 4, "no-such-folder"),
+        (["copy", "file:a"], 2, "DST"),
+        (["verify", "--store", "file:no-such-folder"], 4, "--store"),
+    ],
+)
+def test_refusals(arguments: list[str], code: int, told: str) -> None:
+    found, _, said = ended(*arguments)
+    assert found == code, said
+    assert told in said
+
+
+def test_verify_goes_along_with_a_running_broker(tidelog: Tidelog, store: Path) -> None:
+    tidelog("topic", "produce", "beside", stdin=b"x\n")
+    code, lines, _ = ended("verify", "--deep", "--json", "--store", f"file:{store}")
+    assert (code, lines[-1]["sound"]) == (0, True)
