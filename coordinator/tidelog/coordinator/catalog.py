@@ -17,7 +17,8 @@ from tidelog.storage.errors import AlreadyExists, Corrupt, Invalid, NotFound
 from tidelog.storage.runtime import Runtime
 
 _PREFIX = "topics/"
-_REMOVALS_PREFIX = "removals/"
+REMOVALS_PREFIX = "removals/"
+"""Journal keys of deleted topics, by id, until their objects are gone."""
 
 
 class _StoredTopic(msgspec.Struct, frozen=True):
@@ -114,18 +115,18 @@ class Catalog:
             found = self._find(name)
             if not found or found.topic_id != topic.topic_id:
                 return ()
-            return Delete(_PREFIX + name), _put(_REMOVALS_PREFIX + topic.topic_id, topic)
+            return Delete(_PREFIX + name), _put(REMOVALS_PREFIX + topic.topic_id, topic)
 
         await self._journal.update(decide)
         return topic
 
     def removals(self) -> Sequence[Topic]:
         """Deleted topics whose objects may still be in the bucket."""
-        return tuple(_decoded(key, raw) for key, raw in self._journal.items(_REMOVALS_PREFIX))
+        return tuple(_decoded(key, raw) for key, raw in self._journal.items(REMOVALS_PREFIX))
 
     async def removed(self, topic: Topic) -> None:
         """The objects of a deleted topic are gone. Raises `Unavailable`."""
-        key = _REMOVALS_PREFIX + topic.topic_id
+        key = REMOVALS_PREFIX + topic.topic_id
         await self._journal.update(lambda: (Delete(key),) if self._journal.get(key) is not None else ())
 
     def _grown(self, topic: Topic, partitions: int | None, shard_count: int) -> tuple[int, ...]:

@@ -157,7 +157,7 @@ class Journal:
         return True
 
     def _entry(self, number: int, changes: tuple[Change, ...]) -> JournalEntry:
-        checkpoint = _applied(self._state, changes) if number % CHECKPOINT_EVERY == 0 else None
+        checkpoint = applied(self._state, changes) if number % CHECKPOINT_EVERY == 0 else None
         return JournalEntry(
             JOURNAL_FORMAT_VERSION,
             self._runtime.entropy.new_id(),
@@ -169,7 +169,7 @@ class Journal:
     def _apply(self, number: int, entry: JournalEntry) -> None:
         if number != self._next:
             return  # `catch_up` and `update` may overlap: another call has applied it
-        self._state = dict(entry.state) if entry.state is not None else _applied(self._state, entry.changes)
+        self._state = dict(entry.state) if entry.state is not None else applied(self._state, entry.changes)
         self._next = number + 1
         for observer in self._observers:
             observer.advanced()
@@ -195,7 +195,8 @@ def decode_entry(key: str, data: bytes) -> JournalEntry:
         raise Corrupt(key, f"is no journal entry: {error}") from error
 
 
-def _applied(state: Mapping[str, msgspec.Raw], changes: Sequence[Change]) -> dict[str, msgspec.Raw]:
+def applied(state: Mapping[str, msgspec.Raw], changes: Sequence[Change]) -> dict[str, msgspec.Raw]:
+    """The state that `changes` make of `state`."""
     after = dict(state)
     for change in changes:
         if isinstance(change, Put):

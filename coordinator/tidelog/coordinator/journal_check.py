@@ -1,0 +1,131 @@
+"""Checks the coordinator's journal: entries without a gap, each of them readable, checkpoints that say what the entries
+before them add up to, and topics, identity and deletions that can be decoded.
+
+An entry that stands twice or in another's place is found by its id and by the next checkpoint. Shallow it begins at
+the last checkpoint, as opening a journal does; deep at the very first entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+import msgspec
+
+from tidelog.coordinator.catalog import Catalog
+from tidelog.coordinator.identity import bucket_identity
+from tidelog.coordinator.journal import (
+    CHECKPOINT_EVERY,
+    JOURNAL_SUFFIX,
+    Journal,
+    JournalEntry,
+    applied,
+    decode_entry,
+)
+from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.finding import Finding, Looked, Seen, Severity
+from tidelog.storage.in_flight import in_order
+from tidelog.storage.layout import META_PREFIX, number_of
+from tidelog.storage.object_log import ObjectLog
+from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
+from tidelog.storage.runtime import Runtime
+
+State = Mapping[str, msgspec.Raw]
+
+
+class JournalCheck:
+    """One run over the journal of the bucket `store`."""
+
+    def __init__(self, store: ObjectStore, runtime: Runtime, *, deep: bool, at_once: int = 32) -> None:
+        self._store = store
+        self._log = ObjectLog(store, META_PREFIX, JOURNAL_SUFFIX)
+        self._runtime = runtime
+        self._deep = deep
+        self._at_once = at_once
+        self._expected = 0
+        self._state: State | None = {}
+        self._entry_id = ""
+        self._readable = True
+
+    async def findings(self) -> AsyncIterator[Seen]:
+        """What is wrong, and between that each entry once it is looked at. Raises `Unavailable`."""
+        last = max(await self._log.next_number() - 1, 0)
+        first = 0 if self._deep else last - last % CHECKPOINT_EVERY
+        async for seen in self._passed_over(first):
+            yield seen
+        self._state = {} if first == 0 else None  # None: not known before the next checkpoint
+        listed = list_all(self._store, META_PREFIX, start_after=self._log.before(first))
+        async for info, entry in in_order(listed, self._read, at_once=self._at_once):
+            for finding in self._entry_findings(info, entry):
+                yield finding
+            yield Looked(info.size)
+        if self._readable:
+            async for finding in self._contents():
+                yield finding
+
+    async def _passed_over(self, end: int) -> AsyncIterator[Seen]:
+        """Entries that a shallow look does not read: they are there, and that is all."""
+        async for entry in self._log.entries():
+            if entry.number >= end:
+                return
+            if entry.number != self._expected:
+                yield self._gap(entry.number)
+            self._expected = entry.number + 1
+            yield Looked(entry.size_bytes)
+
+    async def _read(self, info: ObjectInfo) -> JournalEntry | Corrupt | None:
+        """None: it is no entry, or gone."""
+        if number_of(info.key, META_PREFIX, JOURNAL_SUFFIX) is None:
+            return None
+        try:
+            return decode_entry(info.key, (await self._store.get(info.key)).data)
+        except NotFound:
+            return None
+        except Corrupt as error:
+            return error
+
+    def _entry_findings(self, info: ObjectInfo, entry: JournalEntry | Corrupt | None) -> list[Finding]:
+        number = number_of(info.key, META_PREFIX, JOURNAL_SUFFIX)
+        if number is None:
+            return [Finding(Severity.WARNING, info.key, "is none of Tidelog's objects", info.size)]
+        found = [self._gap(number)] if number != self._expected else []
+        self._expected = number + 1
+        if entry is None or isinstance(entry, Corrupt):
+            self._state, self._readable = None, False
+            reason = entry.reason if entry else "was listed and is gone"
+            return [*found, Finding(Severity.ERROR, info.key, reason, info.size)]
+        return found + [Finding(Severity.ERROR, info.key, text, info.size) for text in self._faults(number, entry)]
+
+    def _gap(self, number: int) -> Finding:
+        self._state, self._readable = None, False
+        key = self._log.key(self._expected)
+        return Finding(Severity.ERROR, key, f"is missing, with all up to entry {number - 1}: topics may be lost")
+
+    def _faults(self, number: int, entry: JournalEntry) -> list[str]:
+        faults = []
+        if entry.entry_id == self._entry_id:
+            faults.append("stands twice: it has the id of the entry before it")
+        self._entry_id = entry.entry_id
+        after = applied(self._state, entry.changes) if self._state is not None else None
+        if number % CHECKPOINT_EVERY == 0:
+            if entry.state is None:
+                faults.append("has to carry the whole state, and does not: it is another entry")
+            elif after is not None and _plain(after) != _plain(entry.state):
+                faults.append("its checkpoint is not what the entries before it add up to: one of them was altered")
+        self._state = entry.state if entry.state is not None else after
+        return faults
+
+    async def _contents(self) -> AsyncIterator[Finding]:
+        """What the newest state holds."""
+        journal = Journal(self._store, self._runtime)
+        catalog = Catalog(journal, self._runtime)
+        try:
+            await journal.open()
+            bucket_identity(journal)
+            catalog.list_topics()
+            catalog.removals()
+        except Corrupt as error:
+            yield Finding(Severity.ERROR, error.name, error.reason)
+
+
+def _plain(state: State) -> Mapping[str, bytes]:
+    return {key: bytes(raw) for key, raw in state.items()}
