@@ -316,6 +316,13 @@ async def test_a_damaged_segment_is_named_and_all_else_is_copied() -> None:
     assert {finding.key for finding in await findings(target)} == {segment.key, COPY_KEY}
 
 
+async def test_a_topic_the_journal_never_heard_of_is_named_for_it_is_not_copied() -> None:
+    store, alive = await source_bucket()
+    only_shop = SaidTopics(known("shop", SHOP.topic_id, 0))
+    report = await copy_of(store, MemoryObjectStore(), alive, topics=only_shop).run()
+    assert ([finding.key for finding in report.damaged], report.whole) == ([topic_prefix("web", WEB.topic_id)], False)
+
+
 async def test_memory_and_requests_are_bounded() -> None:
     store, alive = await source_bucket()
     for _ in range(20):
