@@ -33,9 +33,11 @@ async def opened_bucket(store: str) -> AsyncIterator[ObjectStore]:
     """The store at `store`, which has to be there already: to look at a bucket must not make one."""
     from tidelog.storage.runtime import Runtime
     from tidelog.storage.stores.opening import open_store
+    from tidelog.storage.stores.retrying import RetryingObjectStore
 
     check_there(store)
-    opened = open_store(store, runtime=Runtime())
+    runtime = Runtime()
+    opened = RetryingObjectStore(open_store(store, runtime=runtime), runtime)
     try:
         yield opened
     finally:

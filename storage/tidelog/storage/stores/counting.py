@@ -202,6 +202,10 @@ class CountingObjectStore:
         return Usage(dict(self._tallies))
 
     @property
+    def inner(self) -> ObjectStore:
+        return self._inner
+
+    @property
     def url(self) -> str:
         return self._inner.url
 

@@ -52,6 +52,10 @@ class RetryingObjectStore:
         self._policy = policy or RetryPolicy()
 
     @property
+    def inner(self) -> ObjectStore:
+        return self._inner
+
+    @property
     def url(self) -> str:
         return self._inner.url
 

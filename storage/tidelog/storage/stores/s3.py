@@ -55,6 +55,7 @@ from tidelog.storage.object_store import (
 )
 from tidelog.storage.stores.loop_thread import LoopThread
 from tidelog.storage.stores.s3_answers import RANGE_NOT_SATISFIABLE, Refusal, error_of, refusal_of
+from tidelog.storage.stores.s3_partials import S3PartialUploads
 from tidelog.storage.stores.s3_settings import S3Settings, is_amazon
 from tidelog.storage.stores.view_payload import ViewPayload, crc32_of
 
@@ -84,6 +85,10 @@ class S3ObjectStore:
     @property
     def url(self) -> str:
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
+
+    @property
+    def partial_uploads(self) -> S3PartialUploads:
+        return S3PartialUploads(self._asked, self._bucket, self._prefix)
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
         return await self._asked("get", key, lambda client: self._get(client, key, byte_range))

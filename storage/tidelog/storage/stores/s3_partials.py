@@ -1,0 +1,89 @@
+"""S3's unfinished multipart uploads. This store makes none, but jobs and other tools that write here do, and those that
+died leave their parts behind, unseen and paid for.
+
+The whole bucket's are listed and chosen by their keys: MinIO knows no prefix here but a whole key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from tidelog.storage.errors import NotFound
+from tidelog.storage.partial_uploads import PartialUpload
+
+if TYPE_CHECKING:
+    from types_aiobotocore_s3.client import S3Client
+
+T = TypeVar("T")
+
+
+class Ask(Protocol):
+    """One request to the store, and any failure of it as an error of Tidelog's."""
+
+    async def __call__(self, verb: str, key: str, ask: Callable[[S3Client], Awaitable[T]]) -> T: ...
+
+
+class S3PartialUploads:
+    """Implements `PartialUploads` for the keys of `bucket` that begin with `prefix`."""
+
+    def __init__(self, ask: Ask, bucket: str, prefix: str) -> None:
+        self._ask = ask
+        self._bucket = bucket
+        self._prefix = prefix
+
+    async def pending(self) -> AsyncIterator[PartialUpload]:
+        """A request a thousand uploads, and one for each that is ours."""
+        key_marker = id_marker = ""
+        while True:
+            page, key_marker, id_marker = await self._page(key_marker, id_marker)
+            for name, upload_id, begun_ms in page:
+                if name.startswith(self._prefix) and (upload := await self._described(name, upload_id, begun_ms)):
+                    yield upload
+            if not key_marker:
+                return
+
+    async def abort(self, upload: PartialUpload) -> None:
+        async def abort(client: S3Client) -> None:
+            name = self._prefix + upload.key
+            await client.abort_multipart_upload(Bucket=self._bucket, Key=name, UploadId=upload.upload_id)
+
+        try:
+            await self._ask("abort", upload.key, abort)
+        except NotFound:
+            return
+
+    async def _page(self, key_marker: str, id_marker: str) -> tuple[Sequence[tuple[str, str, int]], str, str]:
+        async def page(client: S3Client) -> tuple[Sequence[tuple[str, str, int]], str, str]:
+            answer = await client.list_multipart_uploads(
+                Bucket=self._bucket, KeyMarker=key_marker, UploadIdMarker=id_marker
+            )
+            found = [
+                (each["Key"], each["UploadId"], int(each["Initiated"].timestamp() * 1_000))
+                for each in answer.get("Uploads", ())
+            ]
+            more = answer["IsTruncated"] and bool(found)
+            return found, answer["NextKeyMarker"] if more else "", answer["NextUploadIdMarker"] if more else ""
+
+        return await self._ask("list uploads", "", page)
+
+    async def _described(self, name: str, upload_id: str, begun_ms: int) -> PartialUpload | None:
+        """None if it was finished or aborted meanwhile."""
+
+        async def parts(client: S3Client) -> PartialUpload:
+            size_bytes, touched_ms, marker = 0, begun_ms, 0
+            while True:
+                answer = await client.list_parts(
+                    Bucket=self._bucket, Key=name, UploadId=upload_id, PartNumberMarker=marker
+                )
+                for part in answer.get("Parts", ()):
+                    size_bytes += part["Size"]
+                    touched_ms = max(touched_ms, int(part["LastModified"].timestamp() * 1_000))
+                if not answer["IsTruncated"]:
+                    return PartialUpload(name.removeprefix(self._prefix), upload_id, size_bytes, touched_ms)
+                marker = answer["NextPartNumberMarker"]
+
+        try:
+            return await self._ask("list parts", name, parts)
+        except NotFound:
+            return None

@@ -1,0 +1,308 @@
+"""The sweep finds what nobody will ask for again, and no clock, crash or stalled worker makes it delete what lives."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.storage.archive_scenes import (
+    NEVER,
+    Crash,
+    CrashingStore,
+    GatedStore,
+    ManualClock,
+    Scene,
+    archiver_of,
+    check_logs,
+    keys,
+    manifest_of,
+    pass_and_collection,
+    small_scene,
+)
+from tests.storage.known_topics import SaidTopics, known, scene_topics
+from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
+
+from tidelog.storage.layout import STAGING_PREFIX, manifest_prefix, staging_prefix, topic_prefix
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime, SeededEntropy
+from tidelog.storage.segment_codec import encode_segment
+from tidelog.storage.stores.local import LocalObjectStore
+from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.retrying import RetryingObjectStore
+from tidelog.storage.sweep import DAY_MS, BucketSweep, Reason, Stray, SweepSettings
+from tidelog.storage.verify import BucketVerification
+
+DAY_S = DAY_MS / 1_000
+NO_GRACE = SweepSettings(grace_ms=0, delete=True)
+
+
+class Bucket:
+    """A bucket whose store has a clock of its own."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(10_000_000.0)
+        self.store = MemoryObjectStore(self.clock)
+
+    async def archived(self) -> Scene:
+        scene = await small_scene(self.store)
+        await archiver_of(scene, self.store).run_once()
+        return scene
+
+    async def orphan(self, offsets: Sequence[int] = (0, 1), segment_id: str = "cd") -> str:
+        """An upload without a manifest."""
+        made = encode_segment("web", WEB, record_table(offsets), segment_id * 16)
+        await self.store.create(made.segment.key, made.body)
+        return made.segment.key
+
+
+def sweep_of(
+    store: ObjectStore, settings: SweepSettings, topics: SaidTopics | None = None, seed: int = 9
+) -> BucketSweep:
+    clock = ManualClock(3.0)  # decades behind: nothing may come of it
+    return BucketSweep(store, topics or SaidTopics(), Runtime(clock, SeededEntropy(seed)), settings)
+
+
+async def swept(store: ObjectStore, settings: SweepSettings, topics: SaidTopics | None = None) -> list[Stray]:
+    return [stray async for stray in sweep_of(store, settings, topics).strays()]
+
+
+@pytest.fixture
+def bucket() -> Bucket:
+    return Bucket()
+
+
+async def test_a_tidy_bucket_is_left_as_it_is(bucket: Bucket) -> None:
+    scene = await bucket.archived()
+    bucket.clock.now_s += 10 * DAY_S
+    before = await keys(bucket.store, "")
+    assert await swept(bucket.store, NO_GRACE) == []
+    assert await keys(bucket.store, "") == before
+    await check_logs(scene, bucket.store)
+
+
+async def test_a_dry_run_tells_and_deletes_nothing(bucket: Bucket) -> None:
+    await bucket.archived()
+    key = await bucket.orphan()
+    bucket.clock.now_s += DAY_S
+    before = await keys(bucket.store, "")
+    (stray,) = await swept(bucket.store, SweepSettings())
+    assert (stray.key, stray.reason, stray.age_ms, stray.deleted) == (key, Reason.UPLOAD, DAY_MS, False)
+    assert await keys(bucket.store, "") == before
+
+
+async def test_an_upload_goes_a_day_after_it_was_made(bucket: Bucket) -> None:
+    scene = await bucket.archived()
+    old = await bucket.orphan()
+    bucket.clock.now_s += 1
+    young = await bucket.orphan(segment_id="ef")
+    bucket.clock.now_s += DAY_S - 1
+    sweep = sweep_of(bucket.store, SweepSettings(delete=True))
+    assert [stray.key async for stray in sweep.strays()] == [old]
+    left = await keys(bucket.store, "topics/web/")
+    assert (old in left, young in left) == (False, True)
+    report = sweep.report
+    assert (report.deleted, report.young, report.found) == (1, 1, {"upload": 1})
+    assert report.deleted_bytes == report.found_bytes["upload"] > 0
+    await check_logs(scene, bucket.store)
+
+
+async def test_objects_of_a_topic_that_was_deleted_go(bucket: Bucket) -> None:
+    scene = await bucket.archived()
+    gone = SaidTopics(known("shop", SHOP.topic_id, 0), gone={WEB.topic_id})
+    assert await swept(bucket.store, SweepSettings(delete=True), gone) == []
+    bucket.clock.now_s += DAY_S
+    strays = await swept(bucket.store, SweepSettings(delete=True), gone)
+    assert {stray.reason for stray in strays} == {Reason.DELETED_TOPIC}
+    assert await keys(bucket.store, topic_prefix("web", WEB.topic_id)) == []
+    del scene.next_offsets[WEB], scene.next_offsets[WEB_1]
+    await check_logs(scene, bucket.store)
+
+
+async def test_a_topic_the_journal_never_heard_of_is_left_alone(bucket: Bucket) -> None:
+    await bucket.archived()
+    await bucket.orphan()
+    sweep = sweep_of(bucket.store, NO_GRACE, SaidTopics(known("shop", SHOP.topic_id, 0)))
+    assert [stray async for stray in sweep.strays()] == []
+    assert list(sweep.report.unjudged) == [topic_prefix("web", WEB.topic_id)]
+
+
+async def test_a_topic_that_is_being_removed_is_its_removers(bucket: Bucket) -> None:
+    await bucket.archived()
+    await bucket.orphan()
+    topics = scene_topics() | known("web", WEB.topic_id, 0, 0, removing=True)
+    assert await swept(bucket.store, NO_GRACE, SaidTopics(topics)) == []
+
+
+async def test_segments_whose_manifest_was_lost_are_left_alone(bucket: Bucket) -> None:
+    scene = await bucket.archived()
+    await scene.append({WEB: 2, SHOP: 2}, epoch=2)
+    await archiver_of(scene, bucket.store, seed=1).run_once()
+    segments = (await manifest_of(bucket.store, WEB)).segments
+    await bucket.store.delete(f"{manifest_prefix('web', WEB.topic_id, 0)}{1:020d}.json")
+    assert await swept(bucket.store, NO_GRACE) == []
+    await bucket.store.delete(f"{manifest_prefix('web', WEB.topic_id, 0)}{0:020d}.json")
+    assert await swept(bucket.store, NO_GRACE) == []
+    assert {segment.key for segment in segments} <= set(await keys(bucket.store, "topics/web/"))
+
+
+async def test_where_a_manifest_cannot_be_read_nothing_is_judged(bucket: Bucket) -> None:
+    await bucket.archived()
+    await bucket.orphan()
+    key = f"{manifest_prefix('web', WEB.topic_id, 0)}{0:020d}.json"
+    await bucket.store.put(key, b"?")
+    sweep = sweep_of(bucket.store, NO_GRACE)
+    assert [stray async for stray in sweep.strays()] == []
+    assert list(sweep.report.unjudged) == [key]
+
+
+async def test_a_staging_area_goes_as_a_whole_and_only_once_its_job_is_quiet(bucket: Bucket) -> None:
+    for job in ("dead", "alive"):
+        await bucket.store.put(f"{staging_prefix(job)}task-0", b"x" * 10)
+    bucket.clock.now_s += DAY_S
+    await bucket.store.put(f"{staging_prefix('alive')}task-1", b"x")
+    strays = await swept(bucket.store, SweepSettings(delete=True))
+    assert [(stray.key, stray.reason) for stray in strays] == [(f"{staging_prefix('dead')}task-0", Reason.STAGING)]
+    assert await keys(bucket.store, STAGING_PREFIX) == [f"{staging_prefix('alive')}task-{n}" for n in (0, 1)]
+
+
+# ---- crashes, stalls, rivals
+
+
+async def requests_of_a_sweep() -> int:
+    bucket = Bucket()
+    await bucket.archived()
+    await bucket.orphan()
+    counting = CrashingStore(bucket.store, NEVER, after=False)
+    await swept(counting, NO_GRACE)
+    return counting.calls
+
+
+async def test_a_crash_between_any_two_requests_loses_nothing_and_the_next_sweep_ends_it() -> None:
+    requests = await requests_of_a_sweep()
+    assert requests > 10
+    for survived in range(requests):
+        for after in (False, True):
+            bucket = Bucket()
+            scene = await bucket.archived()
+            key = await bucket.orphan()
+            with pytest.raises(Crash):
+                await swept(CrashingStore(bucket.store, survived, after=after), NO_GRACE)
+            await check_logs(scene, bucket.store)
+            await swept(bucket.store, NO_GRACE)
+            await check_logs(scene, bucket.store)
+            assert key not in await keys(bucket.store, "topics/")
+            assert await keys(bucket.store, STAGING_PREFIX) == []
+            assert [finding async for finding in BucketVerification(bucket.store, deep=True).findings()] == []
+
+
+async def test_a_worker_that_stalls_at_any_request_names_nothing_that_a_sweep_has_deleted() -> None:
+    """A sweep without any grace, two of them even, between any two requests of an archiver's pass, whose clocks stand
+    still: the manifest alone decides."""
+    scene_store = Bucket()
+    counting = CrashingStore(scene_store.store, NEVER, after=False)
+    await pass_and_collection(await small_scene(scene_store.store), counting)
+    for pause in range(counting.calls):
+        bucket = Bucket()
+        scene = await bucket.archived()
+        await scene.append({WEB: 2, SHOP: 1, WEB_1: 1}, epoch=2)
+        gated = GatedStore(bucket.store, pause)
+        stalled = asyncio.create_task(archiver_of(scene, gated, seed=1).run_once())
+        waiting = asyncio.create_task(gated.reached.wait())
+        await asyncio.wait([stalled, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        rival = archiver_of(scene, bucket.store, seed=2)
+        if pause % 2:
+            await rival.run_once()  # archives the same: what the stalled one uploaded is below the end, and an orphan
+        await swept(bucket.store, NO_GRACE)
+        await check_logs(scene, bucket.store)
+        gated.gate.set()
+        await stalled
+        await check_logs(scene, bucket.store)
+        await rival.run_once()
+        await check_logs(scene, bucket.store)
+        wrong = [finding async for finding in BucketVerification(bucket.store, deep=True).findings()]
+        assert [finding for finding in wrong if finding.severity.value == "error"] == [], f"paused at {pause}"
+
+
+async def test_two_sweeps_at_once_delete_what_one_would() -> None:
+    for pause in range(await requests_of_a_sweep()):
+        bucket = Bucket()
+        scene = await bucket.archived()
+        key = await bucket.orphan()
+        gated = GatedStore(bucket.store, pause)
+        bucket.clock.now_s += DAY_S
+        first = asyncio.create_task(swept(gated, SweepSettings(delete=True)))
+        await gated.reached.wait()
+        other = sweep_of(bucket.store, SweepSettings(delete=True), seed=10)
+        assert [stray.key async for stray in other.strays()] in ([key], [])
+        gated.gate.set()
+        await first
+        assert key not in await keys(bucket.store, "topics/")
+        await check_logs(scene, bucket.store)
+
+
+async def test_a_rival_that_appends_all_the_time_makes_the_sweep_give_up_not_err(bucket: Bucket) -> None:
+    scene = await bucket.archived()
+    key = await bucket.orphan()
+    prefix = manifest_prefix("web", WEB.topic_id, 0)
+
+    class Rival(CrashingStore):
+        """Archives something between the sweep's every look and its append."""
+
+        async def _hold_up(self, number: int) -> None:
+            del number
+            await scene.append({WEB: 1}, epoch=2)
+            await archiver_of(scene, bucket.store, seed=self.calls).run_once()
+
+    assert await swept(Rival(bucket.store, NEVER, after=False), NO_GRACE) == []
+    assert key in await keys(bucket.store, "topics/")
+    assert len(await keys(bucket.store, prefix)) > 8
+    await check_logs(scene, bucket.store)
+
+
+# ---- clocks
+
+
+@pytest.mark.parametrize("wrong_s", [-2 * DAY_S, 2 * DAY_S])
+async def test_on_a_directory_the_clock_of_this_process_is_not_asked(tmp_path: Path, wrong_s: float) -> None:
+    """Writer and sweeper disagree by two days; the file system's clock is the same for both."""
+    right = LocalObjectStore(tmp_path / "data")
+    scene = await small_scene(right)
+    await archiver_of(scene, right).run_once()
+    made = encode_segment("web", WEB, record_table((0, 1)), "cd" * 16)
+    await right.create(made.segment.key, made.body)
+    clock = ManualClock(Runtime().clock.now_ms() / 1_000 + wrong_s)
+    runtime = Runtime(clock, SeededEntropy(4))
+    wrong = LocalObjectStore(tmp_path / "data", runtime)
+    late = encode_segment("web", WEB, record_table((2, 3)), "ef" * 16)
+    await wrong.create(late.segment.key, late.body)  # written by the wrong clock's process, and no older for it
+    settings = SweepSettings(delete=True)
+    assert [stray async for stray in BucketSweep(wrong, SaidTopics(), runtime, settings).strays()] == []
+    os.utime(tmp_path / "data" / made.segment.key, (1_000_000_000, 1_000_000_000))
+    strays = [stray async for stray in BucketSweep(wrong, SaidTopics(), runtime, settings).strays()]
+    assert [stray.key for stray in strays] == [made.segment.key]
+    await check_logs(scene, right)
+    for store in (wrong, right):
+        await store.aclose()
+
+
+async def test_temporary_files_of_a_process_that_died_go(tmp_path: Path) -> None:
+    store = LocalObjectStore(tmp_path / "data")
+    folder = tmp_path / "data" / ".tidelog" / "tmp"
+    for name in ("old", "young"):
+        (folder / name).write_bytes(b"x" * 7)
+    os.utime(folder / "old", (1_000_000_000, 1_000_000_000))
+    strays = await swept(RetryingObjectStore(store, Runtime()), SweepSettings(delete=True))
+    assert [(stray.key, stray.size_bytes, stray.reason) for stray in strays] == [
+        (".tidelog/tmp/old", 7, Reason.PARTIAL)
+    ]
+    assert [path.name for path in folder.iterdir()] == ["young"]
+    await store.aclose()
+
+
+async def test_nothing_of_a_sweep_is_left_behind(bucket: Bucket) -> None:
+    await swept(bucket.store, NO_GRACE)
+    assert await keys(bucket.store, "") == []
