@@ -95,6 +95,28 @@ def test_a_topic_of_many_leaders_is_written_and_followed_through_one_broker(
             assert sorted(json.loads(line)["key"] for line in answer.iter_lines()) == sorted(keys)
 
 
+def test_records_are_deleted_through_any_broker(
+    brokers: list[BrokerProcess], members: Callable[[], MembershipDescription]
+) -> None:
+    members()
+    under = "v1/topics/cut/partitions"
+    for partition in range(SHARDS):
+        records = {"records": [{"value": f"{n}"} for n in range(10)]}
+        httpx.post(f"{brokers[0].url}/{under}/{partition}/records", json=records, timeout=20).raise_for_status()
+    for turn, broker in enumerate(brokers, start=1):
+        for partition in range(SHARDS):
+            call = f"{broker.url}/{under}/{partition}/delete-records"
+            answer = httpx.post(call, json={"before_offset": 2 * turn}, timeout=40)
+            assert (answer.status_code, answer.json()) == (200, {"log_start_offset": 2 * turn})
+            refused = httpx.post(call, json={"before_offset": 11}, timeout=40)
+            assert (refused.status_code, refused.json()["log_start_offset"]) == (416, 2 * turn)
+    for broker in brokers:
+        gone = httpx.get(f"{broker.url}/{under}/0/records?offset=5", timeout=20)
+        assert (gone.status_code, gone.json()["high_watermark"]) == (416, 10)
+        left = httpx.get(f"{broker.url}/{under}/0/records?offset=6", timeout=20).json()["records"]
+        assert [record["value"] for record in left] == ["6", "7", "8", "9"]
+
+
 def test_the_command_shows_brokers_leaders_and_balance(
     brokers: list[BrokerProcess], members: Callable[[], MembershipDescription]
 ) -> None:
