@@ -111,14 +111,15 @@ class SegmentReader:
 
     async def _kept(self, segment: Segment, tail: _Tail, group: RowGroup) -> memoryview:
         """The bytes of `group`, kept for the next who wants a part of it."""
-        name = GroupName(segment.key, group.index)
-        data = self.row_groups.get(name)
-        if data is None:
-            data = await self._bytes(segment, tail, [group])
-            self.row_groups.put(name, data)
+        data = await self._bytes(segment, tail, [group])
+        self.row_groups.put(GroupName(segment.key, group.index), data)
         return data
 
     async def _bytes(self, segment: Segment, tail: _Tail, groups: Sequence[RowGroup]) -> memoryview:
+        """The bytes of `groups`, which lie next to each other."""
+        kept = self.row_groups.get(GroupName(segment.key, groups[0].index))
+        if kept is not None and len(groups) == 1:
+            return kept
         start, end = groups[0].start, groups[-1].end
         at_hand = segment.size_bytes - len(tail.data)
         if start >= at_hand:

@@ -1,0 +1,141 @@
+"""A consumer that reads on finds its next piece at hand; who looks things up makes nobody read ahead."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+from tests.broker.brokers import running_broker, until
+from tests.broker.drafts import draft, offsets_of
+
+from tidelog.services.broker.api import Fetched, FetchLimits, ProduceOptions
+from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.broker.replays import ENDS_MAX, Replays
+from tidelog.services.broker.segment_pieces import SegmentPieces
+from tidelog.storage.errors import NotFound
+from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifest import Segment
+from tidelog.storage.segment_reader import READ_RECORDS_MAX, SegmentReader
+from tidelog.storage.stores.counting import CountingObjectStore, Kind, Verb
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+BATCHES, BATCH = 5, 6_400
+RECORDS = BATCHES * BATCH
+GROUP = 8_000
+"""Records of a kilobyte in a row group; there are four."""
+MIB = 1 << 20
+PAGE = FetchLimits(1_000_000, 8 * MIB)
+PIECES_BYTES = 12 * MIB
+
+
+@dataclass(frozen=True)
+class Bucket:
+    store: MemoryObjectStore
+    segment: Segment
+
+
+async def filled() -> Bucket:
+    store, noise = MemoryObjectStore(), random.Random(6)
+    async with running_broker(store, archiver_batch_bytes=1 << 30, archiver_upkeep=False) as broker:
+        await broker.create_topic("t", 1, {})
+        for _ in range(BATCHES):
+            values = [noise.randbytes(1_000) for _ in range(BATCH)]
+            await broker.produce("t", draft(values), ProduceOptions(partition=0))
+        await broker.archive_now()
+        [segment] = (await broker.partition_log("t", 0)).segments
+    return Bucket(store, segment)
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Bucket:
+    return asyncio.run(filled())
+
+
+@dataclass(frozen=True)
+class Reading:
+    broker: LocalBroker
+    counting: CountingObjectStore
+
+    def gets(self) -> int:
+        return self.counting.usage().requests(Verb.GET, kind=Kind.SEGMENT)
+
+    async def fetch(self, offset: int, limits: FetchLimits = PAGE) -> Fetched:
+        return await self.broker.fetch("t", 0, offset, limits)
+
+
+@asynccontextmanager
+async def reading(bucket: Bucket) -> AsyncIterator[Reading]:
+    counting = CountingObjectStore(bucket.store)
+    async with running_broker(counting, archiver_upkeep=False) as broker:
+        yield Reading(broker, counting)
+
+
+async def test_while_a_page_is_sent_the_next_is_read(bucket: Bucket) -> None:
+    async with reading(bucket) as there:
+        first = await there.fetch(0)
+        assert first.next_offset == GROUP
+        assert there.gets() == 2, "a footer and a row group"
+        second = await there.fetch(GROUP)
+        assert second.next_offset == 2 * GROUP
+        await until(lambda: there.gets() == 4)  # one for that page, one ahead of the next
+        third = await there.fetch(2 * GROUP)
+        assert offsets_of(third) == list(range(2 * GROUP, 3 * GROUP))
+        await until(lambda: there.gets() == 5)
+        assert (await there.fetch(3 * GROUP)).next_offset == RECORDS
+        assert there.gets() == 5, "each row group is fetched once"
+
+
+async def test_small_pages_of_a_replay_take_each_row_group_once(bucket: Bucket) -> None:
+    async with reading(bucket) as there:
+        offset, read = 0, 0
+        while (page := await there.fetch(offset, FetchLimits(700, MIB))).next_offset > offset:
+            assert offsets_of(page)[0] == offset
+            read += len(offsets_of(page))
+            offset = page.next_offset
+        assert read == RECORDS
+        assert there.gets() == 1 + 4
+
+
+async def test_lookups_read_nothing_ahead(bucket: Bucket) -> None:
+    async with reading(bucket) as there:
+        for lookups, offset in enumerate((20_000, 100, 30_000, 12_000), start=1):
+            await there.fetch(offset, FetchLimits(5, MIB))
+            assert there.gets() == 1 + lookups
+
+
+async def test_pieces_are_kept_within_their_bound(bucket: Bucket) -> None:
+    pieces = SegmentPieces(SegmentReader(bucket.store), asyncio.Semaphore(4), PIECES_BYTES)
+    for offset in range(0, RECORDS, 1_700):
+        await pieces.read(bucket.segment, offset, pieces.piece_bytes, READ_RECORDS_MAX)
+        assert 0 < pieces.held_bytes <= PIECES_BYTES
+
+
+async def test_nothing_is_read_ahead_while_all_reads_are_taken(bucket: Bucket) -> None:
+    counting, reads = CountingObjectStore(bucket.store), asyncio.Semaphore(1)
+    pieces = SegmentPieces(SegmentReader(counting), reads, PIECES_BYTES)
+    async with reads:
+        pieces.read_ahead(bucket.segment, 0)
+    assert (await pieces.read(bucket.segment, 0, 1, 1)).num_rows > 0
+    assert counting.usage().requests() == 2
+
+
+async def test_a_failure_ahead_is_the_readers_to_see(bucket: Bucket) -> None:
+    counting = CountingObjectStore(MemoryObjectStore())
+    pieces = SegmentPieces(SegmentReader(counting), asyncio.Semaphore(1), PIECES_BYTES)
+    pieces.read_ahead(bucket.segment, 0)
+    await until(lambda: counting.usage().requests() == 1)
+    with pytest.raises(NotFound):
+        await pieces.read(bucket.segment, 0, 1, 1)
+
+
+def test_ends_of_fetches_are_known_up_to_a_bound() -> None:
+    replays, place = Replays(), TopicPartition("ab" * 16, 0)
+    for offset in range(ENDS_MAX + 1):
+        replays.ended(place, offset)
+    assert not replays.goes_on(place, 0), "the oldest was forgotten"
+    assert replays.goes_on(place, 1)
+    assert not replays.goes_on(TopicPartition("ab" * 16, 1), 1)
