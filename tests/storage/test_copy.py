@@ -24,7 +24,7 @@ from tests.storage.archive_scenes import (
 from tests.storage.known_topics import SaidTopics, known, scene_topics
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
 
-from tidelog.storage.copy import BucketCopy, CopySettings
+from tidelog.storage.copy import BucketCopy, CopySettings, is_settled
 from tidelog.storage.copy_transfer import CopyReport, Transfer
 from tidelog.storage.errors import Conflict, Unavailable
 from tidelog.storage.finding import Finding
@@ -321,6 +321,22 @@ async def test_a_topic_the_journal_never_heard_of_is_named_for_it_is_not_copied(
     only_shop = SaidTopics(known("shop", SHOP.topic_id, 0))
     report = await copy_of(store, MemoryObjectStore(), alive, topics=only_shop).run()
     assert ([finding.key for finding in report.damaged], report.whole) == ([topic_prefix("web", WEB.topic_id)], False)
+
+
+@pytest.mark.parametrize(
+    ("took_s", "copied", "before", "settled"),
+    [
+        (14, 1_000, None, True),
+        (16, 1_000, None, False),
+        (16, 0, None, True),
+        (16, 500, 1_000, False),
+        (16, 501, 1_000, True),
+    ],
+)
+def test_rounds_end_when_another_would_not_leave_less(
+    took_s: float, copied: int, before: int | None, settled: bool
+) -> None:
+    assert is_settled(took_s, 60.0, copied, before) is settled
 
 
 async def test_memory_and_requests_are_bounded() -> None:

@@ -151,15 +151,18 @@ class BucketCopy:
                 self._transfer.is_damaged(name.prefix, "is a topic of which the journal never heard: it is not copied")
 
     async def _bulk(self) -> None:
-        """Rounds, until one took little of the grace: then the cut will take about as little."""
+        """Rounds, until another would leave as much to the cut as there is now."""
+        before: int | None = None
         for _ in range(ROUNDS_MAX):
-            began_s = self._clock.monotonic()
+            began_s, had = self._clock.monotonic(), self._transfer.report.copied_bytes
             topics = await self._live()
             parts = ((topic, partition) for topic in topics.values() for partition in range(len(topic.shards)))
             async for _item in in_order(parts, self._copy_segments, at_once=PARTITIONS_AT_ONCE):
                 pass
-            if self._clock.monotonic() - began_s < self._settings.grace_s / 4:
+            copied = self._transfer.report.copied_bytes - had
+            if is_settled(self._clock.monotonic() - began_s, self._settings.grace_s, copied, before):
                 return
+            before = copied
 
     async def _copy_segments(self, part: tuple[KnownTopic, int]) -> None:
         await self._partition(*part).segments()
@@ -212,6 +215,14 @@ class BucketCopy:
         for info in new:  # in their order: a copy that is cut off here has no hole
             await self._transfer.copy(info.key, info.size)
         return len(entries)
+
+
+def is_settled(took_s: float, grace_s: float, copied_bytes: int, copied_before: int | None) -> bool:
+    """Whether a round of the bulk was the last one: it took little of the grace, so the cut will take about as little;
+    or it found nothing, or about as much as the one before it, and so would the next."""
+    quick = took_s < grace_s / 4
+    shrinks = copied_before is None or copied_bytes <= copied_before / 2
+    return quick or copied_bytes == 0 or not shrinks
 
 
 async def topics_in(store: ObjectStore) -> AsyncIterator[TopicName]:
