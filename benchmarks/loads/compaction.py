@@ -113,12 +113,12 @@ async def _compact(store: ObjectStore, options: argparse.Namespace) -> Compactio
         limits = UpkeepLimits(memory_bytes=options.memory_mib << 20)
         task = CompactTask(store, Runtime(), limits, executor, Path(spill_folder))
         began_s, began_cpu_s = time.monotonic(), own_cpu_seconds()
-        manifest = await task.run(PLACE, log, RULES)
-        assert manifest is not None
+        while manifest := await task.run(PLACE, log, RULES):
+            last = manifest
         seconds, cpu_seconds = time.monotonic() - began_s, own_cpu_seconds() - began_cpu_s
     await store.aclose()
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return Compaction(records, _records(manifest), seconds, cpu_seconds, peak_bytes)
+    return Compaction(records, _records(last), seconds, cpu_seconds, peak_bytes)
 
 
 def _records(manifest: Manifest) -> int:

@@ -91,7 +91,7 @@ class Partition:
         )
 
     async def compact(self, rules: UpkeepRules = RULES) -> Manifest | None:
-        return await self.task().run(PLACE, self.log(), rules)
+        return await whole_pass(self.task(), self.log(), rules)
 
     async def records(self, begin_offset: int = 0) -> pa.Table:
         """What is left from an offset on."""
@@ -115,6 +115,14 @@ class Partition:
         dense = [offset for offset in offsets if offset >= manifest.clean_end]
         assert dense == list(range(min(manifest.clean_end, len(self.history)), len(self.history)))
         assert manifest.cold_end == len(self.history)
+
+
+async def whole_pass(task: CompactTask, log: ManifestLog, rules: UpkeepRules = RULES) -> Manifest | None:
+    """All runs of a pass, as long as something is due; the last version."""
+    last = None
+    while manifest := await task.run(PLACE, log, rules):
+        last = manifest
+    return last
 
 
 def view_of(writes: Iterable[Write]) -> View:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from tests.storage.archive_scenes import NEVER, CrashingStore
-from tests.storage.upkeep.compaction_scenes import PLACE, RULES, Partition, Write, written
+from tests.storage.upkeep.compaction_scenes import PLACE, RULES, Partition, Write, whole_pass, written
 
 from tidelog.storage.errors import Conflict, Corrupt
 from tidelog.storage.manifest import ChangeKind
 from tidelog.storage.segment_codec import encode_segment
+from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.upkeep import compact
 from tidelog.storage.upkeep.retention import without_oldest
 
 DAY_MS = 86_400_000
@@ -155,6 +157,47 @@ async def test_later_passes_take_away_what_newer_records_supersede(partition: Pa
     assert await offsets_of(partition) == [2, 4, 5, 7, 8, 9]
 
 
+async def test_a_pass_is_one_version_a_run_and_due_until_it_is_done(partition: Partition) -> None:
+    """So other partitions come in between."""
+    for keys in ("ab", "ac", "ad", "az"):
+        await partition.append(puts(keys))
+    half = replace(RULES, segment_bytes=1, min_cleanable_dirty_ratio=0.7)
+    task, log, now_ms = partition.task(), partition.log(), partition.clock.now_ms()
+    clean_ends = []
+    while manifest := await task.run(PLACE, log, half):
+        clean_ends.append(manifest.clean_end)
+        assert task.due_at_ms(manifest, half, now_ms) == (now_ms if manifest.clean_end < 8 else None)
+        await partition.check()
+    assert clean_ends == [2, 4, 8]
+
+
+async def test_a_pass_that_is_forgotten_loses_nothing_but_its_work(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when more partitions are being compacted than passes are remembered."""
+    monkeypatch.setattr(compact, "PASSES_MAX", 0)
+    for keys in ("ab", "ac", "ad", "az"):
+        await partition.append(puts(keys))
+    await partition.compact(replace(RULES, segment_bytes=1))
+    assert await offsets_of(partition) == [1, 3, 5, 6, 7]
+    await partition.check()
+
+
+async def test_row_groups_of_which_nothing_stays_are_not_read_again(tmp_path: Path) -> None:
+    """Four values of 8 MiB, each a row group: the first pass reads all of them, the second the one that stays."""
+    store = CountingObjectStore(MemoryObjectStore())
+    partition = Partition(tmp_path / "spill", store)
+    await partition.append([(b"%d" % number, bytes([number]) * (8 << 20)) for number in range(4)])
+    await partition.append([(b"%d" % number, b"new") for number in range(3)])
+    log = partition.log()
+    await log.latest()
+    before = store.usage()
+    await partition.task().run(PLACE, log, RULES)
+    footers, row_groups, footers_again, row_groups_again = 2, 4 + 1, 1, 1
+    assert (store.usage() - before).requests(Verb.GET) == footers + row_groups + footers_again + row_groups_again
+    assert await offsets_of(partition) == [3, 4, 5, 6]
+
+
 # ---- tombstones
 
 
@@ -206,14 +249,14 @@ async def test_records_that_arrive_during_a_pass_are_kept(partition: Partition) 
     counting = CrashingStore(partition.store, NEVER, after=False)
     await partition.append(puts("ab"))
     await partition.append(puts("ac"))
-    await partition.task(counting).run(PLACE, partition.log(counting), RULES)
+    await whole_pass(partition.task(counting), partition.log(counting), RULES)
     for pause in range(counting.calls):
         store = MemoryObjectStore()
         fresh = Partition(partition.spill_folder, store)
         await fresh.append(puts("ab"))
         await fresh.append(puts("ac"))
         busy = _ArchivingStore(store, pause, fresh)
-        manifest = await fresh.task(busy).run(PLACE, fresh.log(busy), RULES)
+        manifest = await whole_pass(fresh.task(busy), fresh.log(busy), RULES)
         assert manifest is not None
         assert manifest.clean_end >= 4
         assert (await fresh.manifest()).cold_end == 5
@@ -226,7 +269,7 @@ async def test_retention_may_take_segments_away_during_a_pass(partition: Partiti
     before = (await partition.manifest()).segments
     task, log = partition.task(), partition.log()
     pausing = _ExpiringStore(partition.store, partition)
-    manifest = await partition.task(pausing).run(PLACE, partition.log(pausing), RULES)
+    manifest = await whole_pass(partition.task(pausing), partition.log(pausing), RULES)
     assert manifest is not None
     assert manifest.log_start_offset == 2
     assert (await partition.records(begin_offset=2))["offset"].to_pylist() == [3, 4, 5]
@@ -239,7 +282,7 @@ async def test_what_lies_below_the_log_start_by_then_is_not_put_back(partition: 
         await partition.append(puts(keys))
     expiring = _ExpiringStore(partition.store, partition)
     one_each = replace(RULES, segment_bytes=1)
-    manifest = await partition.task(expiring).run(PLACE, partition.log(expiring), one_each)
+    manifest = await whole_pass(partition.task(expiring), partition.log(expiring), one_each)
     assert manifest is not None
     assert manifest.log_start_offset == 2
     assert await offsets_of(partition) == [3, 4, 5]
@@ -250,7 +293,7 @@ async def test_a_segment_that_another_worker_replaced_is_a_conflict(partition: P
         await partition.append(puts(keys))
     racing = _CompactingStore(partition.store, partition)
     with pytest.raises(Conflict):
-        await partition.task(racing).run(PLACE, partition.log(racing), RULES)
+        await whole_pass(partition.task(racing), partition.log(racing), RULES)
     await partition.check()
 
 
@@ -296,4 +339,4 @@ class _CompactingStore(CrashingStore):
 
     async def _hold_up(self, number: int) -> None:
         if number == 5:
-            await self._partition.task(seed=1).run(PLACE, self._partition.log(), RULES)
+            await whole_pass(self._partition.task(seed=1), self._partition.log(), RULES)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.storage.archive_scenes import NEVER, Crash, CrashingStore, GatedStore, lost_answer
-from tests.storage.upkeep.compaction_scenes import GRACE_S, PLACE, RULES, Partition, Write
+from tests.storage.upkeep.compaction_scenes import GRACE_S, PLACE, RULES, Partition, Write, whole_pass
 
 from tidelog.storage.errors import Conflict, Unavailable
 from tidelog.storage.object_store import Body, ObjectStore, list_all
@@ -43,7 +43,7 @@ async def scene(folder: Path, store: ObjectStore | None = None) -> Partition:
 
 
 async def compact(partition: Partition, store: ObjectStore, seed: int = 0) -> None:
-    await partition.task(store, seed=seed, memory_bytes=SMALL_BYTES).run(PLACE, partition.log(store), MANY)
+    await whole_pass(partition.task(store, seed=seed, memory_bytes=SMALL_BYTES), partition.log(store), MANY)
 
 
 async def finish(partition: Partition) -> None:
@@ -165,7 +165,7 @@ async def test_a_spill_folder_that_cannot_be_written_to_changes_nothing(tmp_path
     (tmp_path / "file").write_bytes(b"")
     task = partition.task(memory_bytes=SMALL_BYTES, spill_folder=tmp_path / "file" / "spill")
     with pytest.raises(Unavailable, match="cannot be kept under"):
-        await task.run(PLACE, partition.log(), MANY)
+        await whole_pass(task, partition.log(), MANY)
     assert await partition.manifest() == before
     await finish(partition)
 

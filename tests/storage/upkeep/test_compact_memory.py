@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from tests.storage.upkeep.compaction_scenes import PLACE, RULES
+from tests.storage.upkeep.compaction_scenes import PLACE, RULES, whole_pass
 
 from tidelog.storage.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
@@ -83,7 +83,7 @@ async def peaks_of_a_pass(folder: Path, records: int) -> Peaks:
     with ThreadPoolExecutor(1) as executor, peaks() as found:
         limits = UpkeepLimits(memory_bytes=MEMORY_BYTES)
         task = CompactTask(store, Runtime(), limits, executor, folder / "spill")
-        manifest = await task.run(PLACE, ManifestLog(store, PLACE.topic, PLACE.topic_partition), RULES)
+        manifest = await whole_pass(task, ManifestLog(store, PLACE.topic, PLACE.topic_partition), RULES)
     await store.aclose()
     assert manifest is not None
     assert 0.5 * records < sum(segment.records for segment in manifest.segments) < 0.75 * records

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.storage.archive_scenes import NEVER, Crash, CrashingStore
-from tests.storage.upkeep.compaction_scenes import PLACE, RULES, Partition, Write, view_of
+from tests.storage.upkeep.compaction_scenes import PLACE, RULES, Partition, Write, view_of, whole_pass
 
 from tidelog.storage.errors import Conflict
 from tidelog.storage.manifest import ChangeKind, Manifest
@@ -163,7 +163,7 @@ class Schedule:
         task = self.partition.task(store, seed=self.seed, memory_bytes=one.memory_bytes, hash_keys=hash_keys)
         rules = replace(SCHEDULE_RULES, segment_bytes=one.segment_bytes)
         try:
-            await task.run(PLACE, self.partition.log(store), rules)
+            await whole_pass(task, self.partition.log(store), rules)
         except (Crash, Conflict):
             return
 

@@ -2,36 +2,56 @@
 
     task = CompactTask(store, runtime, limits, executor, spill_folder)
     due_at_ms = task.due_at_ms(manifest, rules, now_ms)
-    manifest = await task.run(place, log, rules)
+    manifest = await task.run(place, log, rules)          # one rewrite, one version
 
-One run is one pass over everything up to the uncleanable end (`compact_plan`): it reads the keys and finds what goes
+A pass goes over everything up to the uncleanable end (`compact_plan`): it reads the keys and finds what goes
 (`compact_keys`), then writes segments that lose records again, a rewrite and a manifest version at a time
-(`compact_rewrite`). Whoever reads from 0 to the end has the same map of keys in the end as one who saw every record,
-after every version. Why it is done so: ADR 0013.
+(`compact_rewrite`). The first run of a pass does all of the former, and each one rewrite; what is left of a pass is
+remembered between runs, so that other partitions, and the archiver, come in between. Whoever reads from 0 to the end
+has the same map of keys in the end as one who saw every record, after every version. Why it is done so: ADR 0013.
 
-The archiver goes on appending meanwhile: a rewrite is put into whichever version is the newest, as long as its inputs
-are still in there. If another worker has replaced one, it is a `Conflict`, and the run starts over.
+A rewrite is put into whichever version is the newest, as long as its inputs are still in there. If another worker has
+replaced one, it is a `Conflict`, and the pass starts over. A pass that is forgotten, by a restart or by an error, loses
+nothing but its work: what was rewritten is clean, the rest is dirty as before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
+from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifest import ChangeKind, Manifest, Segment
 from tidelog.storage.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segment_codec import EncodedSegment
 from tidelog.storage.upkeep.compact_keys import CompactMeans, rows_that_go
-from tidelog.storage.upkeep.compact_plan import CompactPlan, cleaned, compaction_due_at_ms, plan_compaction
-from tidelog.storage.upkeep.compact_rewrite import Rewriter, plan_rewrites, replaced
+from tidelog.storage.upkeep.compact_plan import cleaned, compaction_due_at_ms, plan_compaction
+from tidelog.storage.upkeep.compact_rewrite import Rewrite, Rewriter, plan_rewrites, replaced
 from tidelog.storage.upkeep.fresh_upload import FreshUpload
 from tidelog.storage.upkeep.key_spill import HashKeys, spread_hash
+from tidelog.storage.upkeep.row_set import RowSet
 from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
 from tidelog.storage.upkeep.task import Place
+
+PASSES_MAX = 8
+"""Passes that are under way at the same time, a bit a record each; of more the oldest is forgotten."""
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """What is left to do of one: `rewrites` of the rows that are `going`; without any, to move the clean end."""
+
+    going: RowSet
+    rewrites: tuple[Rewrite, ...]
+    clean_end: int
+
+    def after_first(self) -> _Pass:
+        return replace(self, rewrites=self.rewrites[1:])
 
 
 class CompactTask:
@@ -51,44 +71,54 @@ class CompactTask:
         self._means = CompactMeans(store, executor, limits.memory_bytes, spill_folder, hash_keys)
         self._runtime = runtime
         self._fresh = FreshUpload(store, runtime, limits.grace_s)
+        self._begun: dict[TopicPartition, _Pass] = {}
 
     def due_at_ms(self, manifest: Manifest, rules: UpkeepRules, now_ms: int) -> int | None:
+        if rules.compacts and manifest.topic_partition in self._begun:
+            return now_ms
         return compaction_due_at_ms(manifest, rules, now_ms)
 
     async def run(self, place: Place, log: ManifestLog, rules: UpkeepRules) -> Manifest | None:
-        """One pass; its last version. Beside what the seam says, `Unavailable` if the spill folder is full."""
+        """A rewrite of the pass that is under way, or of the one that is due. Beside what the seam says, `Unavailable`
+        if the spill folder is full."""
+        begun = self._begun.pop(place.topic_partition, None)
         manifest = await log.latest()
+        try:
+            pass_ = begun or await self._begin(manifest, rules)
+            if pass_ is None:
+                return None
+            appended = await self._rewrite(place, log, rules, pass_)
+        except NotFound as error:
+            if begun or (await log.latest()).version > manifest.version:
+                raise Conflict(f"a segment left the manifest while it was being compacted: {error}") from error
+            raise Corrupt(log.key(manifest.version), f"names a segment that is not there: {error}") from error
+        self._remember(place, pass_.after_first())
+        return appended
+
+    async def _begin(self, manifest: Manifest, rules: UpkeepRules) -> _Pass | None:
         plan = plan_compaction(manifest, rules, self._runtime.clock.now_ms())
         if plan is None:
             return None
-        try:
-            return await self._pass(place, log, rules, plan)
-        except NotFound as error:
-            if (await log.latest()).version > manifest.version:
-                raise Conflict(f"a segment left the manifest while it was being compacted: {error}") from error
-            raise Corrupt(log.key(manifest.version), f"names a segment that is not there: {error}") from error
-
-    async def _pass(self, place: Place, log: ManifestLog, rules: UpkeepRules, plan: CompactPlan) -> Manifest:
         going = await rows_that_go(self._means, plan)
-        rewrites = plan_rewrites(plan, going, rules.segment_bytes)
-        if not rewrites:
-            return await self._append(log, rules, (), (), plan.clean_end)
-        rewriter = Rewriter(self._means, self._runtime.entropy, place, rules, going)
-        for rewrite in rewrites:
-            outputs = await rewriter.outputs(rewrite)
-            manifest = await self._append(log, rules, rewrite.inputs, outputs, rewrite.clean_end)
-        return manifest
+        return _Pass(going, tuple(plan_rewrites(plan, going, rules.segment_bytes)), plan.clean_end)
 
-    async def _append(
-        self,
-        log: ManifestLog,
-        rules: UpkeepRules,
-        inputs: Sequence[Segment],
-        outputs: Sequence[EncodedSegment],
-        clean_end: int,
-    ) -> Manifest:
+    async def _rewrite(self, place: Place, log: ManifestLog, rules: UpkeepRules, pass_: _Pass) -> Manifest:
+        inputs: Sequence[Segment] = ()
+        outputs: Sequence[EncodedSegment] = ()
+        clean_end = pass_.clean_end
+        if pass_.rewrites:
+            first = pass_.rewrites[0]
+            rewriter = Rewriter(self._means, self._runtime.entropy, place, rules, pass_.going)
+            inputs, outputs, clean_end = first.inputs, await rewriter.outputs(first), first.clean_end
+
         def successor(latest: Manifest, added: Sequence[Segment]) -> Manifest:
             now_ms = self._runtime.clock.now_ms()
             return cleaned(replaced(latest, inputs, added), clean_end, rules.delete_retention_ms, now_ms)
 
         return await self._fresh.append_to_latest(log, outputs, successor, ChangeKind.COMPACT)
+
+    def _remember(self, place: Place, pass_: _Pass) -> None:
+        if pass_.rewrites:
+            self._begun[place.topic_partition] = pass_
+        while len(self._begun) > PASSES_MAX:
+            del self._begun[next(iter(self._begun))]
