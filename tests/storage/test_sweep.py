@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,9 @@ from tests.storage.archive_scenes import (
 )
 from tests.storage.known_topics import SaidTopics, known, scene_topics
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
+from tests.storage.upkeep.merge_scenes import filled, merge, records_of
 
+from tidelog.storage.errors import Conflict
 from tidelog.storage.layout import STAGING_PREFIX, manifest_prefix, staging_prefix, topic_prefix
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
@@ -225,6 +228,28 @@ async def test_a_worker_that_stalls_at_any_request_names_nothing_that_a_sweep_ha
         await check_logs(scene, bucket.store)
         wrong = [finding async for finding in BucketVerification(bucket.store, deep=True).findings()]
         assert [finding for finding in wrong if finding.severity.value == "error"] == [], f"paused at {pause}"
+
+
+async def test_a_merge_that_stalls_between_upload_and_manifest_names_nothing_that_was_deleted(tmp_path: Path) -> None:
+    """What it uploads lies below the partition's end and nothing else writes there: the sweep's own version has to stop
+    it. Its clocks stand still, so it has no other way to know."""
+    pause, reached, deleted = 0, True, 0
+    while reached:
+        store = MemoryObjectStore()
+        records = await filled(store)
+        gated = GatedStore(store, pause)
+        merging = asyncio.create_task(merge(gated, tmp_path))
+        waiting = asyncio.create_task(gated.reached.wait())
+        await asyncio.wait([merging, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        reached = gated.reached.is_set()
+        deleted += len(await swept(store, NO_GRACE))
+        gated.gate.set()
+        with contextlib.suppress(Conflict):  # as the loop of upkeep, which asks again
+            await merging
+        assert (await records_of(store)).equals(records), f"paused at {pause}"
+        pause += 1
+    assert deleted > 0
 
 
 async def test_two_sweeps_at_once_delete_what_one_would() -> None:

@@ -55,6 +55,7 @@ class ChangeKind(Enum):
     EXPIRE = "expire"  # retention moved the log start
     DELETE_RECORDS = "delete-records"  # somebody moved the log start
     COLLECT = "collect"  # garbage was deleted
+    SWEEP = "sweep"  # nothing; what was uploaded before and has no name yet gets none any more
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,11 @@ class ManifestLog:
         """The name of `version`."""
         return self._log.key(version)
 
+    @property
+    def known_version(self) -> int:
+        """The newest version that `latest` gave or `append` made; -1 before that."""
+        return self._latest.version
+
     def versions(self, start: int = 0) -> AsyncIterator[int]:
         """The numbers from `start` on that are there now, ascending."""
         return self._log.numbers(start)

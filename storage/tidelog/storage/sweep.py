@@ -21,10 +21,10 @@ is compared with this machine's clock, which may be wrong by a day.
 *Two halves of a rule.* Age alone leaves a hole: a worker may stall for longer than any grace between upload and append,
 and name what the sweep has deleted. The worker's half (`upkeep.fresh_upload`): stalled for more than half its grace by
 either of its clocks, it uploads anew under new ids. The sweep's half needs no clock: before it deletes any upload of a
-partition it appends a version to that partition's manifest that changes nothing. The append wins only if the manifest
-it judged by is still the newest; and whoever was about to append from that version or an older one now gets `Conflict`,
-starts over from the newest, and makes new segments with new ids. So of the uploads listed before, none can be named
-any more, however long anybody stalls.
+partition it appends a version to that partition's manifest that changes nothing, a `ChangeKind.SWEEP`. The append wins
+only if the manifest it judged by is still the newest; and whoever was about to append from that version or an older
+one now gets `Conflict`, and starts over from the newest or, finding a sweep's version there, uploads anew. So of the
+uploads listed before, none can be named any more, however long anybody stalls.
 
 *Doubt.* An upload with offsets at or beyond the manifest's end is left alone: either its records are in the WAL and
 will be archived, or its manifest was lost, which is for `verify` to tell and for a person to mend. A topic is gone if

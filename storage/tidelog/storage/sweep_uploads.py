@@ -39,7 +39,7 @@ class UploadSweep:
             if not still:
                 return []
             try:
-                await log.append(manifest, ChangeKind.COLLECT)
+                await log.append(manifest, ChangeKind.SWEEP)
             except Conflict:
                 continue
             return still

@@ -9,7 +9,8 @@ the same bytes again under new ids; the other half is for the append, which may 
     manifest = await fresh.append(log, encoded, lambda added: replace(latest, segments=(*kept, *added)), kind)
 
 Where what was made fits into any version that still has its inputs, `append_to_latest` puts it into the newest one: the
-archiver's versions in between cost no work then, nor another upload.
+archiver's versions in between cost no work then, nor another upload. Only a sweep's do: the version that it appends
+before it deletes says that whatever was uploaded by then may be gone, and no clock has to be right for that.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tidelog.storage.errors import Conflict, Unavailable
+from tidelog.storage.errors import Conflict, NotFound, Unavailable
 from tidelog.storage.layout import parse_segment_key, segment_key
 from tidelog.storage.manifest import ChangeKind, Manifest, Segment
+from tidelog.storage.manifest_codec import told_by
 from tidelog.storage.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
@@ -57,11 +59,13 @@ class FreshUpload:
     ) -> Manifest:
         """Upload `segments` and append `successor` of the latest version and them. Raises as `append` does: `Conflict`
         once `successor` does, or if others were faster `APPEND_ATTEMPTS_MAX` times."""
+        seen = log.known_version
         upload = await self._upload(segments)
         for _ in range(APPEND_ATTEMPTS_MAX):
             latest = await log.latest()
-            if not self._is_fresh(upload):
+            if not self._is_fresh(upload) or await _swept_since(log, seen, latest):
                 upload = await self._upload([self._renamed(encoded) for encoded in upload.segments])
+            seen = latest.version
             try:
                 return await log.append(successor(latest, upload.named), kind)
             except Conflict:
@@ -100,6 +104,18 @@ class FreshUpload:
             self._runtime.entropy.new_id(),
         )
         return EncodedSegment(replace(encoded.segment, key=key), encoded.body)
+
+
+async def _swept_since(log: ManifestLog, version: int, latest: Manifest) -> bool:
+    """Whether a sweep may have deleted what was uploaded when `version` was the newest."""
+    for between in range(version + 1, latest.version):
+        try:
+            change = told_by(await log.stored(between)).change
+        except NotFound:
+            return True  # collected: nobody knows
+        if change is None or change.kind is ChangeKind.SWEEP:
+            return True
+    return latest.version > version and (latest.change is None or latest.change.kind is ChangeKind.SWEEP)
 
 
 @dataclass(frozen=True)
