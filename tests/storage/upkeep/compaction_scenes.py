@@ -101,6 +101,11 @@ class Partition:
         records = pa.concat_tables(tables)
         return records.filter(pa.compute.greater_equal(records["offset"], begin_offset))
 
+    async def offsets(self) -> list[int]:
+        """Of the records that are left."""
+        left: list[int] = (await self.records())["offset"].to_pylist()
+        return left
+
     async def check(self) -> None:
         """What is left is a part of what was written, in its order and at its offsets, and a reader of it ends with the
         same map as one who saw everything."""
@@ -115,6 +120,14 @@ class Partition:
         dense = [offset for offset in offsets if offset >= manifest.clean_end]
         assert dense == list(range(min(manifest.clean_end, len(self.history)), len(self.history)))
         assert manifest.cold_end == len(self.history)
+
+
+def puts(keys: str, value: str = "v") -> list[Write]:
+    """A record of each letter; a capital one deletes its key, a dash has none."""
+    return [
+        (None if key == "-" else key.lower().encode(), None if key.isupper() else f"{value}-{key}".encode())
+        for key in keys
+    ]
 
 
 async def whole_pass(task: CompactTask, log: ManifestLog, rules: UpkeepRules = RULES) -> Manifest | None:

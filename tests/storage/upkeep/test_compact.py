@@ -6,18 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.storage.archive_scenes import NEVER, CrashingStore
-from tests.storage.upkeep.compaction_scenes import PLACE, RULES, Partition, Write, whole_pass, written
+from tests.storage.upkeep.compaction_scenes import PLACE, RULES, Partition, puts, written
 
-from tidelog.storage.errors import Conflict, Corrupt
+from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifest import ChangeKind
 from tidelog.storage.segment_codec import encode_segment
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep import compact
-from tidelog.storage.upkeep.retention import without_oldest
 
-DAY_MS = 86_400_000
+DAY_S = 86_400
 
 
 @pytest.fixture
@@ -25,25 +23,12 @@ def partition(tmp_path: Path) -> Partition:
     return Partition(tmp_path / "spill")
 
 
-def puts(keys: str, value: str = "v") -> list[Write]:
-    """A record of each letter; a capital one deletes its key, a dash has none."""
-    return [
-        (None if key == "-" else key.lower().encode(), None if key.isupper() else f"{value}-{key}".encode())
-        for key in keys
-    ]
-
-
-async def offsets_of(partition: Partition) -> list[int]:
-    offsets: list[int] = (await partition.records())["offset"].to_pylist()
-    return offsets
-
-
 async def test_the_newest_record_of_each_key_stays_at_its_offset(partition: Partition) -> None:
     await partition.append(puts("abca"))
     await partition.append(puts("bda"))
     manifest = await partition.compact()
     assert manifest is not None
-    assert await offsets_of(partition) == [2, 4, 5, 6]
+    assert await partition.offsets() == [2, 4, 5, 6]
     assert (manifest.clean_end, manifest.cold_end) == (7, 7)
     assert manifest.change is not None
     assert manifest.change.kind is ChangeKind.COMPACT
@@ -119,34 +104,34 @@ async def test_records_without_a_key_stay(partition: Partition) -> None:
     await partition.append(puts("-a-a"))
     await partition.append(puts("-b"))
     await partition.compact()
-    assert await offsets_of(partition) == [0, 2, 3, 4, 5]
+    assert await partition.offsets() == [0, 2, 3, 4, 5]
     await partition.check()
 
 
 async def test_a_record_with_neither_key_nor_value_is_no_tombstone(partition: Partition) -> None:
     await partition.append([(None, None), (b"a", b"1"), (b"a", None)])
     await partition.compact()
-    partition.clock.now_s += 2 * DAY_MS / 1000
+    partition.clock.now_s += 2 * DAY_S
     await partition.append(puts("b"))
     await partition.compact()
-    assert await offsets_of(partition) == [0, 3]
+    assert await partition.offsets() == [0, 3]
     await partition.check()
 
 
 async def test_an_empty_key_is_a_key(partition: Partition) -> None:
     await partition.append([(b"", b"1"), (b"a", b"2"), (b"", b"3")])
     await partition.compact()
-    assert await offsets_of(partition) == [1, 2]
+    assert await partition.offsets() == [1, 2]
     await partition.check()
 
 
 async def test_an_empty_value_is_no_tombstone(partition: Partition) -> None:
     await partition.append([(b"a", b""), (b"b", b"2")])
     await partition.compact()
-    partition.clock.now_s += 10 * DAY_MS
+    partition.clock.now_s += 10 * DAY_S
     await partition.append(puts("c"))
     await partition.compact()
-    assert await offsets_of(partition) == [0, 1, 2]
+    assert await partition.offsets() == [0, 1, 2]
 
 
 async def test_later_passes_take_away_what_newer_records_supersede(partition: Partition) -> None:
@@ -154,7 +139,7 @@ async def test_later_passes_take_away_what_newer_records_supersede(partition: Pa
         await partition.append(puts(keys))
         await partition.compact()
         await partition.check()
-    assert await offsets_of(partition) == [2, 4, 5, 7, 8, 9]
+    assert await partition.offsets() == [2, 4, 5, 7, 8, 9]
 
 
 async def test_a_pass_is_one_version_a_run_and_due_until_it_is_done(partition: Partition) -> None:
@@ -179,7 +164,7 @@ async def test_a_pass_that_is_forgotten_loses_nothing_but_its_work(
     for keys in ("ab", "ac", "ad", "az"):
         await partition.append(puts(keys))
     await partition.compact(replace(RULES, segment_bytes=1))
-    assert await offsets_of(partition) == [1, 3, 5, 6, 7]
+    assert await partition.offsets() == [1, 3, 5, 6, 7]
     await partition.check()
 
 
@@ -195,7 +180,7 @@ async def test_row_groups_of_which_nothing_stays_are_not_read_again(tmp_path: Pa
     await partition.task().run(PLACE, log, RULES)
     footers, row_groups, footers_again, row_groups_again = 2, 4 + 1, 1, 1
     assert (store.usage() - before).requests(Verb.GET) == footers + row_groups + footers_again + row_groups_again
-    assert await offsets_of(partition) == [3, 4, 5, 6]
+    assert await partition.offsets() == [3, 4, 5, 6]
 
 
 # ---- tombstones
@@ -204,27 +189,27 @@ async def test_row_groups_of_which_nothing_stays_are_not_read_again(tmp_path: Pa
 async def test_a_tombstone_goes_at_the_first_pass_after_its_time(partition: Partition) -> None:
     await partition.append(puts("aAb"))
     await partition.compact()
-    assert await offsets_of(partition) == [1, 2], "what it deleted goes at once"
-    partition.clock.now_s += 1.05 * DAY_MS / 1000
+    assert await partition.offsets() == [1, 2], "what it deleted goes at once"
+    partition.clock.now_s += 1.05 * DAY_S
     await partition.append(puts("c"))
     await partition.compact()
-    assert await offsets_of(partition) == [1, 2, 3], "a sixteenth may be added to its time, by rounding"
-    partition.clock.now_s += 0.05 * DAY_MS / 1000
+    assert await partition.offsets() == [1, 2, 3], "a sixteenth may be added to its time, by rounding"
+    partition.clock.now_s += 0.05 * DAY_S
     await partition.append(puts("d"))
     await partition.compact()
-    assert await offsets_of(partition) == [2, 3, 4]
+    assert await partition.offsets() == [2, 3, 4]
     await partition.check()
 
 
 async def test_the_time_of_a_tombstone_begins_with_the_first_pass_over_it(partition: Partition) -> None:
     """However old the record is: a reader may have begun just before that pass."""
     await partition.append(puts("aAb"))
-    partition.clock.now_s += 10 * DAY_MS / 1000
+    partition.clock.now_s += 10 * DAY_S
     await partition.compact()
-    partition.clock.now_s += 0.9 * DAY_MS / 1000
+    partition.clock.now_s += 0.9 * DAY_S
     await partition.append(puts("c"))
     await partition.compact()
-    assert await offsets_of(partition) == [1, 2, 3]
+    assert await partition.offsets() == [1, 2, 3]
 
 
 async def test_the_last_record_stays_even_if_it_is_a_tombstone(partition: Partition) -> None:
@@ -232,111 +217,10 @@ async def test_the_last_record_stays_even_if_it_is_a_tombstone(partition: Partit
     no_time = replace(RULES, delete_retention_ms=0)
     await partition.append(puts("aA"))
     await partition.compact(no_time)
-    partition.clock.now_s += 2 * DAY_MS / 1000
+    partition.clock.now_s += 2 * DAY_S
     assert await partition.compact(no_time) is None
-    assert await offsets_of(partition) == [1]
+    assert await partition.offsets() == [1]
     await partition.append(puts("B"))
     await partition.compact(no_time)
-    assert await offsets_of(partition) == [2]
+    assert await partition.offsets() == [2]
     await partition.check()
-
-
-# ---- together with other workers
-
-
-async def test_records_that_arrive_during_a_pass_are_kept(partition: Partition) -> None:
-    """The archiver appends a version between any two requests of a pass, which goes on from it."""
-    counting = CrashingStore(partition.store, NEVER, after=False)
-    await partition.append(puts("ab"))
-    await partition.append(puts("ac"))
-    await whole_pass(partition.task(counting), partition.log(counting), RULES)
-    for pause in range(counting.calls):
-        store = MemoryObjectStore()
-        fresh = Partition(partition.spill_folder, store)
-        await fresh.append(puts("ab"))
-        await fresh.append(puts("ac"))
-        busy = _ArchivingStore(store, pause, fresh)
-        manifest = await whole_pass(fresh.task(busy), fresh.log(busy), RULES)
-        assert manifest is not None
-        assert manifest.clean_end >= 4
-        assert (await fresh.manifest()).cold_end == 5
-        await fresh.check()
-
-
-async def test_retention_may_take_segments_away_during_a_pass(partition: Partition) -> None:
-    for keys in ("ab", "ac", "ad"):
-        await partition.append(puts(keys))
-    before = (await partition.manifest()).segments
-    task, log = partition.task(), partition.log()
-    pausing = _ExpiringStore(partition.store, partition)
-    manifest = await whole_pass(partition.task(pausing), partition.log(pausing), RULES)
-    assert manifest is not None
-    assert manifest.log_start_offset == 2
-    assert (await partition.records(begin_offset=2))["offset"].to_pylist() == [3, 4, 5]
-    assert [segment.key in {garbage.key for garbage in manifest.garbage} for segment in before] == [True, True, False]
-    assert task.due_at_ms(await log.latest(), RULES, partition.clock.now_ms()) is None
-
-
-async def test_what_lies_below_the_log_start_by_then_is_not_put_back(partition: Partition) -> None:
-    for keys in ("ab", "ac", "ad"):
-        await partition.append(puts(keys))
-    expiring = _ExpiringStore(partition.store, partition)
-    one_each = replace(RULES, segment_bytes=1)
-    manifest = await whole_pass(partition.task(expiring), partition.log(expiring), one_each)
-    assert manifest is not None
-    assert manifest.log_start_offset == 2
-    assert await offsets_of(partition) == [3, 4, 5]
-
-
-async def test_a_segment_that_another_worker_replaced_is_a_conflict(partition: Partition) -> None:
-    for keys in ("ab", "ac"):
-        await partition.append(puts(keys))
-    racing = _CompactingStore(partition.store, partition)
-    with pytest.raises(Conflict):
-        await whole_pass(partition.task(racing), partition.log(racing), RULES)
-    await partition.check()
-
-
-async def test_a_segment_that_is_missing_is_said_to_be(partition: Partition) -> None:
-    await partition.append(puts("ab"))
-    await partition.store.delete((await partition.manifest()).segments[0].key)
-    with pytest.raises(Corrupt, match="names a segment that is not there"):
-        await partition.compact()
-
-
-class _ArchivingStore(CrashingStore):
-    """The archiver appends a segment before call `pause`."""
-
-    def __init__(self, inner: MemoryObjectStore, pause: int, partition: Partition) -> None:
-        super().__init__(inner, NEVER, after=False)
-        self._pause = pause
-        self._partition = partition
-
-    async def _hold_up(self, number: int) -> None:
-        if number == self._pause:
-            await self._partition.append(puts("a", "late"))
-
-
-class _ExpiringStore(CrashingStore):
-    """Retention takes the first segment away once the pass has begun to read."""
-
-    def __init__(self, inner: MemoryObjectStore, partition: Partition) -> None:
-        super().__init__(inner, NEVER, after=False)
-        self._partition = partition
-
-    async def _hold_up(self, number: int) -> None:
-        if number == 5:
-            log = self._partition.log()
-            await log.append(without_oldest(await log.latest(), 1), ChangeKind.EXPIRE)
-
-
-class _CompactingStore(CrashingStore):
-    """Another worker makes a whole pass once this one has begun to read."""
-
-    def __init__(self, inner: MemoryObjectStore, partition: Partition) -> None:
-        super().__init__(inner, NEVER, after=False)
-        self._partition = partition
-
-    async def _hold_up(self, number: int) -> None:
-        if number == 5:
-            await whole_pass(self._partition.task(seed=1), self._partition.log(), RULES)

@@ -55,16 +55,11 @@ async def finish(partition: Partition) -> None:
     assert partition.task().due_at_ms(manifest, RULES, partition.clock.now_ms()) is None
 
 
-async def offsets_of(partition: Partition) -> list[int]:
-    offsets: list[int] = (await partition.records())["offset"].to_pylist()
-    return offsets
-
-
 async def operations_of_a_pass(folder: Path) -> int:
     partition = await scene(folder)
     counting = CrashingStore(partition.store, NEVER, after=False)
     await compact(partition, counting)
-    assert await offsets_of(partition) == LEFT
+    assert await partition.offsets() == LEFT
     return counting.calls
 
 
@@ -80,7 +75,7 @@ async def test_a_crash_between_any_two_requests_leaves_a_right_log(tmp_path: Pat
                 await compact(partition, CrashingStore(partition.store, survived, after=after))
             await partition.check()
             await finish(partition)
-            assert await offsets_of(partition) == LEFT
+            assert await partition.offsets() == LEFT
     assert list((tmp_path / "spill").iterdir()) == []
 
 
@@ -91,7 +86,7 @@ async def test_an_answer_lost_at_any_request_is_made_good_by_running_again(tmp_p
             await compact(partition, lost_answer(partition.store, survived))
         await partition.check()
         await finish(partition)
-        assert await offsets_of(partition) == LEFT
+        assert await partition.offsets() == LEFT
 
 
 async def test_two_compactors_at_once_do_not_harm_each_other(tmp_path: Path) -> None:
@@ -133,7 +128,7 @@ async def test_a_compactor_that_stalled_names_nothing_that_the_sweep_may_have_ta
         gated.gate.set()
         await stalled
         await partition.check()
-        assert await offsets_of(partition) == LEFT
+        assert await partition.offsets() == LEFT
 
 
 class _AppendsRecorded(CrashingStore):
@@ -182,7 +177,7 @@ async def test_a_disk_that_is_full_is_said_and_nothing_is_lost(tmp_path: Path) -
                 refused += "File too large" in str(error)
         await partition.check()
         await finish(partition)
-        assert await offsets_of(partition) == LEFT
+        assert await partition.offsets() == LEFT
     assert refused > 3
     assert list((tmp_path / "spill").iterdir()) == []
 

@@ -68,6 +68,7 @@ async def read_stretches(
     finally:
         if ahead is not None:
             ahead.cancel()
+            await asyncio.gather(ahead, return_exceptions=True)
 
 
 async def _read(store: ObjectStore, segment: Segment, run: RowGroups) -> memoryview:
