@@ -13,6 +13,7 @@ from tidelog.storage.errors import Conflict, Corrupt
 from tidelog.storage.manifest import ChangeKind
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.retention import without_oldest
+from tidelog.storage.verify import BucketVerification
 
 
 @pytest.fixture
@@ -78,6 +79,15 @@ async def test_a_segment_that_is_missing_is_said_to_be(partition: Partition) -> 
     await partition.store.delete((await partition.manifest()).segments[0].key)
     with pytest.raises(Corrupt, match="names a segment that is not there"):
         await partition.compact()
+
+
+async def test_verify_finds_nothing_wrong_with_gaps_below_the_clean_end(partition: Partition) -> None:
+    for keys in ("ab", "ac", "ad", "za"):
+        await partition.append(puts(keys))
+    await partition.compact(replace(RULES, segment_bytes=1))
+    await partition.append(puts("a"))
+    assert [segment.base_offset for segment in (await partition.manifest()).segments] == [1, 3, 5, 6, 8]
+    assert [finding async for finding in BucketVerification(partition.store, deep=True).findings()] == []
 
 
 class _ArchivingStore(CrashingStore):
