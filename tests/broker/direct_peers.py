@@ -47,8 +47,8 @@ class DirectPeers:
     async def resolve(self, leader: Leader, topic: str, partition: int, position: Position) -> int:
         return await self._peer(leader).resolve(topic, partition, position)
 
-    async def partition_log(self, leader: Leader, topic: str, partition: int) -> PartitionLog:
-        return await self._peer(leader).partition_log(topic, partition)
+    async def partition_log(self, leader: Leader, topic: str, partition: int, *, fresh: bool) -> PartitionLog:
+        return await self._peer(leader).partition_log(topic, partition, fresh=fresh)
 
     async def delete_records(self, leader: Leader, topic: str, partition: int, before_offset: int) -> int:
         return await self._peer(leader).delete_records(topic, partition, before_offset)

@@ -161,7 +161,7 @@ async def test_positions_and_the_log_are_the_leaders(
     }
     assert {at: await peers.resolve(leader, "web", 0, at) for at in expected} == expected
     await listening.broker.here.archive_now()
-    log = await peers.partition_log(leader, "web", 0)
+    log = await peers.partition_log(leader, "web", 0, fresh=True)
     whole = await listening.broker.here.partition_log("web", 0)
     assert log == replace(whole, segments=tuple(as_readers_see(segment) for segment in whole.segments))
     assert log.segments[0].sha256

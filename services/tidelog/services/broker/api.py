@@ -260,8 +260,9 @@ class Broker(Protocol):
         high watermark, `Invalid`, `NotFound`, `Unavailable`, `Corrupt`."""
         ...
 
-    async def partition_log(self, topic: str, partition: int) -> PartitionLog:
-        """What a direct reader needs, in one consistent answer. Raises `NotFound`."""
+    async def partition_log(self, topic: str, partition: int, *, fresh: bool = True) -> PartitionLog:
+        """What a direct reader needs, in one consistent answer. Not `fresh`: as the leader knows it, without a look at
+        the bucket, where another worker may have merged segments. Raises `NotFound`."""
         ...
 
     def status(self) -> BrokerStatus:

@@ -224,9 +224,10 @@ class LocalBroker:
         leader, state = await self._state(topic, partition)
         return await self._deletion.delete(self.topic(topic), leader, state, before_offset)
 
-    async def partition_log(self, topic: str, partition: int) -> PartitionLog:
+    async def partition_log(self, topic: str, partition: int, *, fresh: bool = True) -> PartitionLog:
         leader, state = await self._state(topic, partition)
-        await leader.partitions.refresh(state)  # who asks reads the bucket: not what a compactor has merged meanwhile
+        if fresh:
+            await leader.partitions.refresh(state)
         return partition_picture(state, self._parts.store.url)
 
     async def _state(self, name: str, partition: int) -> tuple[ShardLeader, PartitionState]:

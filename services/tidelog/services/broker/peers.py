@@ -29,7 +29,7 @@ class Peers(Protocol):
         """As `api.Broker.resolve`."""
         ...
 
-    async def partition_log(self, leader: Leader, topic: str, partition: int) -> PartitionLog:
+    async def partition_log(self, leader: Leader, topic: str, partition: int, *, fresh: bool) -> PartitionLog:
         """As `api.Broker.partition_log`."""
         ...
 

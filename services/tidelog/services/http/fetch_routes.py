@@ -21,7 +21,15 @@ from tidelog.services.http.answers.record_json import records_json
 from tidelog.services.http.answers.stream_answer import StreamAnswer
 from tidelog.services.http.connections import Draining
 from tidelog.services.http.media import Media, answer_media
-from tidelog.services.http.parameters import OFFSET_MAX, capped_number, partition_of, query_of, topic_of, whole_number
+from tidelog.services.http.parameters import (
+    OFFSET_MAX,
+    capped_number,
+    flag,
+    partition_of,
+    query_of,
+    topic_of,
+    whole_number,
+)
 from tidelog.services.http.partition_calls import Place, Read
 from tidelog.services.http.partition_log_json import partition_log_json
 from tidelog.services.http.positions import EARLIEST, parse_position
@@ -141,13 +149,14 @@ class FetchRoutes:
 
     async def log(self, request: Request) -> Response:
         """What a direct reader of the bucket needs."""
-        query_of(request, frozenset())
+        query = query_of(request, frozenset({"fresh"}))
+        fresh = flag(query, "fresh", default=True)
 
         async def look(broker: Broker, place: Place) -> Response:
-            log = await broker.partition_log(place.topic, place.partition)
+            log = await broker.partition_log(place.topic, place.partition, fresh=fresh)
             return Response(_ENCODER.encode(partition_log_json(log)), media_type=Media.JSON.value)
 
-        return await self._answer(request, Read(_place(request), "log", {}), look)
+        return await self._answer(request, Read(_place(request), "log", query), look)
 
     async def offset(self, request: Request) -> Response:
         """Resolve a position."""

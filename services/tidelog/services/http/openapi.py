@@ -226,7 +226,11 @@ LOG = operation(
     description="Where a partition's records lie: what a direct reader of the bucket needs, in one consistent answer.",
     answers={200: body(_JSON, _LOG, _LOG_EXAMPLE)},
     refusals=(400, 404, 422),
-    parameters=[_TOPIC, _PARTITION],
+    parameters=[
+        _TOPIC,
+        _PARTITION,
+        query("fresh", {"type": "string", "enum": ["true", "false"]}, "false: as the leader knows it", "true"),
+    ],
 )
 OFFSET = operation(
     "GET",

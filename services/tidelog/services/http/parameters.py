@@ -49,6 +49,17 @@ def capped_number(query: Mapping[str, str], name: str, low: int, default: int, c
     return min(default if wanted is None else wanted, cap)
 
 
+def flag(query: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """``true`` or ``false``, else `Unreadable` naming the parameter."""
+    match query.get(name):
+        case None:
+            return default
+        case "true" | "false" as text:
+            return text == "true"
+        case other:
+            raise Unreadable(f"{name} is true or false, not {other[:80]!r}", field=name)
+
+
 def topic_of(request: Request) -> str:
     name: str = request.path_params["topic"]
     return name

@@ -128,7 +128,7 @@ class TopicRoutes:
 
         async def look(number: int) -> PartitionJson:
             async with turns:
-                log = await self._broker.partition_log(topic.name, number)
+                log = await self._broker.partition_log(topic.name, number, fresh=False)
             return PartitionJson(number, log.shard, log.log_start_offset, log.cold_end, log.high_watermark)
 
         return await asyncio.gather(*(look(number) for number in range(topic.partition_count)))

@@ -99,8 +99,8 @@ class HttpPeers:
         request = PeerRequest("GET", _target(topic, partition, "offset", {"at": _written(position)}))
         return _decoded(await self._whole(leader, request, self._call_timeout_s), OffsetAnswer).offset
 
-    async def partition_log(self, leader: Leader, topic: str, partition: int) -> PartitionLog:
-        request = PeerRequest("GET", _target(topic, partition, "log", {}))
+    async def partition_log(self, leader: Leader, topic: str, partition: int, *, fresh: bool) -> PartitionLog:
+        request = PeerRequest("GET", _target(topic, partition, "log", {} if fresh else {"fresh": "false"}))
         return partition_log_of(_decoded(await self._whole(leader, request, self._call_timeout_s), PartitionLogJson))
 
     async def delete_records(self, leader: Leader, topic: str, partition: int, before_offset: int) -> int:

@@ -157,8 +157,8 @@ class ClusterBroker:
     async def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
         return await self._requests.delete_records(topic, partition, before_offset)
 
-    async def partition_log(self, topic: str, partition: int) -> PartitionLog:
-        return await self._requests.partition_log(topic, partition)
+    async def partition_log(self, topic: str, partition: int, *, fresh: bool = True) -> PartitionLog:
+        return await self._requests.partition_log(topic, partition, fresh=fresh)
 
     # ---- where things are
 

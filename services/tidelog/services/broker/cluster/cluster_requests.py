@@ -88,12 +88,12 @@ class ClusterRequests:
             lambda leader: self._peers.resolve(leader, topic, partition, position),
         )
 
-    async def partition_log(self, topic: str, partition: int) -> PartitionLog:
+    async def partition_log(self, topic: str, partition: int, *, fresh: bool) -> PartitionLog:
         found = await self._local.known_topics.known(topic, partition)
         return await self.calls.read(
             found.shards[partition],
-            lambda: self._local.partition_log(topic, partition),
-            lambda leader: self._peers.partition_log(leader, topic, partition),
+            lambda: self._local.partition_log(topic, partition, fresh=fresh),
+            lambda leader: self._peers.partition_log(leader, topic, partition, fresh=fresh),
         )
 
     async def delete_records(self, topic: str, partition: int, before_offset: int) -> int:

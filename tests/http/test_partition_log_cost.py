@@ -1,0 +1,37 @@
+"""What asking where a partition's records lie costs at the bucket."""
+
+from __future__ import annotations
+
+import httpx
+from tests.broker.brokers import SETTINGS, running_broker
+from tests.broker.drafts import draft
+
+from tidelog.services.broker.api import ProduceOptions
+from tidelog.services.http.app import create_app
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+LOG = "/v1/topics/t/partitions/0/log"
+
+
+async def test_a_list_of_topics_asks_the_bucket_nothing_and_a_direct_reader_one_listing() -> None:
+    counting = CountingObjectStore(MemoryObjectStore())
+    async with running_broker(counting, archiver_upkeep=False) as broker:
+        await broker.create_topic("t", 4, {})
+        await broker.produce("t", draft([b"x"]), ProduceOptions(partition=0))
+        app = create_app(broker, SETTINGS, Runtime())
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://broker") as client:
+
+            async def listings(path: str) -> int:
+                before = counting.usage()
+                assert (await client.get(path)).status_code == 200
+                return (counting.usage() - before).requests(Verb.LIST)
+
+            await client.get("/v1/topics")  # loads the partitions
+            assert await listings("/v1/topics") == 0
+            assert await listings("/v1/topics/t") == 0
+            assert await listings(f"{LOG}?fresh=false") == 0
+            assert await listings(LOG) == 1
+            refused = await client.get(f"{LOG}?fresh=maybe")
+            assert (refused.status_code, refused.json()["field"]) == (400, "fresh")
