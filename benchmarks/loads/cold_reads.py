@@ -1,4 +1,4 @@
-"""Look up old records at random places, in three ways in turn: a raw GET of the row group, `SegmentReader`, the broker.
+"""Look up old records at random places, in turn: raw GETs of the row group, by two clients; `SegmentReader`; the broker.
 
 Every row group of the segments is visited once a round, always in the same shuffled order, so that no cache of the
 last ones holds it, and each time at another offset. The raw GET asks for exactly the bytes that the readers have to
@@ -17,6 +17,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
+import boto3
 import pyarrow as pa
 import pyarrow.ipc
 
@@ -61,18 +62,26 @@ async def places(store: ObjectStore, topic: str, topic_id: str) -> list[Place]:
 
 
 class Lookups:
-    """The three ways."""
+    """The ways, each timed by itself."""
 
     def __init__(self, store: ObjectStore, port: int, topic: str) -> None:
         self._store = store
         self._reader = SegmentReader(store)
         self._link = HttpSocket(port)
+        self._boto3 = boto3.client("s3")
         self._path = f"/v1/topics/{topic}/partitions/0/records?max_records={RECORDS}&offset="
 
     async def raw(self, place: Place) -> None:
         start, end = place.group.start, place.group.end
         stored = await self._store.get(place.segment.key, ByteRange(start, end - start))
         assert len(stored.data) == end - start
+
+    async def boto3(self, place: Place) -> None:
+        start, end = place.group.start, place.group.end
+        bucket, _, prefix = self._store.url.removeprefix("s3://").partition("/")
+        key = f"{prefix}/{place.segment.key}"
+        answer = self._boto3.get_object(Bucket=bucket, Key=key, Range=f"bytes={start}-{end - 1}")
+        assert len(answer["Body"].read()) == end - start
 
     async def reader(self, place: Place) -> None:
         records = await self._reader.read(place.segment, place.offset, records_max=RECORDS)
@@ -100,6 +109,7 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
     lookups = Lookups(store, options.port, options.topic)
     ways: dict[str, Callable[[Place], Awaitable[None]]] = {
         "raw": lookups.raw,
+        "boto3": lookups.boto3,
         "reader": lookups.reader,
         "broker": lookups.broker,
     }
