@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 from tests.storage.archive_scenes import NEVER, CrashingStore
-from tests.storage.upkeep.compaction_scenes import RULES, Partition, puts, whole_pass
+from tests.storage.upkeep.compaction_scenes import PLACE, RULES, Partition, puts, whole_pass, written
 
 from tidelog.storage.errors import Conflict, Corrupt
 from tidelog.storage.manifest import ChangeKind
+from tidelog.storage.manifest_codec import WHOLE_SEGMENTS_MAX
+from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.segment_codec import encode_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.upkeep.compact_plan import cleaned
 from tidelog.storage.upkeep.retention import without_oldest
 from tidelog.storage.verify import BucketVerification
 
@@ -88,6 +92,23 @@ async def test_verify_finds_nothing_wrong_with_gaps_below_the_clean_end(partitio
     await partition.append(puts("a"))
     assert [segment.base_offset for segment in (await partition.manifest()).segments] == [1, 3, 5, 6, 8]
     assert [finding async for finding in BucketVerification(partition.store, deep=True).findings()] == []
+
+
+async def test_when_tombstones_were_cleaned_over_survives_in_a_list_of_many_segments() -> None:
+    """Its version is stored as a difference."""
+    store = MemoryObjectStore()
+    log = ManifestLog(store, PLACE.topic, PLACE.topic_partition)
+    encoded = encode_segment(PLACE.topic, PLACE.topic_partition, written(0, puts("a"), 0), "0" * 32).segment
+    segments = tuple(
+        replace(encoded, key=f"{encoded.key}{offset}", base_offset=offset, last_offset=offset)
+        for offset in range(WHOLE_SEGMENTS_MAX + 1)
+    )
+    manifest = await log.append(replace(await log.latest(), segments=segments, cold_end=len(segments)))
+    manifest = await log.append(cleaned(manifest, len(segments), 1_000, 5_000), ChangeKind.COMPACT)
+    found = await ManifestLog(store, PLACE.topic, PLACE.topic_partition).latest()
+    assert found.base_version is not None
+    assert found == manifest
+    assert found.cleanings[-1].end_offset == len(segments)
 
 
 class _ArchivingStore(CrashingStore):
