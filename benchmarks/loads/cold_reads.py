@@ -1,4 +1,4 @@
-"""Look up old records at random places, in turn: raw GETs of the row group, by two clients; `SegmentReader`; the broker.
+"""Look up old records at random places: raw GETs of the row group by two clients, `SegmentReader`, the broker; in turn.
 
 Every row group of the segments is visited once a round, always in the same shuffled order, so that no cache of the
 last ones holds it, and each time at another offset. The raw GET asks for exactly the bytes that the readers have to
