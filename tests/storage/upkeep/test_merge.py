@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import duckdb
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -248,19 +250,17 @@ async def merged_events(folder: Path, *, bloom: bool = False) -> Path:
 
 
 async def test_pyarrow_and_pandas_read_and_prune_a_merged_segment(tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas", reason="pip install pandas")
     path = await merged_events(tmp_path)
     table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
     assert table.schema.remove_metadata().equals(RECORD_SCHEMA)
     assert table["value"].slice(20_000, 20_000).equals(events(20_000)["value"])
     fragment = next(iter(ds.dataset(path).get_fragments()))
     assert len(fragment.split_by_row_group()) > len(fragment.split_by_row_group(pc.field("offset") >= 59_990)) == 1
-    frame = pandas.read_parquet(path, filters=[("offset", ">=", 59_990)])
+    frame = pd.read_parquet(path, filters=[("offset", ">=", 59_990)])
     assert frame["offset"].tolist() == list(range(59_990, 60_000))
 
 
 async def test_duckdb_reads_and_prunes_a_merged_segment(tmp_path: Path) -> None:
-    duckdb = pytest.importorskip("duckdb", reason="pip install duckdb")
     path = await merged_events(tmp_path, bloom=True)
     found = duckdb.sql(f'SELECT count(*), min("offset"), max("offset") FROM read_parquet(\'{path}\')').fetchone()
     assert found == (60_000, 0, 59_999)
