@@ -68,9 +68,9 @@ class Reading:
 
 
 @asynccontextmanager
-async def reading(bucket: Bucket) -> AsyncIterator[Reading]:
+async def reading(bucket: Bucket, **changes: object) -> AsyncIterator[Reading]:
     counting = CountingObjectStore(bucket.store)
-    async with running_broker(counting, archiver_upkeep=False) as broker:
+    async with running_broker(counting, archiver_upkeep=False, **changes) as broker:
         yield Reading(broker, counting)
 
 
@@ -105,6 +105,13 @@ async def test_lookups_read_nothing_ahead(bucket: Bucket) -> None:
         for lookups, offset in enumerate((20_000, 100, 30_000, 12_000), start=1):
             await there.fetch(offset, FetchLimits(5, MIB))
             assert there.gets() == 1 + lookups
+
+
+async def test_without_room_for_a_row_group_nothing_is_read_ahead(bucket: Bucket) -> None:
+    async with reading(bucket, cache_max_bytes=32 * MIB) as there:
+        for page in range(4):
+            assert (await there.fetch(page * GROUP)).next_offset == (page + 1) * GROUP
+            assert there.gets() == 2 + page
 
 
 async def test_pieces_are_kept_within_their_bound(bucket: Bucket) -> None:

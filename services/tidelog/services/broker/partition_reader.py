@@ -63,7 +63,7 @@ class PartitionReader:
     ) -> tuple[Sequence[pa.RecordBatch], int]:
         """Batches (`RECORD_SCHEMA`) from `offset` on within `limits`, and where to go on; none at the end."""
         budget = ReadBudget(limits.max_records, limits.max_bytes)
-        replayed = self._replays.goes_on(state.topic_partition, offset)
+        replayed = self._segments.keeps_row_groups and self._replays.goes_on(state.topic_partition, offset)
         while not budget.spent and offset < state.high_watermark:
             state.check_readable(offset)
             if offset >= state.cold_end:

@@ -19,7 +19,11 @@ import pyarrow as pa
 from tidelog.services.broker.single_flight import SingleFlight
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.manifest import Segment
+from tidelog.storage.parquet_flavor import ROW_GROUP_RAW_BYTES
 from tidelog.storage.segment_reader import READ_RECORDS_MAX, SegmentReader
+
+ROW_GROUP_BYTES_MIN = ROW_GROUP_RAW_BYTES * 5 // 4
+"""What a row group takes when it is decoded, a little more than `ROW_GROUP_RAW_BYTES` where records are short."""
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +53,11 @@ class SegmentPieces:
         self._flights: SingleFlight[_Place, pa.Table] = SingleFlight()
         self._ahead: set[asyncio.Task[None]] = set()
         self.held_bytes = 0
+
+    @property
+    def keeps_row_groups(self) -> bool:
+        """Whether there is room for a row group, decoded; without it, reading ahead would be in vain."""
+        return self._bytes_max >= ROW_GROUP_BYTES_MIN
 
     @property
     def piece_bytes(self) -> int:
