@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import msgspec
 from tests.costs.model import (
     Disks,
     Month,
@@ -21,14 +23,23 @@ from tests.costs.model import (
 )
 
 from tidelog.client.costs import MONTH_S
+from tidelog.services.cli.cost_json import CostDocument
 from tidelog.services.settings import MIB, Settings
 from tidelog.storage.stores.counting import S3_STANDARD, RequestCounts
 
 EXAMPLE = Workload(raw_bytes=10e6, shards=4, partitions=64)
 """The worked example: 10 MB/s of JSON events, 30 days kept, two readers."""
 
+YEAR = Path(__file__).parents[2] / "docs/evidence/year.json"
 SETTINGS = Settings()
 NETWORK, DISKS = Network(), Disks()
+
+
+@dataclass(frozen=True)
+class YearDocument:
+    """What of a year's report is shown here."""
+
+    cost: CostDocument
 
 
 def request_rows() -> Iterator[str]:
@@ -74,6 +85,22 @@ def variation_rows() -> Iterator[str]:
         )
 
 
+def year_rows() -> Iterator[str]:
+    """What a year of events in small was counted to cost, topic by topic (`make year`); priced by the table here."""
+    document = msgspec.json.decode(YEAR.read_bytes(), type=YearDocument)
+    for line in document.cost.topics:
+        figures = line.figures
+        per_gb = figures.usd_per_gb_written(S3_STANDARD)
+        yield _row(
+            figures.topic,
+            *(f"{part:,.0f}" for part in _parts(figures.requests)),
+            f"{figures.usd(S3_STANDARD):.4f}",
+            f"{per_gb:.4f}" if per_gb else "",
+            f"{figures.compression_ratio:.3f}",
+            f"{figures.write_amplification:.2f}",
+        )
+
+
 def facts() -> Iterator[str]:
     """Figures in the text."""
     yield f"{stored_bytes(EXAMPLE) / 1e12:.2f} TB"
@@ -101,5 +128,5 @@ def _row(*cells: str) -> str:
 
 
 if __name__ == "__main__":
-    for rows in (request_rows(), month_rows(), variation_rows(), facts()):
+    for rows in (request_rows(), month_rows(), variation_rows(), year_rows(), facts()):
         sys.stdout.write("\n".join(rows) + "\n\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -17,13 +18,19 @@ from tidelog.storage.stores.counting import S3_STANDARD
 def write_report(outcome: YearOutcome, folder: Path) -> Path:
     """``year.md`` and ``year.json`` in `folder`; the page's path."""
     document = {
-        "outcome": msgspec.to_builtins(outcome, enc_hook=str),
+        "outcome": msgspec.to_builtins(_portable(outcome)),
         "cost": msgspec.to_builtins(cost_document(outcome.costs, S3_STANDARD)),
     }
     (folder / "year.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1))
     page = folder / "year.md"
     page.write_text("\n".join(_page(outcome)) + "\n")
     return page
+
+
+def _portable(outcome: YearOutcome) -> YearOutcome:
+    """Without the paths of this machine."""
+    brokers = tuple(replace(broker, store=broker.store.partition(":")[0]) for broker in outcome.costs.brokers)
+    return replace(outcome, options=replace(outcome.options, etcd=None), costs=replace(outcome.costs, brokers=brokers))
 
 
 def _page(outcome: YearOutcome) -> Iterator[str]:
@@ -36,7 +43,7 @@ def _page(outcome: YearOutcome) -> Iterator[str]:
         f"produced in {outcome.produce_s:.0f} s ({raw_bytes / 1e6 / outcome.produce_s:.0f} MB/s), "
         f"{'at rest' if outcome.at_rest else 'NOT at rest'} {outcome.settled_s:.0f} s later, all read in "
         f"{outcome.replay_s:.0f} s, verified deeply in {outcome.verify_s:.0f} s. {outcome.stopped_early}"
-    )
+    ).rstrip()
     yield ""
     yield from _table(("check", "holds", "figures"), [(c.name, _yes(c.holds), c.shown) for c in outcome.checks])
     yield from _section("What was done to the broker")
