@@ -33,6 +33,9 @@ from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore, Sto
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.verify import BucketVerification
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal_tail import find_tail
 
 JOURNAL_KEYS = [f"meta/{n:020d}.json" for n in range(3)]
 
@@ -52,12 +55,13 @@ class Alive:
         self._archiver = archiver_of(scene, store, seed=77)
         self._turn = asyncio.Lock()
 
-    async def goes_on(self) -> None:
+    async def goes_on(self, *, deletes: bool = True) -> None:
         async with self._turn:
             await self.scene.append({WEB: 2, SHOP: 1, WEB_1: 1}, epoch=2)
             await self._archiver.run_once()
-            self.scene.clock.now_s += GRACE_S
-            await self._archiver.collect()
+            if deletes:
+                self.scene.clock.now_s += GRACE_S
+                await self._archiver.collect()
             await self.scene.append({WEB: 1}, epoch=2)
 
 
@@ -95,10 +99,20 @@ async def expect_copy(target: ObjectStore, acknowledged: dict[object, int], scen
         held = (await log_of(target, place)).num_rows
         assert acknowledged[place] <= held <= scene.next_offsets[place]
         assert (await log_of(target, place)).equals(record_table(range(held)))
-    goes_on = archiver_of(scene, target, seed=78)
-    await goes_on.run_once()
-    for place in PLACES:
-        assert (await manifest_of(target, place)).cold_end >= acknowledged[place]
+    await expect_it_goes_on(target, scene)
+
+
+async def expect_it_goes_on(target: ObjectStore, scene: Scene) -> None:
+    """A leader takes the copy's log, appends where each partition ends, and archives: no gap, no overlap."""
+    tail = await find_tail(Wal(target, 0, ParquetWalCodec()))
+    held = {place: (await log_of(target, place)).num_rows for place in PLACES}
+    on_copy = Scene(target, scene.clock, next_seq=tail.next_seq, next_offsets=held)
+    await on_copy.begin_epoch(tail.epoch + 1)
+    await on_copy.append(dict.fromkeys(PLACES, 2), epoch=tail.epoch + 1)
+    assert await findings(target) == []
+    await archiver_of(on_copy, target, seed=78).run_once()
+    assert await findings(target) == []
+    await check_logs(on_copy, target)
 
 
 async def test_a_copy_holds_all_and_is_sound() -> None:
@@ -118,8 +132,9 @@ async def test_an_empty_bucket_can_be_copied() -> None:
     assert await keys(target, "") == [COPY_KEY]
 
 
-async def test_the_source_may_go_on_at_any_request_of_a_copy() -> None:
-    """It appends, archives and deletes between any two requests; twice the least grace goes by."""
+@pytest.mark.parametrize("deletes", [False, True])
+async def test_the_source_may_go_on_at_any_request_of_a_copy(deletes: bool) -> None:
+    """It appends and archives between any two requests, at once or, with deletion, in twice the least grace."""
     pause, reached = 0, True
     while reached:
         store, alive = await source_bucket()
@@ -131,8 +146,8 @@ async def test_the_source_may_go_on_at_any_request_of_a_copy() -> None:
         await asyncio.wait([copying, waiting], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         reached = gated.reached.is_set()
-        await alive.goes_on()
-        await alive.goes_on()
+        await alive.goes_on(deletes=deletes)
+        await alive.goes_on(deletes=deletes)
         gated.gate.set()
         await copying
         await expect_copy(target, acknowledged, alive.scene)
