@@ -1,0 +1,130 @@
+"""Ways to break write-ahead logs, the topics of the journal, copies. Each returns the key that has to be named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.storage.broken_bucket import Bucket, cut, flipped
+from tests.storage.known_topics import known, scene_topics
+from tests.storage.record_tables import SHOP, WEB
+
+from tidelog.storage.copy_state import CopyState, encode_copy_state
+from tidelog.storage.layout import COPY_KEY, floor_key
+from tidelog.storage.wal_index import IndexedEntry, WalIndex, encode_block, index_row
+
+
+async def missing_entry(bucket: Bucket) -> str:
+    await bucket.store.delete(bucket.entry(8))
+    return bucket.entry(8)
+
+
+async def missing_first_entry(bucket: Bucket) -> str:
+    await bucket.store.delete(bucket.entry(7))
+    return bucket.entry(7)
+
+
+async def missing_last_entry(bucket: Bucket) -> str:
+    await bucket.store.delete(bucket.entry(9))
+    return WalIndex(bucket.store, 0).key(0)
+
+
+async def truncated_entry(bucket: Bucket) -> str:
+    await bucket.change(bucket.entry(8), cut)
+    return bucket.entry(8)
+
+
+async def flipped_entry(bucket: Bucket) -> str:
+    await bucket.change(bucket.entry(8), flipped)
+    return bucket.entry(8)
+
+
+async def swapped_entries(bucket: Bucket) -> str:
+    await bucket.swap(bucket.entry(7), bucket.entry(8))
+    return bucket.entry(7)
+
+
+async def duplicated_entry(bucket: Bucket) -> str:
+    await bucket.duplicate(bucket.entry(9), bucket.entry(10))
+    return bucket.entry(10)
+
+
+async def gap_in_offsets(bucket: Bucket) -> str:
+    bucket.scene.next_offsets[SHOP] += 1
+    await bucket.scene.append({SHOP: 1}, epoch=2)
+    return bucket.entry(10)
+
+
+async def overlap_in_offsets(bucket: Bucket) -> str:
+    bucket.scene.next_offsets[SHOP] -= 1
+    await bucket.scene.append({SHOP: 1}, epoch=2)
+    return bucket.entry(10)
+
+
+async def epoch_back(bucket: Bucket) -> str:
+    await bucket.scene.append({SHOP: 1}, epoch=1)
+    return bucket.entry(10)
+
+
+async def epoch_without_start(bucket: Bucket) -> str:
+    await bucket.scene.append({SHOP: 1}, epoch=3)
+    return bucket.entry(10)
+
+
+async def missing_floor(bucket: Bucket) -> str:
+    await bucket.store.delete(floor_key(0))
+    return floor_key(0)
+
+
+async def damaged_floor(bucket: Bucket) -> str:
+    await bucket.store.put(floor_key(0), b"{}")
+    return floor_key(0)
+
+
+async def floor_back(bucket: Bucket) -> str:
+    await bucket.change(floor_key(0), lambda data: data.replace(b'"number": 7', b'"number": 3'))
+    return bucket.entry(3)
+
+
+async def floor_too_far(bucket: Bucket) -> str:
+    """Over an entry that is not archived: its records are in neither."""
+    await bucket.change(floor_key(0), lambda data: data.replace(b'"number": 7', b'"number": 8'))
+    return bucket.manifest(1)
+
+
+async def wrong_index(bucket: Bucket) -> str:
+    entries = [IndexedEntry(*await bucket.scene.wal.header_and_size(seq)) for seq in (7, 8)]
+    forged = replace(entries[1], header=replace(entries[1].header, epoch=9))
+    await WalIndex(bucket.store, 0).put(0, encode_block([index_row(entries[0]), index_row(forged)]))
+    return WalIndex(bucket.store, 0).key(0)
+
+
+async def index_of_another_shard(bucket: Bucket) -> str:
+    entry = IndexedEntry(*await bucket.scene.wal.header_and_size(7))
+    foreign = replace(entry, header=replace(entry.header, shard=4))
+    await WalIndex(bucket.store, 0).put(0, encode_block([index_row(foreign)]))
+    return WalIndex(bucket.store, 0).key(0)
+
+
+async def records_in_another_shard(bucket: Bucket) -> str:
+    bucket.topics.present = scene_topics() | known("shop", SHOP.topic_id, 3)
+    return bucket.entry(7)
+
+
+async def partition_that_is_none(bucket: Bucket) -> str:
+    bucket.topics.present = scene_topics() | known("web", WEB.topic_id, 0)
+    return f"topics/web/{WEB.topic_id}/"
+
+
+async def topic_under_another_name(bucket: Bucket) -> str:
+    bucket.topics.present = scene_topics() | known("wet", WEB.topic_id, 0, 0)
+    return f"topics/web/{WEB.topic_id}/"
+
+
+async def topic_never_heard_of(bucket: Bucket) -> str:
+    bucket.topics.present = known("shop", SHOP.topic_id, 0)
+    return f"topics/web/{WEB.topic_id}/"
+
+
+async def unfinished_copy(bucket: Bucket) -> str:
+    await bucket.store.put(COPY_KEY, encode_copy_state(CopyState("s3://there", "id", whole=False)))
+    return COPY_KEY
