@@ -14,7 +14,15 @@ from tests.year.year_run import YearRun
 from tests.year.year_source import MIB
 
 SMALL = YearOptions(
-    gigabytes=0.02, faults=2, reads=10, segment_bytes=MIB, settle_s=60, quiet_s=1, tidy=False, archiver_interval_ms=300
+    gigabytes=0.02,
+    faults=2,
+    reads=10,
+    segment_bytes=MIB,
+    settle_s=60,
+    quiet_s=1,
+    fresh_reads=False,
+    tidy=False,
+    archiver_interval_ms=300,
 )
 LARGE = YearOptions(gigabytes=1.0, segment_bytes=4 * MIB)
 

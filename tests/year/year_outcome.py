@@ -17,7 +17,8 @@ from tidelog.storage.finding import Summary
 
 @dataclass(frozen=True)
 class YearOptions:
-    """`gigabytes` of keys and values; `settle_s`: how long upkeep has to come to rest, which it has when nothing
+    """`gigabytes` of keys and values; `fresh_reads`: each sort of single reads by a broker that has just
+    started; `settle_s`: how long upkeep has to come to rest, which it has when nothing
     has changed for `quiet_s`; `tidy`: whether that means that all garbage is gone too, which takes a grace or two;
     `etcd`: the program, with which the bucket is recovered into a cluster at the end."""
 
@@ -26,6 +27,7 @@ class YearOptions:
     seed: int = 1
     faults: int = 4
     reads: int = 100
+    fresh_reads: bool = True
     segment_bytes: int = 16 * MIB
     settle_s: float = 600.0
     quiet_s: float = 5.0

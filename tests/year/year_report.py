@@ -64,7 +64,8 @@ def _page(outcome: YearOutcome) -> Iterator[str]:
         ("topic", "partition", "segments", "largest", "all", "sizes"),
         [row for topic, partitions in outcome.segments.items() for row in _segments(topic, partitions)],
     )
-    yield from _section("Single reads of a broker that has just started")
+    fresh = ", each sort of a broker that has just started" if options.fresh_reads else ""
+    yield from _section(f"Single reads{fresh}")
     yield from _table(
         ("read by", "reads", "p50", "p90", "longest", "requests, mean", "most", "wrong"),
         [

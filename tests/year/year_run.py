@@ -171,10 +171,10 @@ class YearRun:
     # ---- looking at it
 
     def _read_singly(self) -> list[Reads]:
-        """Each sort by a broker that knows nothing yet."""
         reads = []
         for sort in (ColdReader.by_offset, ColdReader.by_time):
-            self._restart("a new broker, for single reads")
+            if self._options.fresh_reads:
+                self._restart("a new broker, for single reads")
             with contextlib.closing(ColdReader(self._broker.url, self._topics[0].name, self._options.seed)) as reader:
                 reads.append(sort(reader, self._options.reads))
         return reads
