@@ -64,7 +64,8 @@ class Serving:
     http: httpx.Client
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str | int] | None = None) -> None:
-        body = {"name": name, "partitions": partitions, "configs": dict(configs or {})}
+        """Its records, whose times are those of one day in the past, are kept for ever."""
+        body = {"name": name, "partitions": partitions, "configs": {"retention.ms": -1, **(configs or {})}}
         self.http.post("/v1/topics", json=body).raise_for_status()
 
     def produce(self, topic: str, partition: int, produced: Sequence[Record]) -> None:

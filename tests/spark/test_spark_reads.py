@@ -9,11 +9,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from tests.spark.layouts import HOT_END, LAYOUTS, expected_records, serving_layouts
 from tests.spark.serving import START_MS, Serving, expected_row, rows_of
 
-from tidelog.spark_connector import TidelogDataSource, read, register
+from tidelog.spark_connector import TidelogDataSource, hot_table, read, register
 from tidelog.spark_connector.rows import row_schema
 from tidelog.spark_connector.source import FILTER_PUSHDOWN
 
@@ -260,6 +260,33 @@ def test_a_native_read_keeps_to_the_snapshot_it_took(spark: SparkSession, broker
 
     assert frame.count() == 100
     assert read(spark, broker=broker.url, subscribe="growing").count() == 150
+
+
+@pytest.mark.parametrize(
+    ("limit", "options"),
+    [("SLICES_MAX", {}), ("RECORDS_MAX", {}), ("BYTES_MAX", {}), (None, {"minPartitions": 3})],
+    ids=["slices", "records", "bytes", "tasks of a size"],
+)
+def test_a_hot_tail_over_a_limit_is_read_by_tasks_and_a_small_one_by_the_driver(
+    spark: SparkSession, broker: Serving, monkeypatch: pytest.MonkeyPatch, limit: str | None, options: dict[str, int]
+) -> None:
+    small = read(spark, broker=broker.url, subscribe="hot", includeHeaders=True)
+    if limit:
+        monkeypatch.setattr(hot_table, limit, 1)
+
+    large = read(spark, broker=broker.url, subscribe="hot", includeHeaders=True, **options)
+
+    assert ("LocalRelation" in plan_of(small), "LocalRelation" in plan_of(large)) == (True, False)
+    assert rows_in_order(small) == rows_in_order(large)
+    assert small.schema == large.schema
+
+
+def rows_in_order(frame: DataFrame) -> list[Row]:
+    return frame.orderBy("partition", "offset").collect()
+
+
+def plan_of(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().optimizedPlan().toString())
 
 
 def test_a_native_read_pushes_filters_and_columns_down_to_parquet(

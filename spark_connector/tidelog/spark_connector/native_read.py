@@ -1,5 +1,6 @@
 """`read`: the rows of the data source, faster. Cold segments go through Spark's own Parquet reader, which prunes
-columns, pushes filters down and stays in the JVM; only the hot tail takes the way through Python workers.
+columns, pushes filters down and stays in the JVM. A small hot tail is fetched at once, by the driver; only a large one
+takes the way through Python workers.
 
 One snapshot is taken when `read` is called, and the DataFrame keeps to it: every action on it sees the same records
 (until retention deletes them).
@@ -18,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType, TimestampType
 
 from tidelog.spark_connector.broker_connection import TopicDescription
+from tidelog.spark_connector.hot_table import fetched
 from tidelog.spark_connector.options import ReadOptions, parse_options
 from tidelog.spark_connector.partition_log import ColdSlice, HotSlice
 from tidelog.spark_connector.rows import HEADERS, row_schema
@@ -70,8 +72,8 @@ def _frames(spark: SparkSession, options: ReadOptions, topic: TopicSnapshot, sch
         segments = _segments(spark, options, topic, borders).where(_within(borders))
         yield _cold_rows(segments, topic.topic, schema)
     if hot:
-        register(spark)
-        yield _hot_rows(spark, options, topic, hot, schema)
+        rows = fetched(options, topic.topic, hot, schema)
+        yield _hot_rows(spark, options, topic, hot, schema) if rows is None else spark.createDataFrame(rows, schema)
 
 
 def scans(slices: Sequence[ColdSlice], store_url: str | None) -> list[Sequence[ColdSlice]]:
@@ -143,6 +145,7 @@ def _hot_rows(
 ) -> DataFrame:
     """Exactly `slices`, by the data source. It looks at the log anew, so what was archived since the snapshot was taken
     comes from the bucket, and the offsets stay the same."""
+    register(spark)
     name = topic.topic.name
     source = spark.read.format(TidelogDataSource.name()).schema(schema)
     asked: dict[str, str | int | bool | None] = {

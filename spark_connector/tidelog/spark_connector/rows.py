@@ -66,16 +66,21 @@ class ReadTask:
     timestamps_ms: Interval = field(default_factory=Interval)
 
 
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow types that Spark expects for `schema`."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
 def read_task(task: ReadTask, schema: StructType) -> Iterator[pa.RecordBatch]:
     """The task's rows, columns as in `schema`, in the Arrow types that Spark expects for it."""
-    arrow_schema = to_arrow_schema(schema, timezone="UTC")
-    stored = [name for name in arrow_schema.names if name in _STORED_COLUMNS] or ["offset"]
+    columns = arrow_schema(schema)
+    stored = [name for name in columns.names if name in _STORED_COLUMNS] or ["offset"]
     with BrokerConnection(task.broker) as connection:
         hot = HotReader(connection, task.topic.name, task.topic.topic_id, fail_on_data_loss=task.fail_on_data_loss)
         for piece in task.slices:
             batches = _cold(task, piece, stored) if isinstance(piece, ColdSlice) else hot.read(piece, stored)
             for batch in batches:
-                yield _as_rows(batch, task.topic, piece.partition, arrow_schema)
+                yield _as_rows(batch, task.topic, piece.partition, columns)
 
 
 def _cold(task: ReadTask, piece: ColdSlice, columns: list[str]) -> Iterator[pa.RecordBatch]:
