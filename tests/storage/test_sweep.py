@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from tests.storage.archive_scenes import (
     CrashingStore,
     GatedStore,
     ManualClock,
-    Scene,
     archiver_of,
     check_logs,
     keys,
@@ -25,51 +23,18 @@ from tests.storage.archive_scenes import (
 )
 from tests.storage.known_topics import SaidTopics, known, scene_topics
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
+from tests.storage.sweep_scenes import DAY_S, NO_GRACE, Bucket, sweep_of, swept
 from tests.storage.upkeep.merge_scenes import filled, merge, records_of
 
 from tidelog.storage.errors import Conflict
 from tidelog.storage.layout import STAGING_PREFIX, manifest_prefix, staging_prefix, topic_prefix
-from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.segment_codec import encode_segment
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.retrying import RetryingObjectStore
-from tidelog.storage.sweep import DAY_MS, BucketSweep, Reason, Stray, SweepSettings
+from tidelog.storage.sweep import DAY_MS, BucketSweep, Reason, SweepSettings
 from tidelog.storage.verify import BucketVerification
-
-DAY_S = DAY_MS / 1_000
-NO_GRACE = SweepSettings(grace_ms=0, delete=True)
-
-
-class Bucket:
-    """A bucket whose store has a clock of its own."""
-
-    def __init__(self) -> None:
-        self.clock = ManualClock(10_000_000.0)
-        self.store = MemoryObjectStore(self.clock)
-
-    async def archived(self) -> Scene:
-        scene = await small_scene(self.store)
-        await archiver_of(scene, self.store).run_once()
-        return scene
-
-    async def orphan(self, offsets: Sequence[int] = (0, 1), segment_id: str = "cd") -> str:
-        """An upload without a manifest."""
-        made = encode_segment("web", WEB, record_table(offsets), segment_id * 16)
-        await self.store.create(made.segment.key, made.body)
-        return made.segment.key
-
-
-def sweep_of(
-    store: ObjectStore, settings: SweepSettings, topics: SaidTopics | None = None, seed: int = 9
-) -> BucketSweep:
-    clock = ManualClock(3.0)  # decades behind: nothing may come of it
-    return BucketSweep(store, topics or SaidTopics(), Runtime(clock, SeededEntropy(seed)), settings)
-
-
-async def swept(store: ObjectStore, settings: SweepSettings, topics: SaidTopics | None = None) -> list[Stray]:
-    return [stray async for stray in sweep_of(store, settings, topics).strays()]
 
 
 @pytest.fixture

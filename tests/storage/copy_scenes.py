@@ -1,0 +1,105 @@
+"""A source that is written to, copies of it, and what a copy has to be."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.storage.archive_scenes import (
+    GRACE_S,
+    PLACES,
+    Scene,
+    archiver_of,
+    check_logs,
+    log_of,
+    small_scene,
+)
+from tests.storage.known_topics import SaidTopics
+from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
+
+from tidelog.storage.copy import BucketCopy, CopySettings
+from tidelog.storage.copy_transfer import Transfer
+from tidelog.storage.finding import Finding
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime, SeededEntropy
+from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.verify import BucketVerification
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal_tail import find_tail
+
+JOURNAL_KEYS = [f"meta/{n:020d}.json" for n in range(3)]
+
+
+class Source(MemoryObjectStore):
+    """A bucket in which something goes on."""
+
+    url = "memory:source"
+
+
+class Alive:
+    """A source that is written to: `goes_on` appends, archives, merges nothing, and deletes what a grace allows."""
+
+    def __init__(self, store: ObjectStore, scene: Scene) -> None:
+        self.store = store
+        self.scene = scene
+        self._archiver = archiver_of(scene, store, seed=77)
+        self._turn = asyncio.Lock()
+
+    async def goes_on(self, *, deletes: bool = True) -> None:
+        async with self._turn:
+            await self.scene.append({WEB: 2, SHOP: 1, WEB_1: 1}, epoch=2)
+            await self._archiver.run_once()
+            if deletes:
+                self.scene.clock.now_s += GRACE_S
+                await self._archiver.collect()
+            await self.scene.append({WEB: 1}, epoch=2)
+
+
+async def source_bucket() -> tuple[Source, Alive]:
+    store = Source()
+    scene = await small_scene(store)
+    for key in JOURNAL_KEYS:
+        await store.create(key, b"{}")
+    alive = Alive(store, scene)
+    await alive.goes_on()
+    return store, alive
+
+
+def copy_of(
+    source: ObjectStore,
+    target: ObjectStore,
+    alive: Alive,
+    *,
+    topics: SaidTopics | None = None,
+    cluster_id: str = "one",
+    settings: CopySettings | None = None,
+) -> BucketCopy:
+    runtime = Runtime(alive.scene.clock, SeededEntropy(5))
+    return BucketCopy(Transfer(source, target), topics or SaidTopics(), cluster_id, runtime, settings)
+
+
+async def findings(store: ObjectStore) -> list[Finding]:
+    return [finding async for finding in BucketVerification(store, deep=True).findings()]
+
+
+async def expect_copy(target: ObjectStore, acknowledged: dict[object, int], scene: Scene) -> None:
+    """Sound, at least what was acknowledged, no record that is not the source's, and good to go on from."""
+    assert await findings(target) == []
+    for place in PLACES:
+        held = (await log_of(target, place)).num_rows
+        assert acknowledged[place] <= held <= scene.next_offsets[place]
+        assert (await log_of(target, place)).equals(record_table(range(held)))
+    await expect_it_goes_on(target, scene)
+
+
+async def expect_it_goes_on(target: ObjectStore, scene: Scene) -> None:
+    """A leader takes the copy's log, appends where each partition ends, and archives: no gap, no overlap."""
+    tail = await find_tail(Wal(target, 0, ParquetWalCodec()))
+    held = {place: (await log_of(target, place)).num_rows for place in PLACES}
+    on_copy = Scene(target, scene.clock, next_seq=tail.next_seq, next_offsets=held)
+    await on_copy.begin_epoch(tail.epoch + 1)
+    await on_copy.append(dict.fromkeys(PLACES, 2), epoch=tail.epoch + 1)
+    assert await findings(target) == []
+    await archiver_of(on_copy, target, seed=78).run_once()
+    assert await findings(target) == []
+    await check_logs(on_copy, target)
