@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.storage.layout import TopicPartition, parse_segment_key, segment_key
-from tidelog.storage.manifest import Manifest, Segment
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import Manifest, Segment
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import Body, ByteRange, ObjectInfo, StoredObject
-from tidelog.storage.parquet_format import CHECKSUM_DIGITS, CHECKSUMS, footer_bytes
+from tidelog.storage.parquet.parquet_format import CHECKSUM_DIGITS, CHECKSUMS, footer_bytes
 from tidelog.storage.records import RECORD_SCHEMA
-from tidelog.storage.segment_codec import encode_segment
+from tidelog.storage.segments.segment_codec import encode_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 TOPIC, TOPIC_ID = "web", "11" * 16

@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 from benchmarks.loads.result import own_cpu_seconds
 from tidelog.storage.archiver import Archiver, ArchiverSettings
 from tidelog.storage.layout import TOPICS_PREFIX, TopicPartition, floor_key
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import list_all
-from tidelog.storage.parquet_flavor import row_group_rows
+from tidelog.storage.parquet.parquet_flavor import row_group_rows
 from tidelog.storage.records import HEADERS, RECORD_SCHEMA, TIMESTAMP, WAL_SCHEMA
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.memory import MemoryObjectStore

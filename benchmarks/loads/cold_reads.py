@@ -25,13 +25,13 @@ from benchmarks.loads.http_socket import HttpSocket, get
 from benchmarks.loads.prebuilt import ARROW
 from tidelog.client import Admin
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Segment
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import Segment
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ByteRange, ObjectStore
-from tidelog.storage.parquet_format import RowGroup
+from tidelog.storage.parquet.parquet_format import RowGroup
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.segment_codec import max_offset, min_offset
-from tidelog.storage.segment_reader import SegmentReader
+from tidelog.storage.segments.segment_codec import max_offset, min_offset
+from tidelog.storage.segments.segment_reader import SegmentReader
 from tidelog.storage.stores.opening import open_store
 
 RECORDS = 100

@@ -23,12 +23,12 @@ import pyarrow as pa
 
 from benchmarks.loads.result import own_cpu_seconds
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Manifest
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.records import HEADERS, RECORD_SCHEMA, TIMESTAMP
 from tidelog.storage.runtime import Runtime, SystemEntropy
-from tidelog.storage.segment_codec import encode_segment
+from tidelog.storage.segments.segment_codec import encode_segment
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.upkeep.compact import CompactTask
 from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules

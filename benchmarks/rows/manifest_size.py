@@ -17,9 +17,9 @@ from pathlib import Path
 from benchmarks.bench import Bench
 from benchmarks.measure import Goal, Row, Side, compare
 from tidelog.storage.layout import TopicPartition, segment_key
-from tidelog.storage.manifest import Manifest, Segment
-from tidelog.storage.manifest_codec import DIFFERENCES_MAX
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import Manifest, Segment
+from tidelog.storage.manifests.manifest_codec import DIFFERENCES_MAX
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.local import LocalObjectStore
 

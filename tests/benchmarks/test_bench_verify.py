@@ -8,9 +8,9 @@ from pathlib import Path
 from benchmarks.made_up_bucket import FIRST_PARTITION, TOPIC, TOPIC_ID, MadeUpBucket
 from tests.benchmarks.test_bench_quick import bench
 
+from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest_log import ManifestLog
-from tidelog.storage.verify import BucketVerification
+from tidelog.storage.manifests.manifest_log import ManifestLog
 
 
 def test_a_quick_run_of_verify(tmp_path: Path) -> None:

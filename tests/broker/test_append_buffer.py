@@ -5,7 +5,7 @@ from tidelog.services.broker.append_buffer import Append, AppendBuffer, BufferBu
 from tidelog.services.broker.partition_state import PartitionState
 from tidelog.storage.errors import Overloaded, TooLarge
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Manifest
+from tidelog.storage.manifests.manifest import Manifest
 
 STATE = PartitionState("t", 0, Manifest(TopicPartition("t", 0)))
 

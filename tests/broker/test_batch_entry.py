@@ -10,7 +10,7 @@ from tidelog.services.broker.append_buffer import Append
 from tidelog.services.broker.batch_entry import entry_draft
 from tidelog.services.broker.partition_state import PartitionState
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Manifest
+from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.records import WAL_SCHEMA
 from tidelog.storage.wal_codec import ParquetWalCodec
 from tidelog.storage.wal_entry import EntryKind, WalHeader

@@ -17,7 +17,7 @@ from tidelog.services.broker.wal_extent import WalExtent
 from tidelog.services.wiring import broker_parts
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Change, ChangeKind, Garbage, Manifest, Segment
+from tidelog.storage.manifests.manifest import Change, ChangeKind, Garbage, Manifest, Segment
 from tidelog.storage.object_store import list_all
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import NO_REQUESTS, CountingObjectStore, Verb

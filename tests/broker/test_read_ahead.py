@@ -18,8 +18,8 @@ from tidelog.services.broker.replays import ENDS_MAX, Replays
 from tidelog.services.broker.segment_pieces import SegmentPieces
 from tidelog.storage.errors import NotFound
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Segment
-from tidelog.storage.segment_reader import READ_RECORDS_MAX, SegmentReader
+from tidelog.storage.manifests.manifest import Segment
+from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX, SegmentReader
 from tidelog.storage.stores.counting import CountingObjectStore, Kind, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
 

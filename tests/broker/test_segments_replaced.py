@@ -17,10 +17,10 @@ from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.errors import NotFound, OutOfRange
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import ChangeKind, Manifest
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.segment_codec import decode_segment, encode_segment
+from tidelog.storage.segments.segment_codec import decode_segment, encode_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 AnyBroker = LocalBroker | ClusterBroker

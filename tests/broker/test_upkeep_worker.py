@@ -21,8 +21,8 @@ from tidelog.services.upkeep_wiring import upkeep_limits
 from tidelog.services.wiring import broker_parts
 from tidelog.storage.errors import Invalid, OutOfRange
 from tidelog.storage.layout import TOPICS_PREFIX
-from tidelog.storage.manifest import Manifest
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore, Kind, Usage, Verb

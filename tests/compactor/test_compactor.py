@@ -17,7 +17,7 @@ from tidelog.services.compactor.compactor import Appended, Compactor
 from tidelog.services.upkeep_wiring import build_upkeep
 from tidelog.storage.errors import Invalid
 from tidelog.storage.layout import TopicPartition, manifest_prefix
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore, Kind, Verb

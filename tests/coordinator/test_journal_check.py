@@ -11,7 +11,7 @@ from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.journal import CHECKPOINT_EVERY, Journal, Put, decode_entry
 from tidelog.coordinator.journal_check import JournalCheck
 from tidelog.coordinator.journal_topics import JournalTopics
-from tidelog.storage.finding import Finding, Looked, Severity
+from tidelog.storage.bucket.finding import Finding, Looked, Severity
 from tidelog.storage.runtime import Runtime, SeededEntropy, SystemClock
 from tidelog.storage.stores.memory import MemoryObjectStore
 

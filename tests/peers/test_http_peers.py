@@ -34,7 +34,7 @@ from tidelog.storage.errors import (
     SequenceConflict,
     Unavailable,
 )
-from tidelog.storage.manifest import Segment
+from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.records import DRAFT_SCHEMA
 from tidelog.storage.runtime import Runtime
 

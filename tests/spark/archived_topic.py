@@ -15,7 +15,7 @@ from tests.components.s3_endpoint import S3Bucket
 
 from tidelog.services.broker.api import FetchLimits, ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.storage import parquet_flavor
+from tidelog.storage.parquet import parquet_flavor
 from tidelog.storage.stores.s3 import S3ObjectStore
 
 ROW_GROUP_BYTES = 512 * 1024

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.records import RECORD_SCHEMA
-from tidelog.storage.segment_codec import encode_segment
+from tidelog.storage.segments.segment_codec import encode_segment
 
 RECORDS_IN_SEGMENT = 1_000
 SEGMENT_ID, TOPIC_ID = "5e" * 16, "70" * 16

@@ -11,8 +11,8 @@ from tidelog.spark_connector import cold_reader
 from tidelog.spark_connector.cold_reader import StoreReader
 from tidelog.spark_connector.partition_log import ColdSegment, ColdSlice
 from tidelog.spark_connector.pruning import Interval
-from tidelog.storage import parquet_flavor
 from tidelog.storage.errors import Corrupt, Invalid, NotFound
+from tidelog.storage.parquet import parquet_flavor
 
 ALL_TIMES = Interval()
 

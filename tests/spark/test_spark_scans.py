@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.spark_connector.native_read import LISTED_AT_ONCE, SCANS_MAX, scans
 from tidelog.spark_connector.partition_log import ColdSlice
-from tidelog.storage.manifest import Segment
+from tidelog.storage.manifests.manifest import Segment
 
 
 def whole_segments(count: int) -> list[ColdSlice]:

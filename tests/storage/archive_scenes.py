@@ -13,12 +13,12 @@ from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table, records_
 from tidelog.storage.archiver import Archiver, ArchiverSettings
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Manifest
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import Body, ByteRange, ObjectInfo, ObjectStore, StoredObject, list_all
 from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.segment_codec import decode_segment
+from tidelog.storage.segments.segment_codec import decode_segment
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_codec import ParquetWalCodec
 from tidelog.storage.wal_entry import PreparedEntry, ProducerMark

@@ -9,13 +9,13 @@ from tests.storage.archive_scenes import GRACE_S, Scene, archiver_of, manifest_o
 from tests.storage.known_topics import SaidTopics
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 
-from tidelog.storage.finding import Finding
-from tidelog.storage.json_envelope import seal, unseal
+from tidelog.storage.bucket.finding import Finding
+from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.layout import manifest_prefix
-from tidelog.storage.manifest import MANIFEST_FORMAT_VERSION, ChangeKind, Manifest, Segment
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.json_envelope import seal, unseal
+from tidelog.storage.manifests.manifest import MANIFEST_FORMAT_VERSION, ChangeKind, Manifest, Segment
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.verify import BucketVerification
 from tidelog.storage.wal_index import IndexedEntry, WalIndex, encode_block, index_row
 
 

@@ -9,8 +9,8 @@ from tests.storage.broken_bucket import Bucket, cut, flipped
 from tests.storage.record_tables import WEB, WEB_1, record_table
 
 from tidelog.storage.layout import manifest_prefix, parse_segment_key
-from tidelog.storage.manifest import ChangeKind
-from tidelog.storage.segment_codec import encode_segment
+from tidelog.storage.manifests.manifest import ChangeKind
+from tidelog.storage.segments.segment_codec import encode_segment
 
 
 async def missing_segment(bucket: Bucket) -> str:

@@ -9,11 +9,11 @@ from tests.storage.archive_scenes import ManualClock, keys
 from tests.storage.manifest_histories import TOPIC, History, history_of
 from tests.storage.record_tables import WEB
 
-from tidelog.storage.attest import steps_up_to
+from tidelog.storage.bucket.attest import steps_up_to
+from tidelog.storage.bucket.manifest_replay import Replay
 from tidelog.storage.layout import history_prefix, segment_prefix
-from tidelog.storage.manifest import ChangeKind, Manifest
-from tidelog.storage.manifest_log import ManifestLog
-from tidelog.storage.manifest_replay import Replay
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.upkeep.collect import CollectTask

@@ -16,13 +16,13 @@ from tests.storage.archive_scenes import (
 from tests.storage.known_topics import SaidTopics
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
 
-from tidelog.storage.copy import BucketCopy, CopySettings
-from tidelog.storage.copy_transfer import Transfer
-from tidelog.storage.finding import Finding
+from tidelog.storage.bucket.copy import BucketCopy, CopySettings
+from tidelog.storage.bucket.copy_transfer import Transfer
+from tidelog.storage.bucket.finding import Finding
+from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.verify import BucketVerification
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_codec import ParquetWalCodec
 from tidelog.storage.wal_tail import find_tail

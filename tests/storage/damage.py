@@ -23,9 +23,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.parquet_encoder import fill_in_checksums
-from tidelog.storage.parquet_format import CHECKSUMS, footer_bytes
-from tidelog.storage.segment_codec import decode_segment
+from tidelog.storage.parquet.parquet_encoder import fill_in_checksums
+from tidelog.storage.parquet.parquet_format import CHECKSUMS, footer_bytes
+from tidelog.storage.segments.segment_codec import decode_segment
 from tidelog.storage.wal_codec import ParquetWalCodec
 
 MEMORY_BYTES_MAX = 4 << 30

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.storage.record_tables import SHOP, WEB
 
-from tidelog.storage.known_topics import KnownTopic
+from tidelog.storage.bucket.known_topics import KnownTopic
 
 
 def known(name: str, topic_id: str, *shards: int, removing: bool = False) -> dict[str, KnownTopic]:

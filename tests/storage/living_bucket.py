@@ -11,7 +11,7 @@ from tests.storage.record_tables import SHOP, WEB, WEB_1
 
 from tidelog.storage.errors import Conflict
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.collect import CollectTask

@@ -8,7 +8,7 @@ from tests.storage.broken_bucket import Bucket, cut, flipped
 from tests.storage.known_topics import known, scene_topics
 from tests.storage.record_tables import SHOP, WEB
 
-from tidelog.storage.copy_state import CopyState, encode_copy_state
+from tidelog.storage.bucket.copy_state import CopyState, encode_copy_state
 from tidelog.storage.layout import COPY_KEY, floor_key
 from tidelog.storage.wal_index import IndexedEntry, WalIndex, encode_block, index_row
 

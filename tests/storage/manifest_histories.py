@@ -10,8 +10,8 @@ from random import Random
 from tests.storage.record_tables import WEB
 
 from tidelog.storage.layout import TopicPartition, segment_key
-from tidelog.storage.manifest import ChangeKind, Manifest, Segment
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 
 TOPIC = "web"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.storage.record_tables import WEB
 
 from tidelog.storage.layout import segment_key
-from tidelog.storage.manifest import Manifest, Segment
+from tidelog.storage.manifests.manifest import Manifest, Segment
 
 TIMES_MS = st.integers(0, 60)
 SIZES_BYTES = st.integers(0, 20)

@@ -13,11 +13,11 @@ from tests.storage.archive_scenes import (
 from tests.storage.known_topics import SaidTopics
 from tests.storage.record_tables import WEB, record_table
 
+from tidelog.storage.bucket.sweep import DAY_MS, BucketSweep, Stray, SweepSettings
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.segment_codec import encode_segment
+from tidelog.storage.segments.segment_codec import encode_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.sweep import DAY_MS, BucketSweep, Stray, SweepSettings
 
 DAY_S = DAY_MS / 1_000
 NO_GRACE = SweepSettings(grace_ms=0, delete=True)

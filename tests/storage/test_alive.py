@@ -12,14 +12,14 @@ from tests.storage.known_topics import SaidTopics
 from tests.storage.living_bucket import LivingBucket, NamedStore
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 
-from tidelog.storage.copy import BucketCopy
-from tidelog.storage.copy_transfer import Transfer
-from tidelog.storage.finding import Finding
+from tidelog.storage.bucket.copy import BucketCopy
+from tidelog.storage.bucket.copy_transfer import Transfer
+from tidelog.storage.bucket.finding import Finding
+from tidelog.storage.bucket.sweep import BucketSweep, SweepSettings
+from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.sweep import BucketSweep, SweepSettings
-from tidelog.storage.verify import BucketVerification
 
 
 async def findings(store: ObjectStore, *, deep: bool) -> list[Finding]:

@@ -10,9 +10,9 @@ from tests.storage.archive_scenes import TOPIC_NAMES, Scene, check_logs, manifes
 from tests.storage.record_tables import WEB, WEB_1, record_table
 
 from tidelog.storage.archiver import Archiver
-from tidelog.storage.segment_reader import SegmentReader
+from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.segments.segment_reader import SegmentReader
 from tidelog.storage.stores.local import LocalObjectStore
-from tidelog.storage.verify import BucketVerification
 
 
 async def test_a_topic_archived_on_disk_is_a_dataset(tmp_path: Path) -> None:

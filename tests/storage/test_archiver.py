@@ -21,7 +21,7 @@ from tests.storage.record_tables import SHOP, WEB, WEB_1
 
 from tidelog.storage.archiver import MANIFEST_ATTEMPTS_MAX
 from tidelog.storage.errors import Conflict, Corrupt
-from tidelog.storage.manifest_log import decode_manifest, encode_manifest
+from tidelog.storage.manifests.manifest_log import decode_manifest, encode_manifest
 from tidelog.storage.object_store import Body, ObjectStore
 from tidelog.storage.stores.counting import CountingObjectStore, Kind, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore

@@ -11,14 +11,14 @@ from tests.storage.collect_scenes import GRACE_S, PLACE, CollectScene
 from tests.storage.manifest_histories import RECORDS, TOPIC, a_segment, archived, history_of
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 
-from tidelog.storage.attest import BucketAttestation, archived_partitions
-from tidelog.storage.attestation import PartitionHead, Unproved, attestation_lines, digest_of, read_attestation
+from tidelog.storage.bucket.attest import BucketAttestation, archived_partitions
+from tidelog.storage.bucket.attestation import PartitionHead, Unproved, attestation_lines, digest_of, read_attestation
 from tidelog.storage.errors import Invalid
-from tidelog.storage.manifest import ChangeKind, Manifest
-from tidelog.storage.manifest_chain import chain_fault, grown
-from tidelog.storage.manifest_codec import encode_manifest
-from tidelog.storage.manifest_history import HistoryBlock, ManifestHistory, encode_block
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest
+from tidelog.storage.manifests.manifest_chain import chain_fault, grown
+from tidelog.storage.manifests.manifest_codec import encode_manifest
+from tidelog.storage.manifests.manifest_history import HistoryBlock, ManifestHistory, encode_block
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore, StoredObject
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore

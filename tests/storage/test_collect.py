@@ -11,11 +11,11 @@ from tests.storage.collect_scenes import BLOCK_VERSIONS, GRACE_S, CollectScene
 from tests.storage.manifest_histories import TOPIC
 from tests.storage.record_tables import WEB
 
-from tidelog.storage import manifest_codec
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.manifest import ChangeKind, Garbage
-from tidelog.storage.manifest_history import BLOCK_VERSIONS as DEFAULT_BLOCK_VERSIONS
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests import manifest_codec
+from tidelog.storage.manifests.manifest import ChangeKind, Garbage
+from tidelog.storage.manifests.manifest_history import BLOCK_VERSIONS as DEFAULT_BLOCK_VERSIONS
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep import collect

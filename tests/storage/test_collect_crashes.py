@@ -12,10 +12,10 @@ from tests.storage.collect_scenes import GRACE_S, CollectScene
 from tests.storage.manifest_histories import TOPIC
 from tests.storage.record_tables import WEB
 
-from tidelog.storage import manifest_codec
 from tidelog.storage.errors import Conflict, Unavailable
-from tidelog.storage.manifest import ChangeKind
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests import manifest_codec
+from tidelog.storage.manifests.manifest import ChangeKind
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 

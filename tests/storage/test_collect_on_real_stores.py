@@ -12,10 +12,10 @@ from tests.storage.collect_scenes import CollectScene
 from tests.storage.manifest_histories import TOPIC, history_of
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 
-from tidelog.storage import manifest_codec
-from tidelog.storage.attest import BucketAttestation
-from tidelog.storage.attestation import PartitionHead
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.bucket.attest import BucketAttestation
+from tidelog.storage.bucket.attestation import PartitionHead
+from tidelog.storage.manifests import manifest_codec
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.stores.s3 import S3ObjectStore

@@ -28,8 +28,8 @@ from tests.storage.copy_scenes import (
 from tests.storage.known_topics import SaidTopics, known, scene_topics
 from tests.storage.record_tables import SHOP, WEB
 
-from tidelog.storage.copy import BucketCopy, is_settled
-from tidelog.storage.copy_transfer import CopyReport, Transfer
+from tidelog.storage.bucket.copy import BucketCopy, is_settled
+from tidelog.storage.bucket.copy_transfer import CopyReport, Transfer
 from tidelog.storage.errors import Conflict, Unavailable
 from tidelog.storage.layout import COPY_KEY, topic_prefix, wal_prefix
 from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore, StoredObject

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.json_envelope import PACKED_BYTES_MIN, seal, unseal
+from tidelog.storage.manifests.json_envelope import PACKED_BYTES_MIN, seal, unseal
 
 KEY = "meta/some.json"
 LARGE = msgspec.json.encode(["a name that repeats itself"] * 4_000)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.storage.manifest_histories import a_segment
 from tests.storage.record_tables import WEB
 
-from tidelog.storage.manifest import Garbage, Manifest, Segment
-from tidelog.storage.manifest_delta import DoesNotApply, ListDifference, applied, difference, shared_ends
+from tidelog.storage.manifests.manifest import Garbage, Manifest, Segment
+from tidelog.storage.manifests.manifest_delta import DoesNotApply, ListDifference, applied, difference, shared_ends
 from tidelog.storage.wal_entry import ProducerMark
 
 LISTS = st.lists(st.integers(0, 3), max_size=12).map(tuple)

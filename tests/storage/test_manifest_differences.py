@@ -13,14 +13,14 @@ from tests.storage.archive_scenes import GatedStore, ManualClock
 from tests.storage.manifest_histories import TOPIC, History, a_list, archived, history_of
 from tests.storage.record_tables import SHOP, WEB
 
-from tidelog.storage import manifest_codec
 from tidelog.storage.errors import Conflict, Corrupt
 from tidelog.storage.floor_trust import FLOOR_TRUST_S
-from tidelog.storage.json_envelope import seal, unseal
-from tidelog.storage.manifest import MANIFEST_FORMAT_VERSION, ChangeKind, Manifest
-from tidelog.storage.manifest_chain import chain_fault
-from tidelog.storage.manifest_codec import decode_manifest
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests import manifest_codec
+from tidelog.storage.manifests.json_envelope import seal, unseal
+from tidelog.storage.manifests.manifest import MANIFEST_FORMAT_VERSION, ChangeKind, Manifest
+from tidelog.storage.manifests.manifest_chain import chain_fault
+from tidelog.storage.manifests.manifest_codec import decode_manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
 

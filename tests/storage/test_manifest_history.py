@@ -12,10 +12,10 @@ from tests.storage.manifest_histories import TOPIC, history_of
 from tests.storage.record_tables import SHOP, WEB
 
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.json_envelope import seal
-from tidelog.storage.manifest import Change, ChangeKind
-from tidelog.storage.manifest_chain import Step, step_of
-from tidelog.storage.manifest_history import HistoryBlock, ManifestHistory, decode_block, encode_block
+from tidelog.storage.manifests.json_envelope import seal
+from tidelog.storage.manifests.manifest import Change, ChangeKind
+from tidelog.storage.manifests.manifest_chain import Step, step_of
+from tidelog.storage.manifests.manifest_history import HistoryBlock, ManifestHistory, decode_block, encode_block
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
 

@@ -13,8 +13,8 @@ from tests.storage.archive_scenes import lost_answer
 from tests.storage.record_tables import SHOP, WEB
 
 from tidelog.storage.errors import Conflict, Corrupt, Invalid, Unavailable
-from tidelog.storage.manifest import ChangeKind, Manifest, Segment
-from tidelog.storage.manifest_log import ManifestLog, decode_manifest, encode_manifest, grown
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
+from tidelog.storage.manifests.manifest_log import ManifestLog, decode_manifest, encode_manifest, grown
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal_entry import ProducerMark

@@ -8,9 +8,9 @@ import pytest
 from tests.storage.manifest_histories import history_of
 from tests.storage.record_tables import WEB
 
-from tidelog.storage.manifest import Change, ChangeKind
-from tidelog.storage.manifest_chain import Step, head_after, step_of
-from tidelog.storage.manifest_replay import Replay
+from tidelog.storage.bucket.manifest_replay import Replay
+from tidelog.storage.manifests.manifest import Change, ChangeKind
+from tidelog.storage.manifests.manifest_chain import Step, head_after, step_of
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from tests.storage.manifest_histories import TOPIC, a_list, a_segment, archived
 from tests.storage.record_tables import WEB
 
-from tidelog.storage.manifest import Manifest
-from tidelog.storage.manifest_codec import DIFFERENCES_MAX
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.manifest_codec import DIFFERENCES_MAX
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
 

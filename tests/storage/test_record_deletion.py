@@ -11,8 +11,8 @@ from tests.storage.record_tables import WEB
 from tests.storage.segment_lists import MANIFESTS, dense, segment
 
 from tidelog.storage.errors import Conflict
-from tidelog.storage.manifest import ChangeKind, Manifest
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import Body
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.record_deletion import CONFLICTS_MAX, delete_records, deleted_below

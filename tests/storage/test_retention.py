@@ -10,8 +10,8 @@ from tests.storage.archive_scenes import ManualClock
 from tests.storage.record_tables import WEB
 from tests.storage.segment_lists import MANIFESTS, SIZES_BYTES, TIMES_MS, dense
 
-from tidelog.storage.manifest import ChangeKind, Manifest, Segment
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.retention import ExpireTask, expired, without_oldest

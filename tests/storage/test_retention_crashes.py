@@ -24,7 +24,7 @@ from tests.storage.record_tables import WEB, record_table
 
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.layout import segment_prefix
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.collect import CollectTask

@@ -20,10 +20,10 @@ from tidelog.services.demo.events import EventStream
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.layout import manifest_prefix
 from tidelog.storage.object_store import Body
-from tidelog.storage.parquet_encoder import encode_parquet
+from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.records import RECORD_SCHEMA, WAL_SCHEMA
-from tidelog.storage.segment_codec import SEGMENT_FLAVOR, decode_segment, describe_segment, encode_segment
-from tidelog.storage.segment_reader import SegmentReader
+from tidelog.storage.segments.segment_codec import SEGMENT_FLAVOR, decode_segment, describe_segment, encode_segment
+from tidelog.storage.segments.segment_reader import SegmentReader
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal_codec import ParquetWalCodec
 

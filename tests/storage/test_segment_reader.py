@@ -10,12 +10,12 @@ import pytest
 from tests.storage.record_tables import WEB, record_table
 
 from tidelog.storage.errors import Corrupt, NotFound
-from tidelog.storage.manifest import Segment
+from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.object_store import ObjectStore, StoredObject
-from tidelog.storage.parquet_format import RowGroup
+from tidelog.storage.parquet.parquet_format import RowGroup
 from tidelog.storage.records import RECORD_SCHEMA
-from tidelog.storage.segment_codec import decode_segment_footer, encode_segment
-from tidelog.storage.segment_reader import ROW_GROUP_CACHE_BYTES, SegmentReader
+from tidelog.storage.segments.segment_codec import decode_segment_footer, encode_segment
+from tidelog.storage.segments.segment_reader import ROW_GROUP_CACHE_BYTES, SegmentReader
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tests.storage.record_tables import WEB, record_table
 
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.parquet_format import Footer
-from tidelog.storage.segment_codec import decode_segment, decode_segment_footer, encode_segment
-from tidelog.storage.segment_slice import Wanted, choose_pages, decode_slice, offset_by_timestamp
-from tidelog.storage.thrift_compact import I32, Damaged, Struct, write_struct
-from tidelog.storage.value_pages import ValuePage, decode_values, value_pages
+from tidelog.storage.parquet.parquet_format import Footer
+from tidelog.storage.parquet.thrift_compact import I32, Damaged, Struct, write_struct
+from tidelog.storage.parquet.value_pages import ValuePage, decode_values, value_pages
+from tidelog.storage.segments.segment_codec import decode_segment, decode_segment_footer, encode_segment
+from tidelog.storage.segments.segment_slice import Wanted, choose_pages, decode_slice, offset_by_timestamp
 
 OFFSETS = [offset for offset in range(1_000, 25_000) if offset % 7]
 _DRAW = random.Random(3)

@@ -26,15 +26,15 @@ from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
 from tests.storage.sweep_scenes import DAY_S, NO_GRACE, Bucket, sweep_of, swept
 from tests.storage.upkeep.merge_scenes import filled, merge, records_of
 
+from tidelog.storage.bucket.sweep import DAY_MS, BucketSweep, Reason, SweepSettings
+from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.errors import Conflict
 from tidelog.storage.layout import STAGING_PREFIX, manifest_prefix, staging_prefix, topic_prefix
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.segment_codec import encode_segment
+from tidelog.storage.segments.segment_codec import encode_segment
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.retrying import RetryingObjectStore
-from tidelog.storage.sweep import DAY_MS, BucketSweep, Reason, SweepSettings
-from tidelog.storage.verify import BucketVerification
 
 
 @pytest.fixture

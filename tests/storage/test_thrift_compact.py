@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.storage.thrift_compact import (
+from tidelog.storage.parquet.thrift_compact import (
     DEPTH_MAX,
     I32,
     I64,

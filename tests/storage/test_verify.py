@@ -9,12 +9,12 @@ from tests.storage.archive_scenes import GRACE_S, TOPIC_NAMES, GatedStore, Scene
 from tests.storage.record_tables import SHOP, WEB, payload, record_table
 
 from tidelog.storage.archiver import Archiver, ArchiverSettings
-from tidelog.storage.finding import Finding, Progress, Severity
+from tidelog.storage.bucket.finding import Finding, Progress, Severity
+from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.layout import manifest_prefix, parse_segment_key
 from tidelog.storage.object_store import ObjectStore, list_all
-from tidelog.storage.segment_codec import encode_segment
+from tidelog.storage.segments.segment_codec import encode_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.verify import BucketVerification
 
 
 async def findings(store: ObjectStore, *, deep: bool = True) -> list[Finding]:

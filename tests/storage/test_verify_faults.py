@@ -11,14 +11,14 @@ from tests.storage.archive_scenes import manifest_of
 from tests.storage.broken_bucket import Bucket, bucket_of_scene, cut
 from tests.storage.record_tables import WEB, WEB_1, record_table
 
-from tidelog.storage.finding import Finding, Severity
+from tidelog.storage.bucket.finding import Finding, Severity
+from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.layout import manifest_prefix
-from tidelog.storage.manifest import ChangeKind
-from tidelog.storage.manifest_codec import WHOLE_SEGMENTS_MAX
-from tidelog.storage.manifest_log import ManifestLog
-from tidelog.storage.segment_codec import encode_segment
+from tidelog.storage.manifests.manifest import ChangeKind
+from tidelog.storage.manifests.manifest_codec import WHOLE_SEGMENTS_MAX
+from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.segments.segment_codec import encode_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.verify import BucketVerification
 from tidelog.storage.wal_index import WalIndex
 
 Fault = Callable[[Bucket], Awaitable[str]]

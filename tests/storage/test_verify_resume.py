@@ -6,12 +6,12 @@ import pytest
 from tests.storage.archive_scenes import NEVER, Crash, CrashingStore, Scene, archiver_of, manifest_of, small_scene
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 
+from tidelog.storage.bucket.finding import Finding
+from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.bucket.verify_state import WalkState, decode_state, encode_state
 from tidelog.storage.errors import Corrupt, Invalid
-from tidelog.storage.finding import Finding
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.verify import BucketVerification
-from tidelog.storage.verify_state import WalkState, decode_state, encode_state
 
 
 async def archived() -> tuple[MemoryObjectStore, Scene]:

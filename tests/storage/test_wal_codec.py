@@ -24,8 +24,8 @@ from tests.storage.record_tables import (
 
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.parquet_encoder import encode_parquet
-from tidelog.storage.parquet_flavor import ROW_GROUP_ROWS_MAX, ParquetFlavor, row_group_rows
+from tidelog.storage.parquet.parquet_encoder import encode_parquet
+from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_ROWS_MAX, ParquetFlavor, row_group_rows
 from tidelog.storage.records import WAL_SCHEMA
 from tidelog.storage.wal_codec import WAL_FLAVOR, ParquetWalCodec
 from tidelog.storage.wal_entry import EntryKind, ProducerMark

@@ -12,7 +12,7 @@ from tests.year.year_source import MIB
 
 from tidelog.client.costs import ClusterCost
 from tidelog.client.descriptions import SegmentDescription
-from tidelog.storage.finding import Summary
+from tidelog.storage.bucket.finding import Summary
 
 
 @dataclass(frozen=True)

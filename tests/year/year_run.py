@@ -24,7 +24,7 @@ from tests.year.year_source import MIB, YearSource, year_topics
 from tidelog.client import Admin, Producer, ProducerOptions
 from tidelog.client.costs import ClusterCost, CostDescription, TopicCostDescription
 from tidelog.client.descriptions import SegmentDescription
-from tidelog.storage.finding import Summary
+from tidelog.storage.bucket.finding import Summary
 
 DISK_LEFT_BYTES_MIN = 2 * 10**9
 TELL_EVERY_S = 5.0

@@ -44,7 +44,7 @@ from tidelog.storage.errors import Invalid
 from tidelog.storage.floor_trust import floor_trust_s
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.segment_reader import SegmentReader
+from tidelog.storage.segments.segment_reader import SegmentReader
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.opening import open_store
 from tidelog.storage.stores.retrying import RetryingObjectStore

@@ -19,8 +19,8 @@ from tidelog.spark_connector.partition_log import ColdSlice
 from tidelog.spark_connector.pruning import Interval
 from tidelog.spark_connector.s3_access import s3_file_system
 from tidelog.storage.errors import Corrupt, Denied, Invalid, NotFound, Unavailable
-from tidelog.storage.parquet_format import TAIL_BYTES, Footer, RowGroup, decode_rows, footer_bytes
-from tidelog.storage.segment_codec import SEGMENT_FLAVOR, decode_segment_footer
+from tidelog.storage.parquet.parquet_format import TAIL_BYTES, Footer, RowGroup, decode_rows, footer_bytes
+from tidelog.storage.segments.segment_codec import SEGMENT_FLAVOR, decode_segment_footer
 
 FOOTER_GUESS_BYTES = 64 * 1024
 """Read at once from an object's end; most footers are shorter, and need no second request."""

@@ -32,11 +32,11 @@ import pyarrow as pa
 from tidelog.storage.archive_plan import PartitionPlan, plan_archive
 from tidelog.storage.errors import Conflict, NotFound
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import ChangeKind, Manifest, Segment
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.segment_codec import EncodedSegment, encode_segment
+from tidelog.storage.segments.segment_codec import EncodedSegment, encode_segment
 from tidelog.storage.upkeep.fresh_upload import FreshUpload
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_entry import WalEntry

@@ -23,9 +23,9 @@ import pyarrow as pa
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.object_store import Body
-from tidelog.storage.parquet_encoder import encode_parquet
-from tidelog.storage.parquet_flavor import ParquetFlavor
-from tidelog.storage.parquet_format import (
+from tidelog.storage.parquet.parquet_encoder import encode_parquet
+from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
+from tidelog.storage.parquet.parquet_format import (
     decode_header,
     decode_parquet,
     footer_bytes,

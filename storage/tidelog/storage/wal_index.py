@@ -26,9 +26,9 @@ import pyarrow as pa
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.layout import index_prefix, number_of, numbered_key, wal_suffix
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.parquet_encoder import encode_parquet
-from tidelog.storage.parquet_flavor import ParquetFlavor
-from tidelog.storage.parquet_format import decode_parquet
+from tidelog.storage.parquet.parquet_encoder import encode_parquet
+from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
+from tidelog.storage.parquet.parquet_format import decode_parquet
 from tidelog.storage.wal_codec import decode_header_json, encode_header
 from tidelog.storage.wal_entry import WalHeader
 

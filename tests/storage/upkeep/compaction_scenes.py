@@ -10,12 +10,12 @@ import pyarrow as pa
 from tests.storage.archive_scenes import ManualClock
 from tests.storage.record_tables import WEB
 
-from tidelog.storage.manifest import Manifest
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.records import HEADERS, RECORD_SCHEMA, TIMESTAMP
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.segment_codec import decode_segment, encode_segment
+from tidelog.storage.segments.segment_codec import decode_segment, encode_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.compact import CompactTask
 from tidelog.storage.upkeep.key_spill import HashKeys, spread_hash

@@ -10,12 +10,12 @@ import pyarrow as pa
 from tests.storage.archive_scenes import GRACE_S, ManualClock
 from tests.storage.record_tables import WEB, record_table
 
-from tidelog.storage.manifest import Manifest
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.segment_codec import decode_segment, encode_segment
+from tidelog.storage.segments.segment_codec import decode_segment, encode_segment
 from tidelog.storage.upkeep.merge import MergeTask
 from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
 from tidelog.storage.upkeep.task import Place

@@ -9,8 +9,8 @@ import pytest
 from tests.storage.upkeep.compaction_scenes import PLACE, RULES, Partition, puts, written
 
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.manifest import ChangeKind
-from tidelog.storage.segment_codec import encode_segment
+from tidelog.storage.manifests.manifest import ChangeKind
+from tidelog.storage.segments.segment_codec import encode_segment
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep import compact

@@ -9,15 +9,15 @@ import pytest
 from tests.storage.archive_scenes import NEVER, CrashingStore
 from tests.storage.upkeep.compaction_scenes import PLACE, RULES, Partition, puts, whole_pass, written
 
+from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.errors import Conflict, Corrupt
-from tidelog.storage.manifest import ChangeKind
-from tidelog.storage.manifest_codec import WHOLE_SEGMENTS_MAX
-from tidelog.storage.manifest_log import ManifestLog
-from tidelog.storage.segment_codec import encode_segment
+from tidelog.storage.manifests.manifest import ChangeKind
+from tidelog.storage.manifests.manifest_codec import WHOLE_SEGMENTS_MAX
+from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.segments.segment_codec import encode_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.compact_plan import cleaned
 from tidelog.storage.upkeep.retention import without_oldest
-from tidelog.storage.verify import BucketVerification
 
 
 @pytest.fixture

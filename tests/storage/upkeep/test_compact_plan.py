@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.storage.record_tables import WEB
 
-from tidelog.storage.manifest import Cleaning, Manifest, Segment
+from tidelog.storage.manifests.manifest import Cleaning, Manifest, Segment
 from tidelog.storage.upkeep.compact_plan import (
     CLEANING_STEPS,
     CLEANINGS_MAX,

@@ -21,9 +21,9 @@ from tests.storage.archive_scenes import NEVER, Crash, CrashingStore
 from tests.storage.upkeep.compaction_scenes import PLACE, RULES, Partition, Write, view_of, whole_pass
 
 from tidelog.storage.errors import Conflict
-from tidelog.storage.manifest import ChangeKind, Manifest
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.segment_codec import decode_segment, encode_segment
+from tidelog.storage.segments.segment_codec import decode_segment, encode_segment
 from tidelog.storage.upkeep.key_spill import Hashes, Keys, spread_hash
 
 RETENTION_S = 1_000

@@ -10,11 +10,11 @@ from tests.storage.archive_scenes import GRACE_S, NEVER, CrashingStore, ManualCl
 from tests.storage.record_tables import WEB, record_table
 
 from tidelog.storage.errors import Conflict, Unavailable
-from tidelog.storage.manifest import ChangeKind, Manifest, Segment
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import Body, ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.segment_codec import EncodedSegment, decode_segment, encode_segment
+from tidelog.storage.segments.segment_codec import EncodedSegment, decode_segment, encode_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.fresh_upload import UPLOAD_ATTEMPTS_MAX, FreshUpload
 

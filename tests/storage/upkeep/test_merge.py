@@ -31,10 +31,10 @@ from tests.storage.upkeep.merge_scenes import (
 
 from tidelog.services.demo.events import EventStream
 from tidelog.storage.errors import Conflict, Corrupt
-from tidelog.storage.manifest import ChangeKind
+from tidelog.storage.manifests.manifest import ChangeKind
 from tidelog.storage.object_store import Body, ByteRange, ObjectStore, StoredObject
 from tidelog.storage.records import RECORD_SCHEMA
-from tidelog.storage.segment_codec import SEGMENT_FLAVOR, describe_segment, encode_segment
+from tidelog.storage.segments.segment_codec import SEGMENT_FLAVOR, describe_segment, encode_segment
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep import merge as merge_module

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.storage.record_tables import WEB
 
 from tidelog.storage.errors import Conflict
-from tidelog.storage.manifest import Manifest, Segment
+from tidelog.storage.manifests.manifest import Manifest, Segment
 from tidelog.storage.upkeep.merge_plan import (
     FAN_IN_MAX,
     FAN_IN_MIN,

@@ -10,19 +10,19 @@ import pytest
 from tests.storage.archive_scenes import keys
 from tests.storage.upkeep.compaction_scenes import GRACE_S, PLACE, Partition, Write
 
-from tidelog.storage.attest import BucketAttestation, steps_up_to
-from tidelog.storage.attestation import PartitionHead
-from tidelog.storage.finding import Severity
+from tidelog.storage.bucket.attest import BucketAttestation, steps_up_to
+from tidelog.storage.bucket.attestation import PartitionHead
+from tidelog.storage.bucket.finding import Severity
+from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.layout import segment_prefix
-from tidelog.storage.manifest import ChangeKind
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import ChangeKind
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.upkeep.collect import CollectTask
 from tidelog.storage.upkeep.rules import DAY_MS, UpkeepLimits, UpkeepRules
 from tidelog.storage.upkeep.upkeep import Upkeep
 from tidelog.storage.upkeep.upkeep_tasks import upkeep_tasks
-from tidelog.storage.verify import BucketVerification
 
 DELETE = UpkeepRules(retention_ms=5 * DAY_MS, segment_bytes=6_000, segment_ms=DAY_MS // 2)
 COMPACT = UpkeepRules(deletes=False, compacts=True, delete_retention_ms=DAY_MS // 4, min_cleanable_dirty_ratio=0.6)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tidelog.coordinator.topic import Topic
 from tidelog.services.broker.costs import BrokerCosts
-from tidelog.storage.manifest import Segment
+from tidelog.storage.manifests.manifest import Segment
 
 
 class Acks(Enum):

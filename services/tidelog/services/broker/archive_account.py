@@ -20,7 +20,7 @@ from tidelog.services.broker.shard_set import ShardSet
 from tidelog.services.broker.topic_archive import ColdFigures, TopicArchive
 from tidelog.services.broker.topic_counts import TopicCounts
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Clock
 from tidelog.storage.stores.counting import RequestCounts

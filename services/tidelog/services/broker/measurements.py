@@ -15,7 +15,7 @@ from tidelog.services.broker.append_buffer import Append
 from tidelog.services.broker.topic_archive import ColdLedger, TopicArchive, added_segments
 from tidelog.services.broker.topic_counts import TopicCounts
 from tidelog.storage.layout import parse_segment_key
-from tidelog.storage.manifest import ChangeKind, Manifest
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest
 from tidelog.storage.stores.counting import Usage
 
 ACK_SECONDS_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

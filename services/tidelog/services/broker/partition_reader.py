@@ -26,8 +26,8 @@ from tidelog.services.broker.read_budget import ReadBudget
 from tidelog.services.broker.replays import Replays
 from tidelog.services.broker.segment_pieces import SegmentPieces
 from tidelog.storage.errors import Corrupt, NotFound
-from tidelog.storage.manifest import Segment
-from tidelog.storage.segment_reader import READ_RECORDS_MAX
+from tidelog.storage.manifests.manifest import Segment
+from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX
 from tidelog.storage.wal import Wal
 
 SEARCHED_RECORDS, SEARCHED_BYTES = 1 << 16, 1 << 22

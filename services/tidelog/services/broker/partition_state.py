@@ -19,7 +19,7 @@ from tidelog.services.broker.hot_tail import EntryName
 from tidelog.services.broker.idempotence import ProducerTable
 from tidelog.storage.errors import Corrupt, NotFound, OutOfRange
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Manifest, Segment
+from tidelog.storage.manifests.manifest import Manifest, Segment
 from tidelog.storage.wal_entry import ProducerMark, Span
 
 

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from tidelog.services.broker.single_flight import SingleFlight
 from tidelog.storage.errors import TidelogError
-from tidelog.storage.manifest import Segment
-from tidelog.storage.parquet_flavor import ROW_GROUP_RAW_BYTES
-from tidelog.storage.segment_reader import READ_RECORDS_MAX, SegmentReader
+from tidelog.storage.manifests.manifest import Segment
+from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_RAW_BYTES
+from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX, SegmentReader
 
 ROW_GROUP_BYTES_MIN = ROW_GROUP_RAW_BYTES * 5 // 4
 """What a row group takes when it is decoded, a little more than `ROW_GROUP_RAW_BYTES` where records are short."""

@@ -33,7 +33,7 @@ from tidelog.services.broker.partition_state import hot_span
 from tidelog.services.broker.shard_partitions import ShardPartitions
 from tidelog.services.broker.wal_extent import WalExtent
 from tidelog.storage.errors import Fenced, NotFound, TidelogError
-from tidelog.storage.manifest import Manifest
+from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal_entry import PreparedEntry, WalCodec, WalHeader
 from tidelog.storage.wal_index import IndexedEntry, WalIndex

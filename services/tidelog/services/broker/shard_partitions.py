@@ -15,8 +15,8 @@ from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_state import HotSpan, PartitionState, hot_span
 from tidelog.services.broker.single_flight import SingleFlight
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Manifest
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_entry import ProducerMark, WalHeader

@@ -17,8 +17,8 @@ from tidelog.services.broker.shard_partitions import ShardPartitions
 from tidelog.services.broker.upkeep_schedule import UpkeepSchedule
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Manifest
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Clock
 from tidelog.storage.upkeep.record_deletion import delete_records

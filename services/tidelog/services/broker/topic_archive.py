@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Manifest, Segment
+from tidelog.storage.manifests.manifest import Manifest, Segment
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tidelog.services.cli.progress import Progress
 from tidelog.services.setting_rules import Rule, Setting
 
 if TYPE_CHECKING:
-    from tidelog.storage.copy_transfer import CopyReport
+    from tidelog.storage.bucket.copy_transfer import CopyReport
     from tidelog.storage.object_store import ObjectStore
     from tidelog.storage.runtime import Runtime
 
@@ -70,8 +70,8 @@ def copy(
 
 async def _copy(source: str, target: str, *, requests: int, memory_bytes: int, grace_s: float) -> CopyReport:
     from tidelog.coordinator.journal_topics import JournalTopics
-    from tidelog.storage.copy import BucketCopy, CopySettings
-    from tidelog.storage.copy_transfer import Transfer
+    from tidelog.storage.bucket.copy import BucketCopy, CopySettings
+    from tidelog.storage.bucket.copy_transfer import Transfer
     from tidelog.storage.runtime import Runtime as SystemRuntime
     from tidelog.storage.stores.opening import open_store
     from tidelog.storage.stores.retrying import RetryingObjectStore

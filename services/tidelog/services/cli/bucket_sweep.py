@@ -13,7 +13,7 @@ from tidelog.services.cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from tidelog.services.setting_rules import Rule, Setting
 
 if TYPE_CHECKING:
-    from tidelog.storage.sweep import Stray, SweepReport
+    from tidelog.storage.bucket.sweep import Stray, SweepReport
 
 GRACE = Setting(
     name="--grace",
@@ -52,8 +52,8 @@ def sweep(
 
 async def _sweep(store: str, *, grace_ms: int, delete: bool, as_json: bool) -> SweepReport:
     from tidelog.coordinator.journal_topics import JournalTopics
+    from tidelog.storage.bucket.sweep import BucketSweep, SweepSettings
     from tidelog.storage.runtime import Runtime
-    from tidelog.storage.sweep import BucketSweep, SweepSettings
 
     runtime = Runtime()
     async with opened_bucket(store) as opened:

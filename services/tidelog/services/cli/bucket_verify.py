@@ -18,10 +18,10 @@ from tidelog.services.cli.progress import Progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tidelog.storage.finding import Finding, Summary
+    from tidelog.storage.bucket.finding import Finding, Summary
+    from tidelog.storage.bucket.verify import BucketVerification
+    from tidelog.storage.bucket.verify_state import WalkState
     from tidelog.storage.object_store import ObjectStore
-    from tidelog.storage.verify import BucketVerification
-    from tidelog.storage.verify_state import WalkState
 
 SAVE_EVERY_S = 5.0
 
@@ -59,8 +59,8 @@ def verify(
 async def _verify(store: str, *, deep: bool, resume: Path | None, requests: int, as_json: bool) -> Summary:
     from tidelog.coordinator.journal_check import JournalCheck
     from tidelog.coordinator.journal_topics import JournalTopics
+    from tidelog.storage.bucket.verify import BucketVerification
     from tidelog.storage.runtime import Runtime
-    from tidelog.storage.verify import BucketVerification
 
     runtime = Runtime()
     async with opened_bucket(store) as opened:
@@ -104,7 +104,7 @@ def _watching(
 
 def _state(path: Path, store: ObjectStore, *, deep: bool) -> WalkState:
     """What the file says, or the beginning."""
-    from tidelog.storage.verify_state import WalkState, decode_state
+    from tidelog.storage.bucket.verify_state import WalkState, decode_state
 
     if path.exists():
         return decode_state(str(path), path.read_bytes(), store=store.url, deep=deep)
@@ -127,7 +127,7 @@ def _kept(path: Path | None, state: WalkState) -> Iterator[None]:
 
 
 def _save(path: Path, state: WalkState) -> None:
-    from tidelog.storage.verify_state import encode_state
+    from tidelog.storage.bucket.verify_state import encode_state
 
     beside = path.with_name(f"{path.name}.new")
     beside.write_bytes(encode_state(state))

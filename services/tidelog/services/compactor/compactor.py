@@ -24,8 +24,8 @@ from tidelog.coordinator.topic import Topic
 from tidelog.coordinator.upkeep_rules import upkeep_rules
 from tidelog.storage.errors import Conflict, Corrupt, Invalid, TidelogError
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Manifest
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.upkeep.task import Place

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.services.broker.api import PartitionLog
-from tidelog.storage.manifest import Segment
+from tidelog.storage.manifests.manifest import Segment
 
 
 class SegmentJson(msgspec.Struct):

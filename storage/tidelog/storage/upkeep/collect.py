@@ -23,11 +23,11 @@ from itertools import groupby
 
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import ChangeKind, Manifest
-from tidelog.storage.manifest_chain import chain_fault, step_of
-from tidelog.storage.manifest_codec import told_by
-from tidelog.storage.manifest_history import BLOCK_VERSIONS, HistoryBlock, ManifestHistory
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest
+from tidelog.storage.manifests.manifest_chain import chain_fault, step_of
+from tidelog.storage.manifests.manifest_codec import told_by
+from tidelog.storage.manifests.manifest_history import BLOCK_VERSIONS, HistoryBlock, ManifestHistory
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.upkeep.rules import UpkeepRules

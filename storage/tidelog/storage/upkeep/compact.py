@@ -24,11 +24,11 @@ from pathlib import Path
 
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import ChangeKind, Manifest, Segment
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.segment_codec import EncodedSegment
+from tidelog.storage.segments.segment_codec import EncodedSegment
 from tidelog.storage.upkeep.compact_keys import CompactMeans, rows_that_go
 from tidelog.storage.upkeep.compact_plan import cleaned, compaction_due_at_ms, plan_compaction
 from tidelog.storage.upkeep.compact_rewrite import Rewrite, Rewriter, plan_rewrites, replaced

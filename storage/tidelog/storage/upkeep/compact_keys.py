@@ -26,10 +26,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.manifest import Segment
+from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.parquet_format import MAGIC, Footer, decode_rows
-from tidelog.storage.segment_codec import SEGMENT_FLAVOR
+from tidelog.storage.parquet.parquet_format import MAGIC, Footer, decode_rows
+from tidelog.storage.segments.segment_codec import SEGMENT_FLAVOR
 from tidelog.storage.upkeep.compact_plan import CompactPlan, Stretch
 from tidelog.storage.upkeep.in_thread import in_thread
 from tidelog.storage.upkeep.key_spill import HashKeys, KeySpill, newest_rows, spread_hash

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidelog.storage.manifest import Cleaning, Manifest, Segment
+from tidelog.storage.manifests.manifest import Cleaning, Manifest, Segment
 from tidelog.storage.upkeep.rules import UpkeepRules
 
 CLEANING_STEPS = 16

@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.storage.errors import Conflict
-from tidelog.storage.manifest import Manifest, Segment
-from tidelog.storage.parquet_flavor import ParquetFlavor
-from tidelog.storage.parquet_format import Footer
+from tidelog.storage.manifests.manifest import Manifest, Segment
+from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
+from tidelog.storage.parquet.parquet_format import Footer
 from tidelog.storage.runtime import Entropy
-from tidelog.storage.segment_codec import SEGMENT_FLAVOR, EncodedSegment, decode_segment_rows
+from tidelog.storage.segments.segment_codec import SEGMENT_FLAVOR, EncodedSegment, decode_segment_rows
 from tidelog.storage.upkeep.compact_keys import READ_SHARE, CompactMeans
 from tidelog.storage.upkeep.compact_plan import CompactPlan
 from tidelog.storage.upkeep.in_thread import in_thread

@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 
 from tidelog.storage.errors import Conflict, NotFound, Unavailable
 from tidelog.storage.layout import parse_segment_key, segment_key
-from tidelog.storage.manifest import ChangeKind, Manifest, Segment
-from tidelog.storage.manifest_codec import told_by
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
+from tidelog.storage.manifests.manifest_codec import told_by
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.segment_codec import EncodedSegment
+from tidelog.storage.segments.segment_codec import EncodedSegment
 
 UPLOAD_ATTEMPTS_MAX = 3
 APPEND_ATTEMPTS_MAX = 8

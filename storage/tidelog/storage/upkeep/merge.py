@@ -26,12 +26,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
-from tidelog.storage.manifest import ChangeKind, Manifest, Segment
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ByteRange, ObjectStore
-from tidelog.storage.parquet_format import Footer
+from tidelog.storage.parquet.parquet_format import Footer
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.segment_codec import (
+from tidelog.storage.segments.segment_codec import (
     FINAL_SEGMENT_FLAVOR,
     SEGMENT_FLAVOR,
     EncodedSegment,

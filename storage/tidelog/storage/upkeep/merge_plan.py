@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from tidelog.storage.errors import Conflict
-from tidelog.storage.manifest import Manifest, Segment
+from tidelog.storage.manifests.manifest import Manifest, Segment
 from tidelog.storage.upkeep.rules import UpkeepRules
 
 FINAL_LEVEL = 2

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidelog.storage.errors import Conflict
-from tidelog.storage.manifest import ChangeKind, Manifest
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 
 CONFLICTS_MAX = 8
 

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidelog.storage.manifest import ChangeKind, Manifest, Segment
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.upkeep.rules import UNLIMITED, UpkeepRules
 from tidelog.storage.upkeep.task import Place

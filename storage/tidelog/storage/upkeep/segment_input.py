@@ -12,11 +12,11 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.manifest import Segment
+from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.object_store import ByteRange, ObjectStore
-from tidelog.storage.parquet_format import Footer, RowGroup, footer_bytes
-from tidelog.storage.segment_codec import decode_segment_footer
-from tidelog.storage.segment_reader import FOOTER_TAIL_BYTES
+from tidelog.storage.parquet.parquet_format import Footer, RowGroup, footer_bytes
+from tidelog.storage.segments.segment_codec import decode_segment_footer
+from tidelog.storage.segments.segment_reader import FOOTER_TAIL_BYTES
 
 RowGroups = Sequence[RowGroup]
 

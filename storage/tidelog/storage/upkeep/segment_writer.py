@@ -22,11 +22,11 @@ import pyarrow.compute as pc
 
 from tidelog.storage.errors import Invalid
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Segment
-from tidelog.storage.parquet_encoder import ParquetEncoder, fill_in_checksums
-from tidelog.storage.parquet_flavor import ROW_GROUP_RAW_BYTES, ParquetFlavor
+from tidelog.storage.manifests.manifest import Segment
+from tidelog.storage.parquet.parquet_encoder import ParquetEncoder, fill_in_checksums
+from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_RAW_BYTES, ParquetFlavor
 from tidelog.storage.records import RECORD_SCHEMA
-from tidelog.storage.segment_codec import EncodedSegment, encode_segment_header, name_segment, raw_bytes_of
+from tidelog.storage.segments.segment_codec import EncodedSegment, encode_segment_header, name_segment, raw_bytes_of
 from tidelog.storage.upkeep.spill_file import SpillFile
 
 ROW_GROUP_RAW_BYTES_MAX = 2 * ROW_GROUP_RAW_BYTES

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Manifest
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.upkeep.rules import UpkeepRules
 
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.storage.errors import Conflict
-from tidelog.storage.manifest import Manifest
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.upkeep.rules import UpkeepRules
 from tidelog.storage.upkeep.task import Place, UpkeepTask

@@ -21,8 +21,8 @@ from tidelog.services.broker.partition_reader import PartitionReader
 from tidelog.services.broker.partition_state import PartitionState
 from tidelog.services.broker.single_flight import SingleFlight
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifest import Manifest
-from tidelog.storage.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Clock
 from tidelog.storage.wal import Wal

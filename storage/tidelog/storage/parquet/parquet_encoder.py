@@ -1,0 +1,84 @@
+"""Writes Tidelog's Parquet (`parquet_format`): a whole table at once, or row group by row group into a file.
+
+    encoder = ParquetEncoder(flavor, first_rows, sink)          # settings are chosen by looking at the first rows
+    encoder.write(row_group)                                    # ... as often as there are row groups
+    ends = encoder.close(header_json)
+    fill_in_checksums(body, ends)                               # body: the sink's bytes, in memory or a mapped file
+
+An object that is larger than memory is written to a file so, and mapped for its checksums and its upload.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pyarrow as pa
+
+from tidelog.storage.parquet.parquet_flavor import ParquetFlavor, open_writer, row_group_rows
+from tidelog.storage.parquet.parquet_format import (
+    CHECKSUM_DIGITS,
+    CHECKSUMS,
+    CHECKSUMS_KEY,
+    FORMAT_KEY,
+    HEADER_KEY,
+    MAGIC,
+    TAIL_BYTES,
+    footer_bytes,
+)
+
+
+def encode_parquet(flavor: ParquetFlavor, table: pa.Table, header_json: bytes) -> memoryview:
+    """`table` as an object of `flavor`. Its columns are as in the flavor's schema, or dictionaries of that. Holds the
+    interpreter only between row groups, and copies nothing."""
+    sink = pa.BufferOutputStream()
+    rows = row_group_rows(table)
+    one = rows >= table.num_rows > 0  # as most entries of the WAL: a slice of all is work for nothing
+    groups = [table] if one else [table.slice(first_row, rows) for first_row in range(0, table.num_rows, rows)]
+    encoder = ParquetEncoder(flavor, groups[0] if groups else table, sink)
+    for group in groups:
+        encoder.write(group)
+    ends = encoder.close(header_json)
+    body = memoryview(sink.getvalue()).cast("B")
+    fill_in_checksums(body, ends)
+    return body.toreadonly()
+
+
+class ParquetEncoder:
+    """One object of `flavor`, written to `sink`, which it leaves open. `like`: the rows of the first row group, by
+    which the settings are chosen."""
+
+    def __init__(self, flavor: ParquetFlavor, like: pa.Table, sink: pa.NativeFile) -> None:
+        self._flavor = flavor
+        self._sink = sink
+        self._writer = open_writer(flavor, like, sink)
+        self._ends: list[int] = []
+
+    def write(self, row_group: pa.Table) -> None:
+        """Append `row_group` as one row group."""
+        self._writer.write_table(row_group, row_group_size=max(1, row_group.num_rows))
+        self._ends.append(self._sink.tell())
+
+    def close(self, header_json: bytes) -> Sequence[int]:
+        """Write the indexes and the footer. Returns where each row group ends, for `fill_in_checksums`."""
+        metadata = {FORMAT_KEY: self._flavor.name, HEADER_KEY: header_json.decode()}
+        checksums = 1 + len(self._ends) + self._flavor.has_index
+        self._writer.add_key_value_metadata(metadata | {CHECKSUMS_KEY: "0" * CHECKSUM_DIGITS * checksums})
+        self._writer.close()
+        return self._ends
+
+
+def fill_in_checksums(body: memoryview, ends: Sequence[int]) -> None:
+    """Put the checksums of all parts of `body` in their place, the footer's last: it covers the others."""
+    footer = body[-footer_bytes("", body[-TAIL_BYTES:]) :]
+    found = CHECKSUMS.search(footer)
+    assert found is not None
+    first = found.start(1)
+    edges = [len(MAGIC), *ends]
+    if len(found.group(1)) > len(edges) * CHECKSUM_DIGITS:
+        edges.append(len(body) - len(footer))  # the indexes lie between the row groups and the footer
+    for place, (start, end) in enumerate(pairwise(edges), start=1):
+        position = first + place * CHECKSUM_DIGITS
+        footer[position : position + CHECKSUM_DIGITS] = b"%08x" % zlib.crc32(body[start:end])
+    footer[first : first + CHECKSUM_DIGITS] = b"%08x" % zlib.crc32(footer)

@@ -1,0 +1,241 @@
+"""How Tidelog writes and reads Parquet: checksums over every byte of what stays plain Parquet.
+
+What any reader sees is a Parquet file (columns of `records.RECORD_SCHEMA`, page checksums on). Three entries of the
+footer's key-value metadata are ours:
+
+- ``tidelog.format``: kind and version, as ``wal/1``; an unknown one is refused.
+- ``tidelog.header``: JSON that belongs to the kind (`wal_codec`, `segment_codec`).
+- ``tidelog.checksums``: CRC32s as eight hexadecimal digits each: the footer's first, then one per row group, then that
+  of the indexes (of pages, bloom filters), if the flavor has any.
+
+Parquet's own page checksums leave out page headers and the footer, and a flipped bit there is what makes readers
+allocate gigabytes, crash, or give wrong records. So the footer's bytes are checked before anything parses them, and a
+row group's before anything decodes it; the footer's CRC32 is taken with its own eight digits as ``00000000``. The
+digits have a fixed width, so the encoder (`parquet_encoder`) patches them in place once the bytes are known.
+
+    "PAR1" | row group 0 | row group 1 | ... | indexes | footer (Thrift) | footer's length, 4 bytes | "PAR1"
+
+A CRC32 finds damage, not malice: who may write to the bucket is trusted to write Parquet.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidelog.storage.errors import Corrupt
+from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
+from tidelog.storage.parquet.sparse_file import SparseFile
+
+MAGIC = b"PAR1"
+TAIL_BYTES = 8
+"""The footer's length and the magic: what `footer_bytes` needs to see."""
+
+FORMAT_KEY = "tidelog.format"
+HEADER_KEY = "tidelog.header"
+CHECKSUMS_KEY = "tidelog.checksums"
+
+CHECKSUM_DIGITS = 8
+# The entry as Thrift's compact protocol writes it: the key, field 2 of type binary, a varint length, the digits, stop.
+CHECKSUMS = re.compile(re.escape(CHECKSUMS_KEY.encode()) + rb"\x18[\x80-\xff]{0,4}[\x00-\x7f]((?:[0-9a-f]{8})+)\x00")
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Bytes ``[start, end)`` of the object hold `rows` rows, which take `raw_bytes` uncompressed. `bounds` are the
+    least and greatest number in each column that the flavor keeps statistics of, in its order."""
+
+    index: int
+    start: int
+    end: int
+    crc32: int
+    rows: int
+    raw_bytes: int
+    bounds: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Footer:
+    """A checked footer. `start` is where it begins in the object of `object_bytes`; `index_crc32` is that of the bytes
+    from the last row group to there, None if there are none."""
+
+    header_json: bytes
+    start: int
+    object_bytes: int
+    row_groups: tuple[RowGroup, ...]
+    metadata: pq.FileMetaData
+    index_crc32: int | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(group.rows for group in self.row_groups)
+
+    @property
+    def rows_end(self) -> int:
+        """Where the last row group ends."""
+        return self.row_groups[-1].end if self.row_groups else len(MAGIC)
+
+
+# ---- decoding
+
+
+def footer_bytes(key: str, tail: bytes | memoryview) -> int:
+    """How many of the object's last bytes hold its footer. `tail` is at least its last `TAIL_BYTES`."""
+    if len(tail) < TAIL_BYTES or bytes(tail[-4:]) != MAGIC:
+        raise Corrupt(key, "does not end as Parquet does: it is truncated, or not one of Tidelog's objects")
+    return int.from_bytes(tail[-8:-4], "little") + TAIL_BYTES
+
+
+def decode_header(key: str, flavor: ParquetFlavor, tail: bytes | memoryview) -> bytes:
+    """The header's JSON out of an object's last bytes, at least `footer_bytes` of them."""
+    footer = _checked(key, tail).footer
+    with parsing(key):
+        return _header(key, flavor, pq.read_metadata(pa.BufferReader(footer)))
+
+
+def decode_footer(key: str, flavor: ParquetFlavor, tail: bytes | memoryview, object_bytes: int) -> Footer:
+    """All of the footer out of the last bytes of an object of `object_bytes`."""
+    checked = _checked(key, tail)
+    start = object_bytes - len(checked.footer)
+    with parsing(key):
+        metadata = pq.read_metadata(pa.BufferReader(checked.footer))
+        header_json = _header(key, flavor, metadata)
+        if not metadata.schema.to_arrow_schema().equals(flavor.schema):
+            raise Corrupt(key, f"its columns are not those of {flavor.name}")
+        if len(checked.others) != metadata.num_row_groups + flavor.has_index:
+            raise Corrupt(key, f"has {metadata.num_row_groups} row groups and {len(checked.others)} checksums")
+        groups = _row_groups(key, flavor, metadata, checked.others, start)
+    index_crc32 = checked.others[-1] if flavor.has_index else None
+    return Footer(header_json, start, object_bytes, groups, metadata, index_crc32)
+
+
+def decode_rows(
+    key: str,
+    flavor: ParquetFlavor,
+    footer: Footer,
+    groups: Sequence[RowGroup],
+    data: memoryview,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """The rows of `groups`, neighbours in the object, whose bytes are `data`: checked, then decoded, all columns or
+    those named."""
+    schema = flavor.schema if columns is None else pa.schema([flavor.schema.field(name) for name in columns])
+    if not groups:
+        return schema.empty_table()
+    base = groups[0].start
+    if len(data) != groups[-1].end - base:
+        raise Corrupt(key, f"{groups[-1].end - base} bytes from {base} on were to be read, {len(data)} came")
+    for group in groups:
+        if zlib.crc32(data[group.start - base : group.end - base]) != group.crc32:
+            raise Corrupt(key, f"row group {group.index} does not have its checksum")
+    file_object = cast(io.IOBase, SparseFile(data, base, footer.object_bytes))  # PythonFile asks for its methods alone
+    source = pa.PythonFile(file_object, mode="r")
+    with parsing(key), pq.ParquetFile(source, metadata=footer.metadata, page_checksum_verification=True) as file:
+        table = file.read_row_groups([group.index for group in groups], columns=schema.names, use_threads=False)
+    if table.num_rows != sum(group.rows for group in groups):
+        raise Corrupt(key, f"has {table.num_rows} rows where its footer says otherwise")
+    return pa.Table.from_arrays(table.select(schema.names).columns, schema=schema)
+
+
+def decode_parquet(key: str, flavor: ParquetFlavor, data: bytes | memoryview) -> tuple[Footer, pa.Table]:
+    """A whole object, every byte of it checked."""
+    view = memoryview(data).cast("B")
+    footer = decode_footer(key, flavor, view, len(view))
+    if bytes(view[: len(MAGIC)]) != MAGIC:
+        raise Corrupt(key, "does not begin as Parquet does")
+    indexes = view[footer.rows_end : footer.start]
+    if footer.index_crc32 is not None and zlib.crc32(indexes) != footer.index_crc32:
+        raise Corrupt(key, "its indexes do not have their checksum")
+    return footer, decode_rows(key, flavor, footer, footer.row_groups, view[len(MAGIC) : footer.rows_end])
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A footer's bytes, its length and the magic included, and the checksums of what lies before it."""
+
+    footer: memoryview
+    others: tuple[int, ...]
+
+
+def _checked(key: str, tail: bytes | memoryview) -> _Checked:
+    length = footer_bytes(key, tail)
+    if length > len(tail):
+        raise Corrupt(key, f"its footer takes {length} bytes, of which {len(tail)} are there")
+    footer = memoryview(tail).cast("B")[len(tail) - length :]
+    found = CHECKSUMS.search(footer)
+    if found is None:
+        raise Corrupt(key, "its footer has no checksums of Tidelog's: it is damaged, or another program wrote it")
+    first, digits = found.start(1), found.group(1)
+    crc32 = zlib.crc32(
+        footer[first + CHECKSUM_DIGITS :], zlib.crc32(b"0" * CHECKSUM_DIGITS, zlib.crc32(footer[:first]))
+    )
+    numbers = [int(digits[place : place + CHECKSUM_DIGITS], 16) for place in range(0, len(digits), CHECKSUM_DIGITS)]
+    if numbers[0] != crc32:
+        raise Corrupt(key, "its footer does not have its checksum")
+    return _Checked(footer, tuple(numbers[1:]))
+
+
+@contextmanager
+def parsing(key: str) -> Iterator[None]:
+    """Parquet's reader at work. On bytes that have their checksum it should not fail; of what it raises when it does,
+    every kind says that the object is not one of ours."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, OverflowError, IndexError, MemoryError) as error:
+        raise Corrupt(key, f"cannot be read as Parquet: {error}") from error
+
+
+def _header(key: str, flavor: ParquetFlavor, metadata: pq.FileMetaData) -> bytes:
+    ours = metadata.metadata or {}
+    name = ours.get(FORMAT_KEY.encode(), b"of no format of Tidelog's").decode(errors="replace")
+    if name != flavor.name:
+        raise Corrupt(key, f"is {name}; this version of Tidelog reads {flavor.name} here")
+    return ours.get(HEADER_KEY.encode(), b"")
+
+
+def _row_groups(
+    key: str, flavor: ParquetFlavor, metadata: pq.FileMetaData, checksums: Sequence[int], end: int
+) -> tuple[RowGroup, ...]:
+    """The row groups, which have to fill the object from the magic to `end`, the footer, but for the indexes."""
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    last = [_end(group.column(group.num_columns - 1)) for group in groups[-1:]] if flavor.has_index else [end]
+    edges = [*(_start(group.column(0)) for group in groups), *last]
+    if edges[:1] != [len(MAGIC)] or edges != sorted(edges) or edges[-1] > end:
+        raise Corrupt(key, "its row groups do not fill it")
+    columns = [flavor.schema.names.index(name) for name in flavor.statistics]
+    return tuple(
+        RowGroup(
+            index=index,
+            start=edges[index],
+            end=edges[index + 1],
+            crc32=crc32,
+            rows=groups[index].num_rows,
+            raw_bytes=groups[index].total_byte_size,
+            bounds=tuple(_bounds(key, groups[index].column(column)) for column in columns),
+        )
+        for index, crc32 in enumerate(checksums[: len(groups)])
+    )
+
+
+def _start(column: pq.ColumnChunkMetaData) -> int:
+    offset = column.dictionary_page_offset
+    return int(column.data_page_offset if offset is None else offset)
+
+
+def _end(column: pq.ColumnChunkMetaData) -> int:
+    return _start(column) + int(column.total_compressed_size)
+
+
+def _bounds(key: str, column: pq.ColumnChunkMetaData) -> tuple[int, int]:
+    statistics = column.statistics
+    if statistics is None or not statistics.has_min_max:
+        raise Corrupt(key, f"lacks the statistics of {column.path_in_schema}")
+    return cast(int, statistics.min_raw), cast(int, statistics.max_raw)

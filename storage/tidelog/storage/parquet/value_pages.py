@@ -1,0 +1,112 @@
+"""Some pages of a row group's `value` column, decoded without the others.
+
+Values are most of a row group, and decompressing them most of the work of reading it. A Parquet column is a row of
+pages, each compressed by itself, whose headers tell how many rows it holds; so who wants a few records out of some
+twenty thousand decodes one page and not eight. Parquet's index of pages would say where each is; as the row group is
+at hand, walking from header to header says it too, in microseconds.
+
+pyarrow reads whole column chunks only. So the chosen pages are given to it as a file of one column, whose footer is
+written here; they are not copied into it.
+
+    pages = value_pages(group, data)
+    few = [page for page in pages if page.first_row <= row < page.next_row]
+    values = decode_values(few, data)
+
+All of it is done on bytes that have their checksum (`parquet_format`).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidelog.storage.parquet.parquet_format import MAGIC
+from tidelog.storage.parquet.sparse_file import SparseFile
+from tidelog.storage.parquet.thrift_compact import I32, I64, Damaged, Listed, Struct, StructReader, write_struct
+
+_DATA_PAGE, _BYTE_ARRAY, _OPTIONAL, _ZSTD = 0, 6, 1, 6  # of Parquet's enumerations
+_ENCODINGS = (0, 3, 6, 7)  # PLAIN, RLE, DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY; the reader goes by the pages' own
+_COLUMN = b"value"
+
+
+@dataclass(frozen=True)
+class ValuePage:
+    """Bytes ``[start, end)`` of the row group's, header and all, with `rows` rows from `first_row` of the group on;
+    `raw_bytes` uncompressed."""
+
+    start: int
+    end: int
+    first_row: int
+    rows: int
+    raw_bytes: int
+
+    @property
+    def next_row(self) -> int:
+        return self.first_row + self.rows
+
+
+def value_pages(column: pq.ColumnChunkMetaData, data: memoryview, base: int) -> Sequence[ValuePage] | None:
+    """The pages of `column`, the values of a row group that lies at `base` of its object and whose bytes are `data`;
+    None if they cannot be read one by one: with a dictionary before them, or of a kind Tidelog does not write. Raises
+    `ValueError` for bytes that are no pages."""
+    if column.has_dictionary_page or column.compression != "ZSTD":
+        return None
+    start = column.data_page_offset - base
+    end, row = start + column.total_compressed_size, 0
+    pages: list[ValuePage] = []
+    while start < end:
+        reader = StructReader(data[:end], start)
+        header = reader.struct()
+        if header.get(1) != _DATA_PAGE:
+            return None
+        raw_bytes, stored_bytes, numbers = header.get(2), header.get(3), header.get(5)
+        if not (isinstance(raw_bytes, int) and isinstance(stored_bytes, int) and isinstance(numbers, dict)):
+            raise Damaged("a page's header lacks its sizes")
+        page_end = reader.position + stored_bytes
+        rows = numbers.get(1)
+        if not isinstance(rows, int) or stored_bytes < 0 or rows <= 0 or page_end > end:
+            raise Damaged("a page's header has impossible sizes")
+        pages.append(ValuePage(start, page_end, row, rows, raw_bytes))
+        start, row = page_end, row + rows
+    if row != column.num_values:
+        raise Damaged(f"pages of {row} rows where the footer says {column.num_values}")
+    return pages
+
+
+def decode_values(pages: Sequence[ValuePage], data: memoryview) -> pa.ChunkedArray[Any]:
+    """The values in `pages`, neighbours in `data`. Raises what pyarrow's reader does."""
+    first, last = pages[0], pages[-1]
+    stored = data[first.start : last.end]
+    rows = last.next_row - first.first_row
+    base = first.start + len(MAGIC)  # a column does not begin at 0, for the reader takes that for "none"
+    footer = _footer(base, len(stored), sum(page.raw_bytes for page in pages), rows)
+    metadata = pq.read_metadata(pa.BufferReader(footer))
+    source = pa.PythonFile(cast(io.IOBase, SparseFile(stored, base, base + len(stored) + len(footer))), mode="r")
+    with pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True) as file:
+        return file.read(use_threads=False).column(0)
+
+
+def _footer(base: int, stored_bytes: int, raw_bytes: int, rows: int) -> bytes:
+    """The end of a Parquet file that holds one column of `rows` values, in `stored_bytes` from `base` on."""
+    column = Struct(
+        {
+            1: I32(_BYTE_ARRAY),
+            2: Listed([I32(encoding) for encoding in _ENCODINGS]),
+            3: Listed([_COLUMN]),
+            4: I32(_ZSTD),
+            5: I64(rows),
+            6: I64(raw_bytes),
+            7: I64(stored_bytes),
+            9: I64(base),
+        }
+    )
+    group = Struct({1: Listed([Struct({2: I64(base), 3: column})]), 2: I64(raw_bytes), 3: I64(rows)})
+    root = Struct({4: b"schema", 5: I32(1)})
+    leaf = Struct({1: I32(_BYTE_ARRAY), 3: I32(_OPTIONAL), 4: _COLUMN})
+    text = write_struct(Struct({1: I32(2), 2: Listed([root, leaf]), 3: I64(rows), 4: Listed([group])}))
+    return text + len(text).to_bytes(4, "little") + MAGIC

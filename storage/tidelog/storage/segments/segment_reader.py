@@ -1,0 +1,158 @@
+"""Reads a segment from an offset on by ranges: its footer once, then only the row groups that are asked for.
+
+A cold read takes two requests, one for the footer and one for the row groups, which lie next to each other in the
+object; with the footer in the cache it takes one, and of a small segment everything comes with the footer. Which row
+groups are needed is decided purely, by the statistics of `offset` and `timestamp`.
+
+    reader = SegmentReader(store)
+    records = await reader.read(segment, offset, bytes_max=1 << 20)      # RECORD_SCHEMA, from `offset` on
+
+The range that is fetched is a row group at least, for the columns of one record lie all over it. What is decoded of it
+is what is asked for: a few records take a page of values, not all of them (`segment_slice`). A row group that a small
+read has fetched is kept a while as it is stored, for what is read next mostly lies in it too.
+
+Everything read is checked (`parquet_format`). Decoding is done in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.storage.errors import Corrupt
+from tidelog.storage.manifests.manifest import Segment
+from tidelog.storage.object_store import ByteRange, ObjectStore
+from tidelog.storage.parquet.parquet_format import Footer, RowGroup, footer_bytes
+from tidelog.storage.records import RECORD_SCHEMA
+from tidelog.storage.segments.footer_cache import FooterCache
+from tidelog.storage.segments.row_group_cache import GroupName, RowGroupCache
+from tidelog.storage.segments.segment_codec import (
+    decode_segment_footer,
+    decode_segment_rows,
+    max_offset,
+    max_timestamp_ms,
+)
+from tidelog.storage.segments.segment_slice import Wanted, decode_slice, offset_by_timestamp
+
+FOOTER_CACHE_BYTES = 32 * 1024 * 1024
+FOOTER_TAIL_BYTES = 64 * 1024
+"""How much of a segment's end is read for its footer at first: about 100 row groups, 800 MiB of raw records."""
+READ_BYTES_MAX = 16 * 1024 * 1024
+READ_RECORDS_MAX = 2**63 - 1
+ROW_GROUP_CACHE_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class _Tail:
+    """A footer, and the object's last bytes that came with it."""
+
+    footer: Footer
+    data: bytes
+
+
+class SegmentReader:
+    """Shared by all readers of a store. Raises `NotFound` (compacted or expired meanwhile), `Corrupt`,
+    `Unavailable`."""
+
+    def __init__(self, store: ObjectStore, *, footer_cache_bytes: int = FOOTER_CACHE_BYTES) -> None:
+        self._store = store
+        self.footers = FooterCache(footer_cache_bytes)
+        self.row_groups = RowGroupCache(ROW_GROUP_CACHE_BYTES)
+
+    async def read(
+        self, segment: Segment, offset: int, *, bytes_max: int = READ_BYTES_MAX, records_max: int = READ_RECORDS_MAX
+    ) -> pa.Table:
+        """Records (`RECORD_SCHEMA`) from `offset` on: those of the row group that holds it, and of the ones behind it
+        as long as all together take `bytes_max` at most uncompressed. Of a row group much larger than what is asked
+        for it may be only a part, which is not cut at the bounds: that is for the caller to do. None are left in the
+        segment only if the table is empty."""
+        tail = await self._tail(segment)
+        groups = plan_row_groups(tail.footer, offset, bytes_max, records_max)
+        if not groups:
+            return RECORD_SCHEMA.empty_table()
+        if len(groups) == 1 and _is_part(groups[0], bytes_max, records_max):
+            data = await self._kept(segment, tail, groups[0])
+            wanted = Wanted(offset, bytes_max, records_max)
+            return await asyncio.to_thread(decode_slice, segment.key, tail.footer, groups[0], data, wanted)
+        data = await self._bytes(segment, tail, groups)
+        records = await asyncio.to_thread(decode_segment_rows, segment.key, tail.footer, groups, data)
+        first = int(np.searchsorted(records["offset"].to_numpy(), offset))
+        return records.slice(first)
+
+    async def find_offset_by_timestamp(self, segment: Segment, timestamp_ms: int) -> int | None:
+        """The first offset whose timestamp is `timestamp_ms` or later, as Kafka has it; None if the segment has none.
+        Timestamps need not ascend."""
+        tail = await self._tail(segment)
+        index = first_row_group_at(tail.footer, timestamp_ms)
+        if index is None:
+            return None
+        group = tail.footer.row_groups[index]
+        data = await self._kept(segment, tail, group)
+        found = await asyncio.to_thread(offset_by_timestamp, segment.key, tail.footer, group, data, timestamp_ms)
+        if found is None:
+            raise Corrupt(segment.key, f"row group {index} lacks the timestamp that its statistics promise")
+        return found
+
+    async def _tail(self, segment: Segment) -> _Tail:
+        if footer := self.footers.get(segment.key):
+            return _Tail(footer, b"")
+        data = await self._last_bytes(segment, FOOTER_TAIL_BYTES)
+        needed = footer_bytes(segment.key, data)
+        if len(data) < needed <= segment.size_bytes:
+            data = await self._last_bytes(segment, needed)
+        footer = decode_segment_footer(segment.key, data, segment.size_bytes)
+        self.footers.put(segment.key, footer)
+        return _Tail(footer, data)
+
+    async def _last_bytes(self, segment: Segment, length: int) -> bytes:
+        stored = await self._store.get(segment.key, ByteRange(-length))
+        if stored.info.size != segment.size_bytes:
+            raise Corrupt(segment.key, f"has {stored.info.size} bytes, its manifest says {segment.size_bytes}")
+        return stored.data
+
+    async def _kept(self, segment: Segment, tail: _Tail, group: RowGroup) -> memoryview:
+        """The bytes of `group`, kept for the next who wants a part of it."""
+        data = await self._bytes(segment, tail, [group])
+        self.row_groups.put(GroupName(segment.key, group.index), data)
+        return data
+
+    async def _bytes(self, segment: Segment, tail: _Tail, groups: Sequence[RowGroup]) -> memoryview:
+        """The bytes of `groups`, which lie next to each other."""
+        kept = self.row_groups.get(GroupName(segment.key, groups[0].index))
+        if kept is not None and len(groups) == 1:
+            return kept
+        start, end = groups[0].start, groups[-1].end
+        at_hand = segment.size_bytes - len(tail.data)
+        if start >= at_hand:
+            return memoryview(bytes(memoryview(tail.data)[start - at_hand : end - at_hand]))
+        return memoryview((await self._store.get(segment.key, ByteRange(start, end - start))).data)
+
+
+def _is_part(group: RowGroup, bytes_max: int, records_max: int) -> bool:
+    """Whether so little is asked for that it pays to decode `group` in part."""
+    return 2 * bytes_max <= group.raw_bytes or 2 * records_max <= group.rows
+
+
+def plan_row_groups(footer: Footer, offset: int, bytes_max: int, records_max: int) -> tuple[RowGroup, ...]:
+    """The row group that holds `offset`, or the next one where compaction removed it, and those behind it within
+    `bytes_max` of raw bytes as long as `records_max` are not there yet; none if `offset` is beyond the segment."""
+    taken: list[RowGroup] = []
+    raw_bytes = records = 0
+    for group in footer.row_groups:
+        if max_offset(group) < offset:
+            continue
+        raw_bytes += group.raw_bytes
+        if taken and (raw_bytes > bytes_max or records >= records_max):
+            break
+        taken.append(group)
+        records += min(group.rows, max_offset(group) - offset + 1)
+    return tuple(taken)
+
+
+def first_row_group_at(footer: Footer, timestamp_ms: int) -> int | None:
+    """The first row group with a record at `timestamp_ms` or later."""
+    return next((group.index for group in footer.row_groups if max_timestamp_ms(group) >= timestamp_ms), None)

@@ -1,0 +1,79 @@
+"""A few records out of a row group, decoded without the rest of it.
+
+A row group holds some twenty thousand records, and who looks one up wants a few of them. Offsets, timestamps, keys and
+headers are small and decoded whole; of the values only the pages that hold what is wanted (`value_pages`). The bytes of
+the whole row group are at hand and checked: they are one range of the object, whereas the pages of one record lie all
+over it, a column after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.storage.parquet.parquet_format import Footer, RowGroup, parsing
+from tidelog.storage.parquet.value_pages import ValuePage, decode_values, value_pages
+from tidelog.storage.records import RECORD_SCHEMA
+from tidelog.storage.segments.segment_codec import decode_segment_rows
+
+_VALUE = RECORD_SCHEMA.get_field_index("value")
+_REST = [name for name in RECORD_SCHEMA.names if name != "value"]
+_PLACE_IN_TIME = ("offset", "timestamp")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Records from `offset` on, at least one; about `bytes_max` of raw records, and enough once there are
+    `records_max`."""
+
+    offset: int
+    bytes_max: int
+    records_max: int
+
+
+def decode_slice(key: str, footer: Footer, group: RowGroup, data: memoryview, wanted: Wanted) -> pa.Table:
+    """What is wanted of `group`, whose bytes are `data`, as `RECORD_SCHEMA`; there may be more of it than wanted, to
+    the end of a page. `wanted.offset` is not beyond the group. Raises `Corrupt` naming `key`."""
+    with parsing(key):
+        column = footer.metadata.row_group(group.index).column(_VALUE)
+        pages = value_pages(column, data, group.start)
+    if pages is None:
+        records = decode_segment_rows(key, footer, [group], data)
+        return records.slice(_row_of(records, wanted.offset))
+    rest = decode_segment_rows(key, footer, [group], data, _REST)
+    row = _row_of(rest, wanted.offset)
+    chosen = choose_pages(pages, row, wanted)
+    with parsing(key):
+        values = decode_values(chosen, data)
+    last_row = chosen[-1].next_row
+    records = rest.slice(row, last_row - row)
+    return records.add_column(_VALUE, RECORD_SCHEMA.field(_VALUE), values.slice(row - chosen[0].first_row))
+
+
+def offset_by_timestamp(key: str, footer: Footer, group: RowGroup, data: memoryview, timestamp_ms: int) -> int | None:
+    """The first offset in `group`, whose bytes are `data`, at `timestamp_ms` or later. Raises `Corrupt`."""
+    records = decode_segment_rows(key, footer, [group], data, _PLACE_IN_TIME)
+    late = np.flatnonzero(records["timestamp"].cast(pa.int64()).to_numpy() >= timestamp_ms)
+    return int(records["offset"][int(late[0])].as_py()) if len(late) else None
+
+
+def choose_pages(pages: Sequence[ValuePage], row: int, wanted: Wanted) -> Sequence[ValuePage]:
+    """The page that holds `row` and those behind it, until they hold what is wanted. Pure."""
+    chosen: list[ValuePage] = []
+    raw_bytes = 0
+    for page in pages:
+        if page.next_row <= row:
+            continue
+        chosen.append(page)
+        ahead = page.next_row - row
+        raw_bytes += page.raw_bytes * min(ahead, page.rows) // page.rows
+        if ahead >= wanted.records_max or raw_bytes >= wanted.bytes_max:
+            break
+    return chosen
+
+
+def _row_of(records: pa.Table, offset: int) -> int:
+    return int(np.searchsorted(records["offset"].to_numpy(), offset))
