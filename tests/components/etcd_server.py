@@ -19,6 +19,7 @@ from pathlib import Path
 from infra.loopback_ports import free_port
 
 READY_S_MAX = 30.0
+STOPPED_S_MAX = 10.0
 
 
 class EtcdDidNotStart(Exception):
@@ -124,9 +125,13 @@ class EtcdServer:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stay open and nothing is answered."""
+        """SIGSTOP: its connections stay open and nothing is answered. Returns once every thread of it stands."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        deadline_s = time.monotonic() + STOPPED_S_MAX
+        while not _stands(self._process.pid):
+            assert time.monotonic() < deadline_s, f"{self.name} goes on after SIGSTOP"
+            time.sleep(0.001)
 
     def resume(self) -> None:
         """SIGCONT."""
@@ -195,6 +200,12 @@ class EtcdCluster:
         """The others."""
         leader = self.leader()
         return [member for member in self.members if member is not leader]
+
+
+def _stands(pid: int) -> bool:
+    """Whether all threads of a process are stopped, where the system tells (Linux)."""
+    stats = [thread.read_text() for thread in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(")")[2].split()[0] in "Tt" for stat in stats)
 
 
 def _says_it_leads(member: EtcdServer) -> bool:
