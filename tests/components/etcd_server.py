@@ -125,9 +125,13 @@ class EtcdServer:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stay open and nothing is answered. Returns once every thread of it stands."""
+        """SIGSTOP: its connections stay open and nothing is answered, from a moment later on."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+
+    def wait_until_paused(self) -> None:
+        """Return once every thread of it stands."""
+        assert self._process is not None
         deadline_s = time.monotonic() + STOPPED_S_MAX
         while not _stands(self._process.pid):
             assert time.monotonic() < deadline_s, f"{self.name} goes on after SIGSTOP"

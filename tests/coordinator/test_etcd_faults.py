@@ -129,6 +129,7 @@ async def test_without_members_calls_end_in_time_and_go_on_after(
 async def test_a_hung_store_ends_calls_in_time(server: EtcdServer, lone_store: EtcdKeyValueStore) -> None:
     lease = await lone_store.grant(60.0)
     server.pause()
+    server.wait_until_paused()
     started_s = time.monotonic()
     ended = await asyncio.gather(
         lone_store.get("a"),
