@@ -34,6 +34,15 @@ def _portable(outcome: YearOutcome) -> YearOutcome:
 
 
 def _page(outcome: YearOutcome) -> Iterator[str]:
+    yield from _head(outcome)
+    yield from _table(("check", "holds", "figures"), [(c.name, _yes(c.holds), c.shown) for c in outcome.checks])
+    yield from _section("What was done to the broker")
+    yield from _table(("day", "what", "away"), [(f.day, f.what, f"{f.away_s:.1f} s") for f in outcome.faults])
+    yield from _bucket(outcome)
+    yield from _reads(outcome)
+
+
+def _head(outcome: YearOutcome) -> Iterator[str]:
     options, raw_bytes = outcome.options, sum(outcome.raw_bytes.values())
     records = sum(sum(counts) for counts in outcome.records.values())
     yield "# A year of events"
@@ -45,9 +54,10 @@ def _page(outcome: YearOutcome) -> Iterator[str]:
         f"{outcome.replay_s:.0f} s, verified deeply in {outcome.verify_s:.0f} s. {outcome.stopped_early}"
     ).rstrip()
     yield ""
-    yield from _table(("check", "holds", "figures"), [(c.name, _yes(c.holds), c.shown) for c in outcome.checks])
-    yield from _section("What was done to the broker")
-    yield from _table(("day", "what", "away"), [(f.day, f.what, f"{f.away_s:.1f} s") for f in outcome.faults])
+
+
+def _bucket(outcome: YearOutcome) -> Iterator[str]:
+    """What lies where, and what that cost."""
     yield from _section("What lies in the bucket")
     yield from _table(
         ("kind", "objects", "bytes"), [(k.kind, f"{k.objects:,}", size_text(k.size_bytes)) for k in outcome.kinds]
@@ -64,7 +74,10 @@ def _page(outcome: YearOutcome) -> Iterator[str]:
         ("topic", "partition", "segments", "largest", "all", "sizes"),
         [row for topic, partitions in outcome.segments.items() for row in _segments(topic, partitions)],
     )
-    fresh = ", each sort of a broker that has just started" if options.fresh_reads else ""
+
+
+def _reads(outcome: YearOutcome) -> Iterator[str]:
+    fresh = ", each sort of a broker that has just started" if outcome.options.fresh_reads else ""
     yield from _section(f"Single reads{fresh}")
     yield from _table(
         ("read by", "reads", "p50", "p90", "longest", "requests, mean", "most", "wrong"),
