@@ -131,8 +131,8 @@ class Crash(BaseException):
 
 
 class CrashingStore:
-    """Lets `operations` calls through and crashes at the next one: before it takes effect, or right after. With
-    another `error` that is an answer lost, not a crash."""
+    """Lets `operations` calls through and crashes at the next one: before it takes effect, or right after. None gets
+    through from then on, whatever else was under way. With another `error` that is an answer lost, not a crash."""
 
     def __init__(self, inner: ObjectStore, operations: int, *, after: bool, error: type[BaseException] = Crash) -> None:
         self._inner = inner
@@ -170,6 +170,8 @@ class CrashingStore:
         number = self.calls
         self.calls += 1
         await self._hold_up(number)
+        if number > self._operations and self._error is Crash:
+            raise Crash("a dead process calls nobody")
         if number == self._operations and not self._after:
             raise self._error("before the call")
         try:

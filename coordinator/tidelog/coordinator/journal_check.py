@@ -22,7 +22,7 @@ from tidelog.coordinator.journal import (
     decode_entry,
 )
 from tidelog.storage.bucket.finding import Finding, Looked, Seen, Severity
-from tidelog.storage.bucket.in_flight import in_order
+from tidelog.storage.in_flight import in_order
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.layout import META_PREFIX, number_of
 from tidelog.storage.object_log import ObjectLog

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from tidelog.coordinator.catalog import REMOVALS_PREFIX, Catalog
 from tidelog.coordinator.journal import JOURNAL_SUFFIX, Journal, Put, decode_entry
 from tidelog.coordinator.topic import Topic
-from tidelog.storage.bucket.in_flight import in_order
+from tidelog.storage.in_flight import in_order
 from tidelog.storage.bucket.known_topics import KnownTopic
 from tidelog.storage.errors import NotFound
 from tidelog.storage.layout import META_PREFIX

@@ -30,7 +30,8 @@ from typing import ParamSpec, TypeVar
 import pyarrow as pa
 
 from tidelog.storage.archive_plan import PartitionPlan, plan_archive
-from tidelog.storage.errors import Conflict, NotFound
+from tidelog.storage.errors import Conflict
+from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
 from tidelog.storage.manifests.manifest_log import ManifestLog
@@ -40,6 +41,7 @@ from tidelog.storage.segments.segment_codec import EncodedSegment, encode_segmen
 from tidelog.storage.upkeep.fresh_upload import FreshUpload
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_entry import WalEntry
+from tidelog.storage.wal_run import read_run
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,6 +50,8 @@ TopicNames = Callable[[str], str | None]
 """The name of the topic with an id; None once it is deleted. It must know every topic that was ever written to."""
 
 MANIFEST_ATTEMPTS_MAX = 8
+PARTITIONS_AT_ONCE = 8
+"""Each takes two requests after the other; a pass over a thousand partitions would be minutes of waiting."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ class Archiver:
             return None
         plans = await self._in_thread(plan_archive, entries)
         named = [(name, plan) for plan in plans if (name := self._name(plan)) is not None]
-        archived = [await self._archive(name, plan) for name, plan in named]
+        archived = [made async for _, made in in_order(named, self._archive, at_once=PARTITIONS_AT_ONCE)]
         floor = await self._wal.advance_floor(entries[-1].header.seq + 1, entries[-1].header.epoch)
         self._see_floor(floor.number)
         manifests = tuple(manifest for manifest in archived if manifest is not None)
@@ -150,17 +154,7 @@ class Archiver:
     async def _read_entries(self, up_to: int | None) -> Sequence[WalEntry]:
         floor = await self._wal.floor()
         self._see_floor(floor.number)
-        entries: list[WalEntry] = []
-        raw_bytes, seq = 0, floor.number
-        while (up_to is None or seq < up_to) and (not entries or raw_bytes < self._settings.batch_bytes):
-            try:
-                stored = await self._wal.log.read(seq)
-            except NotFound:
-                break
-            entry = await self._in_thread(self._wal.decode, seq, stored.data)
-            entries.append(entry)
-            raw_bytes += entry.records.nbytes
-            seq += 1
+        entries = await read_run(self._wal, floor.number, up_to, self._settings.batch_bytes, self._executor)
         if not entries:
             return entries
         now = await self._wal.floor()
@@ -172,8 +166,9 @@ class Archiver:
     def _name(self, plan: PartitionPlan) -> str | None:
         return self._topic_names(plan.topic_partition.topic_id)
 
-    async def _archive(self, topic: str, plan: PartitionPlan) -> Manifest | None:
-        """Append the manifest that holds what `plan` has; None if it is archived already."""
+    async def _archive(self, named: tuple[str, PartitionPlan]) -> Manifest | None:
+        """Append the manifest that holds what a plan has, under its topic's name; None if it is archived already."""
+        topic, plan = named
         log = self._manifest_log(topic, plan.topic_partition)
         for _ in range(MANIFEST_ATTEMPTS_MAX - 1):
             try:

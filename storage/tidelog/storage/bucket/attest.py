@@ -21,7 +21,7 @@ import re
 from collections.abc import AsyncIterator, Iterable
 
 from tidelog.storage.bucket.attestation import PartitionHead, Unproved, digest_of
-from tidelog.storage.bucket.in_flight import in_order
+from tidelog.storage.in_flight import in_order
 from tidelog.storage.bucket.manifest_replay import Replay
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.layout import TOPICS_PREFIX, TopicPartition, manifest_prefix, topic_prefix

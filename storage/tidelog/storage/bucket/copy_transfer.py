@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tidelog.storage.bucket.finding import Finding, Severity
-from tidelog.storage.bucket.in_flight import Room
+from tidelog.storage.in_flight import Room
 from tidelog.storage.errors import Conflict
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
 

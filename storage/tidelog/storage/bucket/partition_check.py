@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.storage.bucket.finding import Finding, Looked, Seen, Severity
-from tidelog.storage.bucket.in_flight import Room, in_order
+from tidelog.storage.in_flight import Room, in_order
 from tidelog.storage.bucket.manifest_check import ManifestCheck
 from tidelog.storage.bucket.segment_check import check_segment
 from tidelog.storage.bucket.topic_listing import PartitionListing

@@ -40,7 +40,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tidelog.storage.bucket.in_flight import in_order
+from tidelog.storage.in_flight import in_order
 from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge
 from tidelog.storage.bucket.sweep_uploads import UploadSweep
 from tidelog.storage.bucket.topic_listing import Listed, PartitionListing, TopicName, list_partitions

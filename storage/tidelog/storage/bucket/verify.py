@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from tidelog.storage.bucket.finding import Finding, Progress, Seen, Severity, Summary
-from tidelog.storage.bucket.in_flight import Room, in_order
+from tidelog.storage.in_flight import Room, in_order
 from tidelog.storage.bucket.known_topics import TopicKnowledge
 from tidelog.storage.bucket.partition_check import PartitionCheck, WalSide
 from tidelog.storage.bucket.topic_check import TopicCheck

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from tidelog.storage.bucket.finding import Finding, Looked, Seen, Severity
-from tidelog.storage.bucket.in_flight import in_order
+from tidelog.storage.in_flight import in_order
 from tidelog.storage.bucket.index_check import IndexCheck
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.layout import TopicPartition, floor_key

@@ -1,0 +1,89 @@
+"""Reads a run of neighbouring WAL entries, several at once: a log of thousands of tiny entries is read as fast as its
+producers write it, while of large ones no more are held than there is memory for.
+
+Nothing tells how large the next entries are, and a listing would: of a thousand entries at a time, where a local
+directory looks through all that wait for their deletion as well. So a round is as wide as the entries of the round
+before allow, and of each entry no more is asked for than its share; one that has outgrown it is asked for again, alone.
+
+Every object is read and checked, also where a broker has the records in memory: what the archiver copies is what the
+bucket holds, and damage is found while its producer may still be there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+
+from tidelog.storage.errors import NotFound
+from tidelog.storage.in_flight import in_order
+from tidelog.storage.object_store import ByteRange, StoredObject
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_entry import WalEntry
+
+READS_AT_ONCE = 32
+STORED_BYTES_AT_ONCE = 2 * 1024 * 1024
+"""Of objects under way at once, unless a single one is larger."""
+
+
+async def read_run(
+    wal: Wal, start: int, end: int | None, raw_bytes: int, executor: Executor | None = None
+) -> Sequence[WalEntry]:
+    """The entries from `start` on and below `end` (None: all there are), until they hold `raw_bytes`; one at least.
+
+    The run ends before an entry that is missing, which the floor may have passed: whoever asks reads the floor
+    afterwards and lets go of what lies below it. `executor` does the decoding (None: the event loop's own). Raises
+    `Unavailable`, `Corrupt`."""
+    entries: list[WalEntry] = []
+    held_bytes, width = 0, 1
+    while end is None or start < end:
+        numbers = range(start, start + width if end is None else min(start + width, end))
+        found = await _read_round(wal, numbers)
+        for entry in await asyncio.get_running_loop().run_in_executor(executor, _decoded, wal, start, found.bodies):
+            if entries and held_bytes >= raw_bytes:
+                return entries
+            entries.append(entry)
+            held_bytes += entry.records.nbytes
+        if found.missing:
+            break
+        start += len(found.bodies)
+        width = _next_width(width, max(map(len, found.bodies))) if len(found.bodies) == len(numbers) else 1
+    return entries
+
+
+@dataclass(frozen=True)
+class _Round:
+    """Entries as they are stored. They are all that were asked for, or those before one that is `missing`, or those
+    before one that has outgrown its share."""
+
+    bodies: Sequence[bytes]
+    missing: bool
+
+
+def _next_width(width: int, largest_bytes: int) -> int:
+    """How many are read at once after a round of `width` whose largest had so many bytes."""
+    return max(1, min(READS_AT_ONCE, 2 * width, STORED_BYTES_AT_ONCE // max(1, largest_bytes)))
+
+
+async def _read_round(wal: Wal, numbers: range) -> _Round:
+    share = ByteRange(0, STORED_BYTES_AT_ONCE // len(numbers)) if len(numbers) > 1 else None
+    bodies: list[bytes] = []
+    for _, stored in [each async for each in in_order(numbers, partial(_read, wal, share), at_once=len(numbers))]:
+        if stored is None or len(stored.data) < stored.info.size:
+            return _Round(bodies, missing=stored is None)
+        bodies.append(stored.data)
+    return _Round(bodies, missing=False)
+
+
+async def _read(wal: Wal, share: ByteRange | None, number: int) -> StoredObject | None:
+    """None if there is no such entry (any more)."""
+    try:
+        return await wal.log.read(number, share)
+    except NotFound:
+        return None
+
+
+def _decoded(wal: Wal, start: int, bodies: Sequence[bytes]) -> Sequence[WalEntry]:
+    return [wal.decode(start + place, body) for place, body in enumerate(bodies)]

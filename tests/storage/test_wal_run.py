@@ -1,0 +1,105 @@
+"""A run of WAL entries: which are read, how many at once, and what is held of large ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from tests.storage.archive_scenes import NEVER, CrashingStore, Scene
+from tests.storage.record_tables import WEB
+
+from tidelog.storage.object_store import ByteRange, ObjectStore, StoredObject
+from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal_entry import WalEntry
+from tidelog.storage.wal_run import READS_AT_ONCE, STORED_BYTES_AT_ONCE, read_run
+
+
+class WatchedStore(CrashingStore):
+    """Tells how many reads were under way at once, and how many bytes were held before they were decoded."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, NEVER, after=False)
+        self.gets = 0
+        self.under_way = self.at_once = 0
+        self.held_bytes = self.held_bytes_max = 0
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
+        self.gets += 1
+        self.under_way += 1
+        self.at_once = max(self.at_once, self.under_way)
+        await asyncio.sleep(0)  # the others begin
+        try:
+            stored = await self._inner.get(key, byte_range)
+        finally:
+            self.under_way -= 1
+        self.held_bytes += len(stored.data)
+        self.held_bytes_max = max(self.held_bytes_max, self.held_bytes)
+        return stored
+
+
+class WatchedCodec(ParquetWalCodec):
+    def __init__(self, store: WatchedStore) -> None:
+        self._store = store
+
+    def decode(self, key: str, data: bytes) -> WalEntry:
+        self._store.held_bytes = 0
+        return super().decode(key, data)
+
+
+async def run_of(store: ObjectStore, start: int, end: int | None, raw_bytes: int = NEVER) -> Sequence[WalEntry]:
+    return await read_run(Wal(store, 0, ParquetWalCodec()), start, end, raw_bytes)
+
+
+async def log_of(*counts: int) -> MemoryObjectStore:
+    """An entry for each of `counts`, of so many records."""
+    store = MemoryObjectStore()
+    scene = Scene(store)
+    for count in counts:
+        await scene.append({WEB: count})
+    return store
+
+
+def numbers(entries: Sequence[WalEntry]) -> list[int]:
+    return [entry.header.seq for entry in entries]
+
+
+@pytest.mark.parametrize("end", [None, 90])
+async def test_many_small_entries_are_read_side_by_side_and_come_in_order(end: int | None) -> None:
+    store = WatchedStore(await log_of(*[1] * 100))
+    assert numbers(await run_of(store, 7, end)) == list(range(7, end or 100))
+    assert store.at_once == READS_AT_ONCE
+
+
+async def test_one_read_tells_that_there_is_nothing() -> None:
+    store = WatchedStore(await log_of(1))
+    assert await run_of(store, 1, None) == []
+    assert store.gets == 1
+    assert await run_of(store, 1, 1) == []
+    assert store.gets == 1
+
+
+async def test_a_run_ends_before_an_entry_that_is_missing() -> None:
+    store = await log_of(*[1] * 20)
+    await Wal(store, 0, ParquetWalCodec()).log.delete(11)
+    assert numbers(await run_of(store, 0, 20)) == list(range(11))
+
+
+@pytest.mark.parametrize(("raw_bytes", "expected"), [(1, 1), (NEVER, 50)])
+async def test_a_run_ends_once_it_holds_enough(raw_bytes: int, expected: int) -> None:
+    assert len(await run_of(await log_of(*[3] * 50), 0, 50, raw_bytes)) == expected
+
+
+async def test_large_entries_after_small_ones_are_held_one_by_one() -> None:
+    """A burst after a quiet night: the width that suited tiny entries must not be that of large ones."""
+    large = 200_000
+    store = await log_of(*[1] * 70, *[large] * 6)
+    sizes = [(await store.head(Wal(store, 0, ParquetWalCodec()).key(seq))).size for seq in range(70, 76)]
+    watched = WatchedStore(store)
+    entries = await read_run(Wal(watched, 0, WatchedCodec(watched)), 0, 76, NEVER)
+    assert numbers(entries) == list(range(76))
+    assert [entry.records.num_rows for entry in entries[70:]] == [large] * 6
+    assert max(sizes) > STORED_BYTES_AT_ONCE // READS_AT_ONCE, "an entry that fits its share tests nothing"
+    assert watched.held_bytes_max <= STORED_BYTES_AT_ONCE + max(sizes)
