@@ -2,8 +2,19 @@ import asyncio
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tidelog.coordinator.journal import CHECKPOINT_EVERY, Change, Delete, Journal, Put, decode_entry
+from tidelog.coordinator.journal import (
+    CHECKPOINT_EVERY,
+    Change,
+    Delete,
+    Journal,
+    JournalEntry,
+    Put,
+    decode_entry,
+    encode_entry,
+)
 from tidelog.storage.errors import Conflict, Corrupt, Unavailable
 from tidelog.storage.layout import META_PREFIX, numbered_key
 from tidelog.storage.object_store import Body, ByteRange, StoredObject
@@ -194,6 +205,40 @@ def test_an_entry_that_cannot_be_read_is_corrupt_and_named(data: bytes) -> None:
 def test_an_unknown_format_version_is_refused_by_its_number() -> None:
     with pytest.raises(Corrupt, match="format version 9"):
         decode_entry("meta/0.json", b'{"format_version": 9, "more": true}')
+
+
+ENTRY = JournalEntry(1, "ab" * 16, 1_700_000_000_000, (put("topics/web", {"partitions": 3}), Delete("b")), {})
+
+
+def test_an_entry_is_what_it_was_before_and_a_checksum() -> None:
+    """So an older Tidelog reads it, and this one reads what an older one wrote."""
+    before = msgspec.json.encode(ENTRY)
+    assert encode_entry(ENTRY).startswith(before[:-1])
+    assert msgspec.json.decode(encode_entry(ENTRY), type=JournalEntry) == ENTRY
+    assert decode_entry("meta/7.json", before) == decode_entry("meta/7.json", encode_entry(ENTRY)) == ENTRY
+
+
+@given(place=st.integers(0, len(encode_entry(ENTRY)) - 1), bit=st.integers(0, 7))
+@settings(max_examples=300, deadline=None)
+def test_a_flipped_bit_of_an_entry_is_noticed_or_means_the_same(place: int, bit: int) -> None:
+    good = encode_entry(ENTRY)
+    bad = good[:place] + bytes([good[place] ^ (1 << bit)]) + good[place + 1 :]
+    try:
+        assert decode_entry("meta/7.json", bad) == ENTRY
+    except Corrupt:
+        return
+
+
+async def test_a_journal_of_which_the_older_half_has_no_checksums_is_read_on() -> None:
+    store = MemoryObjectStore()
+    journal = await opened(store)
+    for number in range(4):
+        await journal.update(lambda number=number: (put(f"k{number}", number),))  # type: ignore[misc]
+    for number in range(2):
+        key = numbered_key(META_PREFIX, number, ".json")
+        entry = decode_entry(key, (await store.get(key)).data)
+        await store.put(key, msgspec.json.encode(entry))
+    assert state(await opened(store, 2)) == state(journal) == {f"k{number}": number for number in range(4)}
 
 
 async def test_an_entry_lost_from_the_middle_is_corrupt() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tidelog.coordinator.catalog import Catalog
-from tidelog.coordinator.journal import CHECKPOINT_EVERY, Journal, Put, decode_entry
+from tidelog.coordinator.journal import CHECKPOINT_EVERY, Journal, Put, decode_entry, encode_entry
 from tidelog.coordinator.journal_check import JournalCheck
 from tidelog.coordinator.journal_topics import JournalTopics
 from tidelog.storage.bucket.finding import Finding, Looked, Severity
@@ -91,15 +91,30 @@ async def no_topic(store: MemoryObjectStore) -> str:
     number = ENTRIES - 1
     entry = decode_entry(key(number), (await store.get(key(number))).data)
     broken = msgspec.structs.replace(entry, changes=(Put("topics/x", msgspec.Raw(b'{"name":1}')),))
-    await store.put(key(number), msgspec.json.encode(broken))
+    await store.put(key(number), encode_entry(broken))
     return "meta/ topics/x"
 
 
-async def altered_before_a_checkpoint(store: MemoryObjectStore) -> str:
-    """Sound JSON of a sound topic: only that the checkpoint says otherwise tells."""
-    data = (await store.get(key(5))).data
+def altered(data: bytes) -> bytes:
+    """Sound JSON of a sound topic."""
     assert b'"retention.ms":"604800000"' in data
-    await store.put(key(5), data.replace(b'"retention.ms":"604800000"', b'"retention.ms":"604800001"'))
+    return data.replace(b'"retention.ms":"604800000"', b'"retention.ms":"604800001"')
+
+
+async def flipped(store: MemoryObjectStore) -> str:
+    await store.put(key(ENTRIES - 1), altered((await store.get(key(ENTRIES - 1))).data))
+    return key(ENTRIES - 1)
+
+
+async def old_flipped(store: MemoryObjectStore) -> str:
+    await store.put(key(5), altered((await store.get(key(5))).data))
+    return key(5)
+
+
+async def altered_before_a_checkpoint(store: MemoryObjectStore) -> str:
+    """With a checksum that fits, or none, as entries had before: only that the checkpoint says otherwise tells."""
+    text = altered((await store.get(key(5))).data)
+    await store.put(key(5), text[: text.index(b',"crc32"')] + b"}")
     return key(CHECKPOINT_EVERY)
 
 
@@ -113,6 +128,8 @@ FAULTS: list[tuple[Fault, str, bool]] = [
     (duplicated, "stands twice", False),
     (swapped_checkpoint, "whole state", False),
     (no_topic, "is no topic", False),
+    (flipped, "checksum", False),
+    (old_flipped, "checksum", True),
     (altered_before_a_checkpoint, "one of them was altered", True),
 ]
 

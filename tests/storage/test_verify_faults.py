@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.storage import cold_faults, log_faults
 from tests.storage.archive_scenes import manifest_of
-from tests.storage.broken_bucket import Bucket, bucket_of_scene, cut
+from tests.storage.broken_bucket import Bucket, bucket_of_scene, cut, flipped
 from tests.storage.record_tables import WEB, WEB_1, record_table
 
 from tidelog.storage.bucket.finding import Finding, Severity
@@ -54,6 +54,7 @@ SHALLOW: list[tuple[Fault, str]] = [
     (log_faults.epoch_without_start, "no START entry"),
     (log_faults.missing_floor, "without which no floor can be"),
     (log_faults.damaged_floor, "format version"),
+    (log_faults.flipped_floor, "checksum"),
     (log_faults.floor_back, "is missing"),
     (log_faults.floor_too_far, "the WAL begins at"),
     (log_faults.wrong_index, "otherwise"),
@@ -107,10 +108,11 @@ async def test_a_copy_of_a_segment_is_an_orphan() -> None:
     assert (finding.severity, finding.key) == (Severity.ORPHAN, key)
 
 
-async def test_a_damaged_index_is_a_warning_for_it_proves_nothing() -> None:
+@pytest.mark.parametrize("damage", [cut, flipped])
+async def test_a_damaged_index_is_a_warning_for_it_proves_nothing(damage: Callable[[bytes], bytes]) -> None:
     bucket = await bucket_of_scene()
     key = WalIndex(bucket.store, 0).key(0)
-    await bucket.change(key, cut)
+    await bucket.change(key, damage)
     (finding,) = await bucket.findings(deep=False)
     assert (finding.severity, finding.key) == (Severity.WARNING, key)
 

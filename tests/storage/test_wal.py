@@ -103,7 +103,41 @@ async def test_a_floor_that_is_none_is_corrupt_by_name(log: ShardLog, document: 
 async def test_the_floor_names_its_format_version(log: ShardLog) -> None:
     await log.wal.advance_floor(2, 1)
     stored = json.loads((await log.bucket.get(FLOOR_KEY)).data)
-    assert stored == {"format_version": 1, "number": 2, "epoch": 1}
+    assert {name: stored[name] for name in ("format_version", "number", "epoch")} == {
+        "format_version": 1,
+        "number": 2,
+        "epoch": 1,
+    }
+
+
+async def test_a_floor_of_before_there_were_checksums_rises(log: ShardLog) -> None:
+    await log.bucket.put(FLOOR_KEY, b'{"format_version": 1, "number": 4, "epoch": 2}')
+    assert place(await log.wal.floor()) == (4, 2)
+    assert place(await log.wal.advance_floor(5, 2)) == (5, 2)
+
+
+async def test_a_flipped_bit_of_the_floor_is_noticed_or_means_the_same(log: ShardLog) -> None:
+    await log.wal.advance_floor(1_234, 56)
+    good = (await log.bucket.get(FLOOR_KEY)).data
+    noticed = 0
+    for bit in range(8 * len(good)):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        await log.bucket.put(FLOOR_KEY, bytes(bad))
+        try:
+            assert place(await log.wal.floor()) == (1_234, 56)
+        except Corrupt:
+            noticed += 1
+    assert noticed > 8 * len(b"123456")
+
+
+async def test_the_content_of_the_floor_never_recurs(log: ShardLog) -> None:
+    """Its tag may be made from it: a stalled truncator has to meet another one than it read."""
+    seen = set()
+    for number in range(1, 200):
+        await log.wal.advance_floor(number, number // 7)
+        seen.add((await log.bucket.get(FLOOR_KEY)).data)
+    assert len(seen) == 199
 
 
 # ---- entries

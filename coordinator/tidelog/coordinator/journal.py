@@ -1,8 +1,8 @@
 """The coordinator's journal: keys and values, made durable as an object log under ``meta/``.
 
-An entry is a JSON object: what it puts and deletes, an id by which its writer knows it again, and a format version.
-Every `CHECKPOINT_EVERY`-th entry carries the whole state after it as well, so that opening a journal of any length
-takes a listing and at most that many reads.
+An entry is a JSON object: what it puts and deletes, an id by which its writer knows it again, a format version, and a
+checksum, which entries of older versions have not. Every `CHECKPOINT_EVERY`-th entry carries the whole state after it
+as well, so that opening a journal of any length takes a listing and at most that many reads.
 
 Any number of processes may write. `update` decides on the newest state it has read, then creates the next entry; if
 another process was first, it reads on and decides again. So a decision always rests on everything before its entry.
@@ -22,6 +22,7 @@ from typing import Protocol
 import msgspec
 
 from tidelog.storage.errors import Conflict, Corrupt, NotFound, Unavailable
+from tidelog.storage.json_checksum import check_checksum, with_checksum
 from tidelog.storage.layout import META_PREFIX
 from tidelog.storage.object_log import ObjectLog
 from tidelog.storage.object_store import ObjectStore
@@ -141,7 +142,7 @@ class Journal:
         number = self._next
         entry = self._entry(number, changes)
         try:
-            await self._log.create(number, msgspec.json.encode(entry))
+            await self._log.create(number, encode_entry(entry))
         except Conflict:
             found = await self._read(number)
             self._apply(number, found)
@@ -184,12 +185,18 @@ class Journal:
         return decode_entry(self._log.key(number), (await self._log.read(number)).data)
 
 
+def encode_entry(entry: JournalEntry) -> bytes:
+    """`entry` as it is stored."""
+    return with_checksum(msgspec.json.encode(entry))
+
+
 def decode_entry(key: str, data: bytes) -> JournalEntry:
     """The entry in `data`. Raises `Corrupt` naming `key`."""
     try:
         version = msgspec.json.decode(data, type=_Version).format_version
         if version != JOURNAL_FORMAT_VERSION:
             raise Corrupt(key, f"has format version {version}; this Tidelog reads {JOURNAL_FORMAT_VERSION}")
+        check_checksum(key, data)
         return msgspec.json.decode(data, type=JournalEntry)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(key, f"is no journal entry: {error}") from error

@@ -7,7 +7,7 @@ The floor also carries the highest epoch below it, so that a log whose entries a
 
 The floor only rises. It is replaced by compare-and-swap on the store's version tag, and since its content never recurs
 a tag made from the content (an ETag) is as good as a counter: a truncator that stalled between its read and its write
-gets `Conflict`, and can never move the floor back.
+gets `Conflict`, and can never move the floor back. Its checksum follows from the rest, so that stays true with it.
 
 For the same reason whoever reads several entries by number, to replay or to archive them, reads the floor once more at
 the end and lets go of what lies below it: it may have been deleted and made anew by a stalled writer in between.
@@ -22,6 +22,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from tidelog.storage.errors import Conflict, Corrupt, Invalid, NotFound
+from tidelog.storage.json_checksum import check_checksum, with_checksum
 from tidelog.storage.layout import floor_key, wal_prefix, wal_suffix
 from tidelog.storage.object_log import EntryInfo, ObjectLog
 from tidelog.storage.object_store import ByteRange, ObjectStore
@@ -146,7 +147,7 @@ class Wal:
 
 def _encode_floor(number: int, epoch: int) -> bytes:
     document = {"format_version": FLOOR_FORMAT_VERSION, "number": number, "epoch": epoch}
-    return json.dumps(document).encode()
+    return with_checksum(json.dumps(document).encode())
 
 
 def _decode_floor(key: str, data: bytes, version: str) -> Floor:
@@ -156,6 +157,7 @@ def _decode_floor(key: str, data: bytes, version: str) -> Floor:
         raise Corrupt(key, "is not JSON") from error
     if not isinstance(document, dict) or document.get("format_version") != FLOOR_FORMAT_VERSION:
         raise Corrupt(key, f"is not a floor of format version {FLOOR_FORMAT_VERSION}, the only one known")
+    check_checksum(key, data)
     number, epoch = document.get("number"), document.get("epoch")
     if type(number) is not int or type(epoch) is not int or number < 0 or epoch < 0:
         raise Corrupt(key, "its number and epoch are not integers from 0 on")
