@@ -1,4 +1,5 @@
-"""S3, and what speaks its protocol, by aioboto3. The only module that imports it; `opening` does so late.
+"""S3, and what speaks its protocol, by aioboto3, whose client `s3_client` sets up; GETs go the short way of `s3_reads`.
+`opening` imports all of it late.
 
 One call, one request
 ---------------------
@@ -19,17 +20,14 @@ Bodies are sent from the caller's memory, slice by slice, without a copy, from a
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import aioboto3
 import aiohttp
-from aiobotocore.config import AioConfig
-from aiobotocore.httpsession import AIOHTTPSession
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -55,8 +53,10 @@ from tidelog.storage.object_store import (
 )
 from tidelog.storage.stores.loop_thread import LoopThread
 from tidelog.storage.stores.s3_answers import RANGE_NOT_SATISFIABLE, Refusal, error_of, refusal_of
+from tidelog.storage.stores.s3_client import connect
 from tidelog.storage.stores.s3_partials import S3PartialUploads
-from tidelog.storage.stores.s3_settings import S3Settings, is_amazon
+from tidelog.storage.stores.s3_reads import S3Reads, range_header, stored_of
+from tidelog.storage.stores.s3_settings import S3Settings
 from tidelog.storage.stores.view_payload import ViewPayload, crc32_of
 
 if TYPE_CHECKING:
@@ -70,6 +70,12 @@ _WRONG_INPUT = (ParamValidationError, NoRegionError)
 _sending: ContextVar[memoryview] = ContextVar("_sending")
 
 
+@dataclass(frozen=True)
+class _Opened:
+    client: S3Client
+    reads: S3Reads
+
+
 class S3ObjectStore:
     """Implements `ObjectStore` on `bucket`, under `prefix`. A version is the object's ETag."""
 
@@ -79,7 +85,7 @@ class S3ObjectStore:
         self._settings = settings or S3Settings()
         self._thread = LoopThread(f"tidelog-s3-{bucket}")
         self._open = AsyncExitStack()
-        self._client: S3Client | None = None
+        self._opened: _Opened | None = None
         self._connecting = asyncio.Lock()
 
     @property
@@ -91,7 +97,8 @@ class S3ObjectStore:
         return S3PartialUploads(self._asked, self._bucket, self._prefix)
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
-        return await self._asked("get", key, lambda client: self._get(client, key, byte_range))
+        what = f"get {self.url}/{key}"
+        return await self._thread.run(self._answered(what, lambda opened: self._get(opened, key, byte_range)))
 
     async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
         request = self._write_request(key)
@@ -136,9 +143,9 @@ class S3ObjectStore:
         return {"Bucket": self._bucket, "Key": self._name(key)}
 
     async def _asked(self, verb: str, key: str, ask: Callable[[S3Client], Awaitable[T]]) -> T:
-        return await self._thread.run(self._answered(f"{verb} {self.url}/{key}", ask))
+        return await self._thread.run(self._answered(f"{verb} {self.url}/{key}", lambda opened: ask(opened.client)))
 
-    async def _answered(self, what: str, ask: Callable[[S3Client], Awaitable[T]]) -> T:
+    async def _answered(self, what: str, ask: Callable[[_Opened], Awaitable[T]]) -> T:
         """In the store's thread: one request, and any failure of it as an error of Tidelog's."""
         try:
             async with asyncio.timeout(self._settings.request_s_max):
@@ -160,30 +167,19 @@ class S3ObjectStore:
 
         return await self._asked(verb, key, write)
 
-    async def _get(self, client: S3Client, key: str, byte_range: ByteRange | None) -> StoredObject:
+    async def _get(self, opened: _Opened, key: str, byte_range: ByteRange | None) -> StoredObject:
+        name = self._name(key)
         if byte_range is None:
-            answer = await client.get_object(Bucket=self._bucket, Key=self._name(key))
-        elif byte_range.length == 0 or byte_range.start < -(2**62):
-            return StoredObject(await self._info(client, key), b"")  # no header can ask for no bytes
-        else:
-            try:
-                header = _range_header(byte_range)
-                answer = await client.get_object(Bucket=self._bucket, Key=self._name(key), Range=header)
-            except ClientError as error:
-                if refusal_of(error.response).status != RANGE_NOT_SATISFIABLE:
-                    raise
-                return await self._beyond_end(client, key, byte_range)
-        async with answer["Body"] as stream:
-            data = await stream.read()
-        headers = answer["ResponseMetadata"]["HTTPHeaders"]
-        if len(data) != int(headers.get("content-length", -1)):
-            raise Unavailable(f"{key}: {len(data)} bytes came, {headers.get('content-length', 'no length')} declared")
-        told_range = headers.get("content-range")
-        size = int(told_range.rpartition("/")[2]) if told_range else len(data)
-        info = ObjectInfo(key, size, answer["ETag"], _ms(answer["LastModified"]))
-        if byte_range is not None and told_range is None:
-            data = data[slice(*byte_range.within(size))]  # a store may answer a range with the whole
-        return StoredObject(info, data)
+            return stored_of(key, None, await opened.reads.get(name, None))
+        if byte_range.length == 0 or byte_range.start < -(2**62):
+            return StoredObject(await self._info(opened.client, key), b"")  # no header can ask for no bytes
+        try:
+            answer = await opened.reads.get(name, range_header(byte_range))
+        except ClientError as error:
+            if refusal_of(error.response).status != RANGE_NOT_SATISFIABLE:
+                raise
+            return await self._beyond_end(opened.client, key, byte_range)
+        return stored_of(key, byte_range, answer)
 
     async def _beyond_end(self, client: S3Client, key: str, byte_range: ByteRange) -> StoredObject:
         """S3 refuses a range that starts at or beyond the end, and does not tell the object's info with that."""
@@ -219,43 +215,13 @@ class S3ObjectStore:
         except Invalid:  # as the "folders" that consoles make
             return None
 
-    async def _connected(self) -> S3Client:
+    async def _connected(self) -> _Opened:
         async with self._connecting:
-            if self._client is None:
-                self._client = await self._connect()
-            return self._client
-
-    async def _connect(self) -> S3Client:
-        session = aioboto3.Session(
-            aws_access_key_id=self._settings.access_key_id,
-            aws_secret_access_key=self._settings.secret_access_key,
-            region_name=self._settings.region,
-        )
-        region = session.region_name or os.environ.get("AWS_REGION") or "us-east-1"
-        style = {True: "path", False: "virtual", None: None}[self._settings.path_style]
-        if style is None:
-            async with session.client("s3", region_name=region, endpoint_url=self._settings.endpoint_url) as probe:
-                profile_style = (getattr(probe.meta.config, "s3", None) or {}).get("addressing_style")
-                style = profile_style or ("auto" if is_amazon(probe.meta.endpoint_url) else "path")
-        client = await self._open.enter_async_context(
-            session.client(
-                "s3",
-                region_name=region,
-                endpoint_url=self._settings.endpoint_url,
-                config=_config(self._settings, style),
-            )
-        )
-        client.meta.events.register("before-call.s3.PutObject", _attach_body)
-        return client
-
-
-class _OneTrySession(AIOHTTPSession):
-    """aiohttp sends a PUT again by itself when a kept-alive connection breaks; see "One call, one request"."""
-
-    async def _get_session(self, proxy_url: str | None) -> aiohttp.ClientSession:
-        session: aiohttp.ClientSession = await super()._get_session(proxy_url)  # type: ignore[misc]  # the stubs leave it out
-        session._retry_connection = False
-        return session
+            if self._opened is None:
+                connection = await connect(self._settings, self._open)
+                connection.client.meta.events.register("before-call.s3.PutObject", _attach_body)
+                self._opened = _Opened(connection.client, S3Reads(connection, self._bucket))
+            return self._opened
 
 
 def _attach_body(params: dict[str, Any], **_: Any) -> None:
@@ -263,26 +229,6 @@ def _attach_body(params: dict[str, Any], **_: Any) -> None:
     view = _sending.get()
     params["body"] = ViewPayload(view)
     params["headers"]["Content-Length"] = str(view.nbytes)
-
-
-def _config(settings: S3Settings, addressing_style: str) -> AioConfig:
-    return AioConfig(
-        http_session_cls=_OneTrySession,
-        connect_timeout=settings.connect_s_max,
-        read_timeout=settings.request_s_max,
-        max_pool_connections=settings.connections_max,
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-        retries={"total_max_attempts": 1, "mode": "standard"},
-        s3={"payload_signing_enabled": False, "addressing_style": addressing_style},
-    )
-
-
-def _range_header(byte_range: ByteRange) -> str:
-    if byte_range.start < 0:
-        return f"bytes={byte_range.start}"
-    last = "" if byte_range.length is None else byte_range.start + byte_range.length - 1
-    return f"bytes={byte_range.start}-{last}"
 
 
 def _ms(moment: datetime) -> int:
