@@ -19,12 +19,14 @@ from tests.storage.archive_scenes import (
 )
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 
-from tidelog.storage.archiver import MANIFEST_ATTEMPTS_MAX
 from tidelog.storage.errors import Conflict, Corrupt
-from tidelog.storage.manifests.manifest_log import decode_manifest, encode_manifest
+from tidelog.storage.floor_trust import FLOOR_TRUST_S
+from tidelog.storage.manifests.manifest import ChangeKind
+from tidelog.storage.manifests.manifest_log import ManifestLog, decode_manifest, encode_manifest
 from tidelog.storage.object_store import Body, ObjectStore
-from tidelog.storage.stores.counting import CountingObjectStore, Kind, Verb
+from tidelog.storage.stores.counting import CountingObjectStore, Kind, RequestCounts, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.upkeep.fresh_upload import APPEND_ATTEMPTS_MAX
 
 
 async def test_a_pass_makes_one_segment_a_partition_and_moves_the_floor() -> None:
@@ -138,14 +140,19 @@ async def test_a_gap_between_manifest_and_wal_stops_the_pass() -> None:
 
 
 class AlwaysBeaten(CrashingStore):
-    """Another is always faster with the next manifest, which adds nothing."""
+    """Another is always faster with the next manifest of `WEB`, which adds nothing."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, NEVER, after=False)
         self.beaten = 0
+        self.uploads = 0
+
+    async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
+        self.uploads += "/partition=" in key
+        return await super().put(key, data, if_version=if_version)
 
     async def create(self, key: str, data: Body) -> str:
-        if "_manifest" in key:
+        if f"{WEB.topic_id}/_manifest/{WEB.partition:05d}/" in key:
             self.beaten += 1
             rival = replace(decode_manifest(key, bytes(data)), cold_end=0, segments=(), producers=())
             await self._inner.create(key, encode_manifest(rival))
@@ -159,7 +166,8 @@ async def test_an_archiver_that_never_wins_gives_up_and_leaves_the_floor() -> No
     beaten = AlwaysBeaten(store)
     with pytest.raises(Conflict):
         await archiver_of(scene, beaten).run_once()
-    assert beaten.beaten == MANIFEST_ATTEMPTS_MAX
+    assert beaten.beaten == APPEND_ATTEMPTS_MAX
+    assert beaten.uploads == len(PLACES), "what was uploaded once fits into any version"
     assert (await scene.wal.floor()).number == 0
     await check_logs(scene, store)
 
@@ -174,6 +182,57 @@ async def test_so_many_manifests_are_remembered_between_passes(logs_max: int, ge
     before = store.usage()
     await archiver.run_once()
     assert (store.usage() - before).requests(Verb.GET, kind=Kind.MANIFEST) == gets
+
+
+@pytest.mark.parametrize(("pause_s", "heads"), [(0.0, 0), (FLOOR_TRUST_S + 1, 3)])
+async def test_a_partition_costs_two_puts_a_pass_and_a_head_if_the_last_was_long_ago(
+    pause_s: float, heads: int
+) -> None:
+    store = CountingObjectStore(MemoryObjectStore())
+    scene = await small_scene(store)
+    archiver = archiver_of(scene, store)
+    await archiver.run_once()
+    for _ in range(3):
+        scene.clock.now_s += pause_s
+        await scene.append({WEB: 1, WEB_1: 1, SHOP: 1}, epoch=2)
+        before = store.usage()
+        await archiver.run_once()
+        spent = store.usage() - before
+        assert spent.counts(kind=Kind.MANIFEST) == RequestCounts(puts=3, heads=heads)
+        assert spent.counts(kind=Kind.SEGMENT) == RequestCounts(puts=3)
+        assert spent.requests(Verb.LIST) == 0
+
+
+async def test_a_version_of_another_worker_costs_no_other_upload() -> None:
+    """As a merge: the archiver goes by the version that it knows, and learns of the other by its create."""
+    store = CountingObjectStore(MemoryObjectStore())
+    scene = await small_scene(store)
+    archiver = archiver_of(scene, store)
+    await archiver.run_once()
+    other = ManifestLog(store, "web", WEB)
+    merged = await other.append(replace(await other.latest(), log_start_offset=1), ChangeKind.EXPIRE)
+    await scene.append({WEB: 1}, epoch=2)
+    before = store.usage()
+    await archiver.run_once()
+    assert (store.usage() - before).counts(kind=Kind.SEGMENT) == RequestCounts(puts=1)
+    latest = await manifest_of(store, WEB)
+    assert (latest.version, latest.log_start_offset, len(latest.segments)) == (merged.version + 1, 1, 2)
+    await check_logs(scene, store)
+
+
+async def test_what_another_archiver_has_let_go_of_is_looked_for_and_not_missed() -> None:
+    """The manifest that this one knows ends before the log begins."""
+    store = MemoryObjectStore()
+    scene = await small_scene(store)
+    archiver = archiver_of(scene, store)
+    await archiver.run_once()
+    await scene.append({WEB: 2}, epoch=2)
+    await archiver_of(scene, store, seed=1).run_once()
+    await scene.append({WEB: 1}, epoch=2)
+    report = await archiver.run_once()
+    assert report is not None
+    assert [(manifest.cold_end, len(manifest.segments)) for manifest in report.manifests] == [(9, 3)]
+    await check_logs(scene, store)
 
 
 async def test_an_idle_pass_and_collection_cost_two_requests() -> None:

@@ -3,18 +3,14 @@ whatever is wrong with a difference or its base is told."""
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.storage.archive_scenes import GatedStore, ManualClock
 from tests.storage.manifest_histories import TOPIC, History, a_list, archived, history_of
 from tests.storage.record_tables import SHOP, WEB
 
-from tidelog.storage.errors import Conflict, Corrupt
-from tidelog.storage.floor_trust import FLOOR_TRUST_S
+from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests import manifest_codec
 from tidelog.storage.manifests.json_envelope import seal, unseal
 from tidelog.storage.manifests.manifest import MANIFEST_FORMAT_VERSION, ChangeKind, Manifest
@@ -195,78 +191,3 @@ async def test_the_base_of_another_partition_is_refused(store: MemoryObjectStore
     await store.put(history.log.key(2), (await store.get(foreign.log.key(2))).data)
     with pytest.raises(Corrupt, match="another partition or version"):
         await ManifestLog(store, TOPIC, WEB).latest()
-
-
-# ---- numbers that were collected
-
-
-async def test_a_number_that_was_collected_is_not_won_again(store: MemoryObjectStore) -> None:
-    """A worker stalls between reading version 2 and appending version 3; meanwhile 3 was appended and collected."""
-    clock = ManualClock()
-    history = history_of(store)
-    await history.run(3)
-    stalled = ManifestLog(store, TOPIC, WEB, clock)
-    seen = await stalled.latest()
-    await history.run(7)
-    for version in range(9):
-        await store.delete(history.log.key(version))
-    clock.now_s += FLOOR_TRUST_S + 1
-    with pytest.raises(Conflict, match="had been used and collected"):
-        await stalled.append(archived(seen, 99))
-    assert await stalled.latest() == history.versions[-1], "and it starts over from the newest"
-
-
-async def test_a_number_that_is_collected_while_its_append_is_judged_is_not_won(store: MemoryObjectStore) -> None:
-    """The create was refused, and what refused it is gone when it is to be read."""
-    history = history_of(store)
-    await history.run(1)
-    gated = GatedStore(store, 3)
-    late = ManifestLog(gated, TOPIC, WEB)
-    manifest = await late.latest()
-    await history.run(1)
-    appending = asyncio.create_task(late.append(archived(manifest, 99)))
-    await gated.reached.wait()
-    await history.run(1)
-    await store.delete(history.log.key(1))
-    gated.gate.set()
-    with pytest.raises(Conflict):
-        await appending
-    assert await late.latest() == history.versions[-1]
-
-
-async def test_who_never_looked_does_not_win_a_number_that_was_collected_either(store: MemoryObjectStore) -> None:
-    history = history_of(store)
-    await history.run(3)
-    await store.delete(history.log.key(0))
-    with pytest.raises(Conflict, match="had been used and collected"):
-        await ManifestLog(store, TOPIC, WEB).append(archived(Manifest(WEB), 99))
-
-
-async def test_a_slow_append_that_was_the_first_is_won_though_others_followed(store: MemoryObjectStore) -> None:
-    clock = ManualClock()
-    slow = ManifestLog(store, TOPIC, WEB, clock)
-    manifest = await slow.append(archived(await slow.latest(), 0))
-    body = (await store.get(slow.key(0))).data
-    follower = ManifestLog(store, TOPIC, WEB)
-    following = await follower.append(archived(await follower.latest(), 1))
-    again = ManifestLog(store, TOPIC, WEB, clock)
-    clock.now_s += FLOOR_TRUST_S + 1
-    assert await again.append(archived(Manifest(WEB), 0)) == manifest, "its own body, and version 1 follows it"
-    assert (await store.get(slow.key(0))).data == body
-    assert await again.latest() == following
-
-
-async def test_within_the_trust_an_append_is_one_request(store: MemoryObjectStore) -> None:
-    clock = ManualClock()
-    counting = CountingObjectStore(store)
-    log = ManifestLog(counting, TOPIC, WEB, clock)
-    manifest = await log.latest()
-    before = counting.usage()
-    clock.now_s += FLOOR_TRUST_S
-    manifest = await log.append(archived(manifest, 0))
-    clock.now_s += FLOOR_TRUST_S
-    manifest = await log.append(archived(manifest, 1))
-    assert (counting.usage() - before).requests() == 2
-    clock.now_s += FLOOR_TRUST_S + 1
-    await log.append(archived(manifest, 2))
-    assert (counting.usage() - before).requests(Verb.LIST) == 1

@@ -8,6 +8,13 @@ two requests harmless:
    segment, then the next manifest version names it. A crash between the two leaves an orphan, which no reader sees;
 3. the floor moves, once every partition's manifest has what the entries held (inv. 5, 6).
 
+Where one partition fails, no others are begun, but those under way are finished: cut off between segment and manifest
+they would leave an orphan each time that the pass is tried.
+
+Which manifest is the newest is asked once; from then on an archiver goes by the one that it appended, and the create of
+the next tells whether others, as a merge, came in between (`fresh_upload`). So a pass costs two PUTs a partition, and a
+HEAD if the last was long ago.
+
 Two archivers of one shard do not harm each other: a manifest's next version is won by one of them, and the other
 starts that partition over and finds nothing left to do. A partition's records are in its manifest or in the WAL from
 the floor on at every moment; which of the two a reader takes is decided by the cold end alone (inv. 5).
@@ -31,7 +38,7 @@ import pyarrow as pa
 
 from tidelog.storage.archive_plan import PartitionPlan, plan_archive
 from tidelog.storage.errors import Conflict
-from tidelog.storage.in_flight import in_order
+from tidelog.storage.in_flight import each_of
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
 from tidelog.storage.manifests.manifest_log import ManifestLog
@@ -49,7 +56,6 @@ T = TypeVar("T")
 TopicNames = Callable[[str], str | None]
 """The name of the topic with an id; None once it is deleted. It must know every topic that was ever written to."""
 
-MANIFEST_ATTEMPTS_MAX = 8
 PARTITIONS_AT_ONCE = 8
 """Each takes two requests after the other; a pass over a thousand partitions would be minutes of waiting."""
 
@@ -66,7 +72,7 @@ class ArchiverSettings:
 
 @dataclass(frozen=True)
 class ArchiveReport:
-    """What a pass did. `floor` is where the log begins now; `manifests` are the new ones."""
+    """What a pass did. `floor` is where the log begins now; `manifests` are the new ones, by partition."""
 
     manifests: tuple[Manifest, ...]
     floor: int
@@ -97,6 +103,7 @@ class Archiver:
         self._executor = executor
         self._fresh_upload = FreshUpload(store, runtime, self._settings.grace_s)
         self._manifest_logs: dict[TopicPartition, ManifestLog] = {}
+        self._made: list[Manifest] = []
         self._floors_seen: list[tuple[int, float]] = []
         self._collected = 0
 
@@ -110,24 +117,37 @@ class Archiver:
             await self._in_thread(pa.default_memory_pool().release_unused)
 
     async def _pass(self, up_to: int | None) -> ArchiveReport | None:
+        self._made.clear()
         entries = await self._read_entries(up_to)
         if not entries:
             return None
         plans = await self._in_thread(plan_archive, entries)
         named = [(name, plan) for plan in plans if (name := self._name(plan)) is not None]
-        archived = [made async for _, made in in_order(named, self._archive, at_once=PARTITIONS_AT_ONCE)]
+        await each_of(named, self._archive, at_once=PARTITIONS_AT_ONCE)
         floor = await self._wal.advance_floor(entries[-1].header.seq + 1, entries[-1].header.epoch)
         self._see_floor(floor.number)
-        manifests = tuple(manifest for manifest in archived if manifest is not None)
-        added = [manifest.segments[-1] for manifest in manifests]
+        return self._report(entries)
+
+    def _report(self, entries: Sequence[WalEntry]) -> ArchiveReport:
+        added = [manifest.segments[-1] for manifest in self.made]
         return ArchiveReport(
-            manifests=manifests,
-            floor=floor.number,
+            manifests=self.made,
+            floor=self.floor,
             entries=len(entries),
             records=sum(segment.records for segment in added),
             raw_bytes=sum(entry.records.nbytes for entry in entries),
             stored_bytes=sum(segment.size_bytes for segment in added),
         )
+
+    @property
+    def made(self) -> tuple[Manifest, ...]:
+        """What the last pass has appended, by partition, even if it failed then."""
+        return tuple(sorted(self._made, key=lambda manifest: manifest.topic_partition))
+
+    @property
+    def floor(self) -> int:
+        """Where the log begins, as this process last saw it."""
+        return self._floors_seen[-1][0] if self._floors_seen else 0
 
     @property
     def collected(self) -> int:
@@ -166,30 +186,40 @@ class Archiver:
     def _name(self, plan: PartitionPlan) -> str | None:
         return self._topic_names(plan.topic_partition.topic_id)
 
-    async def _archive(self, named: tuple[str, PartitionPlan]) -> Manifest | None:
-        """Append the manifest that holds what a plan has, under its topic's name; None if it is archived already."""
+    async def _archive(self, named: tuple[str, PartitionPlan]) -> None:
+        """Append the manifest that holds what a plan has, under its topic's name, unless it is archived already."""
         topic, plan = named
         log = self._manifest_log(topic, plan.topic_partition)
-        for _ in range(MANIFEST_ATTEMPTS_MAX - 1):
+        manifest = await self._manifest_before(log, plan)
+        while manifest.cold_end < plan.next_offset:
             try:
-                return await self._append(log, topic, plan)
+                self._made.append(await self._append(log, topic, plan, manifest))
+                return
             except Conflict:
-                continue  # another archiver was faster: start over from what it made
-        return await self._append(log, topic, plan)
+                latest = await log.latest()
+                if latest.cold_end == manifest.cold_end:
+                    raise
+                manifest = latest  # another archiver was faster: start over from what it made
 
-    async def _append(self, log: ManifestLog, topic: str, plan: PartitionPlan) -> Manifest | None:
-        manifest = await log.latest()
+    async def _manifest_before(self, log: ManifestLog, plan: PartitionPlan) -> Manifest:
+        """The newest manifest as far as is known; it is asked for if it does not reach up to `plan`."""
+        known = log.known
+        return known if known and known.cold_end >= plan.base_offset else await log.latest()
+
+    async def _append(self, log: ManifestLog, topic: str, plan: PartitionPlan, manifest: Manifest) -> Manifest:
         records = plan.records_from(manifest.cold_end)
-        if records.num_rows == 0:
-            return None
         segment_id = self._runtime.entropy.new_id()
         encoded = await self._in_thread(encode_segment, topic, plan.topic_partition, records, segment_id)
         segment = replace(encoded.segment, archived_at_ms=self._runtime.clock.now_ms())
-        producers = plan.producers_after(manifest.producers, self._settings.producers_max)
 
-        def grown(added: Sequence[Segment]) -> Manifest:
+        def grown(latest: Manifest, added: Sequence[Segment]) -> Manifest:
+            if latest.cold_end != manifest.cold_end:
+                raise Conflict(f"another archiver was faster: {latest.cold_end} is the cold end")
             return replace(
-                manifest, cold_end=segment.next_offset, segments=(*manifest.segments, *added), producers=producers
+                latest,
+                cold_end=segment.next_offset,
+                segments=(*latest.segments, *added),
+                producers=plan.producers_after(latest.producers, self._settings.producers_max),
             )
 
         return await self._fresh_upload.append(log, [EncodedSegment(segment, encoded.body)], grown, ChangeKind.ARCHIVE)

@@ -4,6 +4,7 @@ bounded memory.
     async for segment, footer in in_order(segments, read_footer, at_once=32):
         ...
 
+`each_of` is for work that leaves something behind if it is cut off: an error elsewhere lets it end.
 `Room` bounds what many tasks hold together, by a measure of the caller's: bytes, listed objects.
 """
 
@@ -57,6 +58,30 @@ async def _each(items: AsyncIterable[A] | Iterable[A]) -> AsyncIterator[A]:
     else:
         for item in items:
             yield item
+
+
+async def each_of(items: Iterable[A], work: Callable[[A], Awaitable[object]], *, at_once: int) -> None:
+    """`work` on each of `items`, `at_once` of them under way. After an error no others are begun, those under way come
+    to their end, and it is raised. What is under way is cancelled with the caller only."""
+    assert at_once >= 1, at_once
+    waiting = deque(items)
+
+    async def turn() -> None:
+        while waiting:
+            await work(waiting.popleft())
+
+    turns = [asyncio.create_task(turn()) for _ in range(at_once)]
+    try:
+        ended, going = await asyncio.wait(turns, return_when=asyncio.FIRST_EXCEPTION)
+        waiting.clear()
+        if going:
+            await asyncio.wait(going)
+    finally:
+        for task in turns:
+            task.cancel()
+        await asyncio.gather(*turns, return_exceptions=True)
+    for task in ended:
+        task.result()
 
 
 class Room:

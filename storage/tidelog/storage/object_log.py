@@ -62,6 +62,10 @@ class ObjectLog:
         """Entry `number`, or a range of its bytes, in one request. Raises `NotFound`."""
         return await self._store.get(self.key(number), byte_range)
 
+    async def version_of(self, number: int) -> str:
+        """The store's tag of entry `number`, which `create` gave, in one request. Raises `NotFound`."""
+        return (await self._store.head(self.key(number))).version
+
     async def delete(self, number: int) -> None:
         """Remove entry `number`; that it is absent is no error."""
         await self._store.delete(self.key(number))

@@ -3,7 +3,8 @@
 A list of up to `WHOLE_SEGMENTS_MAX` segments and objects of garbage is stored whole. Beyond that a version names its
 ``base_version`` and what it has that the base has not, up to `DIFFERENCES_MAX` of it; then a whole one comes again, the
 base of those to follow. So an append costs about the same however long the list is, and opening a partition takes two
-objects. Producers come along in either form: they are bounded by the archiver's settings.
+objects. Producers come along in either form: they are bounded by the archiver's settings. A base has at least
+half of `WHOLE_SEGMENTS_MAX`, so that most versions are known to be none (`manifest_log` relies on it).
 
 A difference also carries the `head` of its base, so that it is put on no other version than the one it was made from.
 """
@@ -172,9 +173,14 @@ def encode_version(manifest: Manifest, base: Manifest | None) -> tuple[Manifest,
     return based, encode_difference(based, base, made)
 
 
+def may_be_base(manifest: Manifest) -> bool:
+    """Whether a later version may be stored as the difference to `manifest`."""
+    return manifest.base_version is None and len(manifest.segments) + len(manifest.garbage) >= WHOLE_SEGMENTS_MAX // 2
+
+
 def short_difference(manifest: Manifest, base: Manifest | None) -> ManifestDifference | None:
     """What `manifest` has that `base` has not; None where it is stored whole."""
-    if base is None or len(manifest.segments) + len(manifest.garbage) <= WHOLE_SEGMENTS_MAX:
+    if base is None or not may_be_base(base) or len(manifest.segments) + len(manifest.garbage) <= WHOLE_SEGMENTS_MAX:
         return None
     made = difference(base, manifest)
     if len(made.segments) + len(made.garbage) > DIFFERENCES_MAX:

@@ -7,8 +7,14 @@ difference to an older one (`manifest_codec`); that is read with it, and kept fo
 Old versions are collected a grace after a newer one was seen (`upkeep.collect`), and a number that was collected could
 be created again, by a worker that was stalled since it read the version before. It would believe its segments in the
 log, where no reader looks. So an append that was not answered within `FLOOR_TRUST_S` of when its predecessor was known
-to be the newest looks once more what follows it; why less needs no look is told in `floor_trust`, of which this is the
-same case.
+to be the newest looks once more; why less needs no look is told in `floor_trust`, of which this is the same case.
+
+A worker that appended the version before, however long ago, looks with a HEAD of that one. Versions are deleted in
+ascending order, only bases stay behind (`upkeep.collect`). So while *v*, which is no base, is there, *v + 1* was never
+deleted, and whoever created it was the first. Otherwise a LIST of what follows *v + 1* tells.
+
+So who appends now and then, as the archiver does, need not ask what is the newest: the version that it made itself is
+what it takes for the newest (`known`), and the create tells whether that was right.
 """
 
 from __future__ import annotations
@@ -29,6 +35,7 @@ from tidelog.storage.manifests.manifest_codec import (
     decode_version,
     encode_manifest,
     encode_version,
+    may_be_base,
     put_on,
     told_by,
 )
@@ -53,6 +60,8 @@ class ManifestLog:
         self._clock = clock or SystemClock()
         self._latest = Manifest(topic_partition)
         self._known_s = -math.inf  # when `_latest` was known to be the newest
+        self._asked = False  # whether `_latest` comes from the bucket, and no append is in doubt
+        self._tag: str | None = None  # the store's of `_latest`, if it was made here
         self._base: Manifest | None = None
 
     def key(self, version: int) -> str:
@@ -63,6 +72,12 @@ class ManifestLog:
     def known_version(self) -> int:
         """The newest version that `latest` gave or `append` made; -1 before that."""
         return self._latest.version
+
+    @property
+    def known(self) -> Manifest | None:
+        """The newest version as it was when this was last sure of it, for who appends to it: `append` says whether it
+        still is. None before `latest`, and after an append that failed."""
+        return self._latest if self._asked else None
 
     def versions(self, start: int = 0) -> AsyncIterator[int]:
         """The numbers from `start` on that are there now, ascending."""
@@ -79,12 +94,14 @@ class ManifestLog:
                 break
             try:
                 self._latest, self._base = await self._resolved(newest)
+                self._tag = None
                 break
             except (NotFound, Corrupt):
                 if newest == tried:
                     raise
                 tried = newest  # it may have been collected while this process was paused: look again
         self._known_s = asked_s
+        self._asked = True
         return self._latest
 
     async def read(self, version: int) -> Manifest:
@@ -118,15 +135,17 @@ class ManifestLog:
         assert manifest.version == self._latest.version, "a version is made from the latest one"
         appended, body = await self._encoded(grown(self._latest, manifest, kind))
         sent_s = self._clock.monotonic()
+        self._asked = False  # until it is known how this ends
         try:
-            await self._log.create(appended.version, body)
+            tag = await self._log.create(appended.version, body)
         except Conflict as conflict:
-            await self._expect_own(appended, body, conflict)
-        if self._clock.monotonic() - self._known_s > FLOOR_TRUST_S:
+            tag = await self._expect_own(appended, body, conflict)
+        if self._clock.monotonic() - self._known_s > FLOOR_TRUST_S and not await self._predecessor_is_there():
             await self._expect_first(appended)
-        self._latest = appended
+        self._latest, self._tag = appended, tag
         self._base = appended if appended.base_version is None else self._base
         self._known_s = sent_s
+        self._asked = True
         return appended
 
     async def _encoded(self, manifest: Manifest) -> tuple[Manifest, bytes]:
@@ -155,14 +174,24 @@ class ManifestLog:
             raise Corrupt(self.key(version), f"is a difference to version {base_version}, which is one itself")
         return base
 
-    async def _expect_own(self, appended: Manifest, body: bytes, conflict: Conflict) -> None:
-        """That the version which is there is the one that was to be created."""
+    async def _expect_own(self, appended: Manifest, body: bytes, conflict: Conflict) -> str:
+        """That the version which is there is the one that was to be created. Returns its tag."""
         try:
             found = await self._log.read(appended.version)
         except NotFound:
             raise conflict from None  # it was collected meanwhile
         if found.data != body:
             raise conflict
+        return found.info.version
+
+    async def _predecessor_is_there(self) -> bool:
+        """Whether the version that was appended to, made here, was never deleted; so neither was the one after it."""
+        if self._tag is None or may_be_base(self._latest):
+            return False
+        try:
+            return await self._log.version_of(self._latest.version) == self._tag
+        except NotFound:
+            return False
 
     async def _expect_first(self, appended: Manifest) -> None:
         """That the number of `appended` was never used before: nothing follows it, or the version after it does."""

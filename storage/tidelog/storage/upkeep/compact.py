@@ -115,7 +115,7 @@ class CompactTask:
             now_ms = self._runtime.clock.now_ms()
             return cleaned(replaced(latest, inputs, added), clean_end, rules.delete_retention_ms, now_ms)
 
-        return await self._fresh.append_to_latest(log, outputs, successor, ChangeKind.COMPACT)
+        return await self._fresh.append(log, outputs, successor, ChangeKind.COMPACT)
 
     def _remember(self, place: Place, pass_: _Pass) -> None:
         if pass_.rewrites:

@@ -6,11 +6,12 @@ that has happened. So if more than half the grace went by since it began to uplo
 the same bytes again under new ids; the other half is for the append, which may stall as well (inv. 5).
 
     fresh = FreshUpload(store, runtime, grace_s=900.0)
-    manifest = await fresh.append(log, encoded, lambda added: replace(latest, segments=(*kept, *added)), kind)
+    manifest = await fresh.append(log, encoded, lambda latest, added: replace(latest, segments=...), kind)
 
-Where what was made fits into any version that still has its inputs, `append_to_latest` puts it into the newest one: the
-archiver's versions in between cost no work then, nor another upload. Only a sweep's do: the version that it appends
-before it deletes says that whatever was uploaded by then may be gone, and no clock has to be right for that.
+What was made fits into any version that still has its inputs, and goes into the newest one: versions of other workers
+in between cost no work then, nor another upload. Only a sweep's do: the version that it appends before it deletes says
+that whatever was uploaded by then may be gone, and no clock has to be right for that. Which version is the newest is
+not asked where it is known from before: if others have appended since, a sweep too, the create is a `Conflict`.
 """
 
 from __future__ import annotations
@@ -30,11 +31,9 @@ from tidelog.storage.segments.segment_codec import EncodedSegment
 UPLOAD_ATTEMPTS_MAX = 3
 APPEND_ATTEMPTS_MAX = 8
 
-NextManifest = Callable[[Sequence[Segment]], Manifest]
-"""The manifest that names the segments as they were uploaded, in their order."""
-
 Successor = Callable[[Manifest, Sequence[Segment]], Manifest]
-"""The same for whichever version is the latest; raises `Conflict` where they have no place in it any more."""
+"""The manifest after a latest one, which names the segments as they were uploaded, in their order. Raises `Conflict`
+where they have no place in it any more."""
 
 
 class FreshUpload:
@@ -47,29 +46,22 @@ class FreshUpload:
         self._grace_s = grace_s
 
     async def append(
-        self, log: ManifestLog, segments: Sequence[EncodedSegment], next_manifest: NextManifest, kind: ChangeKind
-    ) -> Manifest:
-        """Upload `segments` one after the other and append `next_manifest` of them. Raises `Conflict` (another worker
-        appended that version: start over from its manifest), `Unavailable`; what was uploaded is an orphan then."""
-        upload = await self._upload(segments)
-        return await log.append(next_manifest(upload.named), kind)
-
-    async def append_to_latest(
         self, log: ManifestLog, segments: Sequence[EncodedSegment], successor: Successor, kind: ChangeKind
     ) -> Manifest:
-        """Upload `segments` and append `successor` of the latest version and them. Raises as `append` does: `Conflict`
-        once `successor` does, or if others were faster `APPEND_ATTEMPTS_MAX` times."""
+        """Upload `segments` one after the other and append `successor` of the latest version and them. Raises
+        `Unavailable`, and `Conflict` once `successor` does, or if others were faster `APPEND_ATTEMPTS_MAX` times; what
+        was uploaded is an orphan then."""
         seen = log.known_version
         upload = await self._upload(segments)
         for _ in range(APPEND_ATTEMPTS_MAX):
-            latest = await log.latest()
+            latest = log.known or await log.latest()
             if not self._is_fresh(upload) or await _swept_since(log, seen, latest):
                 upload = await self._upload([self._renamed(encoded) for encoded in upload.segments])
             seen = latest.version
             try:
                 return await log.append(successor(latest, upload.named), kind)
             except Conflict:
-                successor(await log.latest(), upload.named)  # raises if it was not only the archiver
+                successor(await log.latest(), upload.named)  # raises if it was not only a neighbour
         raise Conflict(f"other workers were faster {APPEND_ATTEMPTS_MAX} times")
 
     async def _upload(self, segments: Sequence[EncodedSegment]) -> _Upload:

@@ -92,7 +92,7 @@ class MergeTask:
         def successor(latest: Manifest, added: Sequence[Segment]) -> Manifest:
             return replace(latest, segments=merged(latest, merge.segments, added[0]))
 
-        return await self._fresh.append_to_latest(log, [encoded], successor, ChangeKind.MERGE)
+        return await self._fresh.append(log, [encoded], successor, ChangeKind.MERGE)
 
     async def _encoded(self, place: Place, merge: Merge, rules: UpkeepRules) -> EncodedSegment:
         flavor = FINAL_SEGMENT_FLAVOR if merge.level == FINAL_LEVEL else SEGMENT_FLAVOR
