@@ -21,14 +21,14 @@ import re
 from collections.abc import AsyncIterator, Iterable
 
 from tidelog.storage.bucket.attestation import PartitionHead, Unproved, digest_of
-from tidelog.storage.in_flight import in_order
 from tidelog.storage.bucket.manifest_replay import Replay
 from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import TOPICS_PREFIX, TopicPartition, manifest_prefix, topic_prefix
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_chain import Step, chain_fault, step_of
 from tidelog.storage.manifests.manifest_codec import told_by
-from tidelog.storage.manifests.manifest_history import HistoryBlock, ManifestHistory
+from tidelog.storage.manifests.manifest_history import HistoryBlock, ManifestHistory, block_fault
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.upkeep.task import Place
@@ -108,7 +108,10 @@ async def steps_up_to(store: ObjectStore, place: Place, last: int) -> AsyncItera
     log = ManifestLog(store, place.topic, place.topic_partition)
 
     async def read_block(versions: tuple[int, int]) -> HistoryBlock:
-        return await history.read(*versions)
+        block = await history.read(*versions)
+        if fault := block_fault(block):
+            raise Corrupt(history.key(*versions), fault)
+        return block
 
     async def read_step(version: int) -> Step:
         manifest = told_by(await log.stored(version))

@@ -29,11 +29,11 @@ from tidelog.storage.bucket.copy_partition import PartitionCopy
 from tidelog.storage.bucket.copy_shard import ShardCopy
 from tidelog.storage.bucket.copy_state import CopyState, decode_copy_state, encode_copy_state
 from tidelog.storage.bucket.copy_transfer import CopyReport, Transfer
-from tidelog.storage.in_flight import in_order
 from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge
 from tidelog.storage.bucket.topic_listing import TopicName
 from tidelog.storage.errors import Conflict, NotFound
 from tidelog.storage.floor_trust import GRACE_S_MIN
+from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import (
     COPY_KEY,
     META_PREFIX,

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from tidelog.storage.bucket.copy_transfer import Changed, Transfer
-from tidelog.storage.in_flight import in_order
 from tidelog.storage.bucket.known_topics import KnownTopic
 from tidelog.storage.errors import Corrupt, NotFound, Unavailable
+from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import (
     TopicPartition,
     history_prefix,

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from tidelog.storage.bucket.copy_transfer import Changed, Transfer
-from tidelog.storage.in_flight import in_order
 from tidelog.storage.errors import Conflict, Corrupt, NotFound, Unavailable
+from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import floor_key, number_of, wal_prefix, wal_suffix
 from tidelog.storage.object_store import ObjectInfo, list_all
 from tidelog.storage.runtime import Clock

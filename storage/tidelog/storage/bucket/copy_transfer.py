@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tidelog.storage.bucket.finding import Finding, Severity
-from tidelog.storage.in_flight import Room
 from tidelog.storage.errors import Conflict
+from tidelog.storage.in_flight import Room
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
 
 AT_ONCE = 16

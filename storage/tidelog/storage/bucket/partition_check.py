@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.storage.bucket.finding import Finding, Looked, Seen, Severity
-from tidelog.storage.in_flight import Room, in_order
 from tidelog.storage.bucket.manifest_check import ManifestCheck
 from tidelog.storage.bucket.segment_check import check_segment
 from tidelog.storage.bucket.topic_listing import PartitionListing
 from tidelog.storage.bucket.wal_check import Stretch
 from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.in_flight import Room, in_order
 from tidelog.storage.layout import TopicPartition, parse_segment_key
 from tidelog.storage.manifests.manifest import Manifest, Segment
 from tidelog.storage.manifests.manifest_log import ManifestLog

@@ -20,7 +20,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from tidelog.storage.bucket.finding import Finding, Progress, Seen, Severity, Summary
-from tidelog.storage.in_flight import Room, in_order
 from tidelog.storage.bucket.known_topics import TopicKnowledge
 from tidelog.storage.bucket.partition_check import PartitionCheck, WalSide
 from tidelog.storage.bucket.topic_check import TopicCheck
@@ -28,6 +27,7 @@ from tidelog.storage.bucket.topic_listing import Listed, PartitionListing, list_
 from tidelog.storage.bucket.verify_state import FINDINGS_MAX, Suspicion, WalkState
 from tidelog.storage.bucket.wal_check import DEEP_AT_ONCE_MAX
 from tidelog.storage.bucket.wal_walk import WalWalk, strangers
+from tidelog.storage.in_flight import Room, in_order
 from tidelog.storage.object_store import ObjectStore, list_all
 
 AT_ONCE = 32

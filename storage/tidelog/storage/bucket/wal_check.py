@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from tidelog.storage.bucket.finding import Finding, Looked, Seen, Severity
-from tidelog.storage.in_flight import in_order
 from tidelog.storage.bucket.index_check import IndexCheck
 from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import TopicPartition, floor_key
 from tidelog.storage.object_log import EntryInfo
 from tidelog.storage.wal import Floor, Wal
