@@ -1,33 +1,120 @@
 """When a WAL is archived, and that it happens by itself."""
 
-from tests.broker.brokers import running_broker, until
+from dataclasses import replace
+
+import pytest
+from tests.broker.brokers import SETTINGS, running_broker, until
 from tests.broker.drafts import numbered, offsets_of
+from tests.broker.set_clock import GRACE_S, SetClock
 
 from tidelog.services.broker.api import FetchLimits, ProduceOptions
-from tidelog.services.broker.archiving import ArchivePolicy
+from tidelog.services.broker.archiving import PATIENCE, PUTS_FREE, ArchivePolicy, Archivist, WalDebt
+from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.broker.topic_remover import TopicRemover
+from tidelog.services.wiring import broker_parts
 from tidelog.storage.layout import WAL_PREFIX
 from tidelog.storage.object_store import ObjectStore, list_all
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.counting import Kind
 from tidelog.storage.stores.memory import MemoryObjectStore
 
-POLICY = ArchivePolicy(interval_ms=60_000, bytes_min=1_000, entries_max=10)
+POLICY = ArchivePolicy(interval_ms=60_000, bytes_min=1_000, entries_max=1_000)
+MINUTE = 60_000
+ALL = FetchLimits(1_000_000, 1 << 30)
+
+
+def due(entries: int, wal_bytes: int, age_ms: int, *, partitions: int = 1, busy: bool = False) -> bool:
+    return POLICY.is_due(WalDebt(entries, wal_bytes, partitions, age_ms), busy=busy)
 
 
 def test_an_empty_wal_is_never_due() -> None:
-    assert not POLICY.is_due(0, 0, None, 10**13)
+    assert not due(0, 0, 10**13, partitions=0)
 
 
 def test_a_wal_is_due_by_size_by_age_and_by_its_entries() -> None:
-    assert not POLICY.is_due(9, 999, 1_000, 60_999)
-    assert POLICY.is_due(1, 1_000, 1_000, 1_000)
-    assert POLICY.is_due(1, 1, 1_000, 61_000)
-    assert POLICY.is_due(10, 1, 1_000, 1_000)
+    assert not due(999, 999, MINUTE - 1)
+    assert due(1, 1_000, 0)
+    assert due(1, 1, MINUTE)
+    assert due(1_000, 1, 0)
 
 
 def test_under_load_a_wal_may_grow_to_a_bound_and_not_in_age() -> None:
-    assert not POLICY.is_due(1, 3_999, 1_000, 1_000, busy=True)
-    assert POLICY.is_due(1, 4_000, 1_000, 1_000, busy=True)
-    assert POLICY.is_due(1, 1, 1_000, 61_000, busy=True)
-    assert POLICY.is_due(10, 1, 1_000, 1_000, busy=True)
+    assert not due(1, 3_999, 0, busy=True)
+    assert due(1, 4_000, 0, busy=True)
+    assert due(1, 1, MINUTE, busy=True)
+    assert due(1_000, 1, 0, busy=True)
+
+
+@pytest.mark.parametrize(
+    ("entries", "partitions", "expected"),
+    [
+        (1, 1, True),  # few PUTs: not worth a thought
+        (1, PUTS_FREE // 2, True),
+        (1, PUTS_FREE // 2 + 1, False),
+        (240, 120, True),  # a minute of a busy shard on S3: four entries a second
+        (240, 121, False),
+        (241, 121, False),
+        (242, 121, True),
+        (999, 1_000, False),
+    ],
+)
+@pytest.mark.parametrize("busy", [False, True])
+def test_an_old_wal_waits_until_a_pass_costs_no_more_than_its_entries(
+    entries: int, partitions: int, expected: bool, busy: bool
+) -> None:
+    assert not due(entries, 1, MINUTE - 1, partitions=partitions, busy=busy)
+    for age_ms in (MINUTE, PATIENCE * MINUTE - 1):
+        assert due(entries, 1, age_ms, partitions=partitions, busy=busy) == expected
+
+
+@pytest.mark.parametrize(("entries", "wal_bytes", "age_ms"), [(1_000, 1, 0), (1, 1_000, 0), (1, 1, PATIENCE * MINUTE)])
+def test_however_many_partitions_a_wal_is_bounded_by_entries_bytes_and_age(
+    entries: int, wal_bytes: int, age_ms: int
+) -> None:
+    assert due(entries, wal_bytes, age_ms, partitions=100_000)
+
+
+async def test_partitions_with_records_that_are_in_no_segment_are_counted() -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store, shards=1) as broker:
+        await broker.create_topic("t", 5, {})
+        partitions = broker.shards.led_shard(0).leader.partitions
+        for number in (0, 1, 1, 3):
+            await broker.produce("t", numbered(0, 5), ProduceOptions(partition=number))
+        assert partitions.unarchived() == 3
+        await broker.archive_now()
+        assert partitions.unarchived() == 0
+        await broker.produce("t", numbered(0, 5), ProduceOptions(partition=4))
+        assert partitions.unarchived() == 1
+    async with running_broker(store, shards=1) as broker:  # nothing is loaded, and what the log holds is known
+        partitions = broker.shards.led_shard(0).leader.partitions
+        assert partitions.unarchived() == 1
+        await broker.fetch("t", 4, 0, ALL)
+        assert partitions.unarchived() == 1
+        await broker.archive_now()
+        assert partitions.unarchived() == 0
+
+
+async def test_many_partitions_of_little_traffic_are_archived_seldom_and_few_each_interval() -> None:
+    """The PUTs of archiving: two a partition each time, and for many each time is ten intervals after the last."""
+    clock = SetClock()
+    parts = broker_parts(replace(SETTINGS, shards=1), Runtime(clock), MemoryObjectStore())
+    remover = TopicRemover(parts.store, parts.catalog, clock, GRACE_S)
+    archivist = Archivist(parts.shards, parts.journal, remover, replace(POLICY, bytes_min=1 << 40), Runtime(clock))
+    broker = LocalBroker(parts)
+    await broker.start()
+    for topic, partitions, minutes in (("many", PUTS_FREE, PATIENCE), ("few", 2, 1)):
+        await broker.create_topic(topic, partitions, {})
+        for number in range(partitions):
+            await broker.produce(topic, numbered(0, 1), ProduceOptions(partition=number))
+        clock.pass_time(minutes * 60 - 30)
+        assert await archivist.archive_due() == 0
+        before = parts.counting.usage()
+        clock.pass_time(30)
+        assert await archivist.archive_due() == 1
+        spent = parts.counting.usage() - before
+        assert spent.counts(kind=Kind.SEGMENT).puts == spent.counts(kind=Kind.MANIFEST).puts == partitions
+    await broker.aclose()
 
 
 async def test_archiving_goes_on_by_itself_and_moves_the_floor(store: ObjectStore) -> None:

@@ -2,7 +2,9 @@
 
 A shard's WAL is archived once it is large or old enough, and at most one shard's at a time, since a pass takes memory
 and a processor. While producers wait for a shard's commits its WAL may grow to `BURST_FACTOR` times as much: a pass
-takes processor time and requests that a burst has better use for. What a pass has appended to manifests goes into the
+takes processor time and requests that a burst has better use for. A commit costs one PUT for any number of partitions,
+a pass two for each of them; so a WAL that is only old waits, within bounds, until a pass costs no more PUTs than its
+entries have cost (docs/adr/0014-archiving-pays.md). What a pass has appended to manifests goes into the
 partitions' states in one step each, so that a reader sees a partition before or after, never between (inv. 5). Entries
 that the floor has passed are deleted after the grace (inv. 6). The store being away only delays all this: a pass is
 restart-safe and simply runs again.
@@ -31,28 +33,52 @@ COLLECT_EVERY_S = 60.0
 BURST_FACTOR = 4
 """How many times `bytes_min` a WAL may hold before it is archived under load."""
 
+PATIENCE = 10
+"""How many times `interval_ms` a WAL may be old while a pass would cost more than its entries have."""
+
+PUTS_FREE = 16
+"""A pass of so few is not put off: of few partitions records are archived after `interval_ms`."""
+
+PUTS_A_PARTITION = 2
+"""A segment and a manifest. The floor's, one a pass, is left out."""
+
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class WalDebt:
+    """What of a WAL is not archived: entries, their bytes, the partitions that they are of, and how long ago the oldest
+    was written."""
+
+    entries: int
+    bytes: int
+    partitions: int
+    age_ms: int
+
+
+@dataclass(frozen=True)
 class ArchivePolicy:
-    """When a WAL is archived: older than `interval_ms`, larger than `bytes_min`, or of `entries_max` entries, each of
-    which costs a read when a broker opens."""
+    """When a WAL is archived: larger than `bytes_min`, of `entries_max` entries, each of which costs a read when a
+    broker opens, or older than `interval_ms`, if that pays."""
 
     interval_ms: int
     bytes_min: int
     entries_max: int = 4_000
 
-    def is_due(
-        self, entries: int, wal_bytes: int, oldest_at_ms: int | None, now_ms: int, *, busy: bool = False
-    ) -> bool:
-        """Pure: for a WAL of `wal_bytes` whose oldest entry was written at `oldest_at_ms`; `busy` tells that producers
-        wait for it."""
-        if oldest_at_ms is None:
-            return False
+    def is_due(self, debt: WalDebt, *, busy: bool = False) -> bool:
+        """Pure. `busy` tells that producers wait for the WAL."""
         bytes_max = self.bytes_min * BURST_FACTOR if busy else self.bytes_min
-        full = wal_bytes >= bytes_max or entries >= self.entries_max
-        return full or now_ms - oldest_at_ms >= self.interval_ms
+        full = debt.bytes >= bytes_max or debt.entries >= self.entries_max
+        return debt.entries > 0 and (full or (self.is_old(debt.age_ms) and self._pays(debt)))
+
+    def is_old(self, age_ms: int) -> bool:
+        """Whether a WAL of that age is due unless it is put off."""
+        return age_ms >= self.interval_ms
+
+    def _pays(self, debt: WalDebt) -> bool:
+        """Whether a pass costs no more PUTs than the entries, or must not wait for longer."""
+        puts = PUTS_A_PARTITION * debt.partitions
+        return puts <= max(debt.entries, PUTS_FREE) or debt.age_ms >= PATIENCE * self.interval_ms
 
 
 class Archivist:
@@ -136,10 +162,10 @@ class Archivist:
 
     def _is_due(self, led: LedShard) -> bool:
         extent = led.leader.extent
-        return led.serving and self._policy.is_due(
-            len(extent),
-            extent.bytes,
-            extent.oldest_at_ms,
-            self._runtime.clock.now_ms(),
-            busy=led.leader.buffered_bytes > 0,
-        )
+        if not led.serving or extent.oldest_at_ms is None:
+            return False
+        age_ms = self._runtime.clock.now_ms() - extent.oldest_at_ms
+        # to count them takes a millisecond for ten thousand, and nothing else depends on it
+        partitions = led.leader.partitions.unarchived() if self._policy.is_old(age_ms) else 0
+        debt = WalDebt(len(extent), extent.bytes, partitions, age_ms)
+        return self._policy.is_due(debt, busy=led.leader.buffered_bytes > 0)

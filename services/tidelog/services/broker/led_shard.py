@@ -49,11 +49,15 @@ class LedShard:
         return deleted
 
     async def _archive(self, end: int) -> None:
-        report = await self._archiver.run_once(end)
-        if report:
-            self.leader.archived(report.manifests, report.floor)
-            self.upkeep.archived(report.manifests)
-            await self.leader.partitions.refresh_behind(report.floor)
+        before = self.leader.extent.floor
+        try:
+            await self._archiver.run_once(end)
+        finally:  # what it had appended before it failed is in the log as well
+            floor = max(before, self._archiver.floor)
+            self.leader.archived(self._archiver.made, floor)
+            self.upkeep.archived(self._archiver.made)
+        if floor > before:  # by this pass, or by one whose last answer was lost
+            await self.leader.partitions.refresh_behind(floor)
 
     # ---- upkeep
 

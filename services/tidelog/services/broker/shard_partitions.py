@@ -90,6 +90,11 @@ class ShardPartitions:
             if spans := self._spans.pop(topic_partition, None):
                 self._spans[topic_partition] = [span for span in spans if span.next_offset > manifest.cold_end]
 
+    def unarchived(self) -> int:
+        """How many partitions have records that no segment has, as far as this broker knows."""
+        loaded = sum(state.high_watermark > state.cold_end for state in self._states.values())
+        return loaded + sum(bool(spans) for spans in self._spans.values())
+
     async def refresh_behind(self, floor: int) -> None:
         """Refresh the partitions that still count on WAL entries below `floor`: an earlier pass archived them and
         failed before it could tell."""
@@ -97,6 +102,9 @@ class ShardPartitions:
             oldest = next(state.spans_from(state.cold_end), None)
             if oldest and oldest.entry.seq < floor:
                 await self.refresh(state)
+        for topic_partition, spans in self._spans.items():
+            if spans and spans[0].entry.seq < floor and not self._loads.running(topic_partition):
+                self._spans[topic_partition] = [span for span in spans if span.entry.seq >= floor]
 
     def born(self, topic: Topic) -> None:
         """This broker has just created the topic: no partition of it has a manifest, so none has to be looked for."""
