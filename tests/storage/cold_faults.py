@@ -10,6 +10,9 @@ from tests.storage.record_tables import WEB, WEB_1, record_table
 
 from tidelog.storage.layout import manifest_prefix, parse_segment_key
 from tidelog.storage.manifests.manifest import ChangeKind
+from tidelog.storage.manifests.manifest_chain import step_of
+from tidelog.storage.manifests.manifest_history import HistoryBlock, ManifestHistory, encode_block
+from tidelog.storage.manifests.manifest_log import decode_manifest
 from tidelog.storage.segments.segment_codec import encode_segment
 
 
@@ -168,3 +171,81 @@ async def forged_past(bucket: Bucket) -> str:
 async def lost_past(bucket: Bucket) -> str:
     await bucket.store.delete(bucket.manifest(0))
     return bucket.manifest(0)
+
+
+# ---- the history of versions that were collected
+
+
+def history_of(bucket: Bucket) -> ManifestHistory:
+    return ManifestHistory(bucket.store, "web", WEB)
+
+
+async def collected(bucket: Bucket) -> tuple[str, HistoryBlock]:
+    """Version 0 as history: the key of its block, and what it holds."""
+    key = bucket.manifest(0)
+    first = decode_manifest(key, (await bucket.store.get(key)).data)
+    block = HistoryBlock(WEB, first.previous_head, (step_of(first),))
+    await history_of(bucket).write(block)
+    await bucket.store.delete(key)
+    return history_of(bucket).key(0, 0), block
+
+
+async def truncated_history(bucket: Bucket) -> str:
+    key, _ = await collected(bucket)
+    await bucket.change(key, cut)
+    return key
+
+
+async def flipped_history(bucket: Bucket) -> str:
+    key, _ = await collected(bucket)
+    await bucket.change(key, lambda data: data.replace(b'"version":0', b'"version":1'))
+    return key
+
+
+async def history_of_another_partition(bucket: Bucket) -> str:
+    key, block = await collected(bucket)
+    await bucket.store.put(key, encode_block(replace(block, topic_partition=WEB_1)))
+    return key
+
+
+async def history_of_other_versions(bucket: Bucket) -> str:
+    key, block = await collected(bucket)
+    steps = (*block.steps, replace(block.steps[0], version=1))
+    await bucket.store.put(key, encode_block(replace(block, steps=steps)))
+    return key
+
+
+async def forged_history(bucket: Bucket) -> str:
+    key, block = await collected(bucket)
+    forged = replace(block.steps[0], cold_end=block.steps[0].cold_end + 1)
+    await bucket.store.put(key, encode_block(replace(block, steps=(forged,))))
+    return key
+
+
+async def history_with_another_past(bucket: Bucket) -> str:
+    key, block = await collected(bucket)
+    await bucket.store.put(key, encode_block(replace(block, previous_head="ab" * 32)))
+    return key
+
+
+async def missing_history(bucket: Bucket) -> str:
+    key, _ = await collected(bucket)
+    await bucket.store.delete(key)
+    return bucket.manifest(0)
+
+
+async def overlapping_history(bucket: Bucket) -> str:
+    """Two blocks have the same version, so one of them is not the history."""
+    _, block = await collected(bucket)
+    longer = history_of(bucket).key(0, 1)
+    key = bucket.manifest(1)
+    second = decode_manifest(key, (await bucket.store.get(key)).data)
+    await bucket.store.put(longer, encode_block(replace(block, steps=(*block.steps, step_of(second)))))
+    return longer
+
+
+async def history_beyond_the_newest(bucket: Bucket) -> str:
+    """All versions are lost that were not history yet."""
+    key, _ = await collected(bucket)
+    await bucket.store.delete(bucket.manifest(1))
+    return key

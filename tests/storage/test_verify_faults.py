@@ -72,6 +72,15 @@ DEEP: list[tuple[Fault, str]] = [
     (log_faults.flipped_entry, "checksum"),
     (cold_faults.forged_past, "does not hash to its head"),
     (cold_faults.lost_past, "no block of the history has it"),
+    (cold_faults.truncated_history, "envelope"),
+    (cold_faults.flipped_history, "checksum"),
+    (cold_faults.history_of_another_partition, "another partition or of other versions"),
+    (cold_faults.history_of_other_versions, "another partition or of other versions"),
+    (cold_faults.forged_history, "does not hash to its head"),
+    (cold_faults.history_with_another_past, "does not hash to its head"),
+    (cold_faults.missing_history, "no block of the history has it"),
+    (cold_faults.overlapping_history, "the block before it those up to 0"),
+    (cold_faults.history_beyond_the_newest, "later ones are lost"),
 ]
 
 
@@ -115,6 +124,12 @@ async def test_a_damaged_index_is_a_warning_for_it_proves_nothing(damage: Callab
     await bucket.change(key, damage)
     (finding,) = await bucket.findings(deep=False)
     assert (finding.severity, finding.key) == (Severity.WARNING, key)
+
+
+async def test_a_bucket_whose_older_versions_are_history_is_sound() -> None:
+    bucket = await bucket_of_scene()
+    await cold_faults.collected(bucket)
+    assert await bucket.findings(deep=True) == []
 
 
 async def test_manifests_that_are_all_lost_are_told_by_where_the_log_begins() -> None:

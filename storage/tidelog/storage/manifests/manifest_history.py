@@ -22,7 +22,7 @@ from tidelog.storage.errors import Conflict, Corrupt, NotFound
 from tidelog.storage.layout import TopicPartition, history_key, history_prefix, history_versions
 from tidelog.storage.manifests.json_envelope import seal, unseal
 from tidelog.storage.manifests.manifest import Change, ChangeKind
-from tidelog.storage.manifests.manifest_chain import Step
+from tidelog.storage.manifests.manifest_chain import Step, head_after
 from tidelog.storage.object_store import ObjectStore, list_all
 
 HISTORY_FORMAT_VERSION = 1
@@ -79,7 +79,7 @@ def encode_block(block: HistoryBlock) -> bytes:
 
 
 def decode_block(key: str, data: bytes) -> HistoryBlock:
-    """Raises `Corrupt` naming `key`. Whether the hashes follow from each other is not looked at."""
+    """Raises `Corrupt` naming `key`. Whether the hashes follow from each other tells `block_fault`."""
     try:
         document = _decoder.decode(unseal(key, data, HISTORY_FORMAT_VERSION))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -89,6 +89,19 @@ def decode_block(key: str, data: bytes) -> HistoryBlock:
     if not steps or [step.version for step in steps] != list(range(first, first + len(steps))):
         raise Corrupt(key, "does not hold versions that follow each other")
     return HistoryBlock(TopicPartition(document.topic_id, document.partition), document.previous_head, steps)
+
+
+def block_fault(block: HistoryBlock) -> str | None:
+    """Why the heads in `block` do not follow from each other; None if they do."""
+    head = block.previous_head
+    for step in block.steps:
+        if head_after(head, block.topic_partition, step) != step.head:
+            return (
+                f"version {step.version} does not hash to its head: it is not what was written, or does not follow the "
+                "version before it"
+            )
+        head = step.head
+    return None
 
 
 class ManifestHistory:
