@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from tidelog.services.broker.api import Anchor, Broker, Fetched, FetchLimits, Position
 from tidelog.services.http import openapi
-from tidelog.services.http.answers.arrow_answer import encode_arrow
+from tidelog.services.http.answers.arrow_answer import ArrowAnswer
 from tidelog.services.http.answers.event_answer import HEARTBEAT, encode_event
 from tidelog.services.http.answers.json_answer import encode_json, encode_ndjson
 from tidelog.services.http.answers.record_json import records_json
@@ -109,6 +109,8 @@ class FetchRoutes:
         if wanted.media is Media.EVENTS:
             pieces = self._events(broker, place, fetched, wanted.base64)
             return StreamAnswer(self._service.connections, wanted.media, pieces)
+        if wanted.media is Media.ARROW:
+            return ArrowAnswer(fetched.batches, _headers(fetched), wanted.media.value)
         body = await _encode(wanted.media, place.topic, place.partition, fetched, wanted.base64)
         return Response(body, headers=_headers(fetched), media_type=wanted.media.value)
 
@@ -196,9 +198,7 @@ def wants_base64(query: Mapping[str, str]) -> bool:
     return encoding == "base64"
 
 
-async def _encode(media: Media, topic: str, partition: int, fetched: Fetched, base64: bool) -> bytes | memoryview:
-    if media is Media.ARROW:
-        return encode_arrow(fetched.batches)
+async def _encode(media: Media, topic: str, partition: int, fetched: Fetched, base64: bool) -> bytes:
     if sum(batch.nbytes for batch in fetched.batches) > _THREAD_BYTES_MIN:
         return await asyncio.to_thread(_encode_text, media, topic, partition, fetched, base64)
     return _encode_text(media, topic, partition, fetched, base64)

@@ -1,22 +1,66 @@
-"""Fetched records as an Arrow IPC stream: one copy from the broker's batches into the answer, none after it."""
+"""Fetched records as an Arrow IPC stream. Of a large answer the stream's pieces are the records' own memory, so that
+the socket's is the only copy; a small one is copied into one piece.
+
+A piece keeps the memory alive that it lies in until the socket has taken it, however slow its reader is. So the
+records' own memory is sent only where most of it is asked for: a thousand slow readers of a kilobyte each would
+otherwise hold a thousand megabytes.
+"""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
+from typing import cast
 
 import pyarrow as pa
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from tidelog.storage.records import RECORD_SCHEMA
+
+SHARED_BYTES_MIN = 1 << 20
+"""Below, a copy costs less than to hand the pieces on one by one."""
+JOINED_BYTES_MAX = 1 << 14
+"""Smaller pieces are copied together: each is a write."""
 
 _OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False)
 _SCHEMA_MESSAGE = RECORD_SCHEMA.serialize()
 _END_BYTES = 8
 
 
-def encode_arrow(batches: Sequence[pa.RecordBatch]) -> memoryview:
-    """The stream of `batches` (`RECORD_SCHEMA`), ended; as memory that a socket takes without a copy. Its size is
-    known beforehand: a buffer that grows would be copied again and again."""
+class ArrowAnswer(Response):
+    """The stream of `batches` (`RECORD_SCHEMA`), piece by piece at the pace of the socket."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch], headers: dict[str, str], media_type: str) -> None:
+        self._pieces = encode_arrow(batches)
+        length = sum(piece.nbytes for piece in self._pieces)
+        super().__init__(headers={**headers, "content-length": str(length)}, media_type=media_type)
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        last = len(self._pieces) - 1
+        for place, piece in enumerate(self._pieces):
+            await send({"type": "http.response.body", "body": piece, "more_body": place < last})
+
+
+def encode_arrow(batches: Sequence[pa.RecordBatch]) -> Sequence[memoryview]:
+    """The stream of `batches` (`RECORD_SCHEMA`), ended: at least one piece, of memory that a socket takes as it is."""
     size_bytes = _SCHEMA_MESSAGE.size + sum(pa.ipc.get_record_batch_size(batch) for batch in batches) + _END_BYTES
+    if size_bytes < SHARED_BYTES_MIN or sum(batch.get_total_buffer_size() for batch in batches) > 2 * size_bytes:
+        return [_copied(batches, size_bytes)]
+    sink = _Pieces()
+    file_object = cast(io.IOBase, sink)  # PythonFile asks for its methods alone
+    with (
+        pa.PythonFile(file_object, mode="w") as file,
+        pa.ipc.new_stream(file, RECORD_SCHEMA, options=_OPTIONS) as writer,
+    ):
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.ended()
+
+
+def _copied(batches: Sequence[pa.RecordBatch], size_bytes: int) -> memoryview:
+    """The stream in one piece. Its size is known beforehand: a buffer that grows would be copied again and again."""
     answer = pa.allocate_buffer(size_bytes)
     sink = pa.FixedSizeBufferWriter(answer)
     with pa.ipc.new_stream(sink, RECORD_SCHEMA, options=_OPTIONS) as writer:
@@ -24,3 +68,39 @@ def encode_arrow(batches: Sequence[pa.RecordBatch]) -> memoryview:
             writer.write_batch(batch)
     assert sink.tell() == size_bytes
     return memoryview(answer).cast("B").toreadonly()
+
+
+class _Pieces:
+    """A file that keeps what Arrow writes into it: its own buffers, which are not copied, and small bytes between."""
+
+    def __init__(self) -> None:
+        self._pieces: list[memoryview] = []
+        self._small: list[memoryview] = []
+        self.closed = False
+
+    def write(self, data: pa.Buffer | bytes) -> int:
+        piece = memoryview(data).cast("B")
+        if piece.nbytes > JOINED_BYTES_MAX:
+            self._join()
+            self._pieces.append(piece)
+        else:
+            self._small.append(piece)
+        return piece.nbytes
+
+    def ended(self) -> Sequence[memoryview]:
+        self._join()
+        return self._pieces
+
+    def flush(self) -> None:
+        """Nothing waits outside of the pieces."""
+
+    def writable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _join(self) -> None:
+        if self._small:
+            self._pieces.append(memoryview(b"".join(self._small)))
+            self._small = []

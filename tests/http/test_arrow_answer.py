@@ -1,0 +1,105 @@
+"""What a fetch answers as Arrow: the records' own memory where most of it is asked for, a copy where little is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tidelog.services.http.answers.arrow_answer import SHARED_BYTES_MIN, ArrowAnswer, encode_arrow
+from tidelog.storage.records import RECORD_SCHEMA
+
+ROWS = 4_000
+VALUE = b"v" * 1_000
+
+
+def batch_of(rows: int, first: int = 0) -> pa.RecordBatch:
+    headers = [None if row % 3 else [{"key": "k", "value": b"h%d" % row}] for row in range(rows)]
+    columns = {
+        "offset": range(first, first + rows),
+        "timestamp": [1_700_000_000_000 + row for row in range(rows)],
+        "key": [None if row % 5 else b"key-%d" % row for row in range(rows)],
+        "value": [None if row % 7 == 3 else VALUE for row in range(rows)],
+        "headers": headers,
+    }
+    arrays = [pa.array(columns[field.name], field.type) for field in RECORD_SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
+
+
+def read(pieces: Sequence[memoryview]) -> pa.Table:
+    with pa.ipc.open_stream(b"".join(pieces)) as stream:
+        assert stream.schema.equals(RECORD_SCHEMA)
+        return stream.read_all()
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [],
+        [batch_of(1)],
+        [batch_of(ROWS)],
+        [batch_of(ROWS).slice(5, ROWS - 17)],
+        [batch_of(ROWS), batch_of(ROWS, ROWS)],
+        [batch_of(ROWS).slice(1_001, 2)],
+    ],
+    ids=["none", "one record", "many", "a slice", "two batches", "little of much"],
+)
+def test_the_pieces_are_the_stream_of_the_batches(batches: list[pa.RecordBatch]) -> None:
+    pieces = encode_arrow(batches)
+    records = read(pieces)
+    records.validate(full=True)
+    assert records.equals(pa.Table.from_batches(batches, RECORD_SCHEMA))
+    plain = pa.BufferOutputStream()
+    with pa.ipc.new_stream(plain, RECORD_SCHEMA) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    assert b"".join(pieces) == plain.getvalue().to_pybytes(), "the same bytes as Arrow's own"
+
+
+def test_a_large_answer_is_the_records_own_memory() -> None:
+    batch = batch_of(ROWS)
+    before = pa.total_allocated_bytes()
+    pieces = encode_arrow([batch])
+    assert sum(piece.nbytes for piece in pieces) > batch.nbytes
+    assert pa.total_allocated_bytes() - before < batch.nbytes // 20
+    addresses = {pa.py_buffer(piece).address for piece in pieces}
+    values = batch.column("value").buffers()[2]
+    assert values is not None
+    assert values.address in addresses
+
+
+def test_little_of_much_does_not_keep_all_of_it_alive() -> None:
+    rows = SHARED_BYTES_MIN // len(VALUE) * 3 // 2
+    batch = batch_of(3 * rows)
+    whole_bytes = batch.nbytes
+    [piece] = encode_arrow([batch.slice(10, rows)])
+    assert SHARED_BYTES_MIN < piece.nbytes < whole_bytes // 2, "large, but not most of the memory it comes from"
+    before = pa.total_allocated_bytes()
+    del batch
+    assert before - pa.total_allocated_bytes() >= whole_bytes * 9 // 10
+    assert read([piece]).num_rows == rows
+
+
+async def test_an_answer_tells_its_length_and_ends() -> None:
+    batches = [batch_of(ROWS), batch_of(1, ROWS)]
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, Any]:
+        raise AssertionError("an answer reads nothing")
+
+    answer = ArrowAnswer(batches, {"Tidelog-Next-Offset": "7"}, "application/vnd.apache.arrow.stream")
+    await answer({"type": "http"}, receive, send)
+    head, *bodies = sent
+    body = b"".join(message["body"] for message in bodies)
+    headers = dict(head["headers"])
+    assert headers[b"content-length"] == str(len(body)).encode()
+    assert headers[b"tidelog-next-offset"] == b"7"
+    assert headers[b"content-type"] == b"application/vnd.apache.arrow.stream"
+    assert [message["more_body"] for message in bodies] == [True] * (len(bodies) - 1) + [False]
+    assert len(bodies) > 1
+    assert read([memoryview(body)]).num_rows == ROWS + 1
