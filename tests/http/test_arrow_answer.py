@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 import pytest
+from starlette.types import Message
 
 from tidelog.services.http.answers.arrow_answer import SHARED_BYTES_MIN, ArrowAnswer, encode_arrow
 from tidelog.storage.records import RECORD_SCHEMA
@@ -84,12 +84,12 @@ def test_little_of_much_does_not_keep_all_of_it_alive() -> None:
 
 async def test_an_answer_tells_its_length_and_ends() -> None:
     batches = [batch_of(ROWS), batch_of(1, ROWS)]
-    sent: list[dict[str, Any]] = []
+    sent: list[Message] = []
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message: Message) -> None:
         sent.append(message)
 
-    async def receive() -> dict[str, Any]:
+    async def receive() -> Message:
         raise AssertionError("an answer reads nothing")
 
     answer = ArrowAnswer(batches, {"Tidelog-Next-Offset": "7"}, "application/vnd.apache.arrow.stream")

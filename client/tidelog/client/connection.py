@@ -17,6 +17,7 @@ from typing import Self
 import httpx
 
 from tidelog.client.bootstrap import Brokers
+from tidelog.client.plain_transport import PlainTransport
 from tidelog.client.problems import error_of
 from tidelog.storage.errors import Fenced, Overloaded, Unavailable
 from tidelog.storage.runtime import Runtime
@@ -32,6 +33,7 @@ CONNECT_NEXT_S = 1.0
 """Where there is another broker to go to."""
 ANSWER_TIMEOUT_MIN_S = 5.0
 """A broker that was reached may take so long, however near the deadline is."""
+IDLE_MAX_S = 30.0
 WRITE_CHUNK_BYTES = 1 << 18
 SMALL_PIECE_BYTES = 1 << 14
 
@@ -74,8 +76,9 @@ class Connection:
         self._deadline_s = deadline_s
         self._runtime = runtime or Runtime()
         self._closed = threading.Event()
-        limits = httpx.Limits(max_connections=pool, max_keepalive_connections=pool, keepalive_expiry=30.0)
-        self._http = httpx.Client(limits=limits, trust_env=False)
+        limits = httpx.Limits(max_connections=pool, max_keepalive_connections=pool, keepalive_expiry=IDLE_MAX_S)
+        plain = PlainTransport(self._runtime.clock, connections_max=pool, idle_max_s=IDLE_MAX_S)
+        self._http = httpx.Client(limits=limits, trust_env=False, mounts={"http://": plain})
 
     def call(self, request: Request, *, deadline_s: float | None = None) -> Answer:
         """The answer, after as many attempts as the deadline allows. Raises the errors of `tidelog.storage.errors`."""
