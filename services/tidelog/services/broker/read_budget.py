@@ -69,13 +69,15 @@ class ReadBudget:
         return True
 
     def _take(self, batch: pa.RecordBatch) -> None:
-        sizes = np.cumsum(payload_bytes(batch))
+        """Only as many records are looked at as there is room for: a page of thousands may hold the hundred wanted."""
+        rows = batch.slice(0, self.records_left)
+        sizes = np.cumsum(payload_bytes(rows))
         fitting = int(np.searchsorted(sizes, self.bytes_left, side="right"))
-        count = min(self.records_left, max(fitting, 0 if self._batches else 1), batch.num_rows)
+        count = min(max(fitting, 0 if self._batches else 1), rows.num_rows)
         self.spent = count < batch.num_rows
         if not count:
             return
-        self._batches.append(batch.slice(0, count))
+        self._batches.append(rows.slice(0, count))
         self.records_left -= count
         self.bytes_left -= int(sizes[count - 1])
         self.payload_bytes += int(sizes[count - 1])

@@ -56,7 +56,11 @@ class StructReader:
         raise Damaged(f"a value of kind {kind}")
 
     def _byte(self) -> int:
-        return self._take(1)[0]
+        position = self.position
+        if position >= len(self._data):
+            raise Damaged("it ends in the middle of a value")
+        self.position = position + 1
+        return self._data[position]
 
     def _varint(self) -> int:
         number = shift = 0

@@ -70,8 +70,8 @@ async def connect(settings: S3Settings, until_closed: AsyncExitStack) -> Connect
             style = profile_style or ("auto" if is_amazon(probe.meta.endpoint_url) else "path")
     made: list[OneTrySession] = []
 
-    def make_http(**settings: Any) -> OneTrySession:
-        made.append(OneTrySession(**settings))
+    def make_http(**arguments: Any) -> OneTrySession:
+        made.append(OneTrySession(**arguments))
         return made[-1]
 
     config = _config(settings, style, make_http)
