@@ -22,8 +22,8 @@ from tidelog.coordinator.journal import (
     decode_entry,
 )
 from tidelog.storage.bucket.finding import Finding, Looked, Seen, Severity
-from tidelog.storage.in_flight import in_order
 from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import META_PREFIX, number_of
 from tidelog.storage.object_log import ObjectLog
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 from tidelog.coordinator.catalog import REMOVALS_PREFIX, Catalog
 from tidelog.coordinator.journal import JOURNAL_SUFFIX, Journal, Put, decode_entry
 from tidelog.coordinator.topic import Topic
-from tidelog.storage.in_flight import in_order
 from tidelog.storage.bucket.known_topics import KnownTopic
 from tidelog.storage.errors import NotFound
+from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import META_PREFIX
 from tidelog.storage.object_log import ObjectLog
 from tidelog.storage.object_store import ObjectStore

@@ -130,7 +130,12 @@ RULES: Mapping[str, Rule] = {
     "fetch_cold_concurrency": Rule("Read path", "reads of cold segments at once", low=1, high=1_024),
     "key_max_bytes": Rule("Requests", "of a record's key", low=1, high=GIB),
     "connections_max": Rule("Network", "connections at once", low=1, high=1_000_000),
-    "archiver_interval_ms": Rule("Archive", "a write-ahead log older than this is archived", low=10, high=DAY_MS),
+    "archiver_interval_ms": Rule(
+        "Archive",
+        "a write-ahead log older than this is archived; one of many partitions and few entries may be ten times as old",
+        low=10,
+        high=DAY_MS,
+    ),
     "archiver_min_bytes": Rule(
         "Archive", "a write-ahead log larger than this is archived; under load one of four times that", low=1
     ),
@@ -142,6 +147,12 @@ RULES: Mapping[str, Rule] = {
     "archiver_memory_bytes": Rule("Archive", "raw records that one step of upkeep holds in memory", low=MIB),
     "archiver_spill_folder": Rule(
         "Archive", "folder for what compaction by key does not hold in memory; auto is the system's temporary one"
+    ),
+    "archiver_sweep_interval_ms": Rule(
+        "Archive",
+        "between two sweeps of the bucket for orphans, dead staging areas and unfinished uploads older than a day; "
+        "0 is never",
+        high=365 * DAY_MS,
     ),
     "delete_grace_ms": Rule(
         "Archive",

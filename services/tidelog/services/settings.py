@@ -47,6 +47,7 @@ class Settings:
     archiver_bandwidth_bytes: int = 0  # read and written by upkeep in a second; 0: as much as there is
     archiver_memory_bytes: int = 128 * MIB  # raw records held by one step of upkeep
     archiver_spill_folder: str | None = None  # where what compaction does not hold in memory lies; None: the system's
+    archiver_sweep_interval_ms: int = 86_400_000  # between two sweeps for what nobody will ask for again; 0: never
     delete_grace_ms: int = 900_000  # between the floor's move and the deletion of WAL entries
 
     shutdown_timeout_ms: int = 9_000

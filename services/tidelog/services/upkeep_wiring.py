@@ -1,13 +1,16 @@
-"""From settings to the upkeep of segments, the same for a broker and for `tidelog compactor`."""
+"""From settings to the upkeep of segments and to sweeps, the same for a broker and for `tidelog compactor`."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 from tempfile import gettempdir
 
 from tidelog.services.settings import Settings
+from tidelog.services.sweeping.slow_sweep import SlowSweep, sweep_settings
+from tidelog.services.sweeping.sweep_loop import SweepLoop, Turn
 from tidelog.storage.errors import Invalid
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
@@ -31,6 +34,15 @@ def build_upkeep(settings: Settings, store: ObjectStore, runtime: Runtime, execu
     limits = upkeep_limits(settings)
     tasks = upkeep_tasks(upkeep_store(store, runtime, limits), runtime, limits, executor, _spill_folder(settings))
     return Upkeep(tasks, runtime)
+
+
+def build_sweeps(
+    settings: Settings, store: ObjectStore, runtime: Runtime, turn_now: Callable[[], Turn | None]
+) -> SweepLoop:
+    """Sweeps of `store` by whoever's turn it is, within the bandwidth that upkeep has."""
+    rationed = upkeep_store(store, runtime, upkeep_limits(settings))
+    sweep = SlowSweep(rationed, runtime, sweep_settings(settings.delete_grace_ms))
+    return SweepLoop(sweep, turn_now, runtime, settings.archiver_sweep_interval_ms / 1000)
 
 
 def _spill_folder(settings: Settings) -> Path:

@@ -7,6 +7,7 @@ RetryingObjectStore( CountingObjectStore( the store that `settings.store` names 
     PartitionReader                  HotTail, EntryReader, SegmentReader
     Archivist                        TopicRemover
     UpkeepWorker                     over each shard's ShardUpkeep; the tasks are `upkeep_wiring`'s
+    SweepLoop                        over the whole bucket, while shard 0 is led here
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from tidelog.services.broker.shard_upkeep import ShardUpkeep
 from tidelog.services.broker.topic_remover import TopicRemover
 from tidelog.services.broker.upkeep_worker import UpkeepWorker
 from tidelog.services.settings import Settings
-from tidelog.services.upkeep_wiring import build_upkeep
+from tidelog.services.sweeping.sweep_loop import Turn
+from tidelog.services.upkeep_wiring import build_sweeps, build_upkeep
 from tidelog.storage.archiver import Archiver, ArchiverSettings
 from tidelog.storage.errors import Invalid
 from tidelog.storage.floor_trust import floor_trust_s
@@ -62,6 +64,8 @@ RELEASE_SHARE = 0.3
 """How much of ``shutdown.timeout.ms`` a shard that is handed over waits for the commit of what was taken."""
 S3_FLUSH_INTERVAL_MS = 250
 """Bounds the cost of a busy shard at 4 PUTs a second; on other stores a PUT costs nothing."""
+SWEEPING_SHARD = 0
+"""Every cluster has it, and it has one leader: whoever that is sweeps the bucket for all."""
 REPLAY_PART = 4
 """One part in so many of `cache.max.bytes` keeps what replays read, half of it old WAL entries and half
 segments; the rest is the hot tail's."""
@@ -121,8 +125,16 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
         shards=shards,
         archivist=Archivist(shards, journal, remover, policy, runtime),
         upkeep=UpkeepWorker(shards, journal, runtime),
+        sweeps=build_sweeps(settings, retrying, runtime, lambda: _sweeping_turn(settings, shards)),
         account=ArchiveAccount(retrying, catalog, shards, means.measurements, runtime.clock),
     )
+
+
+def _sweeping_turn(settings: Settings, shards: ShardSet) -> Turn | None:
+    """The leadership of the shard that goes with the sweeps; None if another broker has it, or a compactor sweeps."""
+    if not settings.archiver_upkeep or not shards.leads(SWEEPING_SHARD):
+        return None
+    return shards.led_shard(SWEEPING_SHARD)
 
 
 def _catalog(settings: Settings, journal: Journal, runtime: Runtime) -> Catalog:

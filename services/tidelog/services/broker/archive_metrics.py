@@ -1,4 +1,5 @@
-"""How the archive stands, for Prometheus: what lies where, what is owed, what the work on segments wrote.
+"""How the archive stands, for Prometheus: what lies where, what is owed, what the work on segments wrote, what sweeps
+took away.
 
 Totals are the broker's since it started, gauges those of the partitions that it leads: sums over brokers are the
 cluster's.
@@ -12,6 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from tidelog.services.broker.topic_archive import TopicArchive
 from tidelog.services.broker.topic_counts import TopicCounts
+from tidelog.services.sweeping.slow_sweep import SweepCounts
+from tidelog.storage.bucket.sweep import Reason
 from tidelog.storage.stores.counting import S3_STANDARD
 
 _GAUGES: tuple[tuple[str, str, Callable[[TopicArchive], float]], ...] = (
@@ -49,3 +52,21 @@ def archive_metrics(archives: Mapping[str, TopicArchive], topics: Mapping[str, T
         for work, total in _WORKS:
             written.add_metric([topic, work], total(counts))
     yield written
+
+
+def sweep_metrics(counts: SweepCounts) -> Iterator[Metric]:
+    """Of the broker that leads shard 0, which sweeps for all."""
+    sweeps = CounterMetricFamily("tidelog_sweeps", "Sweeps of the bucket, by how they ended", labels=["outcome"])
+    sweeps.add_metric(["finished"], counts.finished)
+    sweeps.add_metric(["cut_off"], counts.cut_off)
+    yield sweeps
+    for name, help_text, totals in (
+        ("tidelog_sweep_deleted_objects", "What nobody would have asked for again", counts.deleted),
+        ("tidelog_sweep_deleted_bytes", "Its size", counts.deleted_bytes),
+    ):
+        family = CounterMetricFamily(name, help_text, labels=["reason"])
+        for reason in Reason:
+            family.add_metric([reason.value], totals.get(reason.value, 0))
+        yield family
+    yield GaugeMetricFamily("tidelog_sweep_young_bytes", "Stray, and too young to go", counts.young_bytes)
+    yield GaugeMetricFamily("tidelog_sweep_left_alone", "Places that could not be judged", counts.left_alone)

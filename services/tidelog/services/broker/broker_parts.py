@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.journal import Journal
@@ -13,8 +15,17 @@ from tidelog.services.broker.shard_leader import ShardMeans
 from tidelog.services.broker.shard_set import ShardSet
 from tidelog.services.broker.upkeep_worker import UpkeepWorker
 from tidelog.services.settings import Settings
+from tidelog.services.sweeping.sweep_loop import SweepLoop
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.counting import CountingObjectStore
+
+
+class BackgroundLoop(Protocol):
+    """Work that nobody waits for. Stopping it between any two requests to the store does no harm."""
+
+    def start(self) -> None: ...
+
+    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -32,3 +43,9 @@ class BrokerParts:
     archivist: Archivist
     account: ArchiveAccount
     upkeep: UpkeepWorker
+    sweeps: SweepLoop
+
+    @property
+    def loops(self) -> Sequence[BackgroundLoop]:
+        """All that goes on behind the requests, in the order in which it is stopped."""
+        return (self.archivist, self.upkeep, self.sweeps)

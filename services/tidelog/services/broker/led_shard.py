@@ -40,7 +40,7 @@ class LedShard:
     async def archive(self, end: int) -> None:
         """One pass over the committed entries below `end`; the partitions' states go over to what it made. Raises
         `Unavailable`, `Corrupt`."""
-        await self._unless_let_go(self._archive(end))
+        await self.while_it_lasts(self._archive(end))
 
     async def collect(self) -> int:
         """Delete the entries whose grace is over. Returns how many. Raises `Unavailable`."""
@@ -63,20 +63,20 @@ class LedShard:
 
     async def tend(self) -> None:
         """One step of upkeep. Raises `Conflict`, `Unavailable`, `Corrupt`."""
-        await self._unless_let_go(self.upkeep.step())
+        await self.while_it_lasts(self.upkeep.step())
 
     async def look(self) -> None:
         """Find out of one more partition when it is due. Raises `Unavailable`, `Corrupt`."""
-        await self._unless_let_go(self.upkeep.look())
+        await self.while_it_lasts(self.upkeep.look())
 
     async def delete_records(self, topic: Topic, number: int, before_offset: int) -> None:
         """Begin the log of a partition at `before_offset`, which is cold. Raises `Conflict`, `Unavailable`."""
-        await self._unless_let_go(self.upkeep.delete_records(topic, number, before_offset))
+        await self.while_it_lasts(self.upkeep.delete_records(topic, number, before_offset))
 
-    # ---- both
+    # ---- both, and what else a leader does
 
-    async def _unless_let_go(self, work: Coroutine[None, None, None]) -> None:
-        """`work`, which `_stop_works` may cut off; that is no error of whoever began it."""
+    async def while_it_lasts(self, work: Coroutine[None, None, None]) -> None:
+        """`work`, which is cut off when the shard is let go; that is no error of whoever began it."""
         if not self.serving:
             work.close()
             return

@@ -56,12 +56,8 @@ class LocalBroker:
         self.shards = parts.shards
         self.known_topics = Topics(parts.catalog, parts.settings, self.forget)
         self.sharing = Sharing(parts.settings, parts.means.runtime.clock, parts.means.executor)
-        self._produce_path = ProducePath(
-            parts.shards,
-            parts.means.budget,
-            parts.reader,
-            commit_timeout_s=parts.settings.commit_timeout_ms / 1000,
-        )
+        timeout_s = parts.settings.commit_timeout_ms / 1000
+        self._produce_path = ProducePath(parts.shards, parts.means.budget, parts.reader, commit_timeout_s=timeout_s)
         self._deletion = RecordDeletion(parts.shards, parts.archivist)
         self._polls = LongPolls()
         self._not_ready: str | None = "the broker is starting"
@@ -84,8 +80,8 @@ class LocalBroker:
 
     def serve(self) -> None:
         """Take requests for whatever is led. Alone, `start` does it."""
-        self._parts.archivist.start()
-        self._parts.upkeep.start()
+        for loop in self._parts.loops:
+            loop.start()
         self._not_ready = None
 
     def _shards_there_are(self) -> set[int]:
@@ -97,8 +93,8 @@ class LocalBroker:
         store."""
         self._not_ready = "the broker is stopping"
         self.end_polls()
-        await self._parts.archivist.close()
-        await self._parts.upkeep.close()
+        for loop in self._parts.loops:
+            await loop.close()
         await self.shards.drain(DRAIN_SHARE * self._settings.shutdown_timeout_ms / 1000)
         await self.shards.close()
         self._parts.means.executor.shutdown(wait=True)
@@ -266,6 +262,7 @@ class LocalBroker:
             usage=self._parts.counting.usage(),
             cluster=ClusterCounts(len(self.shards.led()), self.shards.handovers, self.shards.fencings),
             archives=self._parts.account.archives(),
+            sweeps=self._parts.sweeps.counts,
         )
 
     async def costs(self) -> BrokerCosts:

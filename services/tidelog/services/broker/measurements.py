@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from tidelog.services.broker.append_buffer import Append
 from tidelog.services.broker.topic_archive import ColdLedger, TopicArchive, added_segments
 from tidelog.services.broker.topic_counts import TopicCounts
+from tidelog.services.sweeping.slow_sweep import SweepCounts
 from tidelog.storage.layout import parse_segment_key
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest
 from tidelog.storage.stores.counting import Usage
@@ -72,6 +73,7 @@ class BrokerMeasurements:
     usage: Usage
     cluster: ClusterCounts = ClusterCounts()
     archives: Mapping[str, TopicArchive] = field(default_factory=dict)
+    sweeps: SweepCounts = field(default_factory=SweepCounts)
 
 
 @dataclass

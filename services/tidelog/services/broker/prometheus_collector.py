@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from tidelog.services.broker.api import BrokerStatus, ShardStatus
-from tidelog.services.broker.archive_metrics import archive_metrics
+from tidelog.services.broker.archive_metrics import archive_metrics, sweep_metrics
 from tidelog.services.broker.measurements import BrokerMeasurements, ClusterCounts, Histogram, PartitionLag
 from tidelog.services.broker.request_shares import topic_requests
 from tidelog.services.broker.topic_counts import TopicCounts
@@ -42,6 +42,7 @@ class BrokerCollector(Collector):
         measured = self._broker.measurements()
         yield from _topic_metrics(measured)
         yield from archive_metrics(measured.archives, measured.topics)
+        yield from sweep_metrics(measured.sweeps)
         yield from _store_metrics(measured.usage)
         yield from _shard_metrics(self._broker.status().shards)
         yield from _cluster_metrics(measured.cluster)

@@ -1,5 +1,7 @@
 """`tidelog compactor` as a process: from its settings to the rounds, until a signal or until nothing is due.
 
+Beside the rounds it sweeps the bucket (`sweeping`), for brokers that leave upkeep to it leave that to it as well.
+
 SIGTERM and SIGINT end it between any two requests to the store. That is always safe: what was uploaded without a
 manifest is an orphan, and whoever comes next starts from the newest manifest.
 """
@@ -10,13 +12,13 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 
 from tidelog.coordinator.journal import Journal
 from tidelog.services.compactor.compactor import Appended, Compactor, RoundReport
 from tidelog.services.settings import Settings
-from tidelog.services.upkeep_wiring import build_upkeep
+from tidelog.services.upkeep_wiring import build_sweeps, build_upkeep
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
@@ -61,8 +63,9 @@ async def run_compactor(settings: Settings, options: CompactorOptions, told: Cal
         await compactor.open()
         _log.info("tending", extra={"fields": {"store": store.url, "topics": list(options.topics) or "all"}})
         rounds = _Rounds(compactor, options, runtime, told)
-        with _ended_by_signals(asyncio.create_task(rounds.run())) as running:
-            await asyncio.wait((running,))
+        async with _sweeping(settings, options, runtime, store):
+            with _ended_by_signals(asyncio.create_task(rounds.run())) as running:
+                await asyncio.wait((running,))
         if not running.cancelled():
             running.result()
         _log.info("stopped", extra={"fields": {"rounds": rounds.totals.rounds, "versions": rounds.totals.versions}})
@@ -112,6 +115,28 @@ class _Rounds:
 def _compactor(settings: Settings, options: CompactorOptions, runtime: Runtime, store: ObjectStore) -> Compactor:
     upkeep = build_upkeep(settings, store, runtime)
     return Compactor(store, Journal(store, runtime), upkeep, runtime, options.topics)
+
+
+class _Always:
+    """It is always a compactor's turn to sweep: what sweeps beside it, a broker or another compactor, does no harm."""
+
+    async def while_it_lasts(self, work: Coroutine[None, None, None]) -> None:
+        await work
+
+
+@contextlib.asynccontextmanager
+async def _sweeping(
+    settings: Settings, options: CompactorOptions, runtime: Runtime, store: ObjectStore
+) -> AsyncIterator[None]:
+    """Sweep meanwhile, unless the compactor came for a moment or for some topics only."""
+    always = _Always()
+    sweeps = build_sweeps(settings, store, runtime, lambda: always)
+    if not options.once and not options.topics:
+        sweeps.start()
+    try:
+        yield
+    finally:
+        await sweeps.close()
 
 
 @contextlib.asynccontextmanager

@@ -15,8 +15,9 @@ versions of manifests the collector's (`upkeep.collect`); they stay named until 
 Why nothing live goes
 ---------------------
 *Age.* An upload is an orphan for as long as its manifest is under way. So only what is older than the grace, a day, is
-looked at, and only the store's own clock tells: a probe that is written first says what time it is there, and nothing
-is compared with this machine's clock, which may be wrong by a day.
+looked at, and only the store's own clock tells: a probe that is written says what time it is there, and nothing is
+compared with this machine's clock, which may be wrong by a day. It is written when there is something to judge, so that
+a sweep of a tidy bucket writes nothing.
 
 *Two halves of a rule.* Age alone leaves a hole: a worker may stall for longer than any grace between upload and append,
 and name what the sweep has deleted. The worker's half (`upkeep.fresh_upload`): stalled for more than half its grace by
@@ -36,15 +37,16 @@ A sweep may be killed anywhere, and two may run at once: each deletion is of som
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tidelog.storage.in_flight import in_order
 from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge
 from tidelog.storage.bucket.sweep_uploads import UploadSweep
 from tidelog.storage.bucket.topic_listing import Listed, PartitionListing, TopicName, list_partitions
 from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import STAGING_PREFIX, staging_prefix
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
 from tidelog.storage.partial_uploads import PartialUpload, partial_uploads_of
@@ -66,10 +68,11 @@ class Reason(Enum):
 @dataclass(frozen=True)
 class SweepSettings:
     """`grace_ms`: nothing younger is touched; at least the workers' grace (`delete.grace.ms`). `delete`: else the sweep
-    only tells."""
+    only tells. `partitions_at_once`: how many are looked at side by side, each with its listing in memory."""
 
     grace_ms: int = DAY_MS
     delete: bool = False
+    partitions_at_once: int = PARTITIONS_AT_ONCE
 
 
 @dataclass(frozen=True)
@@ -120,21 +123,22 @@ class BucketSweep:
         self._entropy = runtime.entropy
         self._settings = settings or SweepSettings()
         self._uploads = UploadSweep(store, runtime)
-        self._now_ms = 0
+        self._asking = asyncio.Lock()
+        self._now_ms: int | None = None
         self._known: Mapping[str, KnownTopic] = {}
         self._gone: dict[TopicName, None] = {}
         self.report = SweepReport()
 
-    async def strays(self) -> AsyncIterator[Stray]:
+    async def strays(self) -> AsyncGenerator[Stray, None]:
         """Everything that is stray, after it was deleted if that was asked for. Raises `Unavailable`, `Denied`,
         `Corrupt` for a journal that cannot be read."""
-        self._now_ms = await store_now_ms(self._store, self._entropy.new_id())
-        async for _, strays in in_order(list_partitions(self._store), self._of_partition, at_once=PARTITIONS_AT_ONCE):
+        partitions, at_once = list_partitions(self._store), self._settings.partitions_at_once
+        async for _, strays in in_order(partitions, self._of_partition, at_once=at_once):
             for stray in strays:
                 yield self._told(stray)
         for name in self._gone:
             async for info in list_all(self._store, name.prefix):
-                if self._is_ripe(info):
+                if await self._is_ripe(info):
                     yield self._told(await self._swept(info, Reason.DELETED_TOPIC))
         async for stray in self._staging():
             yield self._told(stray)
@@ -145,9 +149,16 @@ class BucketSweep:
         self.report.add(stray)
         return stray
 
-    def _is_ripe(self, info: ObjectInfo) -> bool:
+    async def _age_ms(self, written_ms: int) -> int:
+        """How long ago that was by the store's clock, which is asked once, the first time."""
+        async with self._asking:
+            if self._now_ms is None:
+                self._now_ms = await store_now_ms(self._store, self._entropy.new_id())
+        return self._now_ms - written_ms
+
+    async def _is_ripe(self, info: ObjectInfo) -> bool:
         """Whether it is old enough to be judged; what is not is counted."""
-        if self._now_ms - info.modified_ms >= self._settings.grace_ms:
+        if await self._age_ms(info.modified_ms) >= self._settings.grace_ms:
             return True
         self.report.add_young(info.size)
         return False
@@ -155,7 +166,7 @@ class BucketSweep:
     async def _swept(self, info: ObjectInfo, reason: Reason) -> Stray:
         if self._settings.delete:
             await self._store.delete(info.key)
-        return Stray(info.key, info.size, reason, self._now_ms - info.modified_ms, self._settings.delete)
+        return Stray(info.key, info.size, reason, await self._age_ms(info.modified_ms), self._settings.delete)
 
     # ---- topics
 
@@ -170,7 +181,7 @@ class BucketSweep:
             return ()
         try:
             orphans = await self._uploads.orphans(listed)
-            ripe = [info for info in orphans if self._is_ripe(info)]
+            ripe = [info for info in orphans if await self._is_ripe(info)]
             if ripe and self._settings.delete:
                 ripe = await self._uploads.fenced(listed, ripe)
         except Corrupt as error:
@@ -205,7 +216,7 @@ class BucketSweep:
         """Areas in which nothing was written for a grace: a job that lives goes on writing, and keeps all of it."""
         async for job in _areas(self._store):
             area = [info async for info in list_all(self._store, staging_prefix(job))]
-            ripe = [info for info in area if self._is_ripe(info)]
+            ripe = [info for info in area if await self._is_ripe(info)]
             if len(ripe) == len(area):
                 for info in ripe:
                     yield await self._swept(info, Reason.STAGING)
@@ -216,7 +227,7 @@ class BucketSweep:
             return
         pending: list[PartialUpload] = [upload async for upload in uploads.pending()]
         for upload in pending:
-            age_ms = self._now_ms - upload.touched_ms
+            age_ms = await self._age_ms(upload.touched_ms)
             if age_ms < self._settings.grace_ms:
                 self.report.add_young(upload.size_bytes)
                 continue

@@ -36,6 +36,10 @@ class ThrottledObjectStore:
         self._filled_at_s = runtime.clock.monotonic()
 
     @property
+    def inner(self) -> ObjectStore:
+        return self._inner
+
+    @property
     def url(self) -> str:
         return self._inner.url
 

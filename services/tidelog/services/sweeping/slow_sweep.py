@@ -1,0 +1,101 @@
+"""Sweeps of a whole bucket that nobody notices: a few requests a second, one at a time, a partition at a time.
+
+    sweep = SlowSweep(store, runtime, sweep_settings(delete_grace_ms))
+    await sweep.run()                        # from the beginning to the end; may be cut off anywhere
+    sweep.counts.deleted                     # by reason, since the process started
+
+A bucket in which nothing is stray is only read: a LIST for each thousand objects, and for each partition that has
+segments a LIST and a GET of its manifest. So an idle cluster makes no PUT.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from tidelog.coordinator.journal_topics import JournalTopics
+from tidelog.storage.bucket.sweep import DAY_MS, BucketSweep, Stray, SweepReport, SweepSettings
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.paced import PacedObjectStore
+
+REQUESTS_PER_S = 5.0
+"""A page of a listing takes a processor some milliseconds: at this pace a fiftieth of one. Ten thousand partitions take
+an hour."""
+PLACES_TOLD_MAX = 10
+"""Of what was left alone, named in the log; `tidelog bucket sweep` names all."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SweepCounts:
+    """What the sweeps of this process came to: how many reached their end and how many did not, and what they deleted
+    by reason. Of the last that reached its end: what was too young to be judged, and how many places it left alone."""
+
+    finished: int = 0
+    cut_off: int = 0
+    deleted: Mapping[str, int] = field(default_factory=dict)
+    deleted_bytes: Mapping[str, int] = field(default_factory=dict)
+    young_bytes: int = 0
+    left_alone: int = 0
+
+    def with_deleted(self, stray: Stray) -> SweepCounts:
+        reason = stray.reason.value
+        return replace(
+            self,
+            deleted={**self.deleted, reason: self.deleted.get(reason, 0) + 1},
+            deleted_bytes={**self.deleted_bytes, reason: self.deleted_bytes.get(reason, 0) + stray.size_bytes},
+        )
+
+    def with_end(self, report: SweepReport, *, finished: bool) -> SweepCounts:
+        if not finished:
+            return replace(self, cut_off=self.cut_off + 1)
+        young_bytes, left_alone = report.young_bytes, len(report.unjudged)
+        return replace(self, finished=self.finished + 1, young_bytes=young_bytes, left_alone=left_alone)
+
+
+def sweep_settings(delete_grace_ms: int) -> SweepSettings:
+    """For workers that delete `delete_grace_ms` after something is no longer needed: no grace of a sweep is shorter."""
+    return SweepSettings(max(DAY_MS, delete_grace_ms), delete=True, partitions_at_once=1)
+
+
+class SlowSweep:
+    """Sweeps `store`, one at a time. `counts` grow with every object that goes."""
+
+    def __init__(
+        self, store: ObjectStore, runtime: Runtime, settings: SweepSettings, *, requests_per_s: float = REQUESTS_PER_S
+    ) -> None:
+        self._store = PacedObjectStore(store, runtime, requests_per_s)
+        self._topics = JournalTopics(self._store, runtime)
+        self._runtime = runtime
+        self._settings = settings
+        self.counts = SweepCounts()
+
+    async def run(self) -> None:
+        """Once through the bucket. Raises `Unavailable`, `Denied`, `Corrupt` of the journal; what went until then is
+        counted, and running again is always right."""
+        sweep = BucketSweep(self._store, self._topics, self._runtime, self._settings)
+        finished = False
+        try:
+            async with aclosing(sweep.strays()) as strays:
+                async for stray in strays:
+                    self.counts = self.counts.with_deleted(stray)
+            finished = True
+        finally:
+            self.counts = self.counts.with_end(sweep.report, finished=finished)
+            _tell(sweep.report, finished=finished)
+
+
+def _tell(report: SweepReport, *, finished: bool) -> None:
+    """One line, however it ended."""
+    fields = {
+        "deleted": report.deleted,
+        "deleted_bytes": report.deleted_bytes,
+        **report.found,
+        "too_young": report.young,
+        "left_alone": sorted(report.unjudged)[:PLACES_TOLD_MAX],
+    }
+    _log.info("swept the bucket" if finished else "a sweep of the bucket was cut off", extra={"fields": fields})

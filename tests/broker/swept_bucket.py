@@ -1,0 +1,64 @@
+"""A bucket that a broker has filled, with orphans planted in it, whose store has a clock of its own."""
+
+from __future__ import annotations
+
+from tests.broker.brokers import running_broker
+from tests.broker.drafts import numbered, offsets_of
+from tests.storage.archive_scenes import ManualClock, keys
+from tests.storage.record_tables import record_table
+
+from tidelog.coordinator.topic import Topic
+from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.storage.bucket.sweep import DAY_MS
+from tidelog.storage.layout import staging_prefix
+from tidelog.storage.segments.segment_codec import encode_segment
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+DAY_S = DAY_MS / 1_000
+RECORDS = 6
+ALL = FetchLimits(1_000_000, 1 << 30)
+TO_ZERO = ProduceOptions(partition=0)
+STAGED = f"{staging_prefix('a-job-that-died')}task-0"
+
+
+class SweptBucket:
+    """`store` tells the time by `clock`, which stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(20_000_000.0)
+        self.store = MemoryObjectStore(self.clock)
+        self.orphans: list[str] = []
+
+    async def fill(self) -> None:
+        """A topic with a segment in each of two partitions, by a broker that ends, and orphans."""
+        async with running_broker(self.store, shards=2) as broker:
+            topic = await broker.create_topic("t", 2, {})
+            for partition in range(2):
+                await broker.produce("t", numbered(0, RECORDS), ProduceOptions(partition=partition))
+            await broker.archive_now()
+            await self.plant(topic)
+
+    async def plant(self, topic: Topic, segment_id: str = "cd") -> None:
+        """Uploads that no manifest names, one in each partition, and a staging area."""
+        for partition in range(topic.partition_count):
+            place = topic.partition(partition)
+            made = encode_segment(topic.name, place, record_table(range(RECORDS - 1)), segment_id * 16)
+            await self.store.create(made.segment.key, made.body)
+            self.orphans.append(made.segment.key)
+        await self.store.put(STAGED, b"x" * 10)
+        self.orphans.append(STAGED)
+
+    def pass_a_day(self) -> None:
+        self.clock.now_s += DAY_S
+
+    async def left(self) -> list[str]:
+        """The orphans that are there."""
+        present = set(await keys(self.store, ""))
+        return [key for key in self.orphans if key in present]
+
+
+async def check_records(broker: LocalBroker) -> None:
+    """All that was acknowledged can be read."""
+    for partition in range(2):
+        assert offsets_of(await broker.fetch("t", partition, 0, ALL)) == list(range(RECORDS))

@@ -1,0 +1,178 @@
+"""A broker's bucket stays tidy by itself: the leader of shard 0 sweeps, whoever that is, and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from tests.broker.brokers import running_broker, until
+from tests.broker.cluster_world import CLUSTER, running_world
+from tests.broker.drafts import numbered
+from tests.broker.fast_clock import FastClock
+from tests.broker.swept_bucket import RECORDS, TO_ZERO, SweptBucket, check_records
+from tests.storage.archive_scenes import ManualClock
+
+from tidelog.services.broker.api import ProduceOptions
+from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.settings import Settings
+from tidelog.storage.layout import TOPICS_PREFIX
+from tidelog.storage.object_store import LIST_PAGE_MAX, ObjectInfo
+from tidelog.storage.runtime import Clock, Runtime
+from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+EACH_MINUTE = 60_000
+FAST = 600.0
+
+
+class HeldLists(MemoryObjectStore):
+    """Listings of topics, as a sweep begins with, wait for `gate` once it is closed; `asked` counts them."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.on_list: Callable[[], None] = lambda: None
+        self.asked = 0
+        self.held = 0
+
+    async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
+        if prefix == TOPICS_PREFIX:
+            self.asked += 1
+            self.on_list()
+            self.held += not self.gate.is_set()
+            await self.gate.wait()
+        return await super().list(prefix, start_after=start_after, limit=limit)
+
+
+def sweeps_of(broker: LocalBroker) -> int:
+    return broker.measurements().sweeps.finished
+
+
+async def test_orphans_go_after_the_grace_while_records_come_and_what_lives_stays() -> None:
+    bucket = SweptBucket()
+    await bucket.fill()
+    changes = {"shards": 2, "archiver_sweep_interval_ms": EACH_MINUTE, "archiver_interval_ms": 1_000}
+    async with running_broker(bucket.store, clock=FastClock(FAST), **changes) as broker:
+        await broker.create_topic("other", 1, {})
+        await until(lambda: sweeps_of(broker) >= 2)
+        assert await bucket.left() == bucket.orphans, "they are too young by the store's clock, however late it is here"
+        bucket.pass_a_day()
+        before = sweeps_of(broker)
+        async with asyncio.timeout(60):
+            while sweeps_of(broker) < before + 2:
+                await broker.produce("other", numbered(0, 3), TO_ZERO)
+        assert await bucket.left() == []
+        assert broker.measurements().sweeps.deleted == {"upload": 2, "staging": 1}
+        await check_records(broker)
+
+
+async def test_an_idle_broker_makes_no_put_however_often_it_sweeps() -> None:
+    bucket = SweptBucket()
+    await bucket.fill()
+    bucket.pass_a_day()
+    changes = {"shards": 2, "archiver_sweep_interval_ms": EACH_MINUTE}
+    async with running_broker(bucket.store, clock=FastClock(FAST), **changes) as broker:
+        await until(lambda: sweeps_of(broker) >= 2)
+        assert await bucket.left() == []
+        began, before = sweeps_of(broker), broker.measurements().usage
+        await until(lambda: sweeps_of(broker) >= began + 5)
+        spent = (broker.measurements().usage - before).counts()
+        assert (spent.puts, spent.deletes) == (0, 0)
+        assert spent.lists > 0
+
+
+@pytest.mark.parametrize("changes", [{"archiver_sweep_interval_ms": 0}, {"archiver_upkeep": False}])
+async def test_one_that_is_told_not_to_or_leaves_it_to_a_compactor_lists_no_topics(changes: dict[str, object]) -> None:
+    bucket = SweptBucket()
+    store, clock = HeldLists(bucket.clock), FastClock(FAST)
+    async with running_broker(store, clock=clock, **{"archiver_sweep_interval_ms": EACH_MINUTE, **changes}) as broker:
+        began_s = clock.monotonic()
+        await until(lambda: clock.monotonic() - began_s > 600)
+        assert (sweeps_of(broker), store.asked) == (0, 0)
+
+
+async def test_by_default_it_comes_an_hour_after_the_start_and_then_once_a_day() -> None:
+    store, clock = HeldLists(ManualClock()), FastClock(20_000)
+    each_day = Settings().archiver_sweep_interval_ms
+    async with running_broker(store, clock=clock, archiver_sweep_interval_ms=each_day) as broker:
+        began_s, at_s = clock.monotonic(), list[float]()
+        store.on_list = lambda: at_s.append(clock.monotonic())
+        await until(lambda: sweeps_of(broker) >= 2, seconds_max=60)
+    assert at_s[0] - began_s >= 3_600
+    assert at_s[1] - at_s[0] >= 86_400
+
+
+async def test_a_store_that_is_away_for_a_while_only_puts_it_off(caplog: pytest.LogCaptureFixture) -> None:
+    bucket = SweptBucket()
+    await bucket.fill()
+    bucket.pass_a_day()
+    clock = FastClock(FAST)
+    faulty = FaultyObjectStore(bucket.store, FaultPlan(), Runtime(clock))
+    async with running_broker(faulty, clock=clock, shards=2, archiver_sweep_interval_ms=EACH_MINUTE) as broker:
+        faulty.plan = FaultPlan(unavailable=1.0)
+        await until(lambda: "the sweep begins anew" in caplog.text)
+        assert broker.measurements().sweeps.cut_off >= 1
+        faulty.plan = FaultPlan()
+        await until(lambda: sweeps_of(broker) >= 1)
+        assert await bucket.left() == []
+        await check_records(broker)
+
+
+async def test_a_broker_that_stops_in_the_midst_asks_for_nothing_more_and_the_next_one_begins_anew() -> None:
+    bucket = SweptBucket()
+    bucket.store = store = HeldLists(bucket.clock)
+    await bucket.fill()
+    bucket.pass_a_day()
+    changes = {"shards": 2, "archiver_sweep_interval_ms": EACH_MINUTE}
+    store.gate.clear()
+    async with running_broker(store, clock=FastClock(FAST), **changes) as broker:
+        await until(lambda: store.held == 1)
+    counts = broker.measurements().sweeps
+    assert (counts.finished, counts.cut_off, await bucket.left()) == (0, 1, bucket.orphans)
+    store.gate.set()
+    async with running_broker(store, clock=FastClock(FAST), **changes) as broker:
+        await until(lambda: sweeps_of(broker) >= 1)
+        assert await bucket.left() == []
+        await check_records(broker)
+
+
+async def test_the_leader_of_shard_0_sweeps_for_all_until_it_lets_go() -> None:
+    clock, bucket = FastClock(FAST), SweptBucket()
+    bucket.store = store = HeldLists(bucket.clock)
+    store.gate.clear()
+    settings = replace(CLUSTER, archiver_sweep_interval_ms=EACH_MINUTE)
+    async with running_world({"a": store, "b": store}, shards=2, settings=settings, clock=clock) as world:
+        a, b = (world.brokers[name].here for name in ("a", "b"))
+        topic = await world.brokers["a"].create_topic("t", 2, {})
+        for partition in range(2):
+            await world.brokers["a"].produce("t", numbered(0, RECORDS), ProduceOptions(partition=partition))
+        for broker in (a, b):
+            await broker.archive_now()
+        await bucket.plant(topic)
+        bucket.pass_a_day()
+        await until(lambda: store.held == 1)
+        await world.give(0, "b")
+        assert (a.measurements().sweeps.cut_off, sweeps_of(a)) == (1, 0)
+        await until(lambda: store.held == 2)
+        store.gate.set()
+        await until(lambda: sweeps_of(b) >= 2)
+        assert (sweeps_of(a), await bucket.left()) == (0, [])
+
+
+async def test_a_sweep_under_way_does_not_hold_up_produces() -> None:
+    """It holds nothing that a commit wants."""
+    store = HeldLists(ManualClock())
+    store.gate.clear()
+    changes = {"shards": 1, "archiver_sweep_interval_ms": EACH_MINUTE}
+    async with running_broker(store, clock=FastClock(FAST), **changes) as broker:
+        await broker.create_topic("t", 1, {})
+        await until(lambda: store.held == 1)
+        for number in range(20):
+            (appended,) = await broker.produce("t", numbered(number, 1), TO_ZERO)
+            assert appended.base_offset == number
+        assert (store.held, sweeps_of(broker)) == (1, 0)
+        store.gate.set()
+        await until(lambda: sweeps_of(broker) >= 1)
