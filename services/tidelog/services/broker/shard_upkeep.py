@@ -183,4 +183,4 @@ class ShardUpkeep:
         return stepped[1] if stepped and stepped[0] == place else self._log(topic, place)
 
     def _log(self, topic: Topic, place: TopicPartition) -> ManifestLog:
-        return ManifestLog(self._store, topic.name, place)
+        return ManifestLog(self._store, topic.name, place, self._clock)

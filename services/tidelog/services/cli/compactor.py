@@ -42,16 +42,19 @@ def compactor(
     """Look after the segments of a bucket, beside its brokers or for them, until SIGTERM or Ctrl-C.
 
     Merges, compacts and expires segments and collects their garbage, as the leaders of shards do; any number of
-    compactors and brokers may do so at once. Prints a line for each version of a partition that it made.
+    compactors and brokers may do so at once. Prints a line for each version of a partition that it made. Without
+    --once and --topic it also sweeps the bucket, each archiver.sweep.interval.ms.
     """
     choose_pool()
     leave_out_pandas()
     from tidelog.services.compactor.process import CompactorOptions, run_compactor
     from tidelog.services.http.logs import configure_logs
+    from tidelog.services.http.malloc_bounds import bound_malloc
 
     settings = loaded.settings
     check_there(settings.store)
     configure_logs(settings.log_level, settings.log_format)
+    bound_malloc()
     options = CompactorOptions(tuple(topic or ()), interval_s, once)
     totals = asyncio.run(run_compactor(settings, options, _print_json if as_json else _print_text))
     complain(f"{totals.versions} versions made in {totals.rounds} rounds; {totals.failures} partitions passed over")

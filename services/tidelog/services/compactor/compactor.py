@@ -120,7 +120,8 @@ class Compactor:
 
     def _manifest_log(self, place: Place) -> ManifestLog:
         log = self._logs.pop(place.topic_partition, None)
-        log = self._logs[place.topic_partition] = log or ManifestLog(self._store, place.topic, place.topic_partition)
+        log = log or ManifestLog(self._store, place.topic, place.topic_partition, self._runtime.clock)
+        self._logs[place.topic_partition] = log
         while len(self._logs) > LOGS_MAX:
             self._logs.popitem(last=False)
         return log
