@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.storage.record_tables import record_table
 
@@ -23,6 +23,7 @@ def table_of(chunks: list[list[int]]) -> pa.Table:
     return pa.Table.from_batches(batches, whole.schema)
 
 
+@settings(deadline=None)  # the first example loads Arrow's functions
 @given(chunks=SIZES, records_max=st.integers(1, 12), bytes_max=st.integers(0, 40))
 def test_what_is_taken_is_the_longest_beginning_that_fits(
     chunks: list[list[int]], records_max: int, bytes_max: int
