@@ -39,6 +39,11 @@ class CompactorOptions:
     interval_s: float = 60.0
     once: bool = False
 
+    @property
+    def sweeps(self) -> bool:
+        """Whether the bucket is swept as well: not by one that came for a moment, or for some topics only."""
+        return not self.once and not self.topics
+
 
 @dataclass(frozen=True)
 class Totals:
@@ -128,10 +133,10 @@ class _Always:
 async def _sweeping(
     settings: Settings, options: CompactorOptions, runtime: Runtime, store: ObjectStore
 ) -> AsyncIterator[None]:
-    """Sweep meanwhile, unless the compactor came for a moment or for some topics only."""
+    """Sweep meanwhile, if the compactor is one that does."""
     always = _Always()
     sweeps = build_sweeps(settings, store, runtime, lambda: always)
-    if not options.once and not options.topics:
+    if options.sweeps:
         sweeps.start()
     try:
         yield

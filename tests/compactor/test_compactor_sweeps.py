@@ -1,0 +1,55 @@
+"""`tidelog compactor` sweeps the bucket whose brokers leave upkeep to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.broker.brokers import running_broker, until
+from tests.broker.drafts import numbered
+from tests.storage.record_tables import record_table
+
+from tidelog.services.broker.api import ProduceOptions
+from tidelog.services.compactor.process import CompactorOptions, run_compactor
+from tidelog.services.settings import Settings
+from tidelog.storage.segments.segment_codec import encode_segment
+from tidelog.storage.stores.local import LocalObjectStore
+
+YEARS_AGO_S = 1_000_000_000
+
+
+async def a_folder_with_an_orphan(folder: Path) -> Path:
+    """The path of an upload that is years old by its file system, and that no manifest names."""
+    store = LocalObjectStore(folder)
+    async with running_broker(store, shards=1, archiver_upkeep=False) as broker:
+        topic = await broker.create_topic("t", 1, {})
+        await broker.produce("t", numbered(0, 3), ProduceOptions(partition=0))
+        await broker.archive_now()
+        made = encode_segment("t", topic.partition(0), record_table([0, 1]), "cd" * 16)
+        await store.create(made.segment.key, made.body)
+    os.utime(folder / made.segment.key, (YEARS_AGO_S, YEARS_AGO_S))
+    return folder / made.segment.key
+
+
+def segments_in(folder: Path) -> set[Path]:
+    return set(folder.glob("topics/**/*.parquet"))
+
+
+async def test_an_orphan_goes_and_what_lives_stays_until_a_signal_ends_it(tmp_path: Path) -> None:
+    orphan = await a_folder_with_an_orphan(tmp_path)
+    (live,) = segments_in(tmp_path) - {orphan}
+    settings = Settings(store=f"file:{tmp_path}", archiver_upkeep=False, archiver_sweep_interval_ms=1)
+    running = asyncio.create_task(run_compactor(settings, CompactorOptions(), lambda appended: None))
+    await until(lambda: not orphan.exists(), seconds_max=60)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert (await running).failures == 0
+    assert segments_in(tmp_path) == {live}
+
+
+@pytest.mark.parametrize("options", [CompactorOptions(once=True), CompactorOptions(topics=("t",))])
+def test_one_that_came_for_a_moment_or_for_a_topic_leaves_it_to_others(options: CompactorOptions) -> None:
+    assert not options.sweeps
+    assert CompactorOptions().sweeps
