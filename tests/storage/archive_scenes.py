@@ -12,6 +12,7 @@ from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table, records_
 
 from tidelog.storage.archiver import Archiver, ArchiverSettings
 from tidelog.storage.errors import Unavailable
+from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_log import ManifestLog
@@ -226,6 +227,16 @@ async def keys(store: ObjectStore, prefix: str) -> list[str]:
 
 async def pass_and_collection(scene: Scene, store: ObjectStore) -> None:
     archiver = archiver_of(scene, store)
+    await archiver.run_once()
+    scene.clock.now_s += GRACE_S
+    await archiver.collect()
+
+
+async def passes_far_apart(scene: Scene, store: ObjectStore) -> None:
+    """The second goes by the manifests that the first appended, and has to be sure of them (`manifest_log`)."""
+    archiver = archiver_of(scene, store)
+    await archiver.run_once(up_to=3)
+    scene.clock.now_s += FLOOR_TRUST_S + 1
     await archiver.run_once()
     scene.clock.now_s += GRACE_S
     await archiver.collect()

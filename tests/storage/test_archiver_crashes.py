@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.storage.archive_scenes import (
@@ -20,6 +21,7 @@ from tests.storage.archive_scenes import (
     lost_answer,
     manifest_of,
     pass_and_collection,
+    passes_far_apart,
     small_scene,
 )
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
@@ -29,26 +31,29 @@ from tidelog.storage.errors import Unavailable
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 
+Work = Callable[[Scene, ObjectStore], Awaitable[None]]
 
-async def operations_of_a_pass() -> int:
-    """Counted: the requests of a pass and of the collection after it."""
+
+async def operations_of_a_pass(work: Work = pass_and_collection) -> int:
+    """Counted: the requests of a pass, or two, and of the collection after it."""
     store = MemoryObjectStore()
     counting = CrashingStore(store, NEVER, after=False)
-    await pass_and_collection(await small_scene(store), counting)
+    await work(await small_scene(store), counting)
     return counting.calls
 
 
-async def test_a_crash_between_any_two_requests_loses_and_doubles_nothing() -> None:
+@pytest.mark.parametrize("work", [pass_and_collection, passes_far_apart])
+async def test_a_crash_between_any_two_requests_loses_and_doubles_nothing(work: Work) -> None:
     """Each request of a pass is the last one of a process, which it reaches or which it does not; a fresh process goes
     on. At every moment manifest and WAL make the log (inv. 5)."""
-    operations = await operations_of_a_pass()
+    operations = await operations_of_a_pass(work)
     assert operations > 20
     for survived in range(operations):
         for after in (False, True):
             store = MemoryObjectStore()
             scene = await small_scene(store)
             with pytest.raises(Crash):
-                await pass_and_collection(scene, CrashingStore(store, survived, after=after))
+                await work(scene, CrashingStore(store, survived, after=after))
             await check_logs(scene, store)
             await scene.append({WEB: 2, SHOP: 1}, epoch=2)
             await check_logs(scene, store)
@@ -89,13 +94,14 @@ async def test_an_answer_lost_at_any_request_is_made_good_by_running_again() -> 
         assert [len(manifest.segments) for manifest in manifests] == [1, 1, 1]
 
 
-async def test_two_archivers_of_a_shard_do_not_harm_each_other() -> None:
+@pytest.mark.parametrize("work", [pass_and_collection, passes_far_apart])
+async def test_two_archivers_of_a_shard_do_not_harm_each_other(work: Work) -> None:
     """The second runs a whole pass, collection included, between any two requests of the first."""
-    for pause in range(await operations_of_a_pass()):
+    for pause in range(await operations_of_a_pass(work)):
         store = MemoryObjectStore()
         scene = await small_scene(store)
         gated = GatedStore(store, pause)
-        first = asyncio.create_task(pass_and_collection(scene, gated))
+        first = asyncio.create_task(work(scene, gated))
         await gated.reached.wait()
         await pass_and_collection(scene, store)
         await scene.append({WEB: 1, WEB_1: 1}, epoch=2)

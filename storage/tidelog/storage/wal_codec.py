@@ -90,8 +90,7 @@ class ParquetWalCodec:
     def decode(self, key: str, data: bytes) -> WalEntry:
         footer, records = decode_parquet(key, WAL_FLAVOR, data)
         header = decode_header_json(key, footer.header_json)
-        spans = _columns(header.spans)
-        if reason := _mismatch(header.kind, spans, records) or _topics_mismatch(spans, records):
+        if reason := _fault(header, records) or _topics_fault(header.spans, records):
             raise Corrupt(key, reason)
         return WalEntry(header, records)
 
@@ -240,7 +239,7 @@ def _fault(header: WalHeader, records: pa.Table) -> str | None:
 
 
 def _fault_of_one(span: Span, records: pa.Table) -> str | None:
-    """As `_mismatch`, for what an idle log writes: numpy's calls over vectors of one would be most of the work."""
+    """As `_mismatch`, for entries of one partition: numpy's calls over vectors of one would be most of the work."""
     if not span.count == records.num_rows > 0:
         return f"its spans do not count its {records.num_rows} rows"
     if span.first_row:
@@ -281,8 +280,13 @@ def _mismatch(kind: EntryKind, spans: _SpanColumns, records: pa.Table) -> str | 
     return None
 
 
-def _topics_mismatch(spans: _SpanColumns, records: pa.Table) -> str | None:
-    expected = pa.chunked_array([spans.topic_rows().cast(pa.string())])
+def _topics_fault(spans: Sequence[Span], records: pa.Table) -> str | None:
+    topics: pa.Array[Any]
+    if len(spans) == 1:
+        topics = pa.repeat(pa.scalar(spans[0].topic_partition.topic_id, pa.string()), spans[0].count)
+    else:
+        topics = _topic_rows(spans).cast(pa.string())
+    expected = pa.chunked_array([topics])
     return None if expected.equals(records["topic_id"]) else "its topics are not those of its spans"
 
 

@@ -133,11 +133,18 @@ def decode_rows(
     base = groups[0].start
     if len(data) != groups[-1].end - base:
         raise Corrupt(key, f"{groups[-1].end - base} bytes from {base} on were to be read, {len(data)} came")
+    file_object = cast(io.IOBase, SparseFile(data, base, footer.object_bytes))  # PythonFile asks for its methods alone
+    return _decoded(key, schema, footer, groups, data, pa.PythonFile(file_object, mode="r"))
+
+
+def _decoded(
+    key: str, schema: pa.Schema, footer: Footer, groups: Sequence[RowGroup], data: memoryview, source: pa.NativeFile
+) -> pa.Table:
+    """The rows of `groups` out of `source`, where they are the bytes `data`, which are checked before."""
+    base = groups[0].start
     for group in groups:
         if zlib.crc32(data[group.start - base : group.end - base]) != group.crc32:
             raise Corrupt(key, f"row group {group.index} does not have its checksum")
-    file_object = cast(io.IOBase, SparseFile(data, base, footer.object_bytes))  # PythonFile asks for its methods alone
-    source = pa.PythonFile(file_object, mode="r")
     with parsing(key), pq.ParquetFile(source, metadata=footer.metadata, page_checksum_verification=True) as file:
         table = file.read_row_groups([group.index for group in groups], columns=schema.names, use_threads=False)
     if table.num_rows != sum(group.rows for group in groups):
@@ -154,7 +161,12 @@ def decode_parquet(key: str, flavor: ParquetFlavor, data: bytes | memoryview) ->
     indexes = view[footer.rows_end : footer.start]
     if footer.index_crc32 is not None and zlib.crc32(indexes) != footer.index_crc32:
         raise Corrupt(key, "its indexes do not have their checksum")
-    return footer, decode_rows(key, flavor, footer, footer.row_groups, view[len(MAGIC) : footer.rows_end])
+    if not footer.row_groups:
+        return footer, flavor.schema.empty_table()
+    # A file in Python would have to wait for the interpreter's lock at every read, longer than all the rest takes.
+    source = pa.BufferReader(view)
+    rows = view[len(MAGIC) : footer.rows_end]
+    return footer, _decoded(key, flavor.schema, footer, footer.row_groups, rows, source)
 
 
 @dataclass(frozen=True)
