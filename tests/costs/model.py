@@ -8,8 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.client.costs import GB_BYTES, MONTH_S
+from tidelog.services.broker.archiving import PATIENCE, PUTS_A_PARTITION, PUTS_FREE
 from tidelog.services.settings import Settings
 from tidelog.services.wiring import S3_FLUSH_INTERVAL_MS
+from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.stores.counting import BILLED_GB_BYTES, PriceTable, RequestCounts
 from tidelog.storage.upkeep.merge_plan import FAN_IN_MIN
 from tidelog.storage.upkeep.rules import UpkeepRules
@@ -44,10 +46,19 @@ def wal_entries(load: Workload, settings: Settings, seconds: float) -> float:
     return load.shards * seconds * max(1 / interval_s, by_bytes)
 
 
+def pass_s(load: Workload, settings: Settings) -> float:
+    """Between two passes of the archiver over a shard: an old log waits until its entries have cost as many PUTs as a
+    pass will, unless those are few, and ten intervals at most; a pass takes no more than `archiver.batch.bytes`."""
+    interval_s = settings.archiver_interval_ms / 1_000
+    puts = PUTS_A_PARTITION * load.partitions / load.shards
+    pays_s = puts / (wal_entries(load, settings, 1.0) / load.shards) if puts > PUTS_FREE else 0.0
+    by_age_s = min(max(interval_s, pays_s), PATIENCE * interval_s)
+    return min(by_age_s, settings.archiver_batch_bytes / (load.raw_bytes / load.shards))
+
+
 def passes(load: Workload, settings: Settings, seconds: float) -> float:
     """Of the archiver, each over one shard."""
-    by_bytes = load.raw_bytes / load.shards / settings.archiver_batch_bytes
-    return load.shards * seconds * max(1_000 / settings.archiver_interval_ms, by_bytes)
+    return load.shards * seconds / pass_s(load, settings)
 
 
 def wal_requests(load: Workload, settings: Settings, seconds: float) -> RequestCounts:
@@ -62,23 +73,25 @@ def wal_requests(load: Workload, settings: Settings, seconds: float) -> RequestC
 
 
 def archive_requests(load: Workload, settings: Settings, seconds: float) -> RequestCounts:
-    """A pass writes a segment and a manifest for each partition of the shard, and lists that partition's manifests
-    before it."""
+    """A pass writes a segment and a manifest for each partition of the shard, and looks at the manifest before it if
+    that was long ago."""
     small = passes(load, settings, seconds) / load.shards * load.partitions
-    return RequestCounts(puts=2 * small, lists=small)
+    seldom = pass_s(load, settings) > FLOOR_TRUST_S
+    return RequestCounts(puts=PUTS_A_PARTITION * small, heads=small if seldom else 0.0)
 
 
 def merge_requests(load: Workload, settings: Settings, seconds: float) -> RequestCounts:
     """At the most: of every 16 small segments, or as many as fill `segment.bytes`, each read once, one is made, with a
     manifest; later one of 16 of those. When what it was made of is deleted, that is a manifest and a block of history.
-    Each step lists the manifests three times: before, at the append, at the deletion."""
+    Each step lists the manifests twice: for the merge and for the deletion. After either the archiver's next manifest
+    is refused, as it does not know of theirs: a PUT, a LIST and up to two GETs."""
     small = passes(load, settings, seconds) / load.shards * load.partitions
     fill = UpkeepRules().segment_bytes / (load.raw_bytes * seconds * load.stored / small)
     if fill <= 1:
         return RequestCounts()
     fan_in = max(2.0, min(FAN_IN_MIN, fill))
     steps = small / fan_in * (1 if fill <= FAN_IN_MIN else 1 + 1 / FAN_IN_MIN)
-    return RequestCounts(puts=4 * steps, gets=small + steps, lists=3 * steps, deletes=small + steps)
+    return RequestCounts(puts=6 * steps, gets=small + 5 * steps, lists=4 * steps, deletes=small + steps)
 
 
 def requests(load: Workload, settings: Settings, seconds: float = MONTH_S) -> RequestCounts:

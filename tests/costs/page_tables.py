@@ -68,10 +68,12 @@ def variation_rows() -> Iterator[str]:
         ("100 MB/s, 16 shards", _changed(raw_bytes=100e6, shards=16), SETTINGS),
         ("1,000 partitions", _changed(partitions=1_000), SETTINGS),
         (
-            "1,000 partitions, `archiver.batch.bytes` 256 MiB, `archiver.interval.ms` 10 m",
+            "1,000 partitions, `archiver.batch.bytes` 256 MiB",
             _changed(partitions=1_000),
-            Settings(archiver_batch_bytes=256 * MIB, archiver_interval_ms=600_000),
+            Settings(archiver_batch_bytes=256 * MIB),
         ),
+        ("0.1 MB/s, one shard", _changed(raw_bytes=1e5, shards=1), SETTINGS),
+        ("0.1 MB/s, one shard, 1,000 partitions", _changed(raw_bytes=1e5, shards=1, partitions=1_000), SETTINGS),
         ("kept for a year", _changed(kept_days=365), SETTINGS),
     ):
         tidelog = tidelog_month(load, settings, S3_STANDARD, NETWORK)
@@ -120,7 +122,7 @@ def _changed(**changes: float) -> Workload:
 
 
 def _parts(counts: RequestCounts) -> tuple[float, float, float, float]:
-    return counts.puts, counts.gets, counts.lists, counts.deletes
+    return counts.puts, counts.gets + counts.heads, counts.lists, counts.deletes
 
 
 def _row(*cells: str) -> str:
