@@ -8,7 +8,8 @@ from tests.broker.drafts import numbered, offsets_of
 from tests.broker.set_clock import GRACE_S, SetClock
 
 from tidelog.services.broker.api import FetchLimits, ProduceOptions
-from tidelog.services.broker.archiving import PATIENCE, PUTS_FREE, ArchivePolicy, Archivist, WalDebt
+from tidelog.services.broker.archiving import BEHIND_FACTOR, PATIENCE, PUTS_FREE, ArchivePolicy, Archivist, WalDebt
+from tidelog.services.broker.background import BackgroundThreads
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.broker.topic_remover import TopicRemover
 from tidelog.services.wiring import broker_parts
@@ -74,6 +75,34 @@ def test_however_many_partitions_a_wal_is_bounded_by_entries_bytes_and_age(
     assert due(entries, wal_bytes, age_ms, partitions=100_000)
 
 
+@pytest.mark.parametrize(("entries", "wal_bytes"), [(1_000 * BEHIND_FACTOR, 0), (0, 1_000 * BEHIND_FACTOR)])
+def test_a_wal_of_too_many_entries_or_bytes_has_fallen_behind(entries: int, wal_bytes: int) -> None:
+    assert POLICY.is_behind(entries, wal_bytes)
+    assert not POLICY.is_behind(max(0, entries - 1), max(0, wal_bytes - 1))
+
+
+async def test_archiving_that_has_fallen_behind_takes_its_share_of_the_processor() -> None:
+    clock, threads = SetClock(), BackgroundThreads(1)
+    parts = broker_parts(replace(SETTINGS, shards=1), Runtime(clock), MemoryObjectStore())
+    remover = TopicRemover(parts.store, parts.catalog, clock, GRACE_S)
+    policy = replace(POLICY, bytes_min=1 << 40, entries_max=1)
+    archivist = Archivist(parts.shards, parts.journal, remover, policy, Runtime(clock), threads)
+    broker = LocalBroker(parts)
+    await broker.start()
+    await broker.create_topic("t", 1, {})
+    for number in range(BEHIND_FACTOR - 1):  # and one entry that began the epoch
+        assert not archivist.behind
+        await broker.produce("t", numbered(number, 1), ProduceOptions(partition=0))
+    assert archivist.behind
+    await archivist.archive_due()
+    assert threads.hurried
+    assert not archivist.behind
+    await broker.produce("t", numbered(BEHIND_FACTOR - 1, 1), ProduceOptions(partition=0))
+    await archivist.archive_due()
+    assert not threads.hurried
+    await broker.aclose()
+
+
 async def test_partitions_with_records_that_are_in_no_segment_are_counted() -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
@@ -100,7 +129,8 @@ async def test_many_partitions_of_little_traffic_are_archived_seldom_and_few_eac
     clock = SetClock()
     parts = broker_parts(replace(SETTINGS, shards=1), Runtime(clock), MemoryObjectStore())
     remover = TopicRemover(parts.store, parts.catalog, clock, GRACE_S)
-    archivist = Archivist(parts.shards, parts.journal, remover, replace(POLICY, bytes_min=1 << 40), Runtime(clock))
+    policy = replace(POLICY, bytes_min=1 << 40)
+    archivist = Archivist(parts.shards, parts.journal, remover, policy, Runtime(clock), BackgroundThreads(1))
     broker = LocalBroker(parts)
     await broker.start()
     for topic, partitions, minutes in (("many", PUTS_FREE, PATIENCE), ("few", 2, 1)):

@@ -94,7 +94,7 @@ async def test_a_run_ends_once_it_holds_enough(raw_bytes: int, expected: int) ->
 
 async def test_large_entries_after_small_ones_are_held_one_by_one() -> None:
     """A burst after a quiet night: the width that suited tiny entries must not be that of large ones."""
-    large = 200_000
+    large = 60_000
     store = await log_of(*[1] * 70, *[large] * 6)
     sizes = [(await store.head(Wal(store, 0, ParquetWalCodec()).key(seq))).size for seq in range(70, 76)]
     watched = WatchedStore(store)

@@ -13,7 +13,7 @@ RetryingObjectStore( CountingObjectStore( the store that `settings.store` names 
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.catalog import Catalog
@@ -22,7 +22,7 @@ from tidelog.coordinator.journal import Journal
 from tidelog.services.broker.append_buffer import BufferBudget
 from tidelog.services.broker.archive_account import ArchiveAccount
 from tidelog.services.broker.archiving import ArchivePolicy, Archivist
-from tidelog.services.broker.background import background_threads
+from tidelog.services.broker.background import BackgroundThreads
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.entry_reader import EntryReader
 from tidelog.services.broker.flush_policy import FlushPolicy
@@ -66,9 +66,10 @@ S3_FLUSH_INTERVAL_MS = 250
 """Bounds the cost of a busy shard at 4 PUTs a second; on other stores a PUT costs nothing."""
 SWEEPING_SHARD = 0
 """Every cluster has it, and it has one leader: whoever that is sweeps the bucket for all."""
-REPLAY_PART = 4
-"""One part in so many of `cache.max.bytes` keeps what replays read, half of it old WAL entries and half
-segments; the rest is the hot tail's."""
+REPLAYED_ENTRIES_PART = 8
+REPLAYED_SEGMENTS_PART = 4
+"""One part in so many of `cache.max.bytes` keeps what replays read of old WAL entries, and of segments; the rest is the
+hot tail's."""
 
 
 def open_broker(
@@ -110,10 +111,12 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
     means = _means(settings, runtime, retrying.url)
     journal = Journal(retrying, runtime)
     catalog = _catalog(settings, journal, runtime)
-    factory = ShardFactory(settings, runtime, means, retrying, catalog)
+    background = BackgroundThreads(ARCHIVE_THREADS)
+    factory = ShardFactory(settings, runtime, means, retrying, catalog, background)
     shards = ShardSet(factory, means.hot_tail, drain_s=RELEASE_SHARE * settings.shutdown_timeout_ms / 1000)
     policy = ArchivePolicy(settings.archiver_interval_ms, settings.archiver_min_bytes)
     remover = TopicRemover(retrying, catalog, runtime.clock, settings.delete_grace_ms / 1000)
+    archivist = Archivist(shards, journal, remover, policy, runtime, background)
     return BrokerParts(
         store=retrying,
         counting=counting,
@@ -123,8 +126,8 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
         means=means,
         reader=_reader(settings, means, retrying),
         shards=shards,
-        archivist=Archivist(shards, journal, remover, policy, runtime),
-        upkeep=UpkeepWorker(shards, journal, runtime),
+        archivist=archivist,
+        upkeep=UpkeepWorker(shards, journal, runtime, lambda: archivist.behind),
         sweeps=build_sweeps(settings, retrying, runtime, lambda: _sweeping_turn(settings, shards)),
         account=ArchiveAccount(retrying, catalog, shards, means.measurements, runtime.clock),
     )
@@ -147,15 +150,21 @@ class ShardFactory:
     """Builds what leads a shard."""
 
     def __init__(
-        self, settings: Settings, runtime: Runtime, means: ShardMeans, store: ObjectStore, catalog: Catalog
+        self,
+        settings: Settings,
+        runtime: Runtime,
+        means: ShardMeans,
+        store: ObjectStore,
+        catalog: Catalog,
+        background: Executor,
     ) -> None:
         self._settings = settings
         self._runtime = runtime
         self._means = means
         self._store = store
         self._catalog = catalog
-        self._background = background_threads(ARCHIVE_THREADS)
-        self._upkeep = build_upkeep(settings, store, runtime, self._background)
+        self._background = background
+        self._upkeep = build_upkeep(settings, store, runtime, background)
 
     def build(self, shard: int) -> LedShard:
         """A shard's leader and archiver, not opened yet."""
@@ -184,10 +193,14 @@ def _means(settings: Settings, runtime: Runtime, store_url: str) -> ShardMeans:
         runtime=runtime,
         policy=FlushPolicy(_flush_interval_ms(settings, store_url) / 1000, settings.flush_max_bytes),
         budget=BufferBudget(settings.buffer_max_bytes),
-        hot_tail=HotTail(settings.cache_max_bytes - settings.cache_max_bytes // REPLAY_PART),
+        hot_tail=HotTail(_hot_bytes(settings.cache_max_bytes)),
         measurements=Measurements(),
         executor=ThreadPoolExecutor(ENCODE_THREADS, thread_name_prefix="encode"),
     )
+
+
+def _hot_bytes(cache_bytes: int) -> int:
+    return cache_bytes - cache_bytes // REPLAYED_ENTRIES_PART - cache_bytes // REPLAYED_SEGMENTS_PART
 
 
 def _flush_interval_ms(settings: Settings, store_url: str) -> int:
@@ -198,7 +211,7 @@ def _flush_interval_ms(settings: Settings, store_url: str) -> int:
 
 def _reader(settings: Settings, means: ShardMeans, store: ObjectStore) -> PartitionReader:
     cold_reads = asyncio.Semaphore(settings.fetch_cold_concurrency)
-    replayed_bytes = settings.cache_max_bytes // REPLAY_PART // 2
-    entries = EntryReader(means.hot_tail, HotTail(replayed_bytes), cold_reads)
-    segments = SegmentPieces(SegmentReader(store), cold_reads, replayed_bytes)
+    replayed = HotTail(settings.cache_max_bytes // REPLAYED_ENTRIES_PART)
+    entries = EntryReader(means.hot_tail, replayed, cold_reads)
+    segments = SegmentPieces(SegmentReader(store), cold_reads, settings.cache_max_bytes // REPLAYED_SEGMENTS_PART)
     return PartitionReader(entries, segments, means.measurements)

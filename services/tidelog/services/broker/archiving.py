@@ -2,12 +2,13 @@
 
 A shard's WAL is archived once it is large or old enough, and at most one shard's at a time, since a pass takes memory
 and a processor. While producers wait for a shard's commits its WAL may grow to `BURST_FACTOR` times as much: a pass
-takes processor time and requests that a burst has better use for. A commit costs one PUT for any number of partitions,
-a pass two for each of them; so a WAL that is only old waits, within bounds, until a pass costs no more PUTs than its
-entries have cost (docs/adr/0014-archiving-pays.md). What a pass has appended to manifests goes into the
-partitions' states in one step each, so that a reader sees a partition before or after, never between (inv. 5). Entries
-that the floor has passed are deleted after the grace (inv. 6). The store being away only delays all this: a pass is
-restart-safe and simply runs again.
+takes processor time and requests that a burst has better use for. Archiving stands behind requests (`background`) until
+a WAL holds `BEHIND_FACTOR` times `bytes_min`: from there on it takes its share of the processor, and upkeep waits. A
+commit costs one PUT for any number of partitions, a pass two for each of them; so a WAL that is only old waits, within
+bounds, until a pass costs no more PUTs than its entries have cost (docs/adr/0014-archiving-pays.md). What a pass has
+appended to manifests goes into the partitions' states in one step each, so that a reader sees a partition before or
+after, never between (inv. 5). Entries that the floor has passed are deleted after the grace (inv. 6). The store being
+away only delays all this: a pass is restart-safe and simply runs again.
 
 The archiver takes a topic that the journal does not have for deleted, and passes its records over. So before each pass
 the journal is read on: whatever topic has records below the end of the pass was in it before they were written.
@@ -20,6 +21,7 @@ import logging
 from dataclasses import dataclass
 
 from tidelog.coordinator.journal import Journal
+from tidelog.services.broker.background import BackgroundThreads
 from tidelog.services.broker.led_shard import LedShard
 from tidelog.services.broker.shard_set import ShardSet
 from tidelog.services.broker.topic_remover import TopicRemover
@@ -32,6 +34,9 @@ COLLECT_EVERY_S = 60.0
 
 BURST_FACTOR = 4
 """How many times `bytes_min` a WAL may hold before it is archived under load."""
+
+BEHIND_FACTOR = 8
+"""How many times `bytes_min`, or `entries_max`, a WAL may hold before archiving has fallen behind."""
 
 PATIENCE = 10
 """How many times `interval_ms` a WAL may be old while a pass would cost more than its entries have."""
@@ -71,6 +76,10 @@ class ArchivePolicy:
         full = debt.bytes >= bytes_max or debt.entries >= self.entries_max
         return debt.entries > 0 and (full or (self.is_old(debt.age_ms) and self._pays(debt)))
 
+    def is_behind(self, entries: int, wal_bytes: int) -> bool:
+        """Whether so much is left over that archiving must not give way any longer."""
+        return wal_bytes >= self.bytes_min * BEHIND_FACTOR or entries >= self.entries_max * BEHIND_FACTOR
+
     def is_old(self, age_ms: int) -> bool:
         """Whether a WAL of that age is due unless it is put off."""
         return age_ms >= self.interval_ms
@@ -85,15 +94,28 @@ class Archivist:
     """Runs from `start` to `close`, over the shards that are led at each time."""
 
     def __init__(
-        self, shards: ShardSet, journal: Journal, remover: TopicRemover, policy: ArchivePolicy, runtime: Runtime
+        self,
+        shards: ShardSet,
+        journal: Journal,
+        remover: TopicRemover,
+        policy: ArchivePolicy,
+        runtime: Runtime,
+        threads: BackgroundThreads,
     ) -> None:
         self._shards = shards
+        self._threads = threads
         self._journal = journal
         self._remover = remover
         self._policy = policy
         self._runtime = runtime
         self._one_pass = asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
+
+    @property
+    def behind(self) -> bool:
+        """Whether a shard has fallen behind."""
+        extents = [led.leader.extent for led in self._shards.led_shards()]
+        return any(self._policy.is_behind(len(extent), extent.bytes) for extent in extents)
 
     def start(self) -> None:
         self._loop = asyncio.create_task(self._run())
@@ -156,6 +178,7 @@ class Archivist:
 
     async def _archive(self, led: LedShard) -> None:
         async with self._one_pass:
+            self._threads.hurried = self.behind
             end = led.leader.next_seq  # fixed before the journal is read on
             await self._journal.catch_up()
             await led.archive(end)

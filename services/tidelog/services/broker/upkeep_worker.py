@@ -1,7 +1,8 @@
 """The loop that looks after segments, behind everybody's back: one step at a time, over the shards that are led.
 
 It runs beside the archiver (`archiving`) and on its thread. While producers wait it waits, but not for ever: what has
-been due for `PATIENCE_S` is done under load too, since a log that is always written to wants upkeep most. A step is
+been due for `PATIENCE_S` is done under load too, since a log that is always written to wants upkeep most. While the
+archiver has fallen behind it waits ten times as long: what is not archived yet comes first. A step is
 begun on the newest topics, so that what somebody has just allowed to be kept is not deleted by an older rule.
 
 Nothing due costs no request. When partitions are due is known from their manifests (`shard_upkeep`); those that the
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from operator import itemgetter
 
 from tidelog.coordinator.journal import Journal
@@ -24,6 +26,7 @@ from tidelog.storage.runtime import Runtime
 CHECK_EVERY_S = 0.5
 PAUSE_AFTER_ERROR_S = 5.0
 PATIENCE_S = 60.0
+PATIENCE_BEHIND_S = 600.0
 JUDGED_AT_ONCE = 16
 SETTLE_S = 30.0
 CLOCK_JUMP_MS = 60_000
@@ -34,10 +37,12 @@ _log = logging.getLogger(__name__)
 
 
 class UpkeepWorker:
-    """Runs from `start` to `close`, over the shards that are led at each time."""
+    """Runs from `start` to `close`, over the shards that are led at each time. `behind` tells whether the archiver has
+    fallen behind."""
 
-    def __init__(self, shards: ShardSet, journal: Journal, runtime: Runtime) -> None:
+    def __init__(self, shards: ShardSet, journal: Journal, runtime: Runtime, behind: Callable[[], bool]) -> None:
         self._shards = shards
+        self._behind = behind
         self._journal = journal
         self._clock = runtime.clock
         self._one_step = asyncio.Lock()
@@ -104,8 +109,11 @@ class UpkeepWorker:
         now_s = self._clock.monotonic()
         if self._due_since_s is None:
             self._due_since_s = now_s
+        waited_s = now_s - self._due_since_s
+        if self._behind():
+            return waited_s >= PATIENCE_BEHIND_S
         busy = any(led.leader.buffered_bytes > 0 for led in self._shards.led_shards())
-        return not busy or now_s - self._due_since_s >= PATIENCE_S
+        return not busy or waited_s >= PATIENCE_S
 
     async def _tend(self, led: LedShard) -> None:
         async with self._one_step:

@@ -1,0 +1,39 @@
+"""Threads that stand back, until their work is hurried."""
+
+import os
+import sys
+import threading
+
+import pytest
+
+from tidelog.services.broker.background import NICENESS, BackgroundThreads
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="a thread has a priority of its own on Linux alone")
+
+
+def _niceness() -> int:
+    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+
+@linux
+def test_work_stands_back_while_it_is_not_hurried() -> None:
+    own = _niceness()
+    with BackgroundThreads(1) as threads:
+        assert threads.submit(_niceness).result() == max(own, NICENESS)
+        threads.hurried = True
+        assert threads.submit(_niceness).result() == own
+        threads.hurried = False
+        assert threads.submit(_niceness).result() == max(own, NICENESS)
+
+
+def test_an_error_reaches_who_submitted_it() -> None:
+    with BackgroundThreads(1) as threads, pytest.raises(ZeroDivisionError):
+        threads.submit(divmod, 1, 0).result()
+
+
+def test_nothing_is_taken_once_it_is_shut_down() -> None:
+    threads = BackgroundThreads(1)
+    threads.shutdown()
+    for threads.hurried in (False, True):
+        with pytest.raises(RuntimeError):
+            threads.submit(_niceness)
