@@ -3,7 +3,7 @@ import pytest
 from tests.broker.drafts import draft
 
 from tidelog.coordinator.topic import TopicConfig
-from tidelog.services.broker.admission import TIMESTAMP_MS_MAX, Admitted, admit
+from tidelog.services.broker.admission import TIMESTAMP_MS_MAX, Admitted, admit, payload_bytes
 from tidelog.services.broker.api import Draft
 from tidelog.storage.errors import Invalid, TooLarge
 
@@ -69,3 +69,20 @@ def test_slices_and_chunks_are_measured_by_what_they_show() -> None:
 def test_another_schema_is_refused() -> None:
     with pytest.raises(Invalid):
         admitted(Draft(pa.table({"value": [b"a"]}), None, 0))
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_lengths_are_those_of_the_rows_whatever_they_lie_in(first: int) -> None:
+    values = [b"abc", None, b"", b"de", b"f"]
+    without_nulls = [b"abc", b"", b"de", b"f", b"ghi"]
+    for keys, told in ((None, without_nulls), (values, without_nulls), (without_nulls, values)):
+        given = [None] * 5 if keys is None else keys
+        columns = [pa.array(given, pa.binary()), pa.array(told, pa.binary())]
+        expected = [len(key or b"") + len(value or b"") for key, value in zip(given, told, strict=True)][first:4]
+        batch = pa.RecordBatch.from_arrays(columns, names=["key", "value"])
+        for records in (
+            batch,
+            pa.Table.from_batches([batch]),
+            pa.Table.from_batches([batch.slice(0, 1), batch.slice(1)]),
+        ):
+            assert payload_bytes(records.slice(first, 4 - first)).tolist() == expected

@@ -75,7 +75,9 @@ def payload_bytes_total(records: pa.Table) -> int:
 def _byte_lengths(column: Any) -> npt.NDArray[np.int64]:
     if column.null_count == len(column):
         return np.zeros(len(column), np.int64)
-    if column.null_count == 0 and isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
+    if column.null_count == 0 and isinstance(column, pa.Array):
+        return _lengths_by_offsets(column)
+    if column.null_count == 0 and column.num_chunks == 1:
         return _lengths_by_offsets(column.chunk(0))
     lengths = pc.binary_length(column)
     numbers: npt.NDArray[np.int32] = (lengths.fill_null(0) if column.null_count else lengths).to_numpy()
