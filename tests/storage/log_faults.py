@@ -135,6 +135,12 @@ async def topic_never_heard_of(bucket: Bucket) -> str:
     return f"topics/web/{WEB.topic_id}/"
 
 
+async def flipped_copy_mark(bucket: Bucket) -> str:
+    mark = encode_copy_state(CopyState("s3://there", "id", whole=True, wal_ends={0: 12}))
+    await bucket.store.put(COPY_KEY, mark.replace(b'"0":12', b'"0":13'))
+    return COPY_KEY
+
+
 async def unfinished_copy(bucket: Bucket) -> str:
     await bucket.store.put(COPY_KEY, encode_copy_state(CopyState("s3://there", "id", whole=False)))
     return COPY_KEY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from tests.storage.archive_scenes import ManualClock
@@ -14,8 +15,10 @@ from tidelog.storage.bucket.finding import Finding, Severity
 from tidelog.storage.bucket.history_check import HistoryCheck
 from tidelog.storage.bucket.manifest_check import ManifestCheck
 from tidelog.storage.layout import history_prefix
+from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.manifest_chain import head_after, step_of
 from tidelog.storage.manifests.manifest_history import ManifestHistory
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.manifests.manifest_log import ManifestLog, decode_manifest, encode_manifest
 from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore, StoredObject
 from tidelog.storage.stores.memory import MemoryObjectStore
 
@@ -68,6 +71,30 @@ async def test_any_flipped_bit_of_a_block_is_named_or_means_the_same(store: Memo
         assert [finding.key for finding in await checked(store)] in ([key], [])
     await store.put(key, good.replace(b'"version":4', b'"version":5', 1))
     assert [finding.key for finding in await checked(store)] == [key]
+
+
+@pytest.mark.parametrize("damage", ["cut", "forged"])
+async def test_a_version_that_is_history_and_still_there_has_to_say_the_same(
+    store: MemoryObjectStore, damage: str
+) -> None:
+    """As the base of others is kept, and whatever is not collected yet."""
+    scene = CollectScene(store)
+    await scene.grow(30)
+    first = (await store.get(scene.history.log.key(2))).data
+    await scene.collector().see_wait_and_run()
+    key = scene.history.log.key(2)
+    await store.put(key, first)
+    assert await checked(store) == []
+    if damage == "cut":
+        await store.put(key, first[:-9])
+    else:
+        version = replace(decode_manifest(key, first), cold_end=10**9)
+        await store.put(key, encode_manifest(replace(version, head=head_of(version))))
+    assert [finding.key for finding in await checked(store)] == [key]
+
+
+def head_of(version: Manifest) -> str:
+    return head_after(version.previous_head, version.topic_partition, step_of(version))
 
 
 async def test_a_stranger_among_the_blocks_is_warned_of(store: MemoryObjectStore) -> None:

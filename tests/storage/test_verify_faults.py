@@ -64,6 +64,7 @@ SHALLOW: list[tuple[Fault, str]] = [
     (log_faults.topic_under_another_name, "'wet'"),
     (log_faults.topic_never_heard_of, "never heard"),
     (log_faults.unfinished_copy, "not finished"),
+    (log_faults.flipped_copy_mark, "checksum"),
 ]
 DEEP: list[tuple[Fault, str]] = [
     (cold_faults.flipped_records, "checksum"),

@@ -141,7 +141,8 @@ RULES: Mapping[str, Rule] = {
     ),
     "archiver_batch_bytes": Rule("Archive", "raw records gathered in memory for one pass", low=KIB),
     "archiver_upkeep": Rule(
-        "Archive", "retention, merging, compaction by key and deletion by this broker; false where a compactor does it"
+        "Archive",
+        "retention, merging, compaction by key, deletion and sweeps by this broker; false where a compactor does it",
     ),
     "archiver_bandwidth_bytes": Rule("Archive", "what upkeep reads and writes in a second; 0 is without a limit"),
     "archiver_memory_bytes": Rule("Archive", "raw records that one step of upkeep holds in memory", low=MIB),

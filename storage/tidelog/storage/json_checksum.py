@@ -1,4 +1,5 @@
-"""A JSON object with the checksum of its own text as its last field, as journal entries and floors are stored.
+"""A JSON object with the checksum of its own text as its last field, as journal entries, floors and the mark of a
+copy are stored.
 
     {"format_version":1,"number":7,"epoch":2,"crc32":"0a1b2c3d"}
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tidelog.storage.errors import Corrupt
+from tidelog.storage.json_checksum import check_checksum, with_checksum
 from tidelog.storage.layout import COPY_KEY
 
 COPY_FORMAT_VERSION = 1
@@ -29,7 +30,7 @@ class CopyState:
 
 
 def encode_copy_state(state: CopyState) -> bytes:
-    return msgspec.json.encode(state)
+    return with_checksum(msgspec.json.encode(state))
 
 
 def decode_copy_state(data: bytes) -> CopyState:
@@ -40,4 +41,5 @@ def decode_copy_state(data: bytes) -> CopyState:
         raise Corrupt(COPY_KEY, f"is not the mark of a copy: {error}") from error
     if state.format_version != COPY_FORMAT_VERSION:
         raise Corrupt(COPY_KEY, f"is of format version {state.format_version}; known is {COPY_FORMAT_VERSION}")
+    check_checksum(COPY_KEY, data)
     return state

@@ -4,6 +4,7 @@ manifest.
 The steps are gone through from the first version on, through the blocks of versions that were collected and then the
 versions that are there, as `attest` does, up to the segments that are listed now. That ends at the first fault, since
 what comes after it cannot be judged; so then each block is looked at by itself, and every one that is damaged is named.
+Else versions that are history and still there are held against it.
 
 Safe beside workers: versions are collected meanwhile, and are found in the history then.
 """
@@ -20,6 +21,8 @@ from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import history_prefix, history_versions
 from tidelog.storage.manifests.manifest import Manifest
+from tidelog.storage.manifests.manifest_chain import Step, chain_fault, step_of
+from tidelog.storage.manifests.manifest_codec import told_by
 from tidelog.storage.manifests.manifest_history import ManifestHistory, block_fault
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore, list_all
@@ -53,6 +56,9 @@ class HistoryCheck:
             yield fault
         if fault or newest is None or newest.version < 0:
             async for finding in self._each_block(fault.key if fault else ""):
+                yield finding
+        else:
+            async for finding in self._left_behind():
                 yield finding
         if newest and (beyond := await self._beyond(newest)):
             yield beyond
@@ -101,6 +107,33 @@ class HistoryCheck:
         except NotFound:
             return "was listed and is gone"
 
+    async def _left_behind(self) -> AsyncIterator[Finding]:
+        """About versions that are history by now and are there still: because they are the base of others, or not
+        collected yet."""
+        there = [version async for version in self._log.versions() if self._block_of(version)]
+        for versions in self._blocks:
+            if numbers := [version for version in there if versions[0] <= version <= versions[1]]:
+                for step in await self._steps(versions):
+                    if step.version in numbers and (fault := await self._version_fault(step)):
+                        yield Finding(Severity.ERROR, self._log.key(step.version), fault)
+
+    async def _steps(self, versions: Versions) -> Sequence[Step]:
+        """Those of a block that was sound a moment ago; none if its topic was deleted since."""
+        try:
+            return (await self._history.read(*versions)).steps
+        except NotFound:
+            return ()
+
+    async def _version_fault(self, step: Step) -> str | None:
+        try:
+            manifest = told_by(await self._log.stored(step.version))
+        except NotFound:
+            return None  # collected meanwhile
+        except Corrupt as error:
+            return error.reason
+        fault = chain_fault(manifest)
+        return fault or (None if step_of(manifest) == step else "is not what the history says of it")
+
     async def _beyond(self, newest: Manifest) -> Finding | None:
         """A block is made of versions that are older than the newest, which stays."""
         if not self._blocks:
@@ -118,8 +151,11 @@ class HistoryCheck:
 
     def _key_of(self, version: int) -> str:
         """Where a step was read."""
-        block = next((block for block in self._blocks if block[0] <= version <= block[1]), None)
+        block = self._block_of(version)
         return self._history.key(*block) if block else self._log.key(version)
+
+    def _block_of(self, version: int) -> Versions | None:
+        return next((block for block in self._blocks if block[0] <= version <= block[1]), None)
 
     def _error(self, versions: Versions, text: str) -> Finding:
         return Finding(Severity.ERROR, self._history.key(*versions), text)
