@@ -1,7 +1,8 @@
 """A few records out of a row group, decoded without the rest of it.
 
 A row group holds some twenty thousand records, and who looks one up wants a few of them. Offsets, timestamps, keys and
-headers are small and decoded whole; of the values only the pages that hold what is wanted (`value_pages`). The bytes of
+headers are small and decoded whole, unless there are none (`null_columns`); of the values only the pages that hold what
+is wanted (`value_pages`). The bytes of
 the whole row group are at hand and checked: they are one range of the object, whereas the pages of one record lie all
 over it, a column after the other.
 """
@@ -14,13 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from tidelog.storage.parquet.null_columns import holds_only_nulls
 from tidelog.storage.parquet.parquet_format import Footer, RowGroup, parsing
 from tidelog.storage.parquet.value_pages import ValuePage, decode_values, value_pages
 from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.segments.segment_codec import decode_segment_rows
 
 _VALUE = RECORD_SCHEMA.get_field_index("value")
-_REST = [name for name in RECORD_SCHEMA.names if name != "value"]
+_FIRST_LEAVES = {"key": 2, "headers": 4}
+"""Of the columns that may be all null, by their numbers among Parquet's columns."""
 _PLACE_IN_TIME = ("offset", "timestamp")
 
 
@@ -40,17 +43,23 @@ def decode_slice(key: str, footer: Footer, group: RowGroup, data: memoryview, wa
     with parsing(key):
         column = footer.metadata.row_group(group.index).column(_VALUE)
         pages = value_pages(column, data, group.start)
+        absent = _absent_columns(footer, group, data)
     if pages is None:
         records = decode_segment_rows(key, footer, [group], data)
         return records.slice(_row_of(records, wanted.offset))
-    rest = decode_segment_rows(key, footer, [group], data, _REST)
+    rest = decode_segment_rows(
+        key, footer, [group], data, [name for name in RECORD_SCHEMA.names if name != "value" and name not in absent]
+    )
     row = _row_of(rest, wanted.offset)
     chosen = choose_pages(pages, row, wanted)
     with parsing(key):
         values = decode_values(chosen, data)
     last_row = chosen[-1].next_row
     records = rest.slice(row, last_row - row)
-    return records.add_column(_VALUE, RECORD_SCHEMA.field(_VALUE), values.slice(row - chosen[0].first_row))
+    columns = {name: pa.nulls(len(records), RECORD_SCHEMA.field(name).type) for name in absent}
+    columns |= dict(zip(records.column_names, records.columns, strict=True))
+    columns["value"] = values.slice(row - chosen[0].first_row)
+    return pa.Table.from_arrays([columns[name] for name in RECORD_SCHEMA.names], schema=RECORD_SCHEMA)
 
 
 def offset_by_timestamp(key: str, footer: Footer, group: RowGroup, data: memoryview, timestamp_ms: int) -> int | None:
@@ -73,6 +82,15 @@ def choose_pages(pages: Sequence[ValuePage], row: int, wanted: Wanted) -> Sequen
         if ahead >= wanted.records_max or raw_bytes >= wanted.bytes_max:
             break
     return chosen
+
+
+def _absent_columns(footer: Footer, group: RowGroup, data: memoryview) -> frozenset[str]:
+    """Those that no record of `group` has."""
+    return frozenset(
+        name
+        for name, leaf in _FIRST_LEAVES.items()
+        if holds_only_nulls(footer.metadata, group.index, leaf, data, group.start)
+    )
 
 
 def _row_of(records: pa.Table, offset: int) -> int:

@@ -1,0 +1,70 @@
+"""A column without a single value is told by its levels; one that has any, or an empty list, never is."""
+
+from __future__ import annotations
+
+import pytest
+from tests.storage.record_tables import WEB, Payload, record_table
+
+from tidelog.storage.parquet.null_columns import holds_only_nulls
+from tidelog.storage.segments.segment_codec import decode_segment_footer, encode_segment
+from tidelog.storage.segments.segment_slice import Wanted, decode_slice
+
+KEY_LEAF, HEADERS_LEAF = 2, 4
+HEADER = {"key": "h", "value": b"1"}
+EMPTY_HEADER = {"key": "", "value": None}
+
+
+def absent(payloads: list[Payload]) -> tuple[bool, bool]:
+    """Whether keys and headers are told to be absent; and a slice of them all is checked to be what was written."""
+    table = record_table(range(len(payloads)), payloads)
+    encoded = encode_segment("web", WEB, table, "cd" * 16)
+    key, body = encoded.segment.key, memoryview(bytes(encoded.body))
+    footer = decode_segment_footer(key, body, len(body))
+    told = [True, True]
+    for group in footer.row_groups:
+        data = body[group.start : group.end]
+        for place, leaf in enumerate((KEY_LEAF, HEADERS_LEAF)):
+            told[place] &= holds_only_nulls(footer.metadata, group.index, leaf, data, group.start)
+        first = group.bounds[0][0]
+        few = decode_slice(key, footer, group, data, Wanted(first, 1, 1))
+        assert few.equals(table.slice(first, few.num_rows))
+        assert few.schema.equals(table.schema)
+    return told[0], told[1]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 63, 64, 8_191, 8_192, 20_000, 50_000])
+def test_what_nobody_wrote_is_told(rows: int) -> None:
+    assert absent([(None, b"v", None)] * rows) == (True, True)
+
+
+@pytest.mark.parametrize("place", [0, 77, 29_999])
+@pytest.mark.parametrize("headers", [[], [HEADER], [EMPTY_HEADER]], ids=["empty list", "header", "empty header"])
+def test_one_list_of_headers_among_many_is_not_overlooked(place: int, headers: list[dict[str, bytes]]) -> None:
+    payloads: list[Payload] = [(None, b"v", None)] * 30_000
+    payloads[place] = (None, b"v", headers)
+    assert absent(payloads) == (True, False)
+
+
+@pytest.mark.parametrize("key", [b"", b"k"], ids=["empty key", "key"])
+def test_one_key_among_many_is_not_overlooked(key: bytes) -> None:
+    payloads: list[Payload] = [(None, b"v", None)] * 30_000
+    payloads[12_345] = (key, b"v", None)
+    assert absent(payloads) == (False, True)
+
+
+@pytest.mark.parametrize("headers", [[], [HEADER], [EMPTY_HEADER]], ids=["empty lists", "headers", "empty headers"])
+def test_the_same_in_every_record_is_not_taken_for_nothing(headers: list[dict[str, bytes]]) -> None:
+    assert absent([(b"", b"v", headers)] * 5_000) == (False, False)
+
+
+def test_bytes_that_are_no_compressed_page_are_left_to_the_reader() -> None:
+    encoded = encode_segment("web", WEB, record_table(range(100), [(None, b"v", None)] * 100), "cd" * 16)
+    body = bytearray(bytes(encoded.body))
+    footer = decode_segment_footer(encoded.segment.key, bytes(body), len(body))
+    group = footer.row_groups[0]
+    column = footer.metadata.row_group(0).column(KEY_LEAF)
+    end = column.data_page_offset + column.total_compressed_size
+    magic = bytes(body).rindex(b"\x28\xb5\x2f\xfd", column.data_page_offset, end)
+    body[magic] ^= 0xFF
+    data = memoryview(bytes(body))[group.start : group.end]
+    assert not holds_only_nulls(footer.metadata, 0, KEY_LEAF, data, group.start)
