@@ -55,7 +55,11 @@ def _row(way: str, found: Mapping[str, Any]) -> Row:
     ours_facts = [f"p99 {p99_ms[way]:.1f} ms"]
     if way == "broker":
         ours_facts.append(f"{found['broker_gets']:.2f} GETs of segments a lookup")
+        ours_facts.append(
+            f"with the HTTP to the broker and back; the lookup alone, in a process, {p50_ms['reader']:.1f} ms"
+        )
     raw_facts = [f"p99 {p99_ms['raw']:.1f} ms, boto3's get_object p50 {p50_ms['boto3']:.1f} ms"]
+    raw_facts.append(f"a bare socket that sends what was signed before p50 {p50_ms['socket']:.1f} ms")
     raw_facts.append(f"{found['groups']} row groups of {found['bytes'] / 1e6:.2f} MB")
     ours = Side("Tidelog", CLIENTS[way], "ms", [p50_ms[way]], ours_facts)
     return compare(f"cold-read-{way}", WHAT, GOAL, ours, Side("raw GET", RAW_CLIENT, "ms", [p50_ms["raw"]], raw_facts))
