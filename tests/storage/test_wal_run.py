@@ -14,7 +14,7 @@ from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_codec import ParquetWalCodec
 from tidelog.storage.wal_entry import WalEntry
-from tidelog.storage.wal_run import READS_AT_ONCE, STORED_BYTES_AT_ONCE, read_run
+from tidelog.storage.wal_run import READS_AT_ONCE, STORED_BYTES_AT_ONCE, read_run, width_after
 
 
 class WatchedStore(CrashingStore):
@@ -24,10 +24,12 @@ class WatchedStore(CrashingStore):
         super().__init__(inner, NEVER, after=False)
         self.gets = 0
         self.under_way = self.at_once = 0
+        self.rounds = 0
         self.held_bytes = self.held_bytes_max = 0
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
         self.gets += 1
+        self.rounds += not self.under_way
         self.under_way += 1
         self.at_once = max(self.at_once, self.under_way)
         await asyncio.sleep(0)  # the others begin
@@ -71,6 +73,31 @@ async def test_many_small_entries_are_read_side_by_side_and_come_in_order(end: i
     store = WatchedStore(await log_of(*[1] * 100))
     assert numbers(await run_of(store, 7, end)) == list(range(7, end or 100))
     assert store.at_once == READS_AT_ONCE
+
+
+async def test_a_run_begins_as_wide_as_the_one_before_allows() -> None:
+    store = WatchedStore(await log_of(*[1] * 70))
+    wal = Wal(store, 0, ParquetWalCodec())
+    before = await read_run(wal, 0, 40, NEVER)
+    width = width_after(before)
+    assert width == READS_AT_ONCE
+    store.rounds = 0
+    assert numbers(await read_run(wal, 40, 70, NEVER, width=width)) == list(range(40, 70))
+    assert store.rounds == 1
+    assert width_after([]) == 1
+
+
+async def test_a_wide_beginning_holds_no_more_of_large_entries() -> None:
+    """A burst after a quiet night, between two passes."""
+    large = 200_000
+    store = await log_of(*[1] * 40, *[large] * 4)
+    size = (await store.head(Wal(store, 0, ParquetWalCodec()).key(40))).size
+    watched = WatchedStore(store)
+    wal = Wal(watched, 0, WatchedCodec(watched))
+    entries = await read_run(wal, 40, 44, NEVER, width=width_after(await read_run(wal, 0, 40, NEVER)))
+    assert [entry.records.num_rows for entry in entries] == [large] * 4
+    assert width_after(entries) == 1
+    assert watched.held_bytes_max <= STORED_BYTES_AT_ONCE + size
 
 
 async def test_one_read_tells_that_there_is_nothing() -> None:

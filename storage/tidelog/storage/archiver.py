@@ -48,7 +48,7 @@ from tidelog.storage.segments.segment_codec import EncodedSegment, encode_segmen
 from tidelog.storage.upkeep.fresh_upload import FreshUpload
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_entry import WalEntry
-from tidelog.storage.wal_run import read_run
+from tidelog.storage.wal_run import read_run, width_after
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -104,6 +104,7 @@ class Archiver:
         self._fresh_upload = FreshUpload(store, runtime, self._settings.grace_s)
         self._manifest_logs: dict[TopicPartition, ManifestLog] = {}
         self._made: list[Manifest] = []
+        self._width = 1
         self._floors_seen: list[tuple[int, float]] = []
         self._collected = 0
 
@@ -174,9 +175,11 @@ class Archiver:
     async def _read_entries(self, up_to: int | None) -> Sequence[WalEntry]:
         floor = await self._wal.floor()
         self._see_floor(floor.number)
-        entries = await read_run(self._wal, floor.number, up_to, self._settings.batch_bytes, self._executor)
+        batch_bytes, width = self._settings.batch_bytes, 1 if up_to is None else self._width
+        entries = await read_run(self._wal, floor.number, up_to, batch_bytes, self._executor, width=width)
         if not entries:
             return entries
+        self._width = width_after(entries)
         now = await self._wal.floor()
         return [entry for entry in entries if entry.header.seq >= now.number]
 

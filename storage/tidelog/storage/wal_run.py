@@ -4,6 +4,7 @@ producers write it, while of large ones no more are held than there is memory fo
 Nothing tells how large the next entries are, and a listing would: of a thousand entries at a time, where a local
 directory looks through all that wait for their deletion as well. So a round is as wide as the entries of the round
 before allow, and of each entry no more is asked for than its share; one that has outgrown it is asked for again, alone.
+The first round of a run is as wide as what the run before brought allows (`width_after`).
 
 Every object is read and checked, also where a broker has the records in memory: what the archiver copies is what the
 bucket holds, and damage is found while its producer may still be there.
@@ -28,16 +29,23 @@ STORED_BYTES_AT_ONCE = 2 * 1024 * 1024
 """Of objects under way at once, unless a single one is larger."""
 
 
+def width_after(entries: Sequence[WalEntry]) -> int:
+    """How many may be read at once at first, to go on where a run ended that brought `entries`."""
+    largest_bytes = max((entry.records.nbytes for entry in entries[-READS_AT_ONCE:]), default=STORED_BYTES_AT_ONCE)
+    return _bounded(READS_AT_ONCE, largest_bytes)
+
+
 async def read_run(
-    wal: Wal, start: int, end: int | None, raw_bytes: int, executor: Executor | None = None
+    wal: Wal, start: int, end: int | None, raw_bytes: int, executor: Executor | None = None, *, width: int = 1
 ) -> Sequence[WalEntry]:
     """The entries from `start` on and below `end` (None: all there are), until they hold `raw_bytes`; one at least.
+    `width` of them are read at once at first.
 
     The run ends before an entry that is missing, which the floor may have passed: whoever asks reads the floor
     afterwards and lets go of what lies below it. `executor` does the decoding (None: the event loop's own). Raises
     `Unavailable`, `Corrupt`."""
     entries: list[WalEntry] = []
-    held_bytes, width = 0, 1
+    held_bytes = 0
     while end is None or start < end:
         numbers = range(start, start + width if end is None else min(start + width, end))
         found = await _read_round(wal, numbers)
@@ -64,7 +72,11 @@ class _Round:
 
 def _next_width(width: int, largest_bytes: int) -> int:
     """How many are read at once after a round of `width` whose largest had so many bytes."""
-    return max(1, min(READS_AT_ONCE, 2 * width, STORED_BYTES_AT_ONCE // max(1, largest_bytes)))
+    return _bounded(2 * width, largest_bytes)
+
+
+def _bounded(width: int, largest_bytes: int) -> int:
+    return max(1, min(READS_AT_ONCE, width, STORED_BYTES_AT_ONCE // max(1, largest_bytes)))
 
 
 async def _read_round(wal: Wal, numbers: range) -> _Round:
