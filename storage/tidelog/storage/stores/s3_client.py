@@ -6,6 +6,7 @@ store is one request (`stores.s3`).
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from types_aiobotocore_s3.client import S3Client
 
 
+RESERVED_BYTES_MAX = 64 * 1024 * 1024
+"""A larger body takes its memory as it comes, whatever length is declared."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """A whole answer of the store; header names in lower case."""
@@ -37,14 +42,33 @@ class OneTrySession(AIOHTTPSession):
     """aiohttp sends a PUT again by itself when a kept-alive connection breaks; here nothing is sent twice."""
 
     async def exchange(self, request: AWSPreparedRequest) -> Answer:
-        """Send a signed request and read its answer. Raises `BotoCoreError` if none comes, or not all of it."""
+        """Send a signed request and read its answer. Raises `BotoCoreError` if none comes, `aiohttp.ClientError` if it
+        breaks off."""
+        request.stream_output = True  # the body is read here
         response: Any = await self.send(cast(Any, request))  # the stubs take it for another library's
-        return Answer(response.status_code, response.headers, await response.content)
+        declared_bytes = int(response.headers.get("content-length", 0))
+        async with response.raw as answer:
+            data = await _body(answer.content, declared_bytes)
+        return Answer(response.status_code, response.headers, data)
 
     async def _get_session(self, proxy_url: str | None) -> aiohttp.ClientSession:
         session: aiohttp.ClientSession = await super()._get_session(proxy_url)  # type: ignore[misc]  # the stubs leave it out
         session._retry_connection = False
         return session
+
+
+async def _body(stream: aiohttp.StreamReader, declared_bytes: int) -> bytes:
+    """Each piece goes to its place at once. aiohttp's own way keeps all pieces and joins them at the end: at 8 MiB that
+    takes half as much CPU again, for memory that was not in use before."""
+    body = io.BytesIO()
+    if 0 < declared_bytes <= RESERVED_BYTES_MAX:
+        body.seek(declared_bytes - 1)
+        body.write(b"\0")  # takes all of the memory at once
+        body.seek(0)
+    while piece := await stream.readany():
+        body.write(piece)
+    body.truncate()
+    return body.getvalue()
 
 
 @dataclass(frozen=True)
