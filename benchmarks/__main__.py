@@ -27,6 +27,7 @@ from benchmarks.picture import save_picture
 from benchmarks.processes import Children
 from benchmarks.rows import (
     archiving,
+    archiving_pace,
     cluster_puts,
     cold_read,
     compaction,
@@ -74,6 +75,7 @@ FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "three-brokers": three_brokers.rows,
     "restarts": restarts.rows,
     "archiving": archiving.rows,
+    "archiving-pace": archiving_pace.rows,
     "compaction": compaction.rows,
     "manifest-size": manifest_size.rows,
     "cold-read": cold_read.rows,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from benchmarks.loads.archiving import SlowLife, Speed
 from benchmarks.processes import run_module
+from benchmarks.rows.archiving_pace import Sample, rate
+from tests.benchmarks.test_bench_quick import bench
+from tests.components.required import require_component
 
 from tidelog.services.demo.events import EventStream
 
@@ -37,3 +41,21 @@ def test_a_slow_life_is_counted_pass_by_pass(payload: Path) -> None:
     assert 1 < found.written_bytes / found.raw_bytes <= 3
     assert 0 < found.small_segments < 40
     assert found.final_segments == 0
+
+
+def test_a_quick_run_of_archiving_pace(tmp_path: Path) -> None:
+    require_component("minio")
+    done = bench(tmp_path, "--quick", "archiving-pace", keep_cache=True)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "artifacts" / "bench-quick.json").read_text())["rows"]
+    assert [row["name"] for row in rows] == ["archiving-pace-local", "archiving-pace-minio"]
+    for row in rows:
+        archived, written = row["sides"]
+        assert row["measured"] == archived["samples"][0] / written["samples"][0]
+        assert written["samples"][0] > 0
+
+
+def test_a_rate_is_counted_between_the_first_sample_and_the_last() -> None:
+    samples = [Sample(10.0, 100, 50), Sample(11.0, 120, 50), Sample(14.0, 180, 170)]
+    assert rate(samples, lambda sample: sample.written) == 20
+    assert rate(samples, lambda sample: sample.archived) == 30
