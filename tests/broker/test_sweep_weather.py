@@ -1,0 +1,83 @@
+"""Sweeps without any grace beside a broker that archives and merges, by a store that often does not answer.
+
+Whatever was acknowledged stays, for the manifest alone decides what may go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from tests.broker.brokers import running_broker
+from tests.broker.drafts import numbered, values_of
+from tests.broker.set_clock import SetClock
+from tests.storage.archive_scenes import keys
+from tests.storage.record_tables import record_table
+
+from tidelog.coordinator.journal_topics import JournalTopics
+from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.sweeping.slow_sweep import SlowSweep
+from tidelog.storage.bucket.sweep import SweepSettings
+from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.errors import TidelogError
+from tidelog.storage.layout import TOPICS_PREFIX
+from tidelog.storage.runtime import Runtime, SeededEntropy
+from tidelog.storage.segments.segment_codec import encode_segment
+from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+ALL = FetchLimits(1_000_000, 1 << 30)
+BAD_WEATHER = FaultPlan(unavailable=0.03, reset=0.03, lost_answer=0.03, delayed=0.02, delay_s_max=0.05)
+NO_GRACE = SweepSettings(grace_ms=0, delete=True, partitions_at_once=1)
+STEPS = 25
+
+
+async def in_any_order(chance: random.Random, *works: Coroutine[Any, Any, object]) -> None:
+    """All at once; each is cut off somewhere, or is not."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    for task in tasks:
+        if chance.random() < 0.3:
+            for _ in range(chance.randrange(60)):
+                await asyncio.sleep(0)
+            task.cancel()
+    for task in tasks:
+        with contextlib.suppress(TidelogError, asyncio.CancelledError):
+            await task
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_nothing_that_lives_goes(seed: int) -> None:
+    chance, clock, bucket = random.Random(seed), SetClock(), MemoryObjectStore()
+    runtime = Runtime(clock, SeededEntropy(seed))
+    faulty = FaultyObjectStore(bucket, FaultPlan(), runtime)
+    swept = FaultyObjectStore(bucket, BAD_WEATHER, runtime)
+    sweep = SlowSweep(swept, runtime, NO_GRACE, requests_per_s=1e6)
+    async with running_broker(faulty, clock=clock, shards=1) as broker:
+        await broker.create_topic("t", 2, {"segment.ms": 1})
+        sent = [0, 0]
+        for _ in range(STEPS):
+            for partition in range(2):
+                await broker.produce("t", numbered(sent[partition], 3), ProduceOptions(partition=partition))
+                sent[partition] += 3
+            faulty.plan = BAD_WEATHER
+            await in_any_order(chance, broker.archive_now(), broker.tend_now(), sweep.run())
+            faulty.plan = FaultPlan()
+            clock.pass_time(chance.uniform(0, 600))
+        await broker.archive_now()
+        orphan = encode_segment("t", broker.topic("t").partition(0), record_table([0, 1]), "cd" * 16)
+        await bucket.create(orphan.segment.key, orphan.body)
+        for partition in range(2):
+            read = values_of(await broker.fetch("t", partition, 0, ALL))
+            assert read == [b"%d" % number for number in range(sent[partition])]
+    swept.plan = FaultPlan()
+    await sweep.run()
+    assert orphan.segment.key not in await keys(bucket, TOPICS_PREFIX)
+    assert await errors_of(bucket, runtime) == []
+
+
+async def errors_of(bucket: MemoryObjectStore, runtime: Runtime) -> list[str]:
+    verification = BucketVerification(bucket, deep=True, topics=JournalTopics(bucket, runtime))
+    return [finding.text async for finding in verification.findings() if finding.severity.value == "error"]
