@@ -9,6 +9,7 @@ from tests.costs.measured import SteadyLoad, measure
 from tests.costs.model import Workload, archive_requests, wal_requests
 from tests.costs.page_tables import facts, month_rows, request_rows, variation_rows, year_rows
 
+from tidelog.services.broker.archiving import PUTS_A_PARTITION
 from tidelog.services.settings import Settings
 from tidelog.storage.stores.counting import S3_STANDARD, Kind
 from tidelog.storage.stores.price_file import read_prices
@@ -57,3 +58,13 @@ async def test_a_broker_asks_for_no_more_than_the_formulas_say() -> None:
     assert found[Kind.MANIFEST].heads <= archive.heads
     assert found[Kind.MANIFEST].lists <= load.partitions, "each is looked for once"
     assert found[Kind.SEGMENT].gets == 0, "nothing was read but what was archived"
+
+
+async def test_archiving_many_partitions_of_little_traffic_at_most_doubles_the_puts() -> None:
+    """Each partition gets a request in 40 s, and a pass a minute would be twice as many PUTs as the log's."""
+    load = SteadyLoad(shards=1, partitions=200, events_per_request=1, minutes=5.0)
+    counted = await measure(load)
+    archiving = counted.by_kind[Kind.SEGMENT].puts + counted.by_kind[Kind.MANIFEST].puts
+    the_last_pass = PUTS_A_PARTITION * load.partitions  # all that is left at the end is archived at once
+    assert 0 < archiving <= counted.by_kind[Kind.WAL].puts + the_last_pass
+    assert archiving < PUTS_A_PARTITION * load.partitions * load.minutes
