@@ -18,7 +18,7 @@ from benchmarks.rows.produce import load_facts, prebuilt
 from benchmarks.tidelog_broker import FETCH_CLIENT, TidelogBroker
 
 RECORDS = 1_000_000
-CACHE_MIB = 512  # all of the records stay hot
+CACHE_MIB = 1024  # all of the records stay hot
 GOAL = Goal("1.5 x Kafka's MB/s", 1.5)
 NAME, WHAT = "fetch-arrow-hot", "fetch JSON events of 376 bytes, Arrow, hot"
 

@@ -19,6 +19,7 @@ from tidelog.services.broker.segment_pieces import SegmentPieces
 from tidelog.storage.errors import NotFound
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Segment
+from tidelog.storage.object_store import ByteRange, StoredObject
 from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX, SegmentReader
 from tidelog.storage.stores.counting import CountingObjectStore, Kind, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -74,17 +75,16 @@ async def reading(bucket: Bucket, **changes: object) -> AsyncIterator[Reading]:
         yield Reading(broker, counting)
 
 
-async def test_while_a_page_is_sent_the_next_is_read(bucket: Bucket) -> None:
+async def test_while_a_page_is_sent_the_next_two_are_read(bucket: Bucket) -> None:
     async with reading(bucket) as there:
         first = await there.fetch(0)
         assert first.next_offset == GROUP
         assert there.gets() == 2, "a footer and a row group"
         second = await there.fetch(GROUP)
         assert second.next_offset == 2 * GROUP
-        await until(lambda: there.gets() == 4)  # one for that page, one ahead of the next
+        await until(lambda: there.gets() == 5)  # one for that page, two ahead of the next
         third = await there.fetch(2 * GROUP)
         assert offsets_of(third) == list(range(2 * GROUP, 3 * GROUP))
-        await until(lambda: there.gets() == 5)
         assert (await there.fetch(3 * GROUP)).next_offset == RECORDS
         assert there.gets() == 5, "each row group is fetched once"
 
@@ -119,6 +119,67 @@ async def test_pieces_are_kept_within_their_bound(bucket: Bucket) -> None:
     for offset in range(0, RECORDS, 1_700):
         await pieces.read(bucket.segment, offset, pieces.piece_bytes, READ_RECORDS_MAX)
         assert 0 < pieces.held_bytes <= PIECES_BYTES
+
+
+class HeldStore(CountingObjectStore):
+    """Reads wait until they are let go; `waiting` says how many do."""
+
+    def __init__(self, inner: MemoryObjectStore) -> None:
+        super().__init__(inner)
+        self.let_go = asyncio.Event()
+        self.let_go.set()
+        self.waiting = 0
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
+        self.waiting += 1
+        await self.let_go.wait()
+        self.waiting -= 1
+        return await super().get(key, byte_range)
+
+
+async def test_pieces_are_read_ahead_side_by_side(bucket: Bucket) -> None:
+    held = HeldStore(bucket.store)
+    pieces = SegmentPieces(SegmentReader(held), asyncio.Semaphore(4), 24 * MIB)
+    await pieces.read(bucket.segment, 0, pieces.piece_bytes, READ_RECORDS_MAX)
+    held.let_go.clear()
+    assert pieces.read_ahead(bucket.segment, GROUP) == 2 * GROUP
+    assert pieces.has_room()
+    assert pieces.read_ahead(bucket.segment, 2 * GROUP) == 3 * GROUP
+    assert not pieces.has_room()
+    await until(lambda: held.waiting == 2)
+    assert pieces.read_ahead(bucket.segment, 2 * GROUP) == 3 * GROUP, "it is under way, and not read twice"
+    held.let_go.set()
+    for group in (1, 2):
+        place = group * GROUP
+        await until(lambda place=place: pieces.in_memory(bucket.segment, place) is not None)
+        records = pieces.in_memory(bucket.segment, place)
+        assert records is not None
+        assert records["offset"].to_pylist() == list(range(group * GROUP, (group + 1) * GROUP))
+    assert held.usage().requests() == 2 + 2
+    assert pieces.read_ahead(bucket.segment, 3 * GROUP) == RECORDS == bucket.segment.next_offset
+    assert pieces.read_ahead(bucket.segment, RECORDS) == RECORDS
+
+
+async def test_a_second_piece_ahead_pushes_out_none_that_waits_for_its_reader(bucket: Bucket) -> None:
+    pieces = SegmentPieces(SegmentReader(bucket.store), asyncio.Semaphore(4), PIECES_BYTES)
+    assert pieces.has_room()
+    assert pieces.read_ahead(bucket.segment, 0) is None, "where it ends, the footer will say"
+    assert not pieces.has_room(), "one is under way"
+    await until(lambda: pieces.held_bytes > 0)
+    assert not pieces.has_room(), "it is here, and nobody has asked for it"
+    assert pieces.in_memory(bucket.segment, 0) is not None
+    await until(pieces.has_room)
+
+
+async def test_consumers_at_several_places_have_each_row_group_read_once(bucket: Bucket) -> None:
+    async with reading(bucket) as there:
+        places, pages = {0: 0, GROUP: GROUP, 2 * GROUP: 2 * GROUP}, FetchLimits(1_500, 2 * MIB)
+        while any(offset < RECORDS for offset in places.values()):
+            for start, offset in places.items():
+                page = await there.fetch(offset, pages)
+                assert offsets_of(page) == list(range(offset, page.next_offset))
+                places[start] = page.next_offset
+        assert there.gets() <= 1 + 3 * 4, "at worst each consumer reads for itself"
 
 
 async def test_nothing_is_read_ahead_while_all_reads_are_taken(bucket: Bucket) -> None:

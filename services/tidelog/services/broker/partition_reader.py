@@ -6,7 +6,7 @@ ones. What a fetch sees of the state is taken anew at each step, so it may run w
 in the manifest.
 
 A fetch that goes on where another ended is a replay's: it is given what is at hand, and what follows that is read ahead
-while it is sent.
+while it is sent, two pieces of it.
 """
 
 from __future__ import annotations
@@ -68,15 +68,17 @@ class PartitionReader:
             state.check_readable(offset)
             if offset >= state.cold_end:
                 offset = await self._read_span(partitions, state, offset, budget)
-            elif budget.well_filled and self._segments.in_memory(state.segment_at(offset), offset) is None:
-                break  # what is not at hand is for the next fetch: this one has waited for enough
+            elif budget.well_filled and (
+                replayed or self._segments.in_memory(state.segment_at(offset), offset) is None
+            ):
+                break  # for the next fetch: this one has waited for enough, and a replay is sent piece by piece
             else:
                 offset = await self._read_segment(partitions, state, offset, budget, replayed=replayed)
         self._measurements.fetched(state.topic, budget.records, budget.payload_bytes)
         if budget.records and offset < state.cold_end:
             self._replays.ended(state.topic_partition, offset)
             if replayed:
-                self._segments.read_ahead(state.segment_at(offset), offset)
+                self._read_ahead(state, offset)
         return budget.batches(), offset
 
     async def first_at(self, partitions: Partitions, state: PartitionState, timestamp_ms: int) -> int:
@@ -148,6 +150,12 @@ class PartitionReader:
             return segment.next_offset
         budget.take(records)
         return budget.next_offset or offset
+
+    def _read_ahead(self, state: PartitionState, offset: int) -> None:
+        """The piece at `offset`, and the one behind it if there is room for both."""
+        behind = self._segments.read_ahead(state.segment_at(offset), offset)
+        if behind is not None and behind < state.cold_end and self._segments.has_room():
+            self._segments.read_ahead(state.segment_at(behind), behind)
 
     def _wanted(self, budget: ReadBudget, *, replayed: bool) -> tuple[int, int]:
         """How many bytes and records to read: what is asked for, or a whole piece for one who will ask on."""

@@ -1,9 +1,10 @@
 """Pieces of cold segments for readers: each read and decoded once for all who are at the same place.
 
 A consumer that goes on from fetch to fetch gets whole row groups, of which a fetch of ordinary size takes only a part;
-the rest is kept a while, bounded in bytes, since its next fetch begins there. While one piece is sent to it the next is
-read ahead. Who looks up a few records somewhere gets those (`segment_reader`). Reads are bounded in number as those of
-old WAL entries are.
+the rest is kept a while, bounded in bytes, since its next fetch begins there. While one piece is sent to it the next
+two are read ahead, side by side: one may be decoded while the other is on its way from the store. The second is left
+out where it would push out what was read ahead for another consumer. Who looks up a few records somewhere gets those
+(`segment_reader`). Reads are bounded in number as those of old WAL entries are.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,9 @@ from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX, SegmentRea
 
 ROW_GROUP_BYTES_MIN = ROW_GROUP_RAW_BYTES * 5 // 4
 """What a row group takes when it is decoded, a little more than `ROW_GROUP_RAW_BYTES` where records are short."""
+
+PIECES = 3
+"""Of a replay: the one being sent, and two ahead."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,8 +42,11 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Piece:
+    """`asked` for, not only read ahead."""
+
     records: pa.Table
     next_offset: int
+    asked: bool = False
 
 
 class SegmentPieces:
@@ -61,32 +68,43 @@ class SegmentPieces:
 
     @property
     def piece_bytes(self) -> int:
-        """What a piece of a replay should hold, so that the one being sent and the next are here together. A row group
-        is the least."""
-        return self._bytes_max // 2
+        """What a piece of a replay should hold, so that the one being sent and those ahead are here together. A row
+        group is the least."""
+        return self._bytes_max // PIECES
 
     def in_memory(self, segment: Segment, offset: int) -> pa.Table | None:
         """Records of `segment` from `offset` on, if a piece that holds it is here."""
-        for place, piece in reversed(self._pieces.items()):
-            if place.key == segment.key and place.offset <= offset < piece.next_offset:
-                self._pieces.move_to_end(place)
-                return piece.records.slice(_row_at(piece.records, offset))
-        return None
+        place = self._holding(segment, offset)
+        if place is None:
+            return None
+        self._ask(place)
+        records = self._pieces[place].records
+        return records.slice(_row_at(records, offset))
 
     async def read(self, segment: Segment, offset: int, bytes_max: int, records_max: int) -> pa.Table:
         """Some records (`RECORD_SCHEMA`) from `offset` on, none if the segment holds no more. Raises `NotFound`,
         `Unavailable`, `Corrupt`."""
         place = _Place(segment.key, offset)
-        return await self._flights.run(place, lambda: self._read(segment, offset, bytes_max, records_max))
+        records = await self._flights.run(place, lambda: self._read(segment, offset, bytes_max, records_max))
+        if place in self._pieces:
+            self._ask(place)
+        return records
 
-    def read_ahead(self, segment: Segment, offset: int) -> None:
-        """Begin to read the piece at `offset`, unless it is here, under way, or nobody may read more at the moment."""
-        place = _Place(segment.key, offset)
-        if self._flights.running(place) or self._reads.locked() or self.in_memory(segment, offset) is not None:
-            return
-        reading = asyncio.create_task(self._read_ahead(segment, offset))
-        self._ahead.add(reading)
-        reading.add_done_callback(self._ahead.discard)
+    def read_ahead(self, segment: Segment, offset: int) -> int | None:
+        """Begin to read the piece at `offset`, unless it is here, under way, or nobody may read more at the moment.
+        Where it ends, None if that is not known."""
+        if (here := self._holding(segment, offset)) is not None:
+            self._pieces.move_to_end(here)
+        elif not (self._flights.running(_Place(segment.key, offset)) or self._reads.locked()):
+            reading = asyncio.create_task(self._read_ahead(segment, offset))
+            self._ahead.add(reading)
+            reading.add_done_callback(self._ahead.discard)
+        return self._reader.end_of_read(segment, offset, bytes_max=self.piece_bytes)
+
+    def has_room(self) -> bool:
+        """Whether one more row group can be read ahead beside those that are here, or under way, and not asked for."""
+        ahead_bytes = sum(piece.records.nbytes for piece in self._pieces.values() if not piece.asked)
+        return ahead_bytes + (len(self._ahead) + 1) * ROW_GROUP_BYTES_MIN <= self._bytes_max
 
     async def first_at(self, segment: Segment, timestamp_ms: int) -> int | None:
         """The first offset at or after a time, None if the segment has none. Raises as `read` does."""
@@ -94,8 +112,9 @@ class SegmentPieces:
             return await self._reader.find_offset_by_timestamp(segment, timestamp_ms)
 
     async def _read_ahead(self, segment: Segment, offset: int) -> None:
+        place = _Place(segment.key, offset)
         try:
-            await self.read(segment, offset, self.piece_bytes, READ_RECORDS_MAX)
+            await self._flights.run(place, lambda: self._read(segment, offset, self.piece_bytes, READ_RECORDS_MAX))
         except TidelogError as error:
             _log.debug("reading ahead in %s failed, its reader will see: %s", segment.key, error)
 
@@ -106,6 +125,16 @@ class SegmentPieces:
             next_offset = records.column("offset")[-1].as_py() + 1
             self._keep(_Place(segment.key, offset), _Piece(records, next_offset))
         return records
+
+    def _holding(self, segment: Segment, offset: int) -> _Place | None:
+        for place, piece in reversed(self._pieces.items()):
+            if place.key == segment.key and place.offset <= offset < piece.next_offset:
+                return place
+        return None
+
+    def _ask(self, place: _Place) -> None:
+        self._pieces[place] = replace(self._pieces[place], asked=True)
+        self._pieces.move_to_end(place)
 
     def _keep(self, place: _Place, piece: _Piece) -> None:
         if known := self._pieces.pop(place, None):

@@ -83,6 +83,13 @@ class SegmentReader:
         first = int(np.searchsorted(records["offset"].to_numpy(), offset))
         return records.slice(first)
 
+    def end_of_read(self, segment: Segment, offset: int, *, bytes_max: int) -> int | None:
+        """Where the whole row groups end that `read` gives from `offset` on; None if the footer is not at hand."""
+        if (footer := self.footers.get(segment.key)) is None:
+            return None
+        groups = plan_row_groups(footer, offset, bytes_max, READ_RECORDS_MAX)
+        return max_offset(groups[-1]) + 1 if groups else segment.next_offset
+
     async def find_offset_by_timestamp(self, segment: Segment, timestamp_ms: int) -> int | None:
         """The first offset whose timestamp is `timestamp_ms` or later, as Kafka has it; None if the segment has none.
         Timestamps need not ascend."""
