@@ -108,7 +108,7 @@ class OvertakenStore(CrashingStore):
 
     def __init__(self, inner: ObjectStore, times: int, *, log_start_offset: int = 0) -> None:
         super().__init__(inner, NEVER, after=False)
-        self._times = times
+        self.times = times
         self._log_start_offset = log_start_offset
         self.puts = 0
 
@@ -117,8 +117,8 @@ class OvertakenStore(CrashingStore):
         return await super().put(key, data, if_version=if_version)
 
     async def create(self, key: str, data: Body) -> str:
-        if self._times:
-            self._times -= 1
+        if self.times:
+            self.times -= 1
             log = ManifestLog(self._inner, "web", WEB)
             latest = await log.latest()
             moved = replace(latest, cold_end=latest.cold_end + 10, log_start_offset=self._log_start_offset)
@@ -166,3 +166,33 @@ async def test_an_upload_that_grew_old_while_others_were_faster_is_made_anew() -
     assert overtaken.puts == 4
     assert {encoded.segment.key for encoded in two_segments()}.isdisjoint(s.key for s in manifest.segments)
     assert await named_and_there(store, manifest)
+
+
+class SweepingStore(OvertakenStore):
+    """Before each of its creates a sweep says so, and deletes whatever no manifest names."""
+
+    async def create(self, key: str, data: Body) -> str:
+        if self.times:
+            self.times -= 1
+            log = ManifestLog(self._inner, "web", WEB)
+            await log.append(await log.latest(), ChangeKind.SWEEP)
+            for upload in await keys(self._inner, SEGMENTS):
+                if "/partition=" in upload:
+                    await self._inner.delete(upload)
+        return await CrashingStore.create(self, key, data)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["asked for the newest", "going by its own"])
+@pytest.mark.parametrize("sweeps", [1, 2])
+async def test_after_a_sweep_in_between_all_is_uploaded_anew(known: bool, sweeps: int) -> None:
+    store, clock = MemoryObjectStore(), ManualClock()
+    sweeping = SweepingStore(store, 0)
+    log = ManifestLog(sweeping, "web", WEB)
+    manifest = await log.latest()
+    if known:
+        await log.append(manifest)
+    sweeping.times = sweeps
+    fresh = FreshUpload(sweeping, Runtime(clock, SeededEntropy(0)), GRACE_S)
+    appended = await fresh.append(log, two_segments(), with_both, ChangeKind.ARCHIVE)
+    assert sweeping.puts == 2 * (1 + sweeps)
+    assert await named_and_there(store, appended)
