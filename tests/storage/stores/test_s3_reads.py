@@ -148,6 +148,24 @@ async def test_a_bucket_that_lies_elsewhere_by_now_is_followed_and_asked_there_f
 REGION_TOLD = ("x-amz-bucket-region: eu-west-1",)
 
 
+async def test_of_a_bucket_that_signs_by_sessions_every_get_is_botocores() -> None:
+    with MisbehavingServer(answer("200 OK", S3_EXPRESS_SESSION), whole(b"body")) as server:
+        endpoint = S3Endpoint(server.url, "id", "secret")
+        store = S3ObjectStore("bucket--use1-az4--x-s3", "", endpoint.settings(path_style=False))
+        for _ in range(2):
+            assert (await store.get("a")).data == b"body"
+        await store.aclose()
+    session, *gets = server.requests
+    assert session.target == "/bucket--use1-az4--x-s3?session"
+    assert [request.headers["x-amz-s3session-token"] for request in gets] == ["token", "token"]
+    assert len({request.headers["amz-sdk-invocation-id"] for request in gets}) == 2
+
+
+S3_EXPRESS_SESSION = b"""<CreateSessionResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Credentials>
+<SessionToken>token</SessionToken><SecretAccessKey>secret</SecretAccessKey><AccessKeyId>id</AccessKeyId>
+<Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></CreateSessionResult>"""
+
+
 async def test_keys_that_expire_are_renewed_for_later_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)

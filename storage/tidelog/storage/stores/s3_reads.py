@@ -8,7 +8,7 @@ HTTP session. The CPU of the store's thread a GET, MinIO on the same machine: 0.
 1.9 ms at 0.95 MB.
 
 The pattern is taken only from what it fits: Signature Version 4 in a header, a URL that ends with the key. For all else
-(anonymous access, S3 Express, Version 2) and where the store redirects, botocore is asked each time.
+(as S3 Express, which signs by sessions) botocore is asked each time, and once more where the store redirects.
 """
 
 from __future__ import annotations
@@ -84,9 +84,8 @@ class S3Reads:
         answer = await self._connection.http.exchange(request.prepare())
         if answer.status >= 301:
             told = {"status_code": answer.status, "headers": answer.headers, "body": answer.data}
-            raise ClientError(
-                create_parser("rest-xml").parse(told, cast(Any, None)), _OPERATION
-            )  # an error has no shape
+            refusal = create_parser("rest-xml").parse(told, cast(Any, None))  # an error has no shape
+            raise ClientError(refusal, _OPERATION)
         return answer
 
     async def _get_by_botocore(self, name: str, asked_range: str | None) -> Answer:
