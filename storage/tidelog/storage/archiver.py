@@ -122,21 +122,18 @@ class Archiver:
         entries = await self._read_entries(up_to)
         if not entries:
             return None
-        plans = await self._in_thread(plan_archive, entries)
+        plans, raw_bytes = await self._in_thread(_planned, entries)
         named = [(name, plan) for plan in plans if (name := self._name(plan)) is not None]
         await each_of(named, self._archive, at_once=PARTITIONS_AT_ONCE)
         floor = await self._wal.advance_floor(entries[-1].header.seq + 1, entries[-1].header.epoch)
         self._see_floor(floor.number)
-        return self._report(entries)
-
-    def _report(self, entries: Sequence[WalEntry]) -> ArchiveReport:
         added = [manifest.segments[-1] for manifest in self.made]
         return ArchiveReport(
             manifests=self.made,
             floor=self.floor,
             entries=len(entries),
             records=sum(segment.records for segment in added),
-            raw_bytes=sum(entry.records.nbytes for entry in entries),
+            raw_bytes=raw_bytes,
             stored_bytes=sum(segment.size_bytes for segment in added),
         )
 
@@ -210,9 +207,8 @@ class Archiver:
         return known if known and known.cold_end >= plan.base_offset else await log.latest()
 
     async def _append(self, log: ManifestLog, topic: str, plan: PartitionPlan, manifest: Manifest) -> Manifest:
-        records = plan.records_from(manifest.cold_end)
         segment_id = self._runtime.entropy.new_id()
-        encoded = await self._in_thread(encode_segment, topic, plan.topic_partition, records, segment_id)
+        encoded = await self._in_thread(_encoded, topic, plan, manifest.cold_end, segment_id)
         segment = replace(encoded.segment, archived_at_ms=self._runtime.clock.now_ms())
 
         def grown(latest: Manifest, added: Sequence[Segment]) -> Manifest:
@@ -249,3 +245,15 @@ class Archiver:
         if ripe:
             self._floors_seen = [(n, s) for n, s in self._floors_seen if n >= ripe[-1]]
         return ripe[-1] if ripe else 0
+
+
+# Both take a while for thousands of tiny entries.
+
+
+def _planned(entries: Sequence[WalEntry]) -> tuple[Sequence[PartitionPlan], int]:
+    """What is to be done with `entries`, and their raw bytes."""
+    return plan_archive(entries), sum(entry.records.nbytes for entry in entries)
+
+
+def _encoded(topic: str, plan: PartitionPlan, cold_end: int, segment_id: str) -> EncodedSegment:
+    return encode_segment(topic, plan.topic_partition, plan.records_from(cold_end), segment_id)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -22,7 +22,7 @@ B = TypeVar("B")
 
 async def in_order(
     items: AsyncIterable[A] | Iterable[A], work: Callable[[A], Awaitable[B]], *, at_once: int
-) -> AsyncIterator[tuple[A, B]]:
+) -> AsyncGenerator[tuple[A, B], None]:
     """Each item with what `work` makes of it, in the order of `items`, `at_once` of them under way or waiting to be
     taken. The first error ends it, and what is under way is cancelled, as when the caller stops early."""
     assert at_once >= 1, at_once

@@ -15,18 +15,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from contextlib import aclosing
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 
 from tidelog.storage.errors import NotFound
 from tidelog.storage.in_flight import in_order
-from tidelog.storage.object_store import ByteRange, StoredObject
+from tidelog.storage.object_store import ByteRange
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_entry import WalEntry
 
 READS_AT_ONCE = 32
 STORED_BYTES_AT_ONCE = 2 * 1024 * 1024
 """Of objects under way at once, unless a single one is larger."""
+
+THREAD_BYTES_MIN = 16 * 1024
+"""A smaller entry is decoded where it arrives, in less than half a millisecond: a thread beside a busy event loop waits
+for the interpreter's lock several times an entry, ten times as long as the work takes."""
 
 
 def width_after(entries: Sequence[WalEntry]) -> int:
@@ -42,32 +48,48 @@ async def read_run(
     `width` of them are read at once at first.
 
     The run ends before an entry that is missing, which the floor may have passed: whoever asks reads the floor
-    afterwards and lets go of what lies below it. `executor` does the decoding (None: the event loop's own). Raises
+    afterwards and lets go of what lies below it. `executor` decodes what is large (None: the event loop's own). Raises
     `Unavailable`, `Corrupt`."""
     entries: list[WalEntry] = []
     held_bytes = 0
     while end is None or start < end:
         numbers = range(start, start + width if end is None else min(start + width, end))
         found = await _read_round(wal, numbers)
-        for entry in await asyncio.get_running_loop().run_in_executor(executor, _decoded, wal, start, found.bodies):
+        for read in found.reads:
+            entry = read.entry or await _in_thread(executor, wal, start, read.body)
             if entries and held_bytes >= raw_bytes:
                 return entries
             entries.append(entry)
             held_bytes += entry.records.nbytes
+            start += 1
         if found.missing:
             break
-        start += len(found.bodies)
-        width = _next_width(width, max(map(len, found.bodies))) if len(found.bodies) == len(numbers) else 1
+        width = _next_width(width, max(len(read.body) for read in found.reads)) if found.whole else 1
     return entries
 
 
 @dataclass(frozen=True)
-class _Round:
-    """Entries as they are stored. They are all that were asked for, or those before one that is `missing`, or those
-    before one that has outgrown its share."""
+class _Read:
+    """An entry as it is stored, and decoded if it is small."""
 
-    bodies: Sequence[bytes]
-    missing: bool
+    body: bytes
+    entry: WalEntry | None
+
+
+class _Absent(Enum):
+    """Why there is nothing: no such entry (any more), or larger than its share."""
+
+    MISSING = "missing"
+    OUTGROWN = "outgrown"
+
+
+@dataclass(frozen=True)
+class _Round:
+    """What was read: the `whole` round, or what comes before an entry that is absent, perhaps `missing`."""
+
+    reads: Sequence[_Read]
+    whole: bool = False
+    missing: bool = False
 
 
 def _next_width(width: int, largest_bytes: int) -> int:
@@ -81,21 +103,25 @@ def _bounded(width: int, largest_bytes: int) -> int:
 
 async def _read_round(wal: Wal, numbers: range) -> _Round:
     share = ByteRange(0, STORED_BYTES_AT_ONCE // len(numbers)) if len(numbers) > 1 else None
-    bodies: list[bytes] = []
-    for _, stored in [each async for each in in_order(numbers, partial(_read, wal, share), at_once=len(numbers))]:
-        if stored is None or len(stored.data) < stored.info.size:
-            return _Round(bodies, missing=stored is None)
-        bodies.append(stored.data)
-    return _Round(bodies, missing=False)
+    reads: list[_Read] = []
+    async with aclosing(in_order(numbers, partial(_read, wal, share), at_once=len(numbers))) as found:
+        async for _, read in found:
+            if isinstance(read, _Absent):
+                return _Round(reads, missing=read is _Absent.MISSING)
+            reads.append(read)
+    return _Round(reads, whole=True)
 
 
-async def _read(wal: Wal, share: ByteRange | None, number: int) -> StoredObject | None:
-    """None if there is no such entry (any more)."""
+async def _read(wal: Wal, share: ByteRange | None, number: int) -> _Read | _Absent:
     try:
-        return await wal.log.read(number, share)
+        stored = await wal.log.read(number, share)
     except NotFound:
-        return None
+        return _Absent.MISSING
+    if len(stored.data) < stored.info.size:
+        return _Absent.OUTGROWN
+    small = len(stored.data) < THREAD_BYTES_MIN
+    return _Read(stored.data, wal.decode(number, stored.data) if small else None)
 
 
-def _decoded(wal: Wal, start: int, bodies: Sequence[bytes]) -> Sequence[WalEntry]:
-    return [wal.decode(start + place, body) for place, body in enumerate(bodies)]
+async def _in_thread(executor: Executor | None, wal: Wal, number: int, body: bytes) -> WalEntry:
+    return await asyncio.get_running_loop().run_in_executor(executor, wal.decode, number, body)
