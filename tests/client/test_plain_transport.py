@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from tidelog.client.plain_transport import PlainTransport
+from tidelog.client.plain_transport import LARGE_BYTES, PlainTransport, body_of
 from tidelog.storage.runtime import Runtime
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -95,9 +95,10 @@ def client(clock: SetClock | None = None) -> Iterator[httpx.Client]:
 
 
 def test_a_connection_is_kept_for_the_next_request() -> None:
-    with serving(answering(OK, OK, OK)) as url, client() as http:
-        for _ in range(3):
-            assert http.get(url).content == b"ok"
+    large = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % LARGE_BYTES + bytes(LARGE_BYTES)
+    with serving(answering(OK, OK, large, OK)) as url, client() as http:
+        for size in (2, 2, LARGE_BYTES, 2):
+            assert len(body_of(http.get(url))) == size
 
 
 @pytest.mark.parametrize("size", [0, 1, 70_000, 9_000_001])
@@ -106,7 +107,7 @@ def test_a_body_comes_whole(size: int) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-One: 1\r\n\r\n" % size
     with serving(answering(head + body[:size])) as url, client() as http:
         answer = http.get(f"{url}/a%20b?c=d")
-        assert answer.content == body[:size]
+        assert body_of(answer) == body[:size]
         assert answer.headers["x-one"] == "1"
 
 
@@ -188,7 +189,11 @@ def test_each_failure_is_a_transport_error() -> None:
         asked(link)
         link.sendall(b"no HTTP at all\r\n\r\n")
 
-    for served in (cut, silent, nonsense):
+    def cut_late(link: socket.socket) -> None:
+        asked(link)
+        link.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (LARGE_BYTES + 1) + bytes(LARGE_BYTES))
+
+    for served in (cut, cut_late, silent, nonsense):
         with serving(served) as url, client() as http, pytest.raises(httpx.ReadError):
             http.get(url)
 

@@ -17,7 +17,7 @@ from typing import Self
 import httpx
 
 from tidelog.client.bootstrap import Brokers
-from tidelog.client.plain_transport import PlainTransport
+from tidelog.client.plain_transport import PlainTransport, body_of
 from tidelog.client.problems import error_of
 from tidelog.storage.errors import Fenced, Overloaded, Unavailable
 from tidelog.storage.runtime import Runtime
@@ -62,7 +62,7 @@ class Answer:
 
     status: int
     headers: Mapping[str, str]
-    body: bytes
+    body: bytes | memoryview
 
 
 class Connection:
@@ -134,8 +134,8 @@ class Connection:
             reason = str(error) or type(error).__name__
             raise Unavailable(f"the connection to {broker} broke ({reason}): outcome unknown") from error
         if response.status_code >= 400:
-            raise error_of(response.status_code, response.headers, response.content)
-        return Answer(response.status_code, response.headers, response.content)
+            raise error_of(response.status_code, response.headers, bytes(body_of(response)))
+        return Answer(response.status_code, response.headers, body_of(response))
 
 
 class _Chunks(httpx.SyncByteStream):

@@ -203,7 +203,7 @@ def _check_known(topic: str, assigned: Sequence[int], known: Sequence[int]) -> N
 
 def _batch(partition: int, answer: Answer) -> Batch:
     try:
-        with pa.ipc.open_stream(answer.body) as reader:
+        with pa.ipc.open_stream(pa.py_buffer(answer.body)) as reader:
             records = reader.read_all()
         return Batch(
             partition,

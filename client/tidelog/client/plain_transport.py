@@ -2,8 +2,8 @@
 ``http://``.
 
 httpx's own takes a body apart into chunks of 64 KiB and copies each three times, which was most of what a consumer that
-replays a partition did. Here the standard library reads it from the socket straight into the bytes that the caller
-gets. The errors are httpx's, and so is everything above: URLs, headers, content codings.
+replays a partition did. Here the standard library reads it from the socket straight into the memory that the caller
+gets (`body_of`). The errors are httpx's, and so is everything above: URLs, headers, content codings.
 
 A connection is kept for the next request. One that its broker has closed meanwhile is told by something being there to
 read (its end), and dropped before anything is sent over it.
@@ -15,13 +15,16 @@ import socket
 import threading
 from collections import deque
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
 
 import httpx
+import pyarrow as pa
 
 from tidelog.storage.runtime import Clock
 
 HTTP_PORT = 80
+LARGE_BYTES = 1 << 20
+_LARGE = "tidelog.large_body"
 
 
 @dataclass(frozen=True)
@@ -119,14 +122,42 @@ def _exchange(connection: HTTPConnection, request: httpx.Request, timeout_s: flo
     try:
         whole = _send(connection, request)
         answer = connection.getresponse()
-        body = answer.read()
+        large = _large_body(answer)
+        body = answer.read() if large is None else b""
     except TimeoutError as error:
         raise httpx.ReadTimeout(str(error)) from error
     except (OSError, HTTPException) as error:
         raise httpx.ReadError(str(error)) from error
     if not whole:
         connection.close()
-    return httpx.Response(answer.status, headers=answer.getheaders(), stream=httpx.ByteStream(body), request=request)
+    return httpx.Response(
+        answer.status,
+        headers=answer.getheaders(),
+        stream=httpx.ByteStream(body),
+        extensions={} if large is None else {_LARGE: large},
+        request=request,
+    )
+
+
+def body_of(response: httpx.Response) -> bytes | memoryview:
+    """The body of an answer that came by this transport, or by httpx's own."""
+    large: memoryview | None = response.extensions.get(_LARGE)
+    return response.content if large is None else large
+
+
+def _large_body(answer: HTTPResponse) -> memoryview | None:
+    """A large body, in memory of Arrow's, which is used again for the next one: as fresh bytes, the kernel would have
+    to clear each page of it first. None if the body is to be read otherwise."""
+    if answer.length is None or answer.length < LARGE_BYTES or answer.getheader("content-encoding"):
+        return None
+    body = memoryview(pa.allocate_buffer(answer.length)).cast("B")
+    received = 0
+    while received < len(body):
+        count = answer.readinto(body[received:])
+        if not count:
+            raise IncompleteRead(b"", len(body) - received)
+        received += count
+    return body
 
 
 def _send(connection: HTTPConnection, request: httpx.Request) -> bool:
