@@ -65,7 +65,7 @@ async def work(scene: Scene, store: ObjectStore, seed: int = 0) -> None:
     upkeep = Upkeep([ExpireTask(runtime), CollectTask(store, runtime, GRACE_S)], runtime)
     log = ManifestLog(store, "web", WEB)
     await upkeep.tend(PLACE, log, RULES)
-    await archiver_of(scene, store, seed=seed + 1).run_once()
+    await archiver_of(scene, store, seed=seed + 1).run_once(scene.next_seq)  # and reads nothing ahead beyond it
     await delete_records(log, DELETED_BELOW)
     await upkeep.tend(PLACE, log, RULES)
     scene.clock.now_s += GRACE_S
