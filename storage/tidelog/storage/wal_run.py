@@ -6,6 +6,9 @@ directory looks through all that wait for their deletion as well. So a round is 
 before allow, and of each entry no more is asked for than its share; one that has outgrown it is asked for again, alone.
 The first round of a run is as wide as what the run before brought allows (`width_after`).
 
+A round is decoded in one go, in a thread: many small entries take as long as a large one, and the event loop has
+requests to answer meanwhile (decoded where they arrived, they took the p99 of produce from 11 ms to 64 and more).
+
 Every object is read and checked, also where a broker has the records in memory: what the archiver copies is what the
 bucket holds, and damage is found while its producer may still be there.
 """
@@ -30,10 +33,6 @@ READS_AT_ONCE = 32
 STORED_BYTES_AT_ONCE = 2 * 1024 * 1024
 """Of objects under way at once, unless a single one is larger."""
 
-THREAD_BYTES_MIN = 16 * 1024
-"""A smaller entry is decoded where it arrives, in less than half a millisecond: a thread beside a busy event loop waits
-for the interpreter's lock several times an entry, ten times as long as the work takes."""
-
 
 def width_after(entries: Sequence[WalEntry]) -> int:
     """How many may be read at once at first, to go on where a run ended that brought `entries`."""
@@ -48,32 +47,23 @@ async def read_run(
     `width` of them are read at once at first.
 
     The run ends before an entry that is missing, which the floor may have passed: whoever asks reads the floor
-    afterwards and lets go of what lies below it. `executor` decodes what is large (None: the event loop's own). Raises
+    afterwards and lets go of what lies below it. `executor` does the decoding (None: the event loop's own). Raises
     `Unavailable`, `Corrupt`."""
     entries: list[WalEntry] = []
     held_bytes = 0
     while end is None or start < end:
         numbers = range(start, start + width if end is None else min(start + width, end))
         found = await _read_round(wal, numbers)
-        for read in found.reads:
-            entry = read.entry or await _in_thread(executor, wal, start, read.body)
+        for entry in await asyncio.get_running_loop().run_in_executor(executor, _decoded, wal, start, found.bodies):
             if entries and held_bytes >= raw_bytes:
                 return entries
             entries.append(entry)
             held_bytes += entry.records.nbytes
-            start += 1
         if found.missing:
             break
-        width = _next_width(width, max(len(read.body) for read in found.reads)) if found.whole else 1
+        start += len(found.bodies)
+        width = _next_width(width, max(map(len, found.bodies))) if found.whole else 1
     return entries
-
-
-@dataclass(frozen=True)
-class _Read:
-    """An entry as it is stored, and decoded if it is small."""
-
-    body: bytes
-    entry: WalEntry | None
 
 
 class _Absent(Enum):
@@ -85,9 +75,9 @@ class _Absent(Enum):
 
 @dataclass(frozen=True)
 class _Round:
-    """What was read: the `whole` round, or what comes before an entry that is absent, perhaps `missing`."""
+    """Entries as they are stored: the `whole` round, or those before one that is absent, perhaps `missing`."""
 
-    reads: Sequence[_Read]
+    bodies: Sequence[bytes]
     whole: bool = False
     missing: bool = False
 
@@ -103,25 +93,22 @@ def _bounded(width: int, largest_bytes: int) -> int:
 
 async def _read_round(wal: Wal, numbers: range) -> _Round:
     share = ByteRange(0, STORED_BYTES_AT_ONCE // len(numbers)) if len(numbers) > 1 else None
-    reads: list[_Read] = []
-    async with aclosing(in_order(numbers, partial(_read, wal, share), at_once=len(numbers))) as found:
-        async for _, read in found:
+    bodies: list[bytes] = []
+    async with aclosing(in_order(numbers, partial(_read, wal, share), at_once=len(numbers))) as reads:
+        async for _, read in reads:
             if isinstance(read, _Absent):
-                return _Round(reads, missing=read is _Absent.MISSING)
-            reads.append(read)
-    return _Round(reads, whole=True)
+                return _Round(bodies, missing=read is _Absent.MISSING)
+            bodies.append(read)
+    return _Round(bodies, whole=True)
 
 
-async def _read(wal: Wal, share: ByteRange | None, number: int) -> _Read | _Absent:
+async def _read(wal: Wal, share: ByteRange | None, number: int) -> bytes | _Absent:
     try:
         stored = await wal.log.read(number, share)
     except NotFound:
         return _Absent.MISSING
-    if len(stored.data) < stored.info.size:
-        return _Absent.OUTGROWN
-    small = len(stored.data) < THREAD_BYTES_MIN
-    return _Read(stored.data, wal.decode(number, stored.data) if small else None)
+    return stored.data if len(stored.data) == stored.info.size else _Absent.OUTGROWN
 
 
-async def _in_thread(executor: Executor | None, wal: Wal, number: int, body: bytes) -> WalEntry:
-    return await asyncio.get_running_loop().run_in_executor(executor, wal.decode, number, body)
+def _decoded(wal: Wal, start: int, bodies: Sequence[bytes]) -> Sequence[WalEntry]:
+    return [wal.decode(start + place, body) for place, body in enumerate(bodies)]
