@@ -23,7 +23,7 @@ from benchmarks.rows.cold_read import wait_until_cold
 from benchmarks.rows.produce import prebuilt
 from benchmarks.tidelog_broker import SERVE, TidelogBroker
 
-RECORDS = 3_000_000
+RECORDS = 12_000_000
 PREFIX = "open"
 GOAL = Goal("5 % of the bytes of the segments", 0.05, at_least=False)
 READERS = {
