@@ -2,9 +2,8 @@
 
 A row group holds some twenty thousand records, and who looks one up wants a few of them. Offsets, timestamps, keys and
 headers are small and decoded whole, unless there are none (`null_columns`); of the values only the pages that hold what
-is wanted (`value_pages`). The bytes of
-the whole row group are at hand and checked: they are one range of the object, whereas the pages of one record lie all
-over it, a column after the other.
+is wanted (`value_pages`). The bytes of the whole row group are at hand and checked: they are one range of the object,
+whereas the pages of one record lie all over it, a column after the other.
 """
 
 from __future__ import annotations
