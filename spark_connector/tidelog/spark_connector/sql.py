@@ -49,10 +49,11 @@ class SqlReport:
 
 
 def run_statements(broker: str, topic: str, statements: Sequence[str], runtime: Runtime) -> SqlReport:
-    """Run each statement over one snapshot of `topic`. Raises `NotFound`, `Unavailable`, `JavaNotFound`."""
+    """Run each statement over one snapshot of `topic`. Raises `NotFound`, `Unavailable`, `JavaNotFound`,
+    `JvmExited`."""
     began = runtime.clock.monotonic()
-    java = use_java().describe()
-    spark = local_session("tidelog sql")
+    java = use_java()
+    spark = local_session("tidelog sql", java=java)
     try:
         started = runtime.clock.monotonic()
         read(spark, broker=broker, subscribe=topic).createOrReplaceTempView("records")
@@ -62,7 +63,7 @@ def run_statements(broker: str, topic: str, statements: Sequence[str], runtime: 
             frame = spark.sql(statement)
             rows = [list(row) for row in frame.collect()]
             results.append(StatementResult(frame.columns, rows, runtime.clock.monotonic() - asked))
-        return SqlReport(pyspark.__version__, java, started - began, results)
+        return SqlReport(pyspark.__version__, java.describe(), started - began, results)
     finally:
         spark.stop()
 
