@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidelog.storage.errors import Fenced, Unavailable
+from tidelog.storage.errors import Denied, Fenced, Unavailable
 from tidelog.storage.runtime import Runtime
 
 
@@ -59,8 +59,8 @@ class Logs:
 
 
 class FakeHost:
-    """Implements `ShardHost`. `claim_s` and `drain_s`: how long claims and releases take; `failing`: shards whose logs
-    cannot be reached; `defect`: what it raises though it must not."""
+    """Implements `ShardHost`. `claim_s` and `drain_s`: how long claims and releases take; `failing`: shards that cannot
+    be claimed, and `failure` why; `defect`: what it raises though it must not."""
 
     def __init__(
         self, name: str, logs: Logs, runtime: Runtime, *, claim_s: float = 0.01, drain_s: float = 0.01
@@ -69,6 +69,7 @@ class FakeHost:
         self.claim_s = claim_s
         self.drain_s = drain_s
         self.failing: set[int] = set()
+        self.failure: type[Denied | Unavailable] = Unavailable
         self.defect: Exception | None = None
         self._logs = logs
         self._runtime = runtime
@@ -79,7 +80,7 @@ class FakeHost:
     async def lead(self, shard: int, epoch: int) -> None:
         await self._move("lead", shard, self.claim_s, epoch)
         if shard in self.failing or self._crashed:
-            raise Unavailable(f"the log of shard {shard} cannot be reached")
+            raise self.failure(f"the log of shard {shard} cannot be claimed")
         self._logs.claim(self.name, shard, epoch)
         self._led[shard] = epoch
 

@@ -13,7 +13,7 @@ import pytest
 from tests.coordinator.leadership_cluster import KEYS, SETTINGS, founded, handovers_s
 from tests.coordinator.virtual_time import virtually
 
-from tidelog.storage.errors import NotFound
+from tidelog.storage.errors import Denied, NotFound, Unavailable
 
 TTL_S = SETTINGS.lease_ttl_s
 DELAY_S = SETTINGS.rebalance_delay_s
@@ -165,9 +165,19 @@ async def test_a_shard_that_was_fenced_is_led_again() -> None:
 
 @virtually
 async def test_shards_that_one_broker_cannot_claim_go_to_another() -> None:
+    await one_broker_cannot_claim(Unavailable)
+
+
+@virtually
+async def test_shards_that_the_bucket_lets_one_broker_not_claim_go_to_another() -> None:
+    await one_broker_cannot_claim(Denied)
+
+
+async def one_broker_cannot_claim(failure: type[Denied | Unavailable]) -> None:
     async with founded() as cluster:
         await cluster.start_all("a", "b", "c")
-        cluster.members["a"].host.failing = set(range(cluster.shards))
+        host = cluster.members["a"].host
+        host.failing, host.failure = set(range(cluster.shards)), failure
         cluster.kill("b")
         await cluster.until(lambda: len(cluster.leaders()) == cluster.shards, TTL_S + 5.0)
         assert cluster.loads() == {"a": 4, "c": 8}

@@ -45,7 +45,7 @@ def every_kind(root: type[errors.TidelogError]) -> list[type[errors.TidelogError
             {"field": "offset", "log_start_offset": 1, "high_watermark": 9},
         ),
         (errors.Corrupt("wal/0000/1.parquet", "cut off"), 500, "corrupt", {"object": "wal/0000/1.parquet"}),
-        (errors.Denied("x"), 503, "denied", {}),
+        (errors.Denied("x"), 503, "denied", {"committed": []}),
         (HTTPException(405), 405, "method_not_allowed", {}),
         (HTTPException(404), 404, "not_found", {}),
     ],

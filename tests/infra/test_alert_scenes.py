@@ -55,6 +55,7 @@ WELL: Mapping[str, str] = {
     **of_each_broker("tidelog_shards_led", always(1)),
     f"tidelog_shards_led{{{broker(3)}}}": always(2),
     f'tidelog_wal_bytes{{{broker(1)},shard="0"}}': always(64_000_000),
+    f'tidelog_shard_denied_seconds{{{broker(1)},shard="2"}}': always(0),
     f'tidelog_http_problems_total{{{broker(1)},status="404",code="not_found"}}': growing(6_000),
     f'tidelog_archive_debt_seconds{{{broker(1)},topic="web"}}': always(60),
     f'tidelog_cold_bytes{{{broker(1)},topic="web"}}': always(100e9),
@@ -71,6 +72,10 @@ SCENES: Mapping[str, tuple[Mapping[str, str], set[str]]] = {
     "one broker sees a shard without leader": (
         {f"tidelog_cluster_shards_without_leader{{{broker(2)}}}": always(1)},
         {"TidelogShardWithoutLeader"},
+    ),
+    "the bucket refuses a broker's commits": (
+        {f'tidelog_shard_denied_seconds{{{broker(1)},shard="2"}}': always(30)},
+        {"TidelogCommitsDenied"},
     ),
     "a broker does not reach etcd": (
         {f"tidelog_coordinator_trouble{{{broker(1)}}}": always(1)},

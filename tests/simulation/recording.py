@@ -30,7 +30,7 @@ def recorded(writer_class: type[WalWriter], truth: Truth, scheduler: Scheduler) 
             after: State = await super().step()
             if (note := NOTED.get((before, after))) is not None:
                 truth.seen[note] += 1
-            if after is State.BACKING_OFF and isinstance(self._last_error, Contended):
+            if after is State.BACKING_OFF and isinstance(self.retries.last_error, Contended):
                 truth.seen["409"] += 1
             if after is State.BACKING_OFF and before is State.PUTTING:
                 truth.seen["PUT in doubt"] += 1

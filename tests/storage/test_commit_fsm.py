@@ -9,6 +9,7 @@ from tests.storage.scripted_store import Answer
 from tests.storage.shard_log import SHARD, ShardLog
 
 from tidelog.storage.commit_fsm import State
+from tidelog.storage.commit_retries import DENIED_BACKOFF, DENIED_LOG_EVERY_S
 from tidelog.storage.errors import Contended, Corrupt, Denied, Fenced, Invalid, Unavailable
 from tidelog.storage.floor_trust import FLOOR_TRUST_S, GRACE_S_MIN, floor_trust_s
 from tidelog.storage.wal_entry import EntryKind, PreparedEntry
@@ -230,16 +231,52 @@ async def test_a_claim_goes_on_where_the_store_failed(log: ShardLog, steps: int)
     assert await log.states(2) == [State.BACKING_OFF, before]
 
 
-@pytest.mark.parametrize("error", [Denied("403"), Corrupt("wal", "torn")])
-async def test_an_error_that_no_retry_mends_surfaces_and_leaves_the_state(log: ShardLog, error: Exception) -> None:
+async def test_an_error_that_no_retry_mends_surfaces_and_leaves_the_state(log: ShardLog) -> None:
     await putting(log)
-    assert isinstance(error, Denied | Corrupt)
-    log.store.answers.append(Answer(error))
-    with pytest.raises(type(error)):
+    log.store.answers.append(Answer(Corrupt("wal", "torn")))
+    with pytest.raises(Corrupt):
         await log.writer.step()
     assert log.writer.state is State.PUTTING
     await log.states(3)
     assert log.writer.state is State.LEADING
+
+
+async def test_a_commit_that_is_denied_is_tried_again_as_it_is_with_longer_waits(log: ShardLog) -> None:
+    mine = await putting(log)
+    log.store.answers.extend([Answer(Denied("403"))] * 20)
+    await log.states(40)
+    assert log.writer.retries.denied is not None
+    bounds_s = [min(DENIED_BACKOFF.max_s, 0.25 * 2**tried) for tried in range(20)]
+    assert all(bound / 2 <= slept <= bound for slept, bound in zip(log.clock.slept_s, bounds_s, strict=True))
+    await log.writer.commit(mine)
+    assert log.writer.retries.denied is None
+    assert (await log.wal.header(mine.header.seq)).entry_id == mine.header.entry_id
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2], ids=["searching", "putting", "checking the floor"])
+async def test_a_claim_that_is_denied_says_so_at_once(log: ShardLog, steps: int) -> None:
+    log.writer.begin_claim()
+    await log.states(2 * steps)
+    log.store.answers.append(Answer(Denied("403")))
+    with pytest.raises(Denied):
+        await log.writer.step()
+    assert log.clock.slept_s == []
+
+
+async def test_refused_commits_are_logged_when_they_begin_now_and_then_and_when_they_end(
+    log: ShardLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    await putting(log)
+    log.store.answers.extend([Answer(Denied("403: expired"))] * 30)
+    await log.states(30)
+    log.store.answers.appendleft(Answer(Unavailable("503")))  # does not end it
+    while log.writer.state is not State.LEADING:
+        await log.writer.step()
+    told = [record for record in caplog.records if record.name == "tidelog.storage.commit_retries"]
+    refused_s = sum(log.clock.slept_s)
+    assert 2 + refused_s // DENIED_LOG_EVERY_S - 1 <= len(told) <= 2 + refused_s // DENIED_LOG_EVERY_S
+    assert [record.levelname for record in told] == ["ERROR"] * (len(told) - 1) + ["WARNING"]
+    assert "expired" in told[0].message
 
 
 async def test_waits_double_and_begin_anew_after_a_success(log: ShardLog) -> None:

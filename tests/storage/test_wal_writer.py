@@ -116,11 +116,11 @@ async def test_a_claim_gives_up_in_time_and_can_be_made_again(log: ShardLog) -> 
     assert await log.writer.claim() == 2
 
 
-async def test_a_refused_permission_surfaces_and_the_same_entry_can_follow(log: ShardLog) -> None:
+async def test_a_refused_permission_surfaces_in_time_and_the_same_entry_can_follow(log: ShardLog) -> None:
     entry = log.entry()
-    log.store.answers.append(Answer(Denied("403: grant s3:PutObject")))
-    with pytest.raises(Denied):
-        await log.writer.commit(entry)
+    log.store.answers.extend([Answer(Denied("403: grant s3:PutObject"))] * 20)
+    with pytest.raises(Denied, match="PutObject"):
+        await log.writer.commit(entry, timeout_s=20)
     await log.writer.commit(entry)
     assert (await log.wal.header(1)).entry_id == entry.header.entry_id
 

@@ -23,7 +23,7 @@ from tidelog.coordinator.key_value import Compare, DeleteKey, Field, KeyValueSto
 from tidelog.coordinator.leadership_decisions import Abandon, GiveBack, Move, Reassert, Release, Take
 from tidelog.coordinator.shard_host import ShardHost
 from tidelog.storage.backoff import Backoff
-from tidelog.storage.errors import Fenced, TidelogError, Unavailable
+from tidelog.storage.errors import Denied, Fenced, TidelogError, Unavailable
 from tidelog.storage.runtime import Runtime
 
 CLAIMS_MAX = 32
@@ -156,13 +156,10 @@ class ShardMoves:
                 await self._note_fencing(take)
                 self._rest(take.shard)
                 await self._delete_key(take.shard, take.epoch)
-            except Unavailable as error:
-                _log.warning("shard %d could not be led in epoch %d: %s", take.shard, take.epoch, error)
-                self._count_unable()
-                self._rest(take.shard)
-                await self._delete_key(take.shard, take.epoch)
             except TidelogError as error:
                 _log.warning("shard %d could not be led in epoch %d: %s", take.shard, take.epoch, error)
+                if isinstance(error, Denied | Unavailable):  # this broker's trouble, not the log's
+                    self._count_unable()
                 self._rest(take.shard)
                 await self._delete_key(take.shard, take.epoch)
             else:

@@ -113,7 +113,7 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
     catalog = _catalog(settings, journal, runtime)
     background = BackgroundThreads(ARCHIVE_THREADS)
     factory = ShardFactory(settings, runtime, means, retrying, catalog, background)
-    shards = ShardSet(factory, means.hot_tail, drain_s=RELEASE_SHARE * settings.shutdown_timeout_ms / 1000)
+    shards = ShardSet(factory, means.hot_tail, runtime, drain_s=RELEASE_SHARE * settings.shutdown_timeout_ms / 1000)
     policy = ArchivePolicy(settings.archiver_interval_ms, settings.archiver_min_bytes)
     remover = TopicRemover(retrying, catalog, runtime.clock, settings.delete_grace_ms / 1000)
     archivist = Archivist(shards, journal, remover, policy, runtime, background)

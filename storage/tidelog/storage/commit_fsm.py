@@ -8,7 +8,7 @@
            | START: lost the number   |   | Conflict               | (the same PUT again)
            |                          |   v                        |
            |------------------- RESOLVING |                        |
-           |            own id: won |     | won             BACKING_OFF <-- Unavailable, Contended, in any state;
+           |            own id: won |     | won             BACKING_OFF <- Unavailable, Contended, Denied, in any state;
            |                        v     v                        `-----> goes back to the state it came from
            |                      CHECKING_TRUST -- the floor was known lately --> LEADING
            |                            | it was not, or START
@@ -37,6 +37,7 @@ Why each step is there
 - `Unavailable` says nothing: the PUT may have happened or may yet. Only the same entry, same bytes and id, may follow
   under its number; another id there would be fenced by its own predecessor. `Contended` did nothing and goes the same
   way.
+- `Denied` did nothing either, but an earlier try may have, so a commit goes the same way. A claim raises it.
 - `Conflict` and then `NotFound` at the read: the number was taken and is deleted, so the floor has passed it. If the
   entry deleted was one's own, it is in the archive; if another's, one is fenced. It cannot be told which, so: fenced.
 """
@@ -48,7 +49,8 @@ from dataclasses import replace
 from enum import Enum
 
 from tidelog.storage.backoff import Backoff
-from tidelog.storage.errors import Conflict, Fenced, Invalid, NotFound, Unavailable
+from tidelog.storage.commit_retries import CommitRetries
+from tidelog.storage.errors import Conflict, Denied, Fenced, Invalid, NotFound, Unavailable
 from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.records import WAL_SCHEMA
 from tidelog.storage.runtime import Runtime
@@ -75,8 +77,8 @@ RESTING = frozenset({State.IDLE, State.LEADING, State.FENCED})
 
 
 class CommitFsm:
-    """The machine of one leader of one shard. Every method of a state may be overridden by itself, as the simulation's
-    mutations do to show that each is needed."""
+    """The machine of one leader of one shard; `retries` tells how the store stands to it. Every method of a state may
+    be overridden by itself, as the simulation's mutations do to show that each is needed."""
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class CommitFsm:
         self._wal = wal
         self._runtime = runtime
         self._writer_id = writer_id
-        self._backoff = backoff or Backoff()
+        self.retries = CommitRetries(f"shard {wal.shard}", runtime, backoff or Backoff())
         self._floor_trust_s = floor_trust_s
         self._above_floor_s = 0.0
         self._put_since_s = 0.0
@@ -103,9 +105,6 @@ class CommitFsm:
         self._committed_id = ""
         self._search = TailSearch(wal)
         self._interrupted = State.IDLE
-        self._failures = 0
-        self._retry_at_s = 0.0
-        self._last_error: Unavailable | None = None
 
     @property
     def state(self) -> State:
@@ -156,11 +155,15 @@ class CommitFsm:
             return interrupted
         try:
             await self._methods()[interrupted]()
+        except Denied as error:
+            if self._pending is None or self._pending.header.kind is EntryKind.START:
+                raise
+            self._back_off(interrupted, error)
         except Unavailable as error:
             self._back_off(interrupted, error)
         else:
             if interrupted is not State.BACKING_OFF:
-                self._failures = 0
+                self.retries.answered()
         return self._state
 
     # ---- entering
@@ -249,7 +252,7 @@ class CommitFsm:
             self._win(asked_s)
 
     async def _backing_off(self) -> None:
-        await self._runtime.clock.sleep(max(0.0, self._retry_at_s - self._runtime.clock.monotonic()))
+        await self.retries.wait()
         self._state = self._interrupted
 
     # ---- leaving
@@ -280,13 +283,9 @@ class CommitFsm:
         self._search = TailSearch(self._wal, self._known_end)
         self._state = State.SEARCHING
 
-    def _back_off(self, interrupted: State, error: Unavailable) -> None:
-        self._failures += 1
-        self._last_error = error
+    def _back_off(self, interrupted: State, error: Denied | Unavailable) -> None:
         self._interrupted = interrupted
-        self._retry_at_s = self._runtime.clock.monotonic() + self._backoff.delay_s(
-            self._failures, self._runtime.entropy
-        )
+        self.retries.failed(error)
         self._state = State.BACKING_OFF
 
     def _entry(self) -> PreparedEntry:

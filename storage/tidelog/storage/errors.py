@@ -108,7 +108,9 @@ class Fenced(TidelogError):
 
 
 class Denied(TidelogError):
-    """The store refused the credentials or the permission."""
+    """The store refused the credentials or the permission. `committed` as `Unavailable` has it."""
+
+    committed: tuple[int, ...] = ()
 
 
 class Unavailable(TidelogError):

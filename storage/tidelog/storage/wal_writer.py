@@ -11,16 +11,16 @@ protocol itself is `commit_fsm.CommitFsm`; `floor_trust_s` is at most half the g
 What an answer means
 --------------------
 `commit` returned: the entry is in the log (inv. 1). `Fenced`: the writer leads no longer, and **the fate of this entry
-is unknown**; whoever leads next finds it in the log, or not. `Unavailable` (the timeout passed), any other error, or a
-cancelled task: the entry is **in doubt** and remembered. The next `commit` must be given the same entry and goes on
-where the last one stood, or `claim` begins a new epoch, whose START settles the number one way or the other.
+is unknown**; whoever leads next finds it in the log, or not. `Unavailable` or `Denied` (the timeout passed), any other
+error, or a cancelled task: the entry is **in doubt** and remembered. The next `commit` must be given the same entry and
+goes on where the last one stood, or `claim` begins a new epoch, whose START settles the number one way or the other.
 """
 
 from __future__ import annotations
 
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.commit_fsm import RESTING, CommitFsm, State
-from tidelog.storage.errors import Fenced, Invalid, Unavailable
+from tidelog.storage.errors import Denied, Fenced, Invalid, Unavailable
 from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal import Wal
@@ -45,8 +45,8 @@ class WalWriter(CommitFsm):
     async def claim(self, *, epoch: int | None = None, known_end: int = 0, timeout_s: float | None = None) -> int:
         """Begin an epoch and return it: `epoch`, which a coordinator gave out and which can be claimed once, or one
         above the highest in the log. All entries below `known_end` are known to be committed, which spares a listing.
-        An entry in doubt is let go: read the log to learn what became of it. Raises `Unavailable` after `timeout_s`;
-        `Fenced` if the log has `epoch` or a later one, by another or by an earlier try of one's own."""
+        An entry in doubt is let go: read the log to learn what became of it. Raises `Unavailable` after `timeout_s`,
+        `Denied` at once, `Fenced` if the log has `epoch` or a later one, by another or by one's own earlier try."""
         self._refuse_overlap()
         self.begin_claim(epoch, known_end)
         await self._drive(timeout_s)
@@ -78,6 +78,7 @@ class WalWriter(CommitFsm):
             self._driving = False
 
     def _refuse_late(self, deadline_s: float | None) -> None:
-        if self._state is State.BACKING_OFF and deadline_s is not None and self._retry_at_s >= deadline_s:
-            message = f"shard {self._wal.shard}: no answer for entry {self._next_seq} in time ({self._last_error})"
-            raise Unavailable(message) from self._last_error
+        if self._state is State.BACKING_OFF and deadline_s is not None and self.retries.at_s >= deadline_s:
+            error = self.retries.last_error
+            kind = Denied if self.retries.denied else Unavailable
+            raise kind(f"shard {self._wal.shard}: no answer for entry {self._next_seq} in time ({error})") from error

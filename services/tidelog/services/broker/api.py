@@ -142,7 +142,8 @@ class Route:
 
 @dataclass(frozen=True)
 class ShardStatus:
-    """A shard as `tidelog cluster info` shows it. Sizes in bytes, ages in seconds."""
+    """A shard as `tidelog cluster info` shows it. Sizes in bytes, ages in seconds. `denied_s`: for how long the store
+    has refused its commits; 0 while it does not."""
 
     shard: int
     leading: bool
@@ -152,6 +153,7 @@ class ShardStatus:
     wal_bytes: int
     buffered_bytes: int
     partitions: int
+    denied_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Pure, and run in a thread. Columns are built for the entry as a whole; the only 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tidelog.services.broker.append_buffer import Append
 from tidelog.storage.records import WAL_SCHEMA
-from tidelog.storage.wal_entry import ProducerMark, Span
+from tidelog.storage.wal_entry import PreparedEntry, ProducerMark, Span, WalCodec, WalHeader
 
 _Int64s = npt.NDArray[np.int64]
 
@@ -42,6 +42,22 @@ class EntryDraft:
     spans: tuple[SpanDraft, ...]
     producers: tuple[ProducerMark, ...]
     held_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """An entry in both its forms."""
+
+    draft: EntryDraft
+    prepared: PreparedEntry
+
+
+def encoded_batch(codec: WalCodec, header: WalHeader, appends: Sequence[Append]) -> EncodedBatch:
+    """The entry of `appends` under `header`'s number; one trip to a thread for all of it."""
+    draft = entry_draft(appends)
+    spans = tuple(drafted.span for drafted in draft.spans)
+    whole = replace(header, spans=spans, producers=draft.producers)
+    return EncodedBatch(draft, PreparedEntry(whole, codec.encode(whole, draft.records)))
 
 
 def entry_draft(appends: Sequence[Append]) -> EntryDraft:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.storage.errors import Fenced, Unavailable
+from tidelog.storage.errors import Denied, Fenced, Unavailable
 
 
 @dataclass(frozen=True)
 class Failure:
-    """`fenced` by another leader, or stopped here; records that waited are in the log or not."""
+    """`kind`: `Fenced` by another leader, `Denied` by the store, or stopped for another cause. Records that waited are
+    in the log or not."""
 
     reason: str
-    fenced: bool
+    kind: type[Fenced | Denied | Unavailable] = Unavailable
 
-    def error(self) -> Fenced | Unavailable:
+    @property
+    def fenced(self) -> bool:
+        return self.kind is Fenced
+
+    def error(self) -> Fenced | Denied | Unavailable:
         """A new error to raise: each request gets its own."""
-        return Fenced(self.reason) if self.fenced else Unavailable(self.reason)
+        return self.kind(self.reason)

@@ -20,7 +20,7 @@ from tidelog.services.broker.partition_state import PartitionState
 from tidelog.services.broker.routing import Share
 from tidelog.services.broker.shard_leader import ShardLeader
 from tidelog.services.broker.shard_set import ShardSet
-from tidelog.storage.errors import Conflict, Fenced, NotFound, OffsetConflict, Unavailable
+from tidelog.storage.errors import Conflict, Denied, Fenced, NotFound, OffsetConflict, Unavailable
 from tidelog.storage.wal_entry import ProducerMark
 
 LOADS_MAX = 32
@@ -58,8 +58,7 @@ class ProducePath:
         places = [await self._place(topic, share) for share in shares]
         for place in places:
             self._shards.check_leading(place.leader)
-            if place.state.deleted:
-                raise NotFound(f"topic {topic.name!r} was deleted")
+            _check_wanted(place, options)
         if options.producer or options.expected_offset is not None:
             duplicate = await self._duplicate(places[0], options)
             if duplicate:
@@ -67,7 +66,7 @@ class ProducePath:
         outcomes = self._take(places, options)
         answers = tuple(_appended(place.share, append, options.acks) for place, append, _ in outcomes)
         if options.acks is Acks.ALL:
-            await self._all_committed([(append.partition.topic_partition.partition, o) for _, append, o in outcomes])
+            await self._all_committed([(place, outcome) for place, _, outcome in outcomes])
         return answers
 
     # ---- finding
@@ -100,22 +99,23 @@ class ProducePath:
             if not rests_on_buffered:
                 raise
             conflict = refusal
-        await self._committed(place.state)
+        await self._committed(place)
         if isinstance(conflict, OffsetConflict):
             conflict.next_offset = place.state.high_watermark
         raise conflict
 
-    async def _committed(self, state: PartitionState) -> None:
-        """Return once what is buffered for `state` now is committed; raise if it is not."""
+    async def _committed(self, place: _Place) -> None:
+        """Return once what is buffered for the partition now is committed; raise if it is not."""
+        state = place.state
         if state.last_outcome and not state.last_outcome.done():
             await asyncio.wait((state.last_outcome,), timeout=self._commit_timeout_s)
         if state.last_outcome:
-            _check_outcome(state.last_outcome)
+            _check_outcome(place, state.last_outcome)
 
     async def _answer_again(self, place: _Place, batch: RememberedBatch, acks: Acks) -> Appended:
         """Answer a repeated batch as the first time, when it is committed."""
         if acks is Acks.ALL and batch.base_offset >= place.state.high_watermark:
-            await self._committed(place.state)
+            await self._committed(place)
         timestamp_ms = batch.timestamp_ms
         if timestamp_ms is None:
             timestamp_ms = await self._reader.latest_timestamp_ms(
@@ -151,20 +151,28 @@ class ProducePath:
 
     # ---- answering
 
-    async def _all_committed(self, outcomes: Sequence[tuple[int, Outcome]]) -> None:
+    async def _all_committed(self, outcomes: Sequence[tuple[_Place, Outcome]]) -> None:
         """Return once all are committed; else raise what is known of those that are not."""
         waiting = {outcome for _, outcome in outcomes if not outcome.done()}
         if waiting:
             await asyncio.wait(waiting, timeout=self._commit_timeout_s)
-        committed = tuple(number for number, o in outcomes if o.done() and o.result() is None)
+        committed = tuple(place.share.partition for place, o in outcomes if o.done() and o.result() is None)
         if len(committed) == len(outcomes):
             return
         try:
-            for _, outcome in outcomes:
-                _check_outcome(outcome)
-        except (Fenced, Unavailable) as error:
+            for place, outcome in outcomes:
+                _check_outcome(place, outcome)
+        except (Denied, Fenced, Unavailable) as error:
             error.committed = committed
             raise
+
+
+def _check_wanted(place: _Place, options: ProduceOptions) -> None:
+    """Raises if the partition is gone, or if the records would be acknowledged though the store refuses them."""
+    if place.state.deleted:
+        raise NotFound(f"topic {place.state.topic!r} was deleted")
+    if options.acks is not Acks.ALL and (denied := place.leader.retries.denied):
+        raise Denied(f"the store refuses the broker's commits, and nothing was taken: {denied}")
 
 
 def _checked(place: _Place, options: ProduceOptions) -> RememberedBatch | None:
@@ -211,9 +219,15 @@ def _appended(share: Share, append: Append, acks: Acks) -> Appended:
     return Appended(share.partition, base_offset, append.count, share.timestamp_ms_max)
 
 
-def _check_outcome(outcome: Outcome) -> None:
+def _check_outcome(place: _Place, outcome: Outcome) -> None:
     """Raises unless `outcome` says committed."""
-    if not outcome.done():
+    if outcome.done():
+        if failure := outcome.result():
+            raise failure.error()
+    elif denied := place.leader.retries.denied:
+        raise Denied(
+            "the store refuses the broker's commits. The broker keeps the records and tries again, so the outcome is "
+            f"unknown: send them again with the same sequence, or they may be in the log twice. {denied}"
+        )
+    else:
         raise Unavailable("the store did not confirm in time: the outcome is unknown; a retry may repeat the records")
-    if failure := outcome.result():
-        raise failure.error()

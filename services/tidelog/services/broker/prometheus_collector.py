@@ -105,6 +105,7 @@ def _shard_metrics(shards: Iterable[ShardStatus]) -> Iterator[Metric]:
     shards = tuple(shards)
     for name, help_text, value in (
         ("tidelog_shard_leading", "1 while this broker leads the shard", lambda shard: int(shard.leading)),
+        ("tidelog_shard_denied_seconds", "How long the store has refused its commits", lambda shard: shard.denied_s),
         ("tidelog_shard_epoch", "The shard's epoch", lambda shard: shard.epoch),
         ("tidelog_wal_entries", "WAL entries not archived yet", lambda shard: shard.wal_next - shard.wal_floor),
         ("tidelog_wal_bytes", "Bytes of WAL entries not archived yet", lambda shard: shard.wal_bytes),

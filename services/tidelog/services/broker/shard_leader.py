@@ -6,10 +6,10 @@ while a PUT is under way.
 
     append -> AppendBuffer -> cut -> encode in a thread -> WalWriter.commit -> publish to readers -> answer producers
 
-A leader that is fenced steps down and stays down: whoever fenced it leads now, and two brokers that keep claiming one
-bucket from each other would serve nobody. It says so (`down`) and refuses. In a cluster the shard may come back with a
-new epoch and a new leader object (`shard_set`); without one an operator decides, and a restart claims anew. Whatever
-was waiting fails with `Fenced` and may be sent again elsewhere with the same sequence (inv. 7).
+A leader that is fenced steps down and stays down: another broker leads, and two that kept claiming one bucket from
+each other would serve nobody. One that stops for another cause is replaced by a new leader object with a new epoch
+(`shard_set`). In both cases the producers that wait are told that the outcome is unknown; a retry with the same
+sequence appends once (inv. 7). A store that refuses the credentials is no such cause: the leader waits and tries again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from tidelog.services.broker.append_buffer import Append, AppendBuffer, Batch, BufferBudget, Outcome
-from tidelog.services.broker.batch_entry import EntryDraft, entry_draft
+from tidelog.services.broker.batch_entry import EncodedBatch, encoded_batch
 from tidelog.services.broker.failure import Failure
 from tidelog.services.broker.flush_policy import FlushPolicy, ShardLoad, seconds_to_cut
 from tidelog.services.broker.hot_tail import EntryName, HotTail
@@ -32,10 +32,11 @@ from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_state import hot_span
 from tidelog.services.broker.shard_partitions import ShardPartitions
 from tidelog.services.broker.wal_extent import WalExtent
-from tidelog.storage.errors import Fenced, NotFound, TidelogError
+from tidelog.storage.commit_retries import CommitRetries
+from tidelog.storage.errors import Denied, Fenced, NotFound, TidelogError, Unavailable
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.wal_entry import PreparedEntry, WalCodec, WalHeader
+from tidelog.storage.wal_entry import WalHeader
 from tidelog.storage.wal_index import IndexedEntry, WalIndex
 from tidelog.storage.wal_writer import WalWriter
 
@@ -61,17 +62,11 @@ class ShardMeans:
 
 
 @dataclass(frozen=True, slots=True)
-class _Encoded:
-    draft: EntryDraft
-    prepared: PreparedEntry
-
-
-@dataclass(frozen=True, slots=True)
 class _Cut:
     """A batch on its way through a thread."""
 
     batch: Batch
-    encoded: asyncio.Future[_Encoded]
+    encoded: asyncio.Future[EncodedBatch]
 
 
 class ShardLeader:
@@ -125,7 +120,12 @@ class ShardLeader:
         await asyncio.gather(*self._loops, return_exceptions=True)
         await self._keeper.close()
         reason = "another broker leads it now" if fenced else "the broker let go of it"
-        self._step_down(Failure(f"shard {self.shard}: {reason}", fenced))
+        self._step_down(Failure(f"shard {self.shard}: {reason}", Fenced if fenced else Unavailable))
+
+    def still_down(self, error: Exception) -> None:
+        """It could not be led again, because of `error`: that is what requests are told from now on."""
+        kind = Denied if isinstance(error, Denied) else Unavailable
+        self._failure = Failure(f"shard {self.shard} cannot be led, the broker tries again: {error}", kind)
 
     async def ended(self) -> None:
         """Return once this shard is not led here any more."""
@@ -135,6 +135,11 @@ class ShardLeader:
     def down(self) -> Failure | None:
         """Why this shard is not led any more, None while it is."""
         return self._failure
+
+    @property
+    def retries(self) -> CommitRetries:
+        """How the store stands to its commits."""
+        return self._writer.retries
 
     @property
     def epoch(self) -> int:
@@ -187,15 +192,15 @@ class ShardLeader:
             self._last_cut_s = self._means.runtime.clock.monotonic()
             self._cuts.put_nowait(_Cut(batch, self._encoding(batch)))
 
-    def _encoding(self, batch: Batch) -> asyncio.Future[_Encoded]:
+    def _encoding(self, batch: Batch) -> asyncio.Future[EncodedBatch]:
         """`batch` as an entry, made in a thread unless it is so small that going there takes longer."""
         after = self._last_header if len(self._in_flight) > 1 else None
         self._last_header = self._writer.next_header(after=after)
         loop = asyncio.get_running_loop()
-        work = partial(_encode, self._wal.codec, self._last_header, batch)
+        work = partial(encoded_batch, self._wal.codec, self._last_header, batch.appends)
         if batch.held_bytes >= THREAD_BYTES_MIN:
             return loop.run_in_executor(self._means.executor, work)
-        encoded: asyncio.Future[_Encoded] = loop.create_future()
+        encoded: asyncio.Future[EncodedBatch] = loop.create_future()
         encoded.set_result(work())
         return encoded
 
@@ -234,7 +239,7 @@ class ShardLeader:
             await self._writer.commit(encoded.prepared)
             self._publish(cut.batch, encoded)
 
-    def _publish(self, batch: Batch, encoded: _Encoded) -> None:
+    def _publish(self, batch: Batch, encoded: EncodedBatch) -> None:
         """The entry is in the log: readers first, then producers (inv. 1)."""
         seq, draft = encoded.prepared.header.seq, encoded.draft
         name = EntryName(self.shard, seq)
@@ -266,13 +271,13 @@ class ShardLeader:
             await loop()
         except Fenced as error:
             _log.error("shard %d steps down, another broker leads it: %s", self.shard, error)
-            self._step_down(Failure(f"shard {self.shard} is led by another broker now: {error}", fenced=True))
+            self._step_down(Failure(f"shard {self.shard} is led by another broker now: {error}", Fenced))
         except TidelogError as error:
             _log.error("shard %d stops: %s", self.shard, error)
-            self._step_down(Failure(f"shard {self.shard} stopped: {error}", fenced=False))
+            self._step_down(Failure(f"shard {self.shard} stopped: {error}"))
         except Exception as error:
             _log.exception("shard %d stops by a defect", self.shard)
-            self._step_down(Failure(f"shard {self.shard} stopped by a defect: {error!r}", fenced=False))
+            self._step_down(Failure(f"shard {self.shard} stopped by a defect: {error!r}"))
 
     def _step_down(self, failure: Failure) -> None:
         self._failure = self._failure or failure
@@ -290,11 +295,3 @@ class ShardLeader:
         self.partitions.archived(manifests)
         self.extent.cut(floor)
         self._keeper.floor_moved(floor)
-
-
-def _encode(codec: WalCodec, header: WalHeader, batch: Batch) -> _Encoded:
-    """The entry under `header`'s number; one trip to a thread for all of it."""
-    draft = entry_draft(batch.appends)
-    spans = tuple(drafted.span for drafted in draft.spans)
-    whole = replace(header, spans=spans, producers=draft.producers)
-    return _Encoded(draft, PreparedEntry(whole, codec.encode(whole, draft.records)))

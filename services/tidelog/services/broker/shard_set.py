@@ -1,26 +1,32 @@
 """The shards that this broker leads now: it comes to lead and lets go of them while it runs.
 
-Alone, it leads every shard from its start to its end, and one that was fenced stays and says why. In a cluster
-(`join_cluster`) it does as leadership tells it (`ShardHost`): a shard that is not led here is refused with `NotLeader`
-or `LeaderUnknown`, nothing taken, and one that was fenced goes, so that it can be led again with a new epoch.
+Alone, the broker leads every shard from its start to its end. A shard that was fenced stays down and says why; one
+that stopped for another cause is led again, with a new epoch, as soon as that works. In a cluster (`join_cluster`) it
+does as leadership tells it (`ShardHost`): a request for a shard that is not led here is refused with `NotLeader` or
+`LeaderUnknown`, nothing taken, and a shard that is down is removed, so that it can be led again, here or elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Protocol
 
 from tidelog.services.broker.api import Leader
 from tidelog.services.broker.hot_tail import HotTail
 from tidelog.services.broker.led_shard import LedShard
 from tidelog.services.broker.shard_leader import ShardLeader
+from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import LeaderUnknown, NotLeader
+from tidelog.storage.runtime import Runtime
 
 RETRY_AFTER_S = 0.1
 CLAIM_TIMEOUT_S = 10.0
 """How long the store may take to answer a claim in a cluster, where another broker could try."""
+
+LEAD_AGAIN = Backoff(first_s=0.5, max_s=15.0)
+"""How long a broker alone waits before it claims a shard that stopped."""
 
 _log = logging.getLogger(__name__)
 
@@ -37,8 +43,9 @@ class ShardBuilder(Protocol):
 class ShardSet:
     """A `ShardHost`. `drain_s`: how long letting go may wait for the commit of what was taken."""
 
-    def __init__(self, builder: ShardBuilder, hot_tail: HotTail, *, drain_s: float) -> None:
+    def __init__(self, builder: ShardBuilder, hot_tail: HotTail, runtime: Runtime, *, drain_s: float) -> None:
         self._builder = builder
+        self._runtime = runtime
         self._hot_tail = hot_tail
         self._drain_s = drain_s
         self._led: dict[int, LedShard] = {}
@@ -107,7 +114,7 @@ class ShardSet:
 
     async def lead(self, shard: int, epoch: int | None = None) -> None:
         """`epoch` None: alone, the one above the highest in the log."""
-        if before := self._led.pop(shard, None):
+        if before := self._led.get(shard):
             await before.close()
         led = self._builder.build(shard)
         try:
@@ -116,8 +123,7 @@ class ShardSet:
             await led.close()
             raise
         self._led[shard] = led
-        if self._lookup is not None:
-            self._watch(led)
+        self._watch(self._lead_again(led) if self._lookup is None else self._clear_away(led))
         self._tell()
 
     async def release(self, shard: int) -> None:
@@ -153,10 +159,10 @@ class ShardSet:
         for led in self.led_shards():
             await led.close()
 
-    # ---- fenced
+    # ---- down
 
-    def _watch(self, led: LedShard) -> None:
-        watcher = asyncio.create_task(self._clear_away(led))
+    def _watch(self, end: Coroutine[None, None, None]) -> None:
+        watcher = asyncio.create_task(end)
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
 
@@ -167,6 +173,22 @@ class ShardSet:
             self.fencings += 1
         await led.close()
         self._let_go(led)
+
+    async def _lead_again(self, led: LedShard) -> None:
+        """Once `led` is led no more: claim the shard until that works. Not if another broker has fenced it."""
+        await led.leader.ended()
+        failures = 0
+        while led.leader.down and not led.leader.down.fenced:
+            failures += 1
+            await self._runtime.clock.sleep(LEAD_AGAIN.delay_s(failures, self._runtime.entropy))
+            try:
+                await self.lead(led.shard)
+            except Exception as error:
+                _log.error("shard %d cannot be led again, trying on: %s", led.shard, error)
+                led.leader.still_down(error)
+            else:
+                _log.warning("shard %d is led again", led.shard)
+                return
 
     def _let_go(self, led: LedShard) -> None:
         if self._led.get(led.shard) is led:

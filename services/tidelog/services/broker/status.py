@@ -14,8 +14,7 @@ VERSION = version("tidelog")
 
 def broker_status(store_url: str, leaders: Sequence[ShardLeader], not_ready: str | None) -> BrokerStatus:
     """Ready if it takes requests and leads every shard; else the first reason why not."""
-    down = [leader.down.reason for leader in leaders if leader.down]
-    reason = not_ready or (down[0] if down else "")
+    reason = not_ready or next(filter(None, map(_trouble, leaders)), "")
     return BrokerStatus(VERSION, store_url, not reason, reason, tuple(_shard_status(leader) for leader in leaders))
 
 
@@ -33,6 +32,15 @@ def sole_cluster(settings: Settings, status: BrokerStatus) -> ClusterStatus:
     return ClusterStatus("", settings.cluster_name, "embedded", "", (place,), shards)
 
 
+def _trouble(leader: ShardLeader) -> str:
+    """Why nothing can be committed to the shard, empty if it can be."""
+    if leader.down:
+        return leader.down.reason
+    if denied := leader.retries.denied:
+        return f"the store refuses the commits of shard {leader.shard}, the broker tries again: {denied}"
+    return ""
+
+
 def _shard_status(leader: ShardLeader) -> ShardStatus:
     return ShardStatus(
         shard=leader.shard,
@@ -43,4 +51,5 @@ def _shard_status(leader: ShardLeader) -> ShardStatus:
         wal_bytes=leader.extent.bytes,
         buffered_bytes=leader.buffered_bytes,
         partitions=len(leader.partitions),
+        denied_s=leader.retries.denied_s,
     )

@@ -102,7 +102,7 @@ def error_told(verdict: Verdict, detail: str, extra: Mapping[str, Any], retry_af
         error = kind(detail, **_arguments(kind, members))
     except TypeError:
         return errors.Unavailable(f"the answer {verdict.code} lacks what it has to say: {detail}")
-    if isinstance(error, errors.Fenced | errors.Unavailable):
+    if isinstance(error, errors.Fenced | errors.Denied | errors.Unavailable):
         error.committed = tuple(extra.get("committed", ()))
     assert isinstance(error, errors.TidelogError)
     return error

@@ -54,6 +54,7 @@ from tidelog.storage.object_store import (
 from tidelog.storage.stores.loop_thread import LoopThread
 from tidelog.storage.stores.s3_answers import RANGE_NOT_SATISFIABLE, Refusal, error_of, refusal_of
 from tidelog.storage.stores.s3_client import connect
+from tidelog.storage.stores.s3_credentials import ProfileCredentials
 from tidelog.storage.stores.s3_partials import S3PartialUploads
 from tidelog.storage.stores.s3_reads import S3Reads, range_header, stored_of
 from tidelog.storage.stores.s3_settings import S3Settings
@@ -74,6 +75,7 @@ _sending: ContextVar[memoryview] = ContextVar("_sending")
 class _Opened:
     client: S3Client
     reads: S3Reads
+    credentials: ProfileCredentials
 
 
 class S3ObjectStore:
@@ -151,7 +153,10 @@ class S3ObjectStore:
             async with asyncio.timeout(self._settings.request_s_max):
                 return await ask(await self._connected())
         except ClientError as error:
-            raise error_of(refusal_of(error.response), what) from error
+            told = error_of(refusal_of(error.response), what)
+            if isinstance(told, Denied) and self._opened:
+                await self._opened.credentials.look_again()
+            raise told from error
         except RecursionError as error:  # botocore asks where the bucket lies, and that request is redirected too
             raise error_of(Refusal(301, "PermanentRedirect", "the store redirects without end"), what) from error
         except (BotoCoreError, aiohttp.ClientError, OSError, ValueError) as error:
@@ -220,7 +225,8 @@ class S3ObjectStore:
             if self._opened is None:
                 connection = await connect(self._settings, self._open)
                 connection.client.meta.events.register("before-call.s3.PutObject", _attach_body)
-                self._opened = _Opened(connection.client, S3Reads(connection, self._bucket))
+                reads = S3Reads(connection, self._bucket)
+                self._opened = _Opened(connection.client, reads, connection.credentials)
             return self._opened
 
 

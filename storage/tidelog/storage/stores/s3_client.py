@@ -19,6 +19,7 @@ from aiobotocore.config import AioConfig
 from aiobotocore.httpsession import AIOHTTPSession
 from botocore.awsrequest import AWSPreparedRequest
 
+from tidelog.storage.stores.s3_credentials import ProfileCredentials
 from tidelog.storage.stores.s3_settings import S3Settings, is_amazon
 
 if TYPE_CHECKING:
@@ -73,10 +74,11 @@ async def _body(stream: aiohttp.StreamReader, declared_bytes: int) -> bytes:
 
 @dataclass(frozen=True)
 class Connection:
-    """A client, and the HTTP session that it sends by."""
+    """A client, the HTTP session that it sends by, and the credentials that it signs by."""
 
     client: S3Client
     http: OneTrySession
+    credentials: ProfileCredentials
 
 
 async def connect(settings: S3Settings, until_closed: AsyncExitStack) -> Connection:
@@ -102,7 +104,7 @@ async def connect(settings: S3Settings, until_closed: AsyncExitStack) -> Connect
     client = await until_closed.enter_async_context(
         session.client("s3", region_name=region, endpoint_url=settings.endpoint_url, config=config)
     )
-    return Connection(client, made[-1])
+    return Connection(client, made[-1], ProfileCredentials(session))
 
 
 def _config(settings: S3Settings, addressing_style: str, make_http: Callable[..., AIOHTTPSession]) -> AioConfig:

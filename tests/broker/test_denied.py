@@ -1,0 +1,144 @@
+"""The store refuses the broker's credentials for a while: the shard waits, says so, and goes on by itself."""
+
+import asyncio
+
+import pytest
+from tests.broker.brokers import running_broker, until
+from tests.broker.drafts import draft, numbered, values_of
+from tests.broker.fast_clock import FastClock
+
+from tidelog.services.broker.api import Acks, FetchLimits, ProduceOptions, ProducerSequence
+from tidelog.storage.errors import Corrupt, Denied, TidelogError, Unavailable
+from tidelog.storage.object_store import Body
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+ALL = FetchLimits(1_000_000, 1 << 30)
+TO_ZERO = ProduceOptions(partition=0)
+
+
+class RefusingStore(MemoryObjectStore):
+    """Answers every create under wal/ with `error` while there is one."""
+
+    error: Exception | None = None
+
+    async def create(self, key: str, data: Body) -> str:
+        if self.error and key.startswith("wal/"):
+            raise self.error
+        return await super().create(key, data)
+
+
+async def test_a_passing_refusal_delays_a_produce_and_nothing_else() -> None:
+    store = RefusingStore()
+    async with running_broker(store, clock=FastClock(20), shards=1) as broker:
+        await broker.create_topic("t", 1, {})
+        await broker.fetch("t", 0, 0, ALL)
+        store.error = Denied("403 ExpiredToken")
+        waiting = asyncio.create_task(broker.produce("t", numbered(0, 2), TO_ZERO))
+        await until(lambda: not broker.status().ready)
+        status = broker.status()
+        assert "ExpiredToken" in status.reason
+        assert [shard.leading for shard in status.shards] == [True]
+        await until(lambda: broker.status().shards[0].denied_s > 5)
+        store.error = None
+        (answer,) = await waiting
+        assert answer.base_offset == 0
+        assert broker.status().ready
+        assert broker.status().shards[0].denied_s == 0
+        assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"0", b"1"]
+
+
+async def test_a_produce_that_waits_too_long_is_told_denied_and_may_be_retried_without_a_duplicate() -> None:
+    store = RefusingStore()
+    async with running_broker(store, shards=1, commit_timeout_ms=50, shutdown_timeout_ms=50) as broker:
+        await broker.create_topic("t", 1, {})
+        await broker.fetch("t", 0, 0, ALL)
+        store.error = Denied("403 ExpiredToken")
+        options = ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 0))
+        for _ in range(2):  # a retry finds the records waiting, and waits with them
+            with pytest.raises(Denied, match="outcome is unknown"):
+                await broker.produce("t", numbered(0, 2), options)
+        store.error = None
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    (again,) = await broker.produce("t", numbered(0, 2), options)
+                    break
+                except (Denied, Unavailable):
+                    continue
+        assert (again.base_offset, again.duplicate) == (0, True)
+        assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"0", b"1"]
+
+
+async def test_a_refusal_names_the_partitions_of_a_request_that_are_committed() -> None:
+    store = RefusingStore()
+    async with running_broker(store, shards=2, commit_timeout_ms=50, shutdown_timeout_ms=50) as broker:
+        await broker.create_topic("t", 2, {})
+        await broker.fetch("t", 0, 0, ALL)
+        await broker.fetch("t", 1, 0, ALL)
+        refused_shard = broker.topic("t").shards[1]
+        inner_create = store.create
+
+        async def create(key: str, data: Body) -> str:
+            if key.startswith(f"wal/{refused_shard:04d}/"):
+                raise Denied("403")
+            return await inner_create(key, data)
+
+        store.create = create  # type: ignore[method-assign]
+        with pytest.raises(Denied) as raised:
+            await broker.produce("t", draft([b"a", b"b"], partitions=[0, 1]), ProduceOptions())
+        assert raised.value.committed == (0,)
+
+
+@pytest.mark.parametrize("acks", [Acks.NONE, Acks.LEADER])
+async def test_a_produce_that_does_not_wait_for_its_commit_is_refused_with_nothing_taken(acks: Acks) -> None:
+    store = RefusingStore()
+    async with running_broker(store, shards=1) as broker:
+        await broker.create_topic("t", 1, {})
+        await broker.fetch("t", 0, 0, ALL)
+        store.error = Denied("403 ExpiredToken")
+        first = asyncio.create_task(broker.produce("t", numbered(0, 1), TO_ZERO))
+        await until(lambda: not broker.status().ready)
+        held_bytes = broker.measurements().buffered_bytes
+        with pytest.raises(Denied, match="nothing was taken"):
+            await broker.produce("t", numbered(1, 1), ProduceOptions(acks, partition=0))
+        assert broker.measurements().buffered_bytes == held_bytes
+        store.error = None
+        await first
+
+
+@pytest.mark.parametrize(
+    "error", [Corrupt("wal/0000/x", "torn"), RuntimeError("a defect")], ids=lambda error: type(error).__name__
+)
+async def test_a_broker_alone_leads_again_by_itself_when_the_cause_is_over(error: Exception) -> None:
+    store = RefusingStore()
+    async with running_broker(store, clock=FastClock(50), shards=1) as broker:
+        await broker.create_topic("t", 1, {})
+        await broker.produce("t", numbered(0, 1), TO_ZERO)
+        store.error = error
+        with pytest.raises(Unavailable):
+            await broker.produce("t", numbered(1, 1), TO_ZERO)
+        store.error = Denied("403 AccessDenied")  # leading again fails, too
+        await until(lambda: "AccessDenied" in broker.status().reason)
+        with pytest.raises(Denied):
+            await broker.produce("t", numbered(1, 1), TO_ZERO)
+        store.error = None
+        await until(lambda: broker.status().ready)
+        assert [shard.leading for shard in broker.status().shards] == [True]
+        (answer,) = await broker.produce("t", numbered(1, 1), TO_ZERO)
+        assert answer.base_offset == 1
+        assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"0", b"1"]
+
+
+async def test_a_broker_alone_that_stops_gives_up_leading_again() -> None:
+    store = RefusingStore()
+    async with running_broker(store, clock=FastClock(50), shards=1) as broker:
+        await broker.create_topic("t", 1, {})
+        await broker.fetch("t", 0, 0, ALL)
+        store.error = RuntimeError("a defect")
+        with pytest.raises(TidelogError):
+            await broker.produce("t", numbered(1, 1), TO_ZERO)
+        await broker.aclose()
+        entries = len(await store.list("wal/"))
+        store.error = None
+        assert [shard.leading for shard in broker.status().shards] == [False]
+        assert len(await store.list("wal/")) == entries
