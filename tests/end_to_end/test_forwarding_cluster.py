@@ -174,10 +174,14 @@ def followed(broker: BrokerProcess, path: str) -> Generator[int]:
     while True:
         headers = {"accept": "text/event-stream", **({"last-event-id": last_id} if last_id else {})}
         with httpx.stream("GET", f"{broker.url}{path}", headers=headers, timeout=20) as stream:
+            name = ""
             for line in stream.iter_lines():
                 assert not line.startswith("event: problem"), line
-                if line.startswith("id: "):
+                if line.startswith("event: "):
+                    name = line
+                elif line.startswith("id: "):
                     last_id = line.removeprefix("id: ")
+                elif line.startswith("data: ") and not name:
                     yield int(last_id)
 
 

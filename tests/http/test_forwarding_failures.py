@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import httpx
 import pytest
-from tests.http.requests import ARROW, EVENTS, arrow_stream, problem, values_table
+from tests.http.requests import ARROW, EVENTS, NDJSON, arrow_stream, problem, values_table
 from tests.http.sockets import connected, happens, head
 from tests.peers.listening_broker import SETTINGS, ListeningBroker, listening_broker
 from tests.peers.scripted_peer import Turn, answer, refusal, scripted_peer
@@ -125,6 +125,16 @@ async def test_an_answer_cut_off_amid_its_body_is_not_taken_for_a_whole_one(aske
         asked.broker.led_by(peer.url)
         with pytest.raises(httpx.RemoteProtocolError):
             await asked.http.get(f"{PATH}/records?offset=0")
+
+
+async def test_lines_cut_off_at_a_peer_are_cut_off_here(asked: ListeningBroker) -> None:
+    begun = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}\n\r\n"
+    async with scripted_peer(Turn(begun)) as peer:
+        asked.broker.led_by(peer.url)
+        async with connected(asked) as wire:
+            await wire.send(head("GET", f"{PATH}/records?offset=0", accept=NDJSON))
+            answered = await wire.closed()
+    assert answered.endswith(b"3\r\n{}\n\r\n")
 
 
 async def test_an_event_stream_whose_leader_dies_ends_whole(asked: ListeningBroker) -> None:

@@ -194,7 +194,7 @@ async def test_a_stream_whose_topic_is_deleted_says_so_and_ends(
     assert b"not_found" in ended
 
 
-async def test_a_draining_broker_ends_polls_and_streams_as_whole_answers(
+async def test_a_draining_broker_ends_polls_and_event_streams_as_whole_answers(
     served: Served, live: httpx.AsyncClient
 ) -> None:
     await produce(live, "a")

@@ -53,9 +53,9 @@ def test_every_command_of_the_task_pages_works(broker_url: str, tmp_path: Path) 
         for page in ("produce.md", "consume.md", "compaction.md", "operate.md")
     }
     counts = {page: len(outputs) for page, outputs in said.items()}
-    assert counts == {"produce.md": 6, "consume.md": 6, "compaction.md": 2, "operate.md": 1}
+    assert counts == {"produce.md": 6, "consume.md": 7, "compaction.md": 2, "operate.md": 1}
     assert '"duplicate":true' in said["produce.md"][4]
-    assert said["consume.md"][-1].strip() == "5"
+    assert said["consume.md"][-2].strip() == "5"
     assert all(output for page, outputs in said.items() for output in outputs if output is not said["consume.md"][3])
 
 

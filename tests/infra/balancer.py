@@ -17,20 +17,22 @@ from tests.infra.compose_file import ROOT
 
 FILE = ROOT / "infra/balancer/haproxy.cfg"
 READY_S_MAX = 15.0
+SILENCE = "75s"
+"""How long a client or a broker may be silent, as the file has it."""
 _OUTSIDE = re.compile(r" *(log stdout .*|log global|resolvers names|parse-resolv-conf|hold valid .*)")
 """Lines about what containers have and a test has not: a log collector, a name server."""
 
 
 class Balancer:
-    """HAProxy before brokers on `ports`, from `__enter__` to `__exit__`."""
+    """HAProxy before brokers on `ports`, from `__enter__` to `__exit__`. It cuts what is silent for `silence`."""
 
-    def __init__(self, program: Path, folder: Path, ports: Sequence[int]) -> None:
+    def __init__(self, program: Path, folder: Path, ports: Sequence[int], silence: str = SILENCE) -> None:
         self.url = f"http://127.0.0.1:{free_port()}"
         self.health_url = f"http://127.0.0.1:{free_port()}"
         self._program = program
         self._file = folder / "haproxy.cfg"
         self._log = folder / "haproxy.log"
-        self._file.write_text(self._localized(ports))
+        self._file.write_text(self._localized(ports).replace(SILENCE, silence))
 
     def _localized(self, ports: Sequence[int]) -> str:
         lines = [line for line in FILE.read_text().splitlines() if not _OUTSIDE.fullmatch(line)]

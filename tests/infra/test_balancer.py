@@ -10,9 +10,15 @@ import httpx
 import pytest
 from tests.components.required import require_component
 from tests.end_to_end.broker_process import BrokerProcess, wait_until
-from tests.infra.balancer import FILE, Balancer
+from tests.http.running_server import RunningServer
+from tests.infra.balancer import FILE, SILENCE, Balancer
+
+from tidelog.services.http import follow_routes
+from tidelog.services.http.fetch_routes import HEARTBEAT_MS
+from tidelog.services.settings import Settings
 
 FOLLOW = {"accept": "text/event-stream"}
+LINES = {"accept": "application/x-ndjson"}
 SEEN_S_MAX = 15.0
 NOT_KEPT = httpx.Limits(max_keepalive_connections=0)
 """Each request is a connection, as of another client."""
@@ -106,6 +112,28 @@ def test_events_come_through_one_by_one(
         (sender,) = [number for number in range(3) if f"of {number}" in first]
         _send(http, brokers[sender], "later")
         assert "later" in next(line for line in lines if line.startswith("data:"))
+
+
+def test_an_idle_follow_is_not_cut(
+    http: httpx.Client, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both times are scaled down: a heartbeat is sent within a fifth of the silence that the balancer allows."""
+    silence_s = float(SILENCE.removesuffix("s"))
+    assert f"timeout client {SILENCE}" in FILE.read_text()
+    assert f"timeout server {SILENCE}" in FILE.read_text()
+    assert silence_s / 5 >= HEARTBEAT_MS / 1000
+    monkeypatch.setattr(follow_routes, "HEARTBEAT_MS", 200)
+    with RunningServer(Settings(store="memory:")) as server:
+        port = int(server.url.rpartition(":")[2])
+        http.post(f"{server.url}/v1/topics", json={"name": "idle"}).raise_for_status()
+        with (
+            Balancer(program, tmp_path, [port] * 3, silence="1s") as balancer,
+            http.stream("GET", f"{balancer.url}/v1/topics/idle/records", headers=LINES) as stream,
+        ):
+            beats = stream.iter_lines()
+            assert [next(beats) for _ in range(12)] == [""] * 12
+            http.post(f"{server.url}/v1/topics/idle/records", json={"records": [{"value": "v"}]}).raise_for_status()
+            assert '"value":"v"' in next(line for line in beats if line)
 
 
 def test_without_any_broker_it_says_503_and_is_not_healthy(

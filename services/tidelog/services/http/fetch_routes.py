@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,7 @@ from starlette.responses import Response
 from tidelog.services.broker.api import Anchor, Broker, Fetched, FetchLimits, Position
 from tidelog.services.http import openapi
 from tidelog.services.http.answers.arrow_answer import ArrowAnswer
-from tidelog.services.http.answers.event_answer import HEARTBEAT, encode_event
 from tidelog.services.http.answers.json_answer import encode_json, encode_ndjson
-from tidelog.services.http.answers.record_json import records_json
 from tidelog.services.http.answers.stream_answer import StreamAnswer
 from tidelog.services.http.connections import Draining
 from tidelog.services.http.media import Media, answer_media
@@ -31,6 +29,7 @@ from tidelog.services.http.parameters import (
     whole_number,
 )
 from tidelog.services.http.partition_calls import Place, Read
+from tidelog.services.http.partition_events import PartitionEvents
 from tidelog.services.http.partition_log_json import partition_log_json
 from tidelog.services.http.positions import EARLIEST, parse_position
 from tidelog.services.http.problems import Unreadable
@@ -44,6 +43,7 @@ JSON_RECORDS_DEFAULT = 10_000
 JSON_BYTES_DEFAULT = 1 << 20
 STREAM_PAGE_BYTES = 1 << 18
 HEARTBEAT_MS = 15_000
+"""A stream is not silent for longer; the shipped load balancer cuts one that is silent for 75 s."""
 _QUERY = frozenset({"offset", "max_records", "max_bytes", "wait_ms", "encoding"})
 _THREAD_BYTES_MIN = 1 << 18
 _ENCODER = msgspec.json.Encoder()
@@ -107,8 +107,10 @@ class FetchRoutes:
             offset = await broker.resolve(place.topic, place.partition, wanted.position)
         fetched = await self._fetch(request, place, offset, limits)
         if wanted.media is Media.EVENTS:
-            pieces = self._events(broker, place, fetched, wanted.base64)
-            return StreamAnswer(self._service.connections, wanted.media, pieces)
+            page_bytes = min(STREAM_PAGE_BYTES, self._service.settings.fetch_max_bytes)
+            page = FetchLimits(JSON_RECORDS_DEFAULT, page_bytes, HEARTBEAT_MS)
+            events = PartitionEvents(broker, place, fetched, page, base64=wanted.base64)
+            return StreamAnswer(self._service.connections, events)
         if wanted.media is Media.ARROW:
             return ArrowAnswer(fetched.batches, _headers(fetched), wanted.media.value)
         body = await _encode(wanted.media, place.topic, place.partition, fetched, wanted.base64)
@@ -137,17 +139,6 @@ class FetchRoutes:
             return await self._service.connections.hold(request.receive, waiting)
         except Draining:
             return fetched
-
-    async def _events(self, broker: Broker, place: Place, first: Fetched, base64: bool) -> AsyncGenerator[bytes]:
-        settings = self._service.settings
-        limits = FetchLimits(JSON_RECORDS_DEFAULT, min(STREAM_PAGE_BYTES, settings.fetch_max_bytes), HEARTBEAT_MS)
-        page, offset = first, first.next_offset
-        while True:
-            records = records_json(page.batches, base64=base64)
-            events = b"".join(encode_event(str(record.offset), record) for record in records)
-            yield events or HEARTBEAT
-            page = await broker.fetch(place.topic, place.partition, offset, limits)
-            offset = page.next_offset
 
     async def log(self, request: Request) -> Response:
         """What a direct reader of the bucket needs."""

@@ -1,4 +1,10 @@
-"""All partitions of a topic read at the same time: pages in the order they come, each partition's in its own order."""
+"""All partitions of a topic read at the same time: pages in the order they come, each partition's in its own order.
+
+Each partition has a task that fetches a page, hands it over, and fetches the next one once that was taken. A partition
+that has caught up waits in its fetch for the next commit. So the work for a page does not grow with the partitions, and
+memory holds at most one page of each partition: `HELD_BYTES_MAX` together, but for records that are larger than their
+share.
+"""
 
 from __future__ import annotations
 
@@ -8,69 +14,112 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidelog.services.broker.api import Broker, Fetched, FetchLimits
+from tidelog.services.broker.api import Broker, FetchLimits
+from tidelog.services.loop_turns import LoopTurns
+
+HELD_BYTES_MAX = 16 << 20
+"""Of the pages that one follower holds."""
+PAGE_BYTES_MIN = 4 << 10
+FETCHES_A_TURN = 16
+"""Fetches of one follower that may begin in one turn of the event loop."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """Records of one partition."""
+    """Records of one partition; reading goes on at `next_offset`."""
 
     partition: int
     batches: Sequence[pa.RecordBatch]
+    next_offset: int
 
 
 class FollowedTopic:
     """Follows `topic` from `offsets` on; a partition that is added later joins from its beginning.
 
-    One fetch a partition is under way, so what is held is at most `limits.max_bytes` of each."""
+    `limits` bound one page, and how long a partition waits for its next record before it counts as idle. Without a wait
+    each partition is read to its end once."""
 
-    def __init__(self, broker: Broker, topic: str, offsets: Mapping[int, int], limits: FetchLimits) -> None:
+    def __init__(
+        self, broker: Broker, topic: str, offsets: Mapping[int, int], limits: FetchLimits, *, beat_s: float
+    ) -> None:
         self.offsets = dict(offsets)
         self._broker = broker
         self._topic = topic
         self._limits = limits
-        self._fetches: dict[asyncio.Task[Fetched], int] = {}
+        self._beat_s = beat_s
+        self._turns = LoopTurns(FETCHES_A_TURN)
+        self._came: asyncio.Queue[Page | Exception] = asyncio.Queue(maxsize=1)
+        self._tasks: dict[int, asyncio.Task[None]] = {}
         self._idle: set[int] = set()
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether every partition has waited ``limits.wait_ms`` in vain since the last page."""
+        return len(self._idle) == len(self.offsets)
+
     async def pages(self) -> AsyncGenerator[Page | None]:
-        """Pages as they come, and None whenever every partition has waited ``limits.wait_ms`` in vain."""
+        """Pages as they come; None after `beat_s` without one, and whenever all partitions have caught up. Raises what
+        a fetch raises."""
+        loop = asyncio.get_running_loop()
+        beat_at_s = loop.time() + self._beat_s
         try:
             while True:
-                self._start_fetches()
-                done, _ = await asyncio.wait(self._fetches, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    page = self._take(task)
-                    if page is not None:
-                        yield page
-                if len(self._idle) == len(self.offsets):
-                    yield None
-                    self._idle.clear()
+                await self._follow_all()
+                page = await self._next(beat_at_s)
+                if page is None or self._is_news(page):
+                    yield page if page and page.batches else None
+                    beat_at_s = loop.time() + self._beat_s
         finally:
             await self._stop()
 
-    def _start_fetches(self) -> None:
-        """Let every partition have its fetch; without a wait, one that has caught up rests until another brings
-        records, so that nothing spins."""
-        for partition in range(len(self.offsets), self._broker.topic(self._topic).partition_count):
-            self.offsets[partition] = 0
-        busy = set(self._fetches.values())
-        for partition, offset in self.offsets.items():
-            if partition in busy or (not self._limits.wait_ms and partition in self._idle):
-                continue
-            fetch = self._broker.fetch(self._topic, partition, offset, self._limits)
-            self._fetches[asyncio.ensure_future(fetch)] = partition
+    def _is_news(self, page: Page) -> bool:
+        """Whether `page` has records, or is the last of the empty ones that show that all have caught up."""
+        if page.batches:
+            if self._limits.wait_ms:
+                self._idle.clear()
+            return True
+        if self.caught_up:
+            return False
+        self._idle.add(page.partition)
+        return self.caught_up
 
-    def _take(self, task: asyncio.Task[Fetched]) -> Page | None:
-        partition = self._fetches.pop(task)
-        fetched = task.result()
-        self.offsets[partition] = fetched.next_offset
-        if not fetched.batches:
-            self._idle.add(partition)
+    async def _follow_all(self) -> None:
+        """Let every partition have its task; `offsets` gets those that were added."""
+        count = self._broker.topic(self._topic).partition_count
+        for partition in range(len(self.offsets), count):
+            self.offsets[partition] = 0
+        if len(self._tasks) == len(self.offsets):
+            return
+        for partition in self.offsets.keys() - self._tasks.keys():
+            await self._turns.take()
+            self._tasks[partition] = asyncio.ensure_future(self._follow(partition))
+
+    async def _follow(self, partition: int) -> None:
+        share_bytes = max(PAGE_BYTES_MIN, HELD_BYTES_MAX // len(self.offsets))
+        limits = FetchLimits(self._limits.max_records, min(self._limits.max_bytes, share_bytes), self._limits.wait_ms)
+        more = True
+        try:
+            while more:
+                await self._turns.take()
+                fetched = await self._broker.fetch(self._topic, partition, self.offsets[partition], limits)
+                self.offsets[partition] = fetched.next_offset
+                await self._came.put(Page(partition, fetched.batches, fetched.next_offset))
+                more = bool(fetched.batches) or limits.wait_ms > 0
+        except Exception as error:
+            await self._came.put(error)
+
+    async def _next(self, until_s: float) -> Page | None:
+        """The next page of any partition, which may be empty; None at `until_s`."""
+        try:
+            async with asyncio.timeout_at(until_s):
+                came = await self._came.get()
+        except TimeoutError:
             return None
-        self._idle.clear()
-        return Page(partition, fetched.batches)
+        if isinstance(came, Exception):
+            raise came
+        return came
 
     async def _stop(self) -> None:
-        for task in self._fetches:
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._fetches, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)

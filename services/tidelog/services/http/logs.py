@@ -18,6 +18,7 @@ from tidelog.storage.errors import Invalid
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("auto", "text", "json")
 _ENCODER = msgspec.json.Encoder(enc_hook=repr)
+_UNFINISHED = "ASGI callable returned without completing response."
 
 
 class JsonLines(logging.Formatter):
@@ -58,6 +59,13 @@ def configure_logs(level: str, log_format: str, stream: TextIO | None = None) ->
     logging.basicConfig(level=level.upper(), handlers=[lines], force=True)
     for noisy in ("uvicorn", "botocore", "aiobotocore", "urllib3", "asyncio"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLogger().level))
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cut)
+
+
+def _is_no_cut(record: logging.LogRecord) -> bool:
+    """uvicorn reports an answer that is left unfinished as an error. It is left so on purpose, and whoever cut it has
+    logged why (`stream_answer`, `forwarded_answer`)."""
+    return record.msg != _UNFINISHED
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:

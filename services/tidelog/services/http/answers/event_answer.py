@@ -4,7 +4,8 @@ on after this one, ``data:`` its JSON on one line."""
 from __future__ import annotations
 
 from tidelog.services.http.answers.record_json import ENCODER, RecordJson
-from tidelog.services.http.problems import Problem
+from tidelog.services.http.problems import problem_of
+from tidelog.storage.errors import TidelogError, Unavailable
 
 HEARTBEAT = b": waiting\n\n"
 """A comment: it keeps proxies from closing an idle stream, and lets a broken connection be noticed."""
@@ -15,6 +16,9 @@ def encode_event(event_id: str, record: RecordJson) -> bytes:
     return b"id: %b\ndata: %b\n\n" % (event_id.encode(), ENCODER.encode(record))
 
 
-def encode_problem_event(problem: Problem) -> bytes:
-    """What ended a stream early, as an event of the name ``problem``."""
-    return b"event: problem\ndata: %b\n\n" % problem.body()
+def encode_cut_event(event_id: str | None, error: TidelogError) -> bytes:
+    """The last event of a stream that `error` cuts: ``end`` if the client can go on at once by connecting again, else
+    ``problem``. Its data is a problem. `event_id`: the position after all that was sent; None if nothing was."""
+    name = b"end" if isinstance(error, Unavailable) else b"problem"
+    id_line = b"" if event_id is None else b"id: %b\n" % event_id.encode()
+    return b"event: %b\n%bdata: %b\n\n" % (name, id_line, problem_of(error).body())

@@ -1,52 +1,89 @@
-"""An answer without an end: sent piece by piece until the client leaves, the broker drains or its source is done."""
+"""An answer that is sent piece by piece until its source is done, the client leaves, or something cuts it.
+
+A cut is everything that ends the answer before its source is done: the broker stops, the leader is lost, records are
+deleted under it, an error.
+
+- Event streams have no end of their own. A cut sends a last event (`RecordStream.last_piece`) and then ends the HTTP
+  answer regularly. The client reconnects and goes on after the last id.
+- JSON lines can be complete. So only a complete answer ends regularly. At a cut the connection is closed without the
+  terminating chunk, and every HTTP client reports an error (curl: exit code 18).
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from typing import Protocol
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tidelog.services.http.answers.event_answer import encode_problem_event
 from tidelog.services.http.connections import Connections, Draining
 from tidelog.services.http.media import Media
-from tidelog.services.http.problems import ClientGone, problem_of
-from tidelog.storage.errors import LeaderUnknown, NotLeader, TidelogError
+from tidelog.services.http.problems import ClientGone
+from tidelog.storage.errors import LeaderUnknown, NotLeader, Overloaded, TidelogError, Unavailable
+
+RETRY_AFTER_S = 1.0
 
 logger = logging.getLogger(__name__)
 
 
-class StreamAnswer(Response):
-    """Sends `pieces` as they come. The generator is closed before the answer ends, whatever ends it."""
+class RecordStream(Protocol):
+    """The source of a `StreamAnswer`."""
 
-    def __init__(self, connections: Connections, media: Media, pieces: AsyncGenerator[bytes]) -> None:
-        super().__init__(headers={"cache-control": "no-store"}, media_type=media.value)
+    @property
+    def media(self) -> Media:
+        """EVENTS or NDJSON."""
+        ...
+
+    def pieces(self) -> AsyncGenerator[bytes]:
+        """What to send. When the next piece is asked for, the one before has been sent."""
+        ...
+
+    def last_piece(self, error: TidelogError) -> bytes:
+        """What to send before a cut by `error`: with it, the position after all that was sent. May be empty."""
+        ...
+
+
+class StreamAnswer(Response):
+    """Sends `stream`. Its generator is closed before the answer ends, whatever ends it."""
+
+    def __init__(
+        self, connections: Connections, stream: RecordStream, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(headers={"cache-control": "no-store", **(headers or {})}, media_type=stream.media.value)
         del self.headers["content-length"]
         self._connections = connections
-        self._media = media
-        self._pieces = pieces
+        self._stream = stream
+        self._begun = False
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._connections.hold(receive, self._send_all(send))
+            cut = await self._connections.hold(receive, self._send_all(send))
         except ClientGone:
             return
         except Draining:
-            pass  # ended as a whole answer; the client goes on elsewhere from the last id it has
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+            if not self._begun:
+                raise Overloaded("the broker is stopping: send to another", retry_after_s=RETRY_AFTER_S) from None
+            cut = Unavailable("the broker stops: go on from this position, at any other broker")
+        if cut and (piece := self._stream.last_piece(cut)):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        if not cut or self._stream.media is Media.EVENTS:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _send_all(self, send: Send) -> None:
+    async def _send_all(self, send: Send) -> TidelogError | None:
+        """Send the head and all pieces. Returns the error that cut the stream, None if it is complete."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        self._begun = True
         try:
-            async with aclosing(self._pieces) as pieces:
+            async with aclosing(self._stream.pieces()) as pieces:
                 async for piece in pieces:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
         except (NotLeader, LeaderUnknown) as error:
-            logger.info("a stream ends, to be resumed from its last id: %s", error)
+            logger.info("a stream is cut, to be resumed from its position: %s", error)
+            return error
         except TidelogError as error:
-            logger.warning("a stream ended early: %s", error)
-            if self._media is Media.EVENTS:
-                problem = encode_problem_event(problem_of(error))
-                await send({"type": "http.response.body", "body": problem, "more_body": True})
+            logger.warning("a stream is cut: %s", error)
+            return error
+        return None
