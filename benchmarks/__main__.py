@@ -16,12 +16,13 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks.bench import Bench
-from benchmarks.machine import describe_machine
+from benchmarks.machine import describe_machine, describe_run
 from benchmarks.measure import Machine, Report, Row
 from benchmarks.picture import save_picture
 from benchmarks.processes import Children
@@ -44,9 +45,11 @@ from benchmarks.rows import (
     produce,
     puts,
     replay,
+    replay_beside_kafka,
     restarts,
     s2,
     spark,
+    steady_state,
     stored,
     takeover,
     three_brokers,
@@ -82,9 +85,20 @@ FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "replay": replay.rows,
     "open-parquet": open_parquet.rows,
     "verify": verify.rows,
+    "replay-beside-kafka": replay_beside_kafka.rows,
+    "steady-state": steady_state.rows,
 }
 ORDER = (
-    *("produce-events", "produce-letters", "produce-json", "minio", "produce-hundred", "fetch", "stored"),
+    *(
+        "produce-events",
+        "produce-letters",
+        "produce-json",
+        "minio",
+        "produce-hundred",
+        "steady-state",
+        "fetch",
+        "stored",
+    ),
     *("spark-read", "spark-source", "ack", "puts", "memory", "takeover", "restart", "forwarded", "three-brokers"),
     *("topic", "etcd", "placement", "archiving", "compaction", "manifest", "cold-read", "replay", "open", "verify"),
 )
@@ -103,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(stderr=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave through the contexts, which stop the children
     rounds = options.rounds or (1 if options.quick else 3)
-    machine = describe_machine(quick=options.quick, rounds=rounds, note=options.note)
+    machine = describe_machine(quick=options.quick)
     rows, failed = ([], []) if options.render else _run(options, console, rounds)
     stored_json = ARTIFACTS / ("bench-quick.json" if options.quick else "bench.json")
     report = _earlier(stored_json, machine).with_rows(rows, ORDER)
@@ -138,10 +152,13 @@ def _run(options: argparse.Namespace, console: Console, rounds: int) -> tuple[li
     with tempfile.TemporaryDirectory(prefix="tidelog-bench-", dir=options.scratch) as scratch:
         for name in options.names:
             console.print(f"[bold]{name}[/] ...")
+            origin = describe_run(rounds=rounds, scratch=Path(scratch), note=options.note)
             with Children(Path(scratch)) as children:
                 bench = Bench(options.quick, rounds, Path(scratch), children)
                 try:
-                    rows += FAMILIES[name](bench)
+                    found = FAMILIES[name](bench)
+                    origin = replace(origin, settings=children.settings)
+                    rows += [replace(row, origin=origin) for row in found]
                 except Exception:  # the other families still run; the exit code tells
                     console.print(traceback.format_exc(), markup=False)
                     failed.append(name)

@@ -123,6 +123,8 @@ class Cluster:
 def running_cluster(bench: Bench, name: str, settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
     """A settled cluster of three brokers in a fresh folder; stopped at the end."""
     folder: Path = bench.fresh_folder(name)
+    given = {key.removeprefix("TIDELOG_").lower().replace("_", "."): value for key, value in (settings or {}).items()}
+    bench.children.note_settings("Tidelog", given)
     with ExitStack() as stack:
         local = stack.enter_context(LocalCluster(folder, Shape(), settings=settings))
         local.start()

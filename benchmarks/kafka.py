@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +29,13 @@ BROKER_JVM = [
 ]
 TOOL_JVM = ["-Xmx512M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
 PRODUCER = ["acks=all", "batch.size=131072", "linger.ms=5"]
+BEST = ["acks=all", "batch.size=1048576", "linger.ms=20", "compression.type=lz4"]
+"""What made Kafka's own tool fastest here, of the codecs and sizes that were tried."""
 CLIENT = f"kafka-producer-perf-test {VERSION}: picks, copies, checks and batches each record; {' '.join(PRODUCER)}"
+BEST_CLIENT = f"the same; {' '.join(BEST)}"
 CONSUMER = f"kafka-consumer-perf-test {VERSION}: decodes each record into an object and drops it"
+
+ENDLESS_RECORDS = 1 << 40
 
 _CONFIG = """process.roles=broker,controller
 node.id=1
@@ -64,15 +70,17 @@ def missing(component: Component = KAFKA) -> str:
 
 
 class KafkaBroker:
-    """One node with its log under `folder`."""
+    """One node with its log under `folder`; `settings` are of its server.properties, beside those it needs."""
 
-    def __init__(self, children: Children, folder: Path) -> None:
+    def __init__(self, children: Children, folder: Path, settings: Mapping[str, object] | None = None) -> None:
+        children.note_settings("Kafka", settings or {})
         self._children = children
         self._classpath = f"{jars()}/*"
         self._port, controller = free_port(), free_port()
         self.data = folder / "kafka-data"
         config = folder / "kafka.properties"
-        config.write_text(_CONFIG.format(port=self._port, controller=controller, data=self.data))
+        given = "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
+        config.write_text(_CONFIG.format(port=self._port, controller=controller, data=self.data) + given)
         self._tool("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", config)
         command = ["java", *BROKER_JVM, "-cp", self._classpath, "kafka.Kafka", config]
         self.process: Child = children.start("kafka", command)
@@ -86,18 +94,28 @@ class KafkaBroker:
         arguments = ["--bootstrap-server", self.bootstrap, "--create", "--topic", topic, "--partitions", partitions]
         self._tool("org.apache.kafka.tools.TopicCommand", *arguments)
 
-    def produce(self, topic: str, payload: Path, records: int, *properties: str) -> KafkaProduced:
+    def produce(self, topic: str, payload: Path, records: int, properties: Sequence[str] = PRODUCER) -> KafkaProduced:
         """`records` records picked at random from the lines of `payload`."""
-        out = self._tool(
-            "org.apache.kafka.tools.ProducerPerformance",
-            *("--topic", topic, "--num-records", records, "--throughput", -1, "--payload-file", payload),
-            *("--producer-props", f"bootstrap.servers={self.bootstrap}", *PRODUCER, *properties),
-        )
+        out = self._tool(*self._produce_arguments(topic, payload, records, properties))
         last = out.strip().splitlines()[-1]
         found = re.search(r"sent, ([\d.]+) records/sec.* (\d+) ms 50th.* (\d+) ms 99th", last)
         if found is None:
             raise Failed(f"kafka-producer-perf-test printed no summary: {last}")
         return KafkaProduced(*(float(number) for number in found.groups()))
+
+    def start_producing(self, topic: str, payload: Path, properties: Sequence[str]) -> Child:
+        """The same tool without an end, until it is stopped; `windows_mb_per_s` reads its output."""
+        arguments = self._produce_arguments(topic, payload, ENDLESS_RECORDS, properties)
+        return self._children.start("kafka-producer", self._java(*arguments))
+
+    def _produce_arguments(
+        self, topic: str, payload: Path, records: int, properties: Sequence[str]
+    ) -> tuple[object, ...]:
+        return (
+            "org.apache.kafka.tools.ProducerPerformance",
+            *("--topic", topic, "--num-records", records, "--throughput", -1, "--payload-file", payload),
+            *("--producer-props", f"bootstrap.servers={self.bootstrap}", *properties),
+        )
 
     def consume(self, topic: str, records: int) -> float:
         """MB/s (1e6 bytes) of reading `records` records from the beginning, without the time of joining a group."""
@@ -114,8 +132,19 @@ class KafkaBroker:
     def stop(self) -> None:
         self._children.stop(self.process)
 
-    def _tool(self, main: str, *arguments: object) -> str:
-        return run(["java", *TOOL_JVM, "-cp", self._classpath, main, *map(str, arguments)])
+    def _tool(self, *words: object) -> str:
+        return run(self._java(*words))
+
+    def _java(self, *words: object) -> list[str]:
+        """One of Kafka's tools by its main class, and its arguments."""
+        return ["java", *TOOL_JVM, "-cp", self._classpath, *map(str, words)]
+
+
+def windows_mb_per_s(output: str) -> list[float]:
+    """MB/s (1e6 bytes) of each window of five seconds that kafka-producer-perf-test printed on its way."""
+    return [
+        float(mib) * 2**20 / 1e6 for mib in re.findall(r"records sent, [\d.]+ records/sec \(([\d.]+) MB/sec\)", output)
+    ]
 
 
 def fetch_mb_per_s(output: str) -> float:

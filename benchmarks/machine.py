@@ -14,13 +14,13 @@ from infra.kafka import VERSION as KAFKA_VERSION
 from infra.s2_lite import VERSION as S2_VERSION
 
 from benchmarks import kafka
-from benchmarks.measure import Machine
+from benchmarks.measure import Machine, Origin
 
 PACKAGES = ("pyarrow", "pyspark", "uvicorn", "aioboto3")
 
 
-def describe_machine(*, quick: bool, rounds: int, note: str) -> Machine:
-    """`note`: what else a reader has to know, as that the machine was shared."""
+def describe_machine(*, quick: bool) -> Machine:
+    """This machine and the software on it."""
     packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
     return Machine(
         cpu=_cpu(),
@@ -30,13 +30,30 @@ def describe_machine(*, quick: bool, rounds: int, note: str) -> Machine:
         python=platform.python_version(),
         java=kafka.java_version(),
         versions=f"{packages}, Kafka {KAFKA_VERSION}, s2 lite {S2_VERSION}",
+        quick=quick,
+    )
+
+
+def describe_run(*, rounds: int, scratch: Path, note: str) -> Origin:
+    """The beginning of a run whose data lie under `scratch`. `note`: what else a reader has to know, as that the
+    machine was shared."""
+    return Origin(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         commit=_commit(),
-        load_before=os.getloadavg()[0],
-        quick=quick,
         rounds=rounds,
+        disk=_disk(scratch),
+        load_before=os.getloadavg()[0],
         note=note,
     )
+
+
+def _disk(folder: Path) -> str:
+    """The file system under `folder`, as ``ext4 on vda``."""
+    mounted = [one for one in psutil.disk_partitions(all=True) if folder.resolve().is_relative_to(one.mountpoint)]
+    if not mounted:
+        return "unknown"
+    nearest = max(mounted, key=lambda one: len(one.mountpoint))
+    return f"{nearest.fstype} on {Path(nearest.device).name or nearest.device}"
 
 
 def _cpu() -> str:
@@ -49,8 +66,11 @@ def _cpu() -> str:
 
 
 def _commit() -> str:
+    """The checkout's commit, with ``+`` behind it if files differ from it."""
     try:
-        done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+", "--exclude=*"], capture_output=True, text=True, check=False
+        )
     except FileNotFoundError:
         return "unknown"
     return done.stdout.strip() or "unknown"

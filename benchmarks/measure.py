@@ -49,6 +49,20 @@ class Goal:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """When and how a row was measured. `settings`: of every server that ran for it, those that are not its defaults, a
+    line for each kind of server; `load_before` is the machine's load average before the family of rows began."""
+
+    date: str
+    commit: str
+    rounds: int
+    disk: str
+    load_before: float
+    settings: Sequence[str] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Row:
     """A line of the table. `measured` is what the goal limits: mostly `ours / theirs`. None: it could not run, and
     `note` says why."""
@@ -59,6 +73,7 @@ class Row:
     measured: float | None
     sides: Sequence[Side] = ()
     note: str = ""
+    origin: Origin | None = None
 
     @property
     def met(self) -> bool | None:
@@ -80,7 +95,7 @@ def not_run(name: str, what: str, goal: Goal, why: str) -> Row:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where and how the figures were taken."""
+    """Where the figures were taken, and with which software."""
 
     cpu: str
     cores: int
@@ -89,12 +104,7 @@ class Machine:
     python: str
     java: str
     versions: str
-    date: str
-    commit: str
-    load_before: float
     quick: bool
-    rounds: int
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,7 +136,8 @@ class Report:
 
 def _row(row: dict[str, Any]) -> Row:
     sides = tuple(Side(**side) for side in row["sides"])
-    return Row(row["name"], row["what"], Goal(**row["goal"]), row["measured"], sides, row["note"])
+    origin = Origin(**row["origin"]) if row["origin"] else None
+    return Row(row["name"], row["what"], Goal(**row["goal"]), row["measured"], sides, row["note"], origin)
 
 
 def interleave(rounds: int, sides: Mapping[str, Callable[[], Any]]) -> dict[str, list[Any]]:

@@ -30,7 +30,7 @@ def save_picture(report: Report, path: Path) -> None:
     axes.set_xscale("log")
     axes.set_xlim(min([0.2, *margins]) * 0.8, max([4.0, *margins]) * 8)
     axes.set_xlabel("measured / goal (log scale; for an upper limit: goal / measured)")
-    axes.set_title(f"Tidelog against its goals, {report.machine.date}, {report.machine.cores} cores", fontsize=10)
+    axes.set_title(f"Tidelog against its goals, {report.machine.cores} cores", fontsize=10)
     axes.tick_params(labelsize=8)
     figure.savefig(path, dpi=110)
     plt.close(figure)

@@ -11,12 +11,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 import psutil
 
+T = TypeVar("T")
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 LOAD_SECONDS = 600.0
@@ -64,6 +67,15 @@ class Child:
                 raise Failed(f"{self.name} did not come up in {START_SECONDS:.0f} s:\n{tail(self.log)}")
             time.sleep(0.05)
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stopped by SIGSTOP meanwhile, so that it takes nothing from what is measured beside it."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         if self._process.poll() is None:
             self._process.terminate()
@@ -78,12 +90,31 @@ class Child:
         self._process.wait()
 
 
+def alone(active: Child, idle: Child, load: Callable[[], T]) -> tuple[T, float]:
+    """What `load` gives, and the CPU seconds that `active` took meanwhile, with `idle` paused."""
+    with idle.paused():
+        before_s = active.cpu_seconds()
+        found = load()
+        return found, active.cpu_seconds() - before_s
+
+
 class Children:
     """All processes of a run; leaving the context stops them, last first."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._running: list[Child] = []
+        self._settings: dict[str, None] = {}
+
+    @property
+    def settings(self) -> Sequence[str]:
+        """What was noted by `note_settings`, each line once, in the order they came."""
+        return tuple(self._settings)
+
+    def note_settings(self, server: str, settings: Mapping[str, object]) -> None:
+        """Remember which settings of a server are not its defaults, for the report."""
+        given = ", ".join(f"{name}={value}" for name, value in sorted(settings.items()))
+        self._settings[f"{server}: {given or 'defaults'}"] = None
 
     def start(self, name: str, argv: Sequence[object], env: Mapping[str, str] | None = None) -> Child:
         child = Child(name, argv, self._folder / f"{name}.log", env)
@@ -126,9 +157,11 @@ def run(argv: Sequence[object], env: Mapping[str, str] | None = None, seconds: f
     return done.stdout
 
 
-def run_module(module: str, *arguments: object, env: Mapping[str, str] | None = None) -> str:
+def run_module(
+    module: str, *arguments: object, env: Mapping[str, str] | None = None, seconds_max: float = LOAD_SECONDS
+) -> str:
     """A load program of ours in a process of its own."""
-    return run([sys.executable, "-m", module, *map(str, arguments)], env)
+    return run([sys.executable, "-m", module, *map(str, arguments)], env, seconds_max)
 
 
 def listens(port: int) -> bool:

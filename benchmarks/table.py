@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import Machine, Report, Row, Side
+from benchmarks.measure import Machine, Origin, Report, Row, Side
 
 MARKS = {"met": "[green]met[/]", "missed": "[red]missed[/]", "not run": "[yellow]not run[/]"}
 
 
 def print_rows(console: Console, report: Report) -> None:
     """What, goal, measured, both sides, met or not."""
-    table = Table(title=f"Tidelog benchmarks, {report.machine.date}", title_justify="left")
+    table = Table(title="Tidelog benchmarks", title_justify="left")
     for name in ("what", "goal", "measured", "sides: median (lowest to highest)", ""):
         table.add_column(name)
     for row in report.rows:
@@ -57,13 +57,13 @@ def _head(machine: Machine) -> list[str]:
         "The picture is `evidence/bench.png`, the figures are `evidence/bench.json`.",
         "",
         f"- Machine: {machine.cpu}, {machine.cores} cores, {machine.memory_gib:.0f} GiB, {machine.system}",
-        f"- Software: Python {machine.python}, {machine.java}, {machine.versions}; commit {machine.commit}",
-        f"- Run: {machine.date}, {machine.rounds} rounds, sides in turn (A B A B); medians, lowest and highest beside",
-        f"- Load average before the run: {machine.load_before:.2f}{'; ' if machine.note else ''}{machine.note}",
+        f"- Software: Python {machine.python}, {machine.java}, {machine.versions}",
         "",
-        "Broker and load program share the same cores, on loopback, on one disk. MB are 1e6 bytes of record values.",
-        "Both sides get the same records. Tidelog's brokers keep their default settings unless a row says otherwise:",
-        "every commit is synced to the disk before it is answered; Kafka, as it comes, answers from the page cache.",
+        "Each row names the commit, the day, the rounds, the disk and the load average it was measured with, and every",
+        "setting of a server that is not its default. Sides run in turn (A B A B); rows show medians, with the lowest",
+        "and the highest beside. Load programs and brokers share the same cores, on loopback, on one disk. MB are 1e6",
+        "bytes of record values. Both sides get the same records. Tidelog syncs every commit to the disk before it",
+        "answers; Kafka, as it comes, answers from the page cache. A broker is paused while another is measured.",
     ]
     if machine.quick:
         lines += ["", "**A quick run: too short to judge by.**"]
@@ -95,3 +95,18 @@ def _details(report: Report) -> Iterator[str]:
             yield f"| {side.name} | {number(side.median)} {side.unit} | {spread} | {side.client} | {also} |"
         if row.note:
             yield from ("", row.note)
+        if row.origin:
+            yield from ("", _measured_with(row.origin))
+
+
+def _measured_with(origin: Origin) -> str:
+    """One line under a row's table."""
+    parts = [
+        f"Measured {origin.date} at commit {origin.commit}",
+        f"{origin.rounds} rounds" if origin.rounds > 1 else "1 round",
+        origin.disk,
+        f"load average {origin.load_before:.2f} before",
+        *origin.settings,
+        *([origin.note] if origin.note else []),
+    ]
+    return "; ".join(parts) + "."

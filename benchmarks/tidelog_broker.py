@@ -16,6 +16,8 @@ ARROW_CLIENT = "prebuilt Arrow bodies over plain sockets: nothing is done for a 
 JSON_CLIENT = "prebuilt JSON bodies over plain sockets: nothing is done for a record"
 BATCHED_CLIENT = "tidelog.client Producer.send: a Python call a record, batched and encoded as Arrow by the client"
 FETCH_CLIENT = "opens each Arrow stream and adds up the bytes of its values: nothing is done for a record"
+PLACES = frozenset({"etcd.endpoints"})
+"""Settings that say where something is: they are no deviation."""
 SERVE = "import sys; from tidelog.services.cli.main import main; sys.exit(main())"
 
 
@@ -30,6 +32,9 @@ class TidelogBroker:
         env: Mapping[str, str] | None = None,
     ) -> None:
         self._children = children
+        children.note_settings(
+            "Tidelog", {name: value for name, value in (settings or {}).items() if name not in PLACES}
+        )
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         wanted = {"store": store, "port": self.port, "log.level": "warning", **(settings or {})}

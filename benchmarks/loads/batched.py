@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from benchmarks.loads.result import LoadResult, own_cpu_seconds
+from benchmarks.payloads import SEED
 from tidelog.client import Producer
 
 PICKED = 1 << 16
@@ -24,7 +25,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, required=True)
     options = parser.parse_args()
     values = options.payload.read_bytes().splitlines()
-    picked = random.Random(options.port).choices(values, k=PICKED)
+    picked = random.Random(SEED).choices(values, k=PICKED)
     records, size = options.records, 0
     cpu, start = own_cpu_seconds(), time.perf_counter()
     with Producer(f"http://127.0.0.1:{options.port}", options.topic) as producer:
@@ -41,8 +42,6 @@ def main() -> None:
         seconds=seconds,
         requests=0,
         refused=0,
-        p50_ms=0.0,
-        p99_ms=0.0,
         cpu_seconds=own_cpu_seconds() - cpu,
     )
     print(result.to_json())

@@ -13,7 +13,7 @@ import pyarrow.ipc
 
 from benchmarks.loads.http_socket import HttpSocket, get
 from benchmarks.loads.prebuilt import ARROW
-from benchmarks.loads.result import LoadResult, own_cpu_seconds, percentile_ms
+from benchmarks.loads.result import Latency, LoadResult, own_cpu_seconds
 
 
 def value_bytes_of(batch: pa.RecordBatch) -> int:
@@ -50,16 +50,14 @@ def main() -> None:
         offset = int(answer.headers[b"tidelog-next-offset"])
         times.append(time.perf_counter() - start)
     seconds = time.perf_counter() - begin
-    times.sort()
     result = LoadResult(
         records=offset - options.start,
         value_bytes=size,
         seconds=seconds,
         requests=len(times),
         refused=0,
-        p50_ms=percentile_ms(times, 0.5),
-        p99_ms=percentile_ms(times, 0.99),
         cpu_seconds=own_cpu_seconds() - cpu,
+        latency=Latency.of(times),
     )
     print(result.to_json())
 

@@ -13,6 +13,7 @@ import json
 import random
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +21,8 @@ import pyarrow.ipc
 
 from benchmarks import s2_lite
 from benchmarks.loads.http_socket import HttpSocket, post
-from benchmarks.loads.result import LoadResult, own_cpu_seconds, percentile_ms
+from benchmarks.loads.result import Latency, LoadResult, own_cpu_seconds
+from benchmarks.payloads import SEED
 
 ARROW = "application/vnd.apache.arrow.stream"
 BODIES = 16
@@ -57,11 +59,11 @@ class Load:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         values = options.payload.read_bytes().splitlines()
-        draw = random.Random(options.port[0])
-        self._bodies = []
+        draw = random.Random(SEED)
+        self.bodies = []
         for _ in range(BODIES):
             chosen = draw.choices(values, k=options.batch)
-            self._bodies.append((*FORMATS[options.format](chosen), sum(map(len, chosen))))
+            self.bodies.append((*FORMATS[options.format](chosen), sum(map(len, chosen))))
         self._leaders: list[int] = json.loads(options.leaders.read_text()) if options.leaders else []
         self._lock = threading.Lock()
         self._requests_left = -(-options.records // options.batch)
@@ -77,7 +79,7 @@ class Load:
         if self._options.rate:
             time.sleep(number / self._options.rate)  # else all connections would go on sending at the same moments
         while time.monotonic() < deadline and (turn := self._take()) is not None:
-            content_type, body, value_bytes = self._bodies[turn % BODIES]
+            content_type, body, value_bytes = self.bodies[turn % BODIES]
             partition = turn * 7919 % self._options.partitions  # spread, yet the same in every run
             request = self._request(partition, content_type, body)
             port = self._leaders[partition] if self._leaders else ports[number % len(ports)]
@@ -118,7 +120,8 @@ class Load:
             time.sleep(max(0.0, gap - (time.perf_counter() - start)))
 
 
-def main() -> None:
+def load_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True, nargs="+")
     parser.add_argument("--leaders", type=Path, help="a JSON list of ports, by partition")
@@ -131,7 +134,11 @@ def main() -> None:
     parser.add_argument("--records", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--rate", type=float, default=0.0, help="requests a second; 0: as fast as they are answered")
-    options = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = load_options()
     load = Load(options)
     threads = [threading.Thread(target=load.connection, args=(n,)) for n in range(options.connections)]
     cpu, start = own_cpu_seconds(), time.perf_counter()
@@ -140,17 +147,15 @@ def main() -> None:
     for thread in threads:
         thread.join()
     seconds = time.perf_counter() - start
-    times = sorted(load.latencies)
-    requests = len(times)
+    requests = len(load.latencies)
     result = LoadResult(
         records=requests * options.batch,
         value_bytes=load.sent_bytes,
         seconds=seconds,
         requests=requests,
         refused=load.refused,
-        p50_ms=percentile_ms(times, 0.5),
-        p99_ms=percentile_ms(times, 0.99),
         cpu_seconds=own_cpu_seconds() - cpu,
+        latency=Latency.of(load.latencies),
     )
     print(result.to_json())
 

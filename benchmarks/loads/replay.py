@@ -1,4 +1,4 @@
-"""Read a whole partition once, in one of two ways: a `Consumer` over HTTP, or pyarrow over the same Parquet files.
+"""Read a whole topic once, in one of two ways: a `Consumer` over HTTP, or pyarrow over the same Parquet files.
 
 pyarrow streams too (``dataset.to_batches``: bounded memory, its own threads and read-ahead). Either way the bytes of
 all values are added up and no Python object a record is made.
@@ -20,17 +20,17 @@ from benchmarks.loads.result import LoadResult, own_cpu_seconds
 from tidelog.client import Admin, Consumer
 
 
-def by_consumer(url: str, topic: str) -> Iterator[pa.RecordBatch]:
-    with Consumer(url, topic, partitions=[0], start="start") as consumer:
+def by_consumer(url: str, topic: str, partitions: int) -> Iterator[pa.RecordBatch]:
+    with Consumer(url, topic, partitions=range(partitions), start="start") as consumer:
         for batch in consumer.batches(follow=False):
             yield from batch.records.to_batches()
 
 
-def by_pyarrow(url: str, topic: str) -> Iterator[pa.RecordBatch]:
+def by_pyarrow(url: str, topic: str, partitions: int) -> Iterator[pa.RecordBatch]:
     with Admin(url, deadline_s=60) as admin:
-        log = admin.partition_log(topic, 0)
-    scheme, _, root = log.store.partition("://")
-    files = [f"{root}/{segment.key}" for segment in log.segments]
+        logs = [admin.partition_log(topic, number) for number in range(partitions)]
+    scheme, _, root = logs[0].store.partition("://")
+    files = [f"{root}/{segment.key}" for log in logs for segment in log.segments]
     yield from ds.dataset(files, format="parquet", filesystem=file_system(scheme)).to_batches()
 
 
@@ -47,11 +47,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", required=True, help="the broker's")
     parser.add_argument("--topic", required=True)
+    parser.add_argument("--partitions", type=int, default=1)
     parser.add_argument("--by", choices=WAYS, required=True)
     options = parser.parse_args()
     records = size = requests = 0
     cpu, begin = own_cpu_seconds(), time.perf_counter()
-    for batch in WAYS[options.by](options.url, options.topic):
+    for batch in WAYS[options.by](options.url, options.topic, options.partitions):
         size += value_bytes_of(batch)
         records += batch.num_rows
         requests += 1
@@ -61,8 +62,6 @@ def main() -> None:
         seconds=time.perf_counter() - begin,
         requests=requests,
         refused=0,
-        p50_ms=0.0,
-        p99_ms=0.0,
         cpu_seconds=own_cpu_seconds() - cpu,
     )
     print(result.to_json())

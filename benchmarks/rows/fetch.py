@@ -13,7 +13,7 @@ from benchmarks import kafka
 from benchmarks.bench import Bench
 from benchmarks.loads.result import LoadResult
 from benchmarks.measure import Goal, Row, Side, compare, interleave, not_run
-from benchmarks.processes import run_module
+from benchmarks.processes import alone, run_module
 from benchmarks.rows.produce import load_facts, prebuilt
 from benchmarks.tidelog_broker import FETCH_CLIENT, TidelogBroker
 
@@ -36,8 +36,8 @@ def rows(bench: Bench) -> list[Row]:
     theirs.produce("t", bench.payload("events"), records)
     prebuilt(bench, ours, "events", 2_500, records, "t")
     sides: dict[str, Callable[[], Any]] = {
-        "kafka": lambda: theirs.consume("t", records),
-        "tidelog": lambda: _fetch(ours, records),
+        "kafka": lambda: alone(theirs.process, ours.process, lambda: theirs.consume("t", records))[0],
+        "tidelog": lambda: alone(ours.process, theirs.process, lambda: _fetch(ours, records))[0],
     }
     for run in sides.values():
         run()

@@ -12,7 +12,7 @@ from benchmarks import kafka
 from benchmarks.bench import Bench
 from benchmarks.loads.result import LoadResult
 from benchmarks.measure import Goal, Row, Side, compare, interleave, not_run
-from benchmarks.processes import run_module
+from benchmarks.processes import alone, run_module
 from benchmarks.rows.produce import load_facts
 from benchmarks.tidelog_broker import JSON_CLIENT, TidelogBroker
 
@@ -32,10 +32,15 @@ def rows(bench: Bench) -> list[Row]:
     records = bench.scaled(RECORDS)
     for topic in ("t", "json", "base64"):
         theirs.create_topic(topic) if topic == "t" else ours.create_topic(topic)
+
+    def on_tidelog(form: str) -> LoadResult:
+        return alone(ours.process, theirs.process, lambda: _json(bench, ours, form, records))[0]
+
+    letters = bench.payload("letters")
     sides: dict[str, Callable[[], Any]] = {
-        "kafka": lambda: theirs.produce("t", bench.payload("letters"), records),
-        "json": lambda: _json(bench, ours, "json", records),
-        "base64": lambda: _json(bench, ours, "base64", records),
+        "kafka": lambda: alone(theirs.process, ours.process, lambda: theirs.produce("t", letters, records))[0],
+        "json": lambda: on_tidelog("json"),
+        "base64": lambda: on_tidelog("base64"),
     }
     for run in sides.values():
         run()

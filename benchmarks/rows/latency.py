@@ -15,7 +15,7 @@ from benchmarks.measure import Goal, Row, Side, compare, not_run
 from benchmarks.processes import run_module
 from benchmarks.tidelog_broker import TidelogBroker
 
-COUNT = 100
+COUNT = 200
 GAP_MS = 300
 WHAT = "ack latency on MinIO, one producer, idle log, one record of 1 KiB"
 GOALS = (

@@ -29,7 +29,7 @@ def rows(bench: Bench) -> list[Row]:
     raw_mb = records * mean_bytes(bench.payload("events")) / 1e6
     theirs = kafka.KafkaBroker(bench.children, folder)
     theirs.create_topic("t")
-    theirs.produce("t", bench.payload("events"), records, "compression.type=zstd")
+    theirs.produce("t", bench.payload("events"), records, [*kafka.PRODUCER, "compression.type=zstd"])
     kafka_mb = theirs.log_bytes("t") / 1e6
     theirs.stop()
     mb = _segments_mb(bench, f"file:{folder / 'tidelog'}", records)

@@ -1,6 +1,8 @@
 """Rows and a report for tests, of made-up figures."""
 
-from benchmarks.measure import Goal, Machine, Report, Row, Side, compare, not_run
+from dataclasses import replace
+
+from benchmarks.measure import Goal, Machine, Origin, Report, Row, Side, compare, not_run
 
 MACHINE = Machine(
     cpu="a processor",
@@ -10,11 +12,15 @@ MACHINE = Machine(
     python="3.11",
     java="openjdk 17",
     versions="Kafka 4.1",
+    quick=False,
+)
+ORIGIN = Origin(
     date="2026-11-21",
     commit="abc1234",
-    load_before=0.1,
-    quick=False,
     rounds=3,
+    disk="ext4 on vda",
+    load_before=0.1,
+    settings=("Tidelog: flush.interval.ms=0", "Kafka: defaults"),
 )
 
 
@@ -23,9 +29,10 @@ def side(name: str, *samples: float, unit: str = "MB/s") -> Side:
 
 
 def sample_rows() -> list[Row]:
-    """One met, one missed, one of a single side, one that did not run."""
+    """One met, one missed, one of a single side, one that did not run; the first says how it was measured."""
+    fast = compare("fast", "produce", Goal("2 x Kafka", 2.0), side("Tidelog", 9, 10, 11), side("Kafka", 2, 4, 3))
     return [
-        compare("fast", "produce", Goal("2 x Kafka", 2.0), side("Tidelog", 9, 10, 11), side("Kafka", 2, 4, 3)),
+        replace(fast, origin=ORIGIN),
         compare("large", "stored", Goal("0.8 x", 0.8, at_least=False), side("Tidelog", 9.0), side("Kafka", 10.0)),
         Row(
             "memory", "memory", Goal("at most 150 MiB", 150, at_least=False), 120.0, [side("Tidelog", 120, unit="MiB")]

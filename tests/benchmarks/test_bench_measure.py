@@ -36,6 +36,13 @@ def test_a_report_survives_json() -> None:
     assert [row.verdict for row in again.rows] == ["met", "missed", "met", "not run"]
 
 
+def test_a_report_keeps_where_each_row_came_from() -> None:
+    again = Report.from_json(sample_report().to_json())
+    assert again.rows[0].origin is not None
+    assert (again.rows[0].origin.commit, again.rows[0].origin.rounds) == ("abc1234", 3)
+    assert again.rows[1].origin is None
+
+
 def test_new_rows_take_the_place_of_old_ones() -> None:
     newer = sample_rows()[1]
     report = Report(MACHINE, tuple(sample_rows()[:2])).with_rows([newer, sample_rows()[2]])

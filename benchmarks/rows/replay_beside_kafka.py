@@ -1,0 +1,89 @@
+"""A replay of a topic of four partitions from its beginning, at default settings, beside Kafka's own consumer.
+
+Both brokers keep their defaults, and both are started again before: Tidelog's records are in segments, as its archiver
+and its merging left them, and Kafka's in its log. What is read lies in the machine's page cache on both sides. The
+broker that is not measured is paused meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks import kafka
+from benchmarks.bench import Bench
+from benchmarks.loads.result import LoadResult
+from benchmarks.measure import Goal, Row, Side, compare, interleave, not_run
+from benchmarks.payloads import mean_bytes
+from benchmarks.processes import Failed, alone, run_module
+from benchmarks.rows.produce import prebuilt
+from benchmarks.tidelog_broker import TidelogBroker
+
+RECORDS, PARTITIONS = 3_000_000, 4
+COLD_SECONDS_MAX = 300.0
+GOAL = Goal("1 x the MB/s of Kafka's consumer", 1.0)
+NAME, WHAT = (
+    "replay-beside-kafka",
+    "replay of four partitions of JSON events of 376 bytes, local store, default settings",
+)
+CONSUMER = "tidelog.client Consumer, Arrow over HTTP: adds up the bytes of values"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """MB/s of values, and CPU seconds of the broker meanwhile."""
+
+    mb_per_s: float
+    cpu_seconds: float
+
+
+def rows(bench: Bench) -> list[Row]:
+    if why := kafka.missing():
+        return [not_run(NAME, WHAT, GOAL, why)]
+    folder, records = bench.fresh_folder("replay-beside-kafka"), bench.scaled(RECORDS)
+    theirs = kafka.KafkaBroker(bench.children, folder)
+    theirs.create_topic("t", PARTITIONS)
+    theirs.produce("t", bench.payload("events"), records)
+    ours = _cold_broker(bench, f"file:{folder / 'tidelog'}", records)
+    sides: dict[str, Callable[[], Replay]] = {
+        "kafka": lambda: Replay(*alone(theirs.process, ours.process, lambda: theirs.consume("t", records))),
+        "tidelog": lambda: _replay(ours, theirs, records),
+    }
+    for run in sides.values():
+        run()  # a round for warming up
+    found = interleave(bench.rounds, sides)
+    ours.stop()
+    theirs.stop()
+    gb = records * mean_bytes(bench.payload("events")) / 1e9
+    side, other = _side("Tidelog", CONSUMER, found["tidelog"], gb), _side("Kafka", kafka.CONSUMER, found["kafka"], gb)
+    return [compare(NAME, WHAT, GOAL, side, other)]
+
+
+def _cold_broker(bench: Bench, store: str, records: int) -> TidelogBroker:
+    """A broker that was started again after all its records were archived."""
+    broker = TidelogBroker(bench.children, store)
+    broker.create_topic("t", PARTITIONS)
+    prebuilt(bench, broker, "events", 2_500, records, "t", PARTITIONS)
+    deadline = time.monotonic() + COLD_SECONDS_MAX
+    while any((log := broker.log("t", number)).cold_end < log.high_watermark for number in range(PARTITIONS)):
+        if time.monotonic() > deadline:
+            raise Failed(f"the records were not archived within {COLD_SECONDS_MAX:.0f} s")
+        time.sleep(0.5)
+    broker.stop()
+    return TidelogBroker(bench.children, store)
+
+
+def _replay(ours: TidelogBroker, theirs: kafka.KafkaBroker, records: int) -> Replay:
+    arguments = ("--url", ours.url, "--topic", "t", "--partitions", PARTITIONS, "--by", "consumer")
+    out, cpu_seconds = alone(ours.process, theirs.process, lambda: run_module("benchmarks.loads.replay", *arguments))
+    result = LoadResult.from_output(out)
+    if result.records < records:
+        raise Failed(f"the consumer read {result.records} records of {records}")
+    return Replay(result.mb_per_s, cpu_seconds)
+
+
+def _side(name: str, client: str, found: list[Replay], gb: float) -> Side:
+    cpu = f"broker {median(one.cpu_seconds for one in found) / gb:.1f} CPU s/GB"
+    return Side(name, client, "MB/s", [one.mb_per_s for one in found], [cpu])
