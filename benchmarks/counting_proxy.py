@@ -1,7 +1,7 @@
-"""A TCP proxy before an S3 server that counts what the server answers: the bytes that a reader makes it send.
+"""A TCP proxy before a server that counts the bytes that clients send to it and the bytes that it answers.
 
-Everything counts, headers too, so that no reader looks better than it is. What is signed of a request is
-the proxy's own address, which goes through unchanged.
+Headers count too, so that no client looks better than it is. An S3 client signs the proxy's own address, which goes
+through unchanged.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ class CountingProxy:
         self._target = (target.hostname or "", target.port or 80)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.asked_bytes = 0
         self.answered_bytes = 0
         self._open: set[asyncio.Task[None]] = set()
         self._started = threading.Event()
@@ -57,16 +59,25 @@ class CountingProxy:
         store_reader, store_writer = await asyncio.open_connection(*self._target)
         try:
             await asyncio.gather(
-                self._pass_on(reader, store_writer, counted=False), self._pass_on(store_reader, writer, counted=True)
+                self._pass_on(reader, store_writer, self._count_asked),
+                self._pass_on(store_reader, writer, self._count_answered),
             )
         finally:
             for each in (writer, store_writer):
                 each.transport.abort()
 
-    async def _pass_on(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, *, counted: bool) -> None:
+    def _count_asked(self, size_bytes: int) -> None:
+        self.asked_bytes += size_bytes
+
+    def _count_answered(self, size_bytes: int) -> None:
+        self.answered_bytes += size_bytes
+
+    async def _pass_on(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, count: Callable[[int], None]
+    ) -> None:
         with contextlib.suppress(ConnectionError):
             while piece := await source.read(PIECE_BYTES):
-                self.answered_bytes += counted * len(piece)
+                count(len(piece))
                 target.write(piece)
                 await target.drain()
         target.transport.abort()

@@ -23,7 +23,6 @@ def describe_machine(*, quick: bool) -> Machine:
     """This machine and the software on it."""
     packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
     return Machine(
-        cpu=_cpu(),
         cores=os.cpu_count() or 1,
         memory_gib=psutil.virtual_memory().total / 2**30,
         system=f"{platform.system()} {platform.release().split('-')[0]}",
@@ -41,6 +40,7 @@ def describe_run(*, rounds: int, scratch: Path, note: str) -> Origin:
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         commit=_commit(),
         rounds=rounds,
+        cpu=_cpu(),
         disk=_disk(scratch),
         load_before=os.getloadavg()[0],
         note=note,

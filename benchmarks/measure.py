@@ -56,6 +56,7 @@ class Origin:
     date: str
     commit: str
     rounds: int
+    cpu: str
     disk: str
     load_before: float
     settings: Sequence[str] = ()
@@ -95,9 +96,8 @@ def not_run(name: str, what: str, goal: Goal, why: str) -> Row:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where the figures were taken, and with which software."""
+    """The size of the machine that rendered the report, and the software on it. Each row names its own processor."""
 
-    cpu: str
     cores: int
     memory_gib: float
     system: str

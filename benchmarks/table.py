@@ -56,14 +56,15 @@ def _head(machine: Machine) -> list[str]:
         "Written by `python -m benchmarks` (`make bench`) from its own JSON; do not edit by hand.",
         "The picture is `evidence/bench.png`, the figures are `evidence/bench.json`.",
         "",
-        f"- Machine: {machine.cpu}, {machine.cores} cores, {machine.memory_gib:.0f} GiB, {machine.system}",
+        f"- Machine: {machine.cores} cores, {machine.memory_gib:.0f} GiB, {machine.system}",
         f"- Software: Python {machine.python}, {machine.java}, {machine.versions}",
         "",
-        "Each row names the commit, the day, the rounds, the disk and the load average it was measured with, and every",
-        "setting of a server that is not its default. Sides run in turn (A B A B); rows show medians, with the lowest",
-        "and the highest beside. Load programs and brokers share the same cores, on loopback, on one disk. MB are 1e6",
-        "bytes of record values. Both sides get the same records. Tidelog syncs every commit to the disk before it",
-        "answers; Kafka, as it comes, answers from the page cache. A broker is paused while another is measured.",
+        "Each row names the commit, the day, the rounds, the processor, the disk and the load average it was measured",
+        "with, and every setting of a server that is not its default. Sides run in turn (A B A B); rows show medians,",
+        "with the lowest and the highest beside. Load programs and brokers share the same cores, on loopback, on one",
+        "disk. MB are 1e6 bytes of record values. Both sides get the same records. Tidelog syncs every commit to the",
+        "disk before it answers; Kafka, as it comes, answers from the page cache. A broker is paused while another is",
+        "measured.",
     ]
     if machine.quick:
         lines += ["", "**A quick run: too short to judge by.**"]
@@ -104,6 +105,7 @@ def _measured_with(origin: Origin) -> str:
     parts = [
         f"Measured {origin.date} at commit {origin.commit}",
         f"{origin.rounds} rounds" if origin.rounds > 1 else "1 round",
+        origin.cpu,
         origin.disk,
         f"load average {origin.load_before:.2f} before",
         *origin.settings,

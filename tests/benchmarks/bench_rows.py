@@ -5,7 +5,6 @@ from dataclasses import replace
 from benchmarks.measure import Goal, Machine, Origin, Report, Row, Side, compare, not_run
 
 MACHINE = Machine(
-    cpu="a processor",
     cores=2,
     memory_gib=24.0,
     system="Linux 6",
@@ -18,6 +17,7 @@ ORIGIN = Origin(
     date="2026-11-21",
     commit="abc1234",
     rounds=3,
+    cpu="a processor",
     disk="ext4 on vda",
     load_before=0.1,
     settings=("Tidelog: flush.interval.ms=0", "Kafka: defaults"),

@@ -20,8 +20,8 @@ def test_the_table_shows_figures_and_verdicts() -> None:
 def test_the_page_names_machine_conditions_clients_and_spread() -> None:
     text = page(sample_report())
     for expected in (
-        "a processor, 2 cores",
-        "at commit abc1234; 3 rounds; ext4 on vda",
+        "Machine: 2 cores",
+        "at commit abc1234; 3 rounds; a processor; ext4 on vda",
         "Goals: 2 of 4 met",
         "the client of Kafka",
         "9.00 to 11.0",

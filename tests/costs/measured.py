@@ -111,11 +111,12 @@ def _by_kind(usage: Usage) -> dict[Kind, RequestCounts]:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.costs.measured")
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--partitions", type=int, default=SteadyLoad.partitions)
+    parser.add_argument("--shards", type=int, default=SteadyLoad.shards)
+    parser.add_argument("--partitions", type=int, default=SteadyLoad.partitions, help="of each shard")
     parser.add_argument("--events", type=int, default=SteadyLoad.events_per_request)
     parser.add_argument("--faster", type=float, default=FASTER)
     chosen = parser.parse_args(arguments)
-    load = SteadyLoad(minutes=chosen.minutes, partitions=chosen.partitions, events_per_request=chosen.events)
+    load = SteadyLoad(chosen.shards, chosen.partitions, chosen.events, chosen.minutes)
     found = asyncio.run(measure(load, chosen.faster))
     rate = found.raw_bytes / found.seconds
     print(f"{found.seconds:.0f} s, {rate / 1e6:.2f} MB/s, stored {found.stored_bytes / found.raw_bytes:.3f} of raw")

@@ -17,6 +17,9 @@ from tidelog.storage.upkeep.merge_plan import FAN_IN_MIN
 from tidelog.storage.upkeep.rules import UpkeepRules
 from tidelog.storage.wal_index import INDEX_EVERY
 
+SENT, RECEIVED = 1.01, 1.17
+"""Bytes on the network for a byte of keys and values: what a Producer sends and a Consumer receives. Neither
+compresses."""
 FLOOR_CHECK_S = 60.0
 """How often a leader looks whether entries may be deleted (`archiving.COLLECT_EVERY_S`)."""
 
@@ -25,7 +28,8 @@ FLOOR_CHECK_S = 60.0
 class Workload:
     """A steady load. `raw_bytes`: of keys and values a second, spread evenly over `shards`, to `partitions` that each
     get records within every pass of the archiver. `stored`: bytes in a segment for a raw one; `kept_days`: retention;
-    `readers`: how many consumers read all of it at the end of the log, `wire`: bytes on the network for a raw one."""
+    `readers`: how many consumers read all of it at the end of the log; `kafka_wire`: bytes that Kafka's clients send
+    and receive for a raw one, and that its brokers store."""
 
     raw_bytes: float
     shards: int
@@ -33,7 +37,7 @@ class Workload:
     stored: float = 0.145
     kept_days: float = 30.0
     readers: int = 2
-    wire: float = 0.148
+    kafka_wire: float = 0.148
 
 
 # ---- Tidelog
@@ -123,7 +127,7 @@ def tidelog_month(load: Workload, settings: Settings, prices: PriceTable, networ
     return Month(
         requests=requests(load, settings).usd(prices),
         stored=prices.stored_month_usd(stored_bytes(load)),
-        between_zones=network.usd(month_bytes(load) * load.wire * (1 + load.readers) * ELSEWHERE),
+        between_zones=network.usd(month_bytes(load) * (SENT + RECEIVED * load.readers) * ELSEWHERE),
     )
 
 
@@ -163,8 +167,8 @@ def month_bytes(load: Workload) -> float:
 def kafka_month(load: Workload, network: Network, disks: Disks) -> Month:
     """Three replicas, one in each zone: every byte is sent to two other zones, and stored three times, as producers
     compressed it. Clients as with Tidelog."""
-    sent = month_bytes(load) * load.wire
-    held = load.raw_bytes * load.kept_days * 86_400 * load.wire
+    sent = month_bytes(load) * load.kafka_wire
+    held = load.raw_bytes * load.kept_days * 86_400 * load.kafka_wire
     return Month(
         requests=0.0,
         stored=disks.usd(held * REPLICAS),

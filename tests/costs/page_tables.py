@@ -22,7 +22,7 @@ from tests.costs.model import (
     wal_requests,
 )
 
-from tidelog.client.costs import MONTH_S
+from tidelog.client.costs import GB_BYTES, MONTH_S
 from tidelog.services.cli.cost_json import CostDocument
 from tidelog.services.settings import MIB, Settings
 from tidelog.storage.stores.counting import S3_STANDARD, RequestCounts
@@ -51,6 +51,15 @@ def request_rows() -> Iterator[str]:
         ("all", requests(EXAMPLE, SETTINGS)),
     ):
         yield _row(name, *(f"{part / 1e6:.2f} M" for part in _parts(counts)), f"{counts.usd(S3_STANDARD):.2f}")
+
+
+def puts_per_gb_rows() -> Iterator[str]:
+    """PUTs for a GB of raw records at 2 MB/s: the log's, the archive's (with merging at the most), all."""
+    for shards, partitions in ((1, 1), (4, 100), (4, 1_000)):
+        load = Workload(raw_bytes=2e6, shards=shards, partitions=partitions)
+        seconds = GB_BYTES / load.raw_bytes
+        parts = [part(load, SETTINGS, seconds).puts for part in (wal_requests, archive_requests, merge_requests)]
+        yield _row(f"{shards:,}", f"{partitions:,}", *(f"{puts:,.0f}" for puts in (*parts, sum(parts))))
 
 
 def month_rows() -> Iterator[str]:
@@ -130,5 +139,5 @@ def _row(*cells: str) -> str:
 
 
 if __name__ == "__main__":
-    for rows in (request_rows(), month_rows(), variation_rows(), year_rows(), facts()):
+    for rows in (request_rows(), puts_per_gb_rows(), month_rows(), variation_rows(), year_rows(), facts()):
         sys.stdout.write("\n".join(rows) + "\n\n")

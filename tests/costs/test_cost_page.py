@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.costs.measured import SteadyLoad, measure
 from tests.costs.model import Workload, archive_requests, wal_requests
-from tests.costs.page_tables import facts, month_rows, request_rows, variation_rows, year_rows
+from tests.costs.page_tables import facts, month_rows, puts_per_gb_rows, request_rows, variation_rows, year_rows
 
 from tidelog.services.broker.archiving import PUTS_A_PARTITION
 from tidelog.services.settings import Settings
@@ -18,7 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs/cost.md").read_text()
 FLOWING = " ".join(PAGE.split())
 
 
-@pytest.mark.parametrize("row", [*request_rows(), *month_rows(), *variation_rows(), *year_rows()])
+@pytest.mark.parametrize("row", [*request_rows(), *puts_per_gb_rows(), *month_rows(), *variation_rows(), *year_rows()])
 def test_a_row_of_the_page_is_what_the_formulas_give(row: str) -> None:
     assert row in PAGE.splitlines()
 
