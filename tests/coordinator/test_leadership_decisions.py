@@ -58,6 +58,8 @@ MINE = led("a", "a2", 4)
 MINE_OLD_LEASE = led("a", "a2", 4, OLD_LEASE)
 MY_LAST = led("a", "a1", 4, OLD_LEASE)
 OTHERS = led("b", "b2", 4)
+OTHERS_UNLEASED = led("b", "b2", 4, 0)
+OTHERS_LAST_UNLEASED = led("b", "b1", 4, 0)
 LEADING = replace(ME, led={0: 4})
 
 ALONE = (broker("a"),)
@@ -95,6 +97,16 @@ TABLE: list[tuple[str, ClusterPicture, Standing, Move | None]] = [
     ),
     ("not led, my last process's key, drained", picture(MY_LAST, 4, draining=frozenset("a")), ME, None),
     ("not led, another's key", picture(OTHERS, 4, *PREFERRED_ELSEWHERE), ME, None),
+    ("not led, another's key, no lease", picture(OTHERS_UNLEASED, 4, *PREFERRED_ELSEWHERE), ME, None),
+    ("not led, a key of nobody's, no lease", picture(OTHERS_UNLEASED, 4), ME, Take(0, epoch_key(4), OTHERS_UNLEASED)),
+    (
+        "not led, another's last process's key, no lease",
+        picture(OTHERS_LAST_UNLEASED, 4, broker("a"), broker("b"), draining=frozenset("b")),
+        ME,
+        Take(0, epoch_key(4), OTHERS_LAST_UNLEASED),
+    ),
+    ("not led, a key of nobody's, no lease, cut off", picture(OTHERS_UNLEASED, 4), replace(ME, may_act=False), None),
+    ("not led, a key of nobody's, under a lease", picture(OTHERS, 4), ME, None),
     ("not led, nobody's, never led", picture(None, 0), ME, Take(0, None)),
     ("not led, nobody's, led before", picture(None, 4), ME, Take(0, epoch_key(4))),
     ("not led, nobody's, came back just now", picture(None, 4), replace(ME, may_take=False), None),
@@ -113,7 +125,7 @@ def test_the_table(seen: ClusterPicture, me: Standing, move: Move | None) -> Non
 
 def everything() -> Iterator[tuple[ClusterPicture, Standing]]:
     """Every combination of the inputs for one shard."""
-    holders = (None, MINE, MINE_OLD_LEASE, MY_LAST, OTHERS, led("b", "b2", 5))
+    holders = (None, MINE, MINE_OLD_LEASE, MY_LAST, OTHERS, OTHERS_UNLEASED, led("b", "b2", 5))
     flags = (False, True)
     for held, stored, mine, other in product(holders, (0, 3, 4, 5), flags, flags):
         brokers = (broker("a", eligible=mine), *((broker("b"),) if other else ()))
@@ -137,8 +149,9 @@ def test_every_combination_keeps_the_rules() -> None:
                     assert not me.led
                     assert 0 not in me.resting
                     assert move.epoch == stored + 1, "above every epoch given out"
-                    assert held is None or held == MY_LAST, "never from a broker that may live"
-                    assert me.may_take or held is not None
+                    of_nobody = held == OTHERS_UNLEASED and "b" not in seen.brokers
+                    assert held is None or held == MY_LAST or of_nobody, "never from a broker that may live"
+                    assert me.may_take or held == MY_LAST
                 case Release():
                     assert me.may_act
                     assert me.led[0] == stored == move.epoch
@@ -152,7 +165,7 @@ def test_every_combination_keeps_the_rules() -> None:
                     assert held in (MINE, MINE_OLD_LEASE)
                 case Abandon():
                     assert me.led
-                    assert stored > me.led[0] or held in (OTHERS, MY_LAST, led("b", "b2", 5))
+                    assert stored > me.led[0] or held in (OTHERS, OTHERS_UNLEASED, MY_LAST, led("b", "b2", 5))
 
 
 def test_a_busy_shard_is_never_moved() -> None:

@@ -10,7 +10,7 @@ from tests.simulation.light_codec import NO_RECORDS, LightWalCodec
 from tests.storage.instant_clock import InstantClock
 
 from tidelog.coordinator.catalog import Catalog
-from tidelog.coordinator.cluster_keys import ClusterIdentity, ClusterKeys
+from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, LeaderRecord, encode_value
 from tidelog.coordinator.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.store import EtcdKeyValueStore
@@ -157,6 +157,32 @@ async def test_a_second_recovery_has_nothing_to_write(cluster: Cluster) -> None:
     before = await contents(cluster.kv)
     assert (await cluster.recover()).writes_nothing
     assert await contents(cluster.kv) == before
+
+
+async def test_a_leader_key_without_a_lease_is_deleted_unless_its_broker_is_there(cluster: Cluster) -> None:
+    kv = cluster.kv
+    lease_id = (await kv.grant(60.0)).lease_id
+    here = BrokerRecord("here", "h1", "http://h:1", "", "1", 0, eligible=True, stopping=False)
+    await kv.put(KEYS.broker("here"), encode_value(here), lease_id=lease_id)
+    await kv.put(KEYS.leader(0), encode_value(LeaderRecord("gone", "g1", 7)))
+    await kv.put(KEYS.leader(1), encode_value(LeaderRecord("here", "h1", 5)))
+    await kv.put(KEYS.leader(2), encode_value(LeaderRecord("gone", "g1", 2)), lease_id=lease_id)
+    plan = await cluster.recover()
+    assert [(stale.shard, stale.broker_id) for stale in plan.stale_leaders] == [(0, "gone")]
+    assert not plan.writes_nothing
+    left = {item.key for item in (await kv.range(KEYS.leaders)).items}
+    assert left == {KEYS.leader(1), KEYS.leader(2)}
+    assert (await cluster.recover()).writes_nothing
+    await kv.revoke(lease_id)
+
+
+async def test_a_leader_key_that_was_written_anew_after_it_was_read_stays(cluster: Cluster) -> None:
+    await cluster.kv.put(KEYS.leader(0), encode_value(LeaderRecord("gone", "g1", 7)))
+    plan = await cluster.plan()
+    anew = encode_value(LeaderRecord("new", "n1", 8))
+    await cluster.kv.put(KEYS.leader(0), anew)
+    await apply_recovery(plan, cluster.journal, cluster.kv, KEYS)
+    assert (await contents(cluster.kv))[KEYS.leader(0)] == anew
 
 
 async def test_what_is_higher_in_the_store_stays(cluster: Cluster) -> None:

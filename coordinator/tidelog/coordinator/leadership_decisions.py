@@ -11,6 +11,7 @@
     no         this process                                  give back: the key is deleted
     no         this broker's last process                    take: a restart comes back to its shards at once
     no         nobody                                        take, if it should be here
+    no         a process that is gone, no lease              the same (`stale_leaders`)
 
 Where a shard should be is `rendezvous.assign`'s to say, over brokers that may be given shards (`candidates`). A broker
 that is not eligible yet is given none; it keeps those that it has.
@@ -29,11 +30,13 @@ from dataclasses import dataclass, field
 
 from tidelog.coordinator.cluster_picture import ClusterPicture, EpochKey, Led
 from tidelog.coordinator.rendezvous import assign
+from tidelog.coordinator.stale_leaders import is_stale
 
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Lead `shard` in the epoch after `stored`. `former`: this broker's last process's key, to be replaced."""
+    """Lead `shard` in the epoch after `stored`. `former`: the key to be replaced, of this broker's last process or of
+    a process that is gone."""
 
     shard: int
     stored: EpochKey | None
@@ -129,8 +132,8 @@ def _decide_shard(picture: ClusterPicture, me: Standing, shard: int, wanted: str
         return GiveBack(shard, held.record.epoch)
     if me.stopping or shard in me.resting:
         return None
-    if wanted == me.broker_id and held is None and me.may_take:
-        return Take(shard, picture.epochs.get(shard))
+    if wanted == me.broker_id and me.may_take and (held is None or is_stale(held, picture.brokers)):
+        return Take(shard, picture.epochs.get(shard), former=held)
     if held is not None and held.record.broker_id == me.broker_id and me.broker_id not in picture.draining:
         return Take(shard, picture.epochs.get(shard), former=held)
     return None

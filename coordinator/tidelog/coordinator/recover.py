@@ -8,6 +8,7 @@ What a cluster keeps in etcd is no truth about records (`cluster_keys`), so all 
     identity     the journal names the bucket's owner
     epochs/<s>   the highest epoch in the shard's write-ahead log: its last entry's header, or the floor's epoch
     journal      the journal's next number
+    leaders/<s>  those of processes that are gone, under no lease, are deleted (`stale_leaders`)
     the rest     brokers register and lead again by themselves
 
 The epoch is exactly the log's. A leader that ran on through the loss finds its own there and goes on with it; whoever
@@ -40,6 +41,7 @@ from tidelog.coordinator.identity import (
 )
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.key_value import KeyValue, KeyValueStore, PutKey, absent, unchanged
+from tidelog.coordinator.stale_leaders import StaleLeader, delete_stale_leader, find_stale_leaders
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.layout import WAL_PREFIX
 from tidelog.storage.object_store import ObjectStore
@@ -72,7 +74,8 @@ class EpochRecovery:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
-    """What recovery writes. `binds`: the bucket was a broker's without etcd, and becomes the cluster's."""
+    """What recovery writes. `binds`: the bucket was a broker's without etcd, and becomes the cluster's.
+    `stale_leaders`: keys to delete."""
 
     identity: ClusterIdentity
     identity_missing: bool
@@ -80,6 +83,7 @@ class RecoveryPlan:
     epochs: Sequence[EpochRecovery]
     journal_number: int
     journal_number_in_store: int
+    stale_leaders: Sequence[StaleLeader]
 
     @property
     def writes_nothing(self) -> bool:
@@ -87,6 +91,7 @@ class RecoveryPlan:
         return not (
             self.identity_missing
             or self.binds
+            or self.stale_leaders
             or self.journal_number > self.journal_number_in_store
             or any(epoch.rises for epoch in self.epochs)
         )
@@ -122,6 +127,7 @@ async def plan_recovery(
         epochs=epochs,
         journal_number=journal.next_number,
         journal_number_in_store=_number(keys.journal, await kv.get(keys.journal)),
+        stale_leaders=await find_stale_leaders(kv, keys),
     )
 
 
@@ -131,6 +137,7 @@ async def apply_recovery(plan: RecoveryPlan, journal: Journal, kv: KeyValueStore
     await write_bucket_identity(journal, plan.identity)
     rising = [epoch for epoch in plan.epochs if epoch.rises]
     await _each(rising, lambda epoch: _raise_to(kv, keys.epoch(epoch.shard), epoch.in_log))
+    await _each(plan.stale_leaders, lambda stale: delete_stale_leader(kv, keys, stale))
     await _raise_to(kv, keys.journal, max(plan.journal_number, journal.next_number))
     await write_store_identity(kv, keys, plan.identity)
 

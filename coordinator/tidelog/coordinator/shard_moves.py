@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterKeys, LeaderRecord, encode_value
 from tidelog.coordinator.cluster_picture import decode_epoch
-from tidelog.coordinator.key_value import Compare, DeleteKey, Field, KeyValueStore, PutKey, absent, unchanged
+from tidelog.coordinator.key_value import Compare, DeleteKey, Field, KeyValueStore, LeaseLost, PutKey, absent, unchanged
 from tidelog.coordinator.leadership_decisions import Abandon, GiveBack, Move, Reassert, Release, Take
 from tidelog.coordinator.shard_host import ShardHost
 from tidelog.storage.backoff import Backoff
@@ -52,7 +52,8 @@ class MovesObserver(Protocol):
 
 
 class ShardMoves:
-    """See the module's head. `lease_id` is what keys are put under; 0: none is held now, and nothing may be begun."""
+    """See the module's head. `lease_id` is what leader keys are put under; 0: no lease is held now, and no leader key
+    is put. It is looked at when a key is put, since a move may have waited for its turn."""
 
     def __init__(
         self,
@@ -176,7 +177,7 @@ class ShardMoves:
         ]
         puts = [
             PutKey(keys.epoch(shard), b"%d" % take.epoch),
-            PutKey(keys.leader(shard), self._value(take.epoch), self.lease_id),
+            self._put_leader(shard, take.epoch),
         ]
         try:
             result = await self._kv.transact(compares, puts)
@@ -229,7 +230,7 @@ class ShardMoves:
             unchanged(move.former.item) if move.former else absent(key),
             Compare(self._keys.epoch(move.shard), Field.VALUE, b"%d" % move.epoch),
         ]
-        result = await self._kv.transact(compares, [PutKey(key, self._value(move.epoch), self.lease_id)])
+        result = await self._kv.transact(compares, [self._put_leader(move.shard, move.epoch)])
         if result.succeeded:
             self._shown_from[move.shard] = result.revision
             _log.info("shard %d: still led here in epoch %d", move.shard, move.epoch)
@@ -240,6 +241,12 @@ class ShardMoves:
         result = await self._kv.transact([Compare(key, Field.VALUE, self._value(epoch))], [DeleteKey(key)])
         if result.succeeded:
             self._shown_from[shard] = result.revision
+
+    def _put_leader(self, shard: int, epoch: int) -> PutKey:
+        """Raises `LeaseLost`: a key without a lease would outlive this process."""
+        if not self.lease_id:
+            raise LeaseLost(f"the lease was lost before shard {shard} had its turn")
+        return PutKey(self._keys.leader(shard), self._value(epoch), self.lease_id)
 
     def _count_unable(self) -> None:
         self._unable += 1

@@ -29,7 +29,7 @@ def recover(
     """Write the cluster's keys in etcd again from the bucket: etcd was wiped, set back or replaced.
 
     Needs --store, --etcd-endpoints and --cluster-name as `serve` has them. Nothing in etcd is lowered, and another
-    cluster's keys are left alone; brokers may run meanwhile.
+    cluster's keys are left alone; leader keys that would outlive their brokers are deleted; brokers may run meanwhile.
     """
     plan = asyncio.run(_recover(loaded.settings, dry_run=dry_run, yes=yes))
     if as_json:
@@ -82,5 +82,8 @@ def _show(plan: RecoveryPlan) -> None:
     if rising := [(epoch.shard, epoch.in_log, epoch.in_store) for epoch in plan.epochs if epoch.rises]:
         print()
         print_table(("shard", "epoch", "etcd had"), rising)
+    if plan.stale_leaders:
+        print()
+        print_table(("shard", "led by a process that is gone"), [(s.shard, s.broker_id) for s in plan.stale_leaders])
     if plan.writes_nothing:
         complain("etcd has all of it already")
