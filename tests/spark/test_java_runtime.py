@@ -181,6 +181,6 @@ def test_a_jvm_that_does_not_start_is_quoted(tmp_path: Path) -> None:
     )
 
     assert answer.returncode != 0
-    said = answer.stderr.partition("JvmExited: Spark's JVM did not start. Java ")[2]
+    said = answer.stderr.partition("JvmExited: Spark's JVM ended at its start. Java ")[2]
     assert "stack size specified is too small" in said
-    assert "Set JAVA_HOME to a Java 17 or newer" in said
+    assert "set JAVA_HOME to a Java 17 or newer" in said

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from tidelog.spark_connector.java_runtime import JavaRuntime, use_java
-from tidelog.spark_connector.jvm_start import GATEWAY_EXITED, explain_jvm_exit
+from tidelog.spark_connector.jvm_start import start_session
 from tidelog.spark_connector.s3_access import s3_options
 from tidelog.spark_connector.s3_jars import s3_jars
 from tidelog.spark_connector.source import register
@@ -32,6 +31,8 @@ def local_session(
     java = java or use_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     defaults = {
+        "spark.master": f"local[{cores}]",
+        "spark.app.name": name,
         "spark.driver.memory": driver_memory,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -41,16 +42,7 @@ def local_session(
     }
     if s3:
         defaults |= {"spark.driver.extraClassPath": ":".join(str(jar) for jar in s3_jars()), **s3_options()}
-    session = _started(java, name, cores, {**defaults, **(settings or {})})
+    session = start_session(java, {**defaults, **(settings or {})})
     session.sparkContext.setLogLevel("ERROR")
     register(session)
     return session
-
-
-def _started(java: JavaRuntime, name: str, cores: int, settings: Mapping[str, str]) -> SparkSession:
-    try:
-        return SparkSession.builder.master(f"local[{cores}]").appName(name).config(map=dict(settings)).getOrCreate()
-    except PySparkRuntimeError as error:
-        if error.getCondition() != GATEWAY_EXITED:
-            raise
-        raise explain_jvm_exit(java, settings) from error

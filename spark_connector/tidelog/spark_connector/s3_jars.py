@@ -15,12 +15,13 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from tidelog.spark_connector.cache_folder import cache_folder
 from tidelog.spark_connector.java_runtime import use_java
+from tidelog.spark_connector.jvm_start import start_session
 from tidelog.spark_connector.s3_access import HADOOP_AWS_PACKAGE
-from tidelog.storage.errors import NotFound
+from tidelog.storage.errors import NotFound, TidelogError
+
+EXIT_FAILED = 1
 
 
 def s3_jars(environ: Mapping[str, str] | None = None) -> list[Path]:
@@ -36,7 +37,7 @@ def s3_jars(environ: Mapping[str, str] | None = None) -> list[Path]:
 
 def fetch_s3_jars(environ: Mapping[str, str] | None = None) -> list[Path]:
     """Fetch the jars if they are not here. Spark's own resolver does it, beside the place where they shall be; the
-    folder appears whole or not at all."""
+    folder appears whole or not at all. Raises `JavaNotFound`, and `JvmExited` with the resolver's words."""
     environ = os.environ if environ is None else environ
     folder = _folder(environ)
     if not folder.is_dir():
@@ -52,8 +53,8 @@ def _folder(environ: Mapping[str, str]) -> Path:
 
 
 def _resolve(ivy: Path) -> None:
-    use_java()
-    settings: dict[str, bool | float | int | str | None] = {
+    settings = {
+        "spark.master": "local[1]",
         "spark.jars.packages": HADOOP_AWS_PACKAGE,
         "spark.jars.ivy": str(ivy),
         "spark.ui.enabled": "false",
@@ -61,9 +62,19 @@ def _resolve(ivy: Path) -> None:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
     }
-    SparkSession.builder.master("local[1]").config(map=settings).getOrCreate().stop()
+    start_session(use_java(), settings).stop()
     shutil.rmtree(ivy / "cache")
 
 
+def main() -> int:
+    """The program; exit code 1 and the reason on stderr if the jars cannot be had."""
+    try:
+        sys.stdout.write("".join(f"{jar}\n" for jar in fetch_s3_jars()))
+    except TidelogError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_FAILED
+    return 0
+
+
 if __name__ == "__main__":
-    sys.stdout.write("".join(f"{jar}\n" for jar in fetch_s3_jars()))
+    sys.exit(main())
