@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # xdist workers; the suite is sized for two cores
 JOBS ?= 2
+# FETCH=no: `make test` neither fetches nor builds components; tests that need a missing one are skipped
+FETCH ?= yes
+PREPARE := infra/components.py prepare $(if $(filter no,$(FETCH)),--dry-run)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve cluster test check bench soak chaos year format clean
@@ -15,12 +18,12 @@ help: ## list the targets
 $(VENV)/.run: pyproject.toml constraints.txt hatch_build.py coordinator/tidelog/coordinator/etcd/rpc.proto
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tidelog needs Python 3.11 or newer; name one with PYTHON=..." >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing Tidelog and Spark into $(VENV) ..."
+	@echo "installing Tidelog and Spark into $(VENV): half a gigabyte to fetch, a minute or two ..."
 	@$(INSTALL) -e '.[spark]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	@echo "installing the development tools into $(VENV) ..."
+	@echo "installing the development tools into $(VENV): a minute or two ..."
 	@$(INSTALL) -e '.[spark,dev]'
 	@touch $@
 
@@ -34,7 +37,8 @@ cluster: $(VENV)/.run ## three brokers, three etcd and MinIO on this machine, un
 	@$(BIN)/python -m infra.cluster $(ARGS)
 
 test: $(VENV)/.dev ## the whole suite, with real components where this machine can have them
-	@$(BIN)/python infra/components.py prepare
+	@$(BIN)/python $(PREPARE)
+	$(if $(ARGS),,@echo "The whole suite takes about 16 minutes on two cores; \`make test ARGS=tests/storage\` runs a part of it.")
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types and layers; quick
@@ -51,7 +55,7 @@ bench: $(VENV)/.dev ## Tidelog beside Kafka: a table, JSON and a picture in arti
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 soak: $(VENV)/.dev ## the long runs: simulation seeds, fuzzing, faults (MINUTES=10)
-	@$(BIN)/python infra/components.py prepare
+	@$(BIN)/python $(PREPARE)
 	@TIDELOG_SOAK_MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 
 chaos: $(VENV)/.dev ## a cluster under faults, judged from outside; a report in artifacts/chaos (MINUTES=10)

@@ -30,7 +30,9 @@ class CannotMake(Exception):
 class Component:
     """`find` tells where it is, or None; `make` brings it there, or raises `CannotMake`.
 
-    `how` is the line for a person whose machine lacks it. A component `on_demand` is made only when it is named.
+    `purpose` says what needs it, and so what is left out without it. `how` is the line for a person whose machine lacks
+    it. `programs` have to be on ``PATH`` to make it, which takes about `seconds` and fetches about `megabytes`. A
+    component `on_demand` is made only when it is named.
     """
 
     name: str
@@ -38,6 +40,9 @@ class Component:
     how: str
     find: Callable[[], Path | None]
     make: Callable[[], None]
+    seconds: int
+    megabytes: int
+    programs: tuple[str, ...] = ()
     on_demand: bool = False
 
 

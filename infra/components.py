@@ -4,8 +4,9 @@
     python infra/components.py prepare minio ...  those named, also the ones made only on demand
     python infra/components.py list               say what is there, make nothing
 
-With ``TIDELOG_REQUIRE_ALL=1``, as in CI, a missing one ends in exit code 1. A further component is a module beside this
-one that makes a `Component`, and an entry in `COMPONENTS`.
+Both begin with a table of what is there, what is about to be made and how long that takes (`infra.outlook`);
+``prepare --dry-run`` ends there. With ``TIDELOG_REQUIRE_ALL=1``, as in CI, a missing component ends in exit code 1.
+A further component is a module beside this one that makes a `Component`, and an entry in `COMPONENTS`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from infra.haproxy import HAPROXY
 from infra.kafka import KAFKA
 from infra.kustomize import KUSTOMIZE
 from infra.minio import MINIO
+from infra.outlook import State, outlook, table
 from infra.promtool import PROMTOOL
 from infra.s2_lite import S2_LITE
 from infra.spark_kafka import SPARK_KAFKA
@@ -55,24 +57,19 @@ def component(name: str) -> Component:
 
 
 def prepare(wanted: Component) -> bool:
-    """Make `wanted` unless it is there, and say how it stands. Whether it is there now."""
-    missing_because = ""
-    if wanted.find() is None:
-        try:
-            with only_one_process(wanted.name):
-                if wanted.find() is None:  # else another process made it meanwhile
-                    say(f"{wanted.name}: making it ({wanted.purpose})")
-                    wanted.make()
-        except (CannotMake, OSError) as error:
-            missing_because = f"{error}; "
-    return told(wanted, missing_because)
-
-
-def told(wanted: Component, missing_because: str = "") -> bool:
-    """Say how `wanted` stands. Whether it is there."""
-    place = wanted.find()
-    say(f"{wanted.name}: ready ({place})" if place else f"{wanted.name}: missing; {missing_because}{wanted.how}")
-    return place is not None
+    """Make `wanted` unless it is there, and say how that went. Whether it is there now."""
+    if wanted.find() is not None:
+        return True
+    try:
+        with only_one_process(wanted.name):
+            if wanted.find() is None:  # else another process made it meanwhile
+                say(f"{wanted.name}: making it")
+                wanted.make()
+    except (CannotMake, OSError) as error:
+        say(f"{wanted.name}: MISSING: {error}; {wanted.how}")
+        return False
+    say(f"{wanted.name}: ready ({wanted.find()})")
+    return True
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -80,13 +77,16 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="components.py", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("command", choices=("prepare", "list"))
     parser.add_argument("names", nargs="*", metavar="NAME", type=component)
+    parser.add_argument("--dry-run", action="store_true", help="show the table, make nothing")
     chosen = parser.parse_args(arguments)
-    if chosen.names:
-        wanted = list(chosen.names)
-    else:
-        wanted = [known for known in COMPONENTS if chosen.command == "list" or not known.on_demand]
-    ready = [prepare(each) if chosen.command == "prepare" else told(each) for each in wanted]
-    return 0 if all(ready) or os.environ.get("TIDELOG_REQUIRE_ALL") != "1" else 1
+    preparing = chosen.command == "prepare"
+    wanted = chosen.names or [known for known in COMPONENTS if not (preparing and known.on_demand)]
+    outlooks = [outlook(each, may_make=preparing and not chosen.dry_run) for each in wanted]
+    say(table(outlooks))
+    to_make = [each.component for each in outlooks if each.state is State.TO_MAKE]
+    made = [prepare(each) for each in to_make]
+    all_here = all(made) and all(each.state in (State.READY, State.TO_MAKE) for each in outlooks)
+    return 0 if all_here or os.environ.get("TIDELOG_REQUIRE_ALL") != "1" else 1
 
 
 if __name__ == "__main__":

@@ -50,16 +50,22 @@ def make34() -> None:
 
 ETCD = Component(
     name="etcd",
-    purpose=f"etcd {VERSION}, for the cluster and its tests",
+    purpose="tests of clusters and of chaos; `make cluster` with several brokers; benchmarks",
     how="install Go 1.26 or newer (https://go.dev/dl), then `python infra/components.py prepare etcd`",
     find=find,
     make=make,
+    seconds=60,
+    megabytes=100,
+    programs=("go",),
 )
 
 ETCD34 = Component(
     name="etcd34",
-    purpose="Debian's etcd 3.4, for the key-value store's tests",
+    purpose="tests of the key-value store on etcd 3.4",
     how="on Debian 12, `apt-get update`, then `python infra/components.py prepare etcd34`",
     find=find34,
     make=make34,
+    seconds=10,
+    megabytes=8,
+    programs=("apt-get", "dpkg"),
 )

@@ -45,8 +45,11 @@ def make() -> None:
 
 HAPROXY = Component(
     name="haproxy",
-    purpose="the compose file's load balancer, for its test",
+    purpose="tests of the load balancer",
     how="install HAProxy 2.6 or newer; on Debian 12, `python infra/components.py prepare haproxy`",
     find=find,
     make=make,
+    seconds=10,
+    megabytes=2,
+    programs=("apt-get", "dpkg"),
 )

@@ -47,5 +47,8 @@ KAFKA = Component(
     how="install Java 17 or newer and Maven, then `python infra/components.py prepare kafka`",
     find=find,
     make=make,
+    seconds=60,
+    megabytes=100,
+    programs=("mvn",),
     on_demand=True,
 )

@@ -27,8 +27,11 @@ def make() -> None:
 
 KUSTOMIZE = Component(
     name="kustomize",
-    purpose="the Kubernetes manifests' tests",
+    purpose="tests of the Kubernetes manifests",
     how="install Go 1.24 or newer (https://go.dev/dl), then `python infra/components.py prepare kustomize`",
     find=find,
     make=make,
+    seconds=30,
+    megabytes=30,
+    programs=("go",),
 )

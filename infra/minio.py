@@ -27,8 +27,11 @@ def make() -> None:
 
 MINIO = Component(
     name="minio",
-    purpose="S3 on this machine, for the stores' tests and the benchmarks",
+    purpose="tests of S3 stores, of clusters, of chaos; `make cluster` on S3; benchmarks",
     how="install Go 1.24 or newer (https://go.dev/dl), then `python infra/components.py prepare minio`",
     find=find,
     make=make,
+    seconds=120,
+    megabytes=150,
+    programs=("go",),
 )

@@ -32,8 +32,11 @@ def make() -> None:
 
 PROMTOOL = Component(
     name="promtool",
-    purpose="the alerts' tests",
+    purpose="tests of the alerts",
     how="install Prometheus 2.42 or newer; on Debian 12, `python infra/components.py prepare promtool`",
     find=find,
     make=make,
+    seconds=10,
+    megabytes=20,
+    programs=("apt-get", "dpkg"),
 )

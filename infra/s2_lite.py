@@ -41,5 +41,8 @@ S2_LITE = Component(
     how="install Rust (https://rustup.rs), then `python infra/components.py prepare s2` (nine minutes)",
     find=find,
     make=make,
+    seconds=540,
+    megabytes=300,
+    programs=("cargo",),
     on_demand=True,
 )

@@ -57,5 +57,8 @@ SPARK_KAFKA = Component(
     how="install Java 17 or newer and Maven, then `python infra/components.py prepare spark-kafka`",
     find=find,
     make=make,
+    seconds=20,
+    megabytes=11,
+    programs=("mvn",),
     on_demand=True,
 )

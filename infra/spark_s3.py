@@ -27,8 +27,10 @@ def make() -> None:
 
 SPARK_S3 = Component(
     name="spark-s3",
-    purpose="Spark's way to S3, 674 MB",
+    purpose="tests of Spark on S3",
     how="let it be fetched from Maven Central with `python infra/components.py prepare spark-s3` (674 MB)",
     find=find,
     make=make,
+    seconds=120,
+    megabytes=674,
 )

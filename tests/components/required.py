@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
+from infra.component import Component
 from infra.components import component
 
 
@@ -18,7 +19,12 @@ def require_component(name: str) -> Path:
     place = wanted.find()
     if place is not None:
         return place
-    line = f"{name} is not on this machine: {wanted.how}"
+    line = missing_line(wanted)
     if os.environ.get("TIDELOG_REQUIRE_ALL") == "1":
         pytest.fail(line)
     pytest.skip(line)
+
+
+def missing_line(wanted: Component) -> str:
+    """Why a test is skipped; the summary at the end of a run knows it by this (`missing_summary`)."""
+    return f"{wanted.name} is not on this machine: {wanted.how}"
