@@ -50,7 +50,7 @@ class Outlook:
             return f"{self.state.value} (no {self.lacking})"
         if self.state is State.TO_MAKE and self.component.programs:
             return f"{self.state.value}, with {self.component.programs[0]}"
-        return self.state.value
+        return str(self.state.value)
 
 
 def outlook(component: Component, *, may_make: bool) -> Outlook:

@@ -1,4 +1,6 @@
-"""``make cluster``: three brokers, a three-node etcd and MinIO on this machine, until Ctrl-C."""
+"""``make cluster``: three brokers, a three-node etcd and MinIO on this machine, until Ctrl-C.
+
+Without MinIO the bucket is a folder; without etcd there is one broker (`infra.cluster.means`)."""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ from pathlib import Path
 from types import FrameType
 
 from infra.cluster.local_cluster import LocalCluster
+from infra.cluster.means import Wish, choose_shape, gather, limits
 from infra.cluster.process import Failed
-from infra.cluster.topology import STORE, Shape
+from infra.cluster.topology import Program, Shape
 from infra.component import say
-from infra.components import component, prepare
 
 BROKER_PORT = 8081
 LOOK_S = 0.5
@@ -26,15 +28,12 @@ RESTART_S = 15.0
 def main(arguments: Sequence[str]) -> int:
     """The command; its exit code."""
     chosen = _parser().parse_args(arguments)
-    shape = Shape(chosen.brokers, chosen.etcd)
-    names = ("minio", "etcd") if shape.etcd_nodes else ("minio",)
-    if not all(prepare(component(name)) for name in names):
-        return 1
     if chosen.fresh:
         shutil.rmtree(chosen.folder, ignore_errors=True)
     stopping = _stopping()
-    ports = {name: chosen.port + n for n, name in enumerate(shape.broker_names)}
     try:
+        shape = _shape(Wish(chosen.brokers, chosen.etcd), chosen.folder)
+        ports = {name: chosen.port + n for n, name in enumerate(shape.broker_names)}
         with LocalCluster(chosen.folder, shape, ports=ports) as cluster:
             say(f"starting {len(cluster.processes)} processes; logs in {cluster.folder / 'logs'} ...")
             cluster.start()
@@ -47,10 +46,19 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _shape(wish: Wish, folder: Path) -> Shape:
+    """What this machine can run, with a line for what it cannot. Raises `Failed`."""
+    etcd = wish.etcd_nodes != 0 and gather(Program.ETCD)
+    shape = choose_shape(wish, minio=gather(Program.MINIO), etcd=etcd)
+    for line in limits(shape, wish, str(folder.resolve() / "data" / "bucket")):
+        say(line)
+    return shape
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="make cluster ARGS=...", description=__doc__)
-    parser.add_argument("--brokers", type=int, default=3)
-    parser.add_argument("--etcd", type=int, default=3, metavar="NODES", help="0: one broker by itself")
+    parser = argparse.ArgumentParser(prog="make cluster ARGS=...", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--brokers", type=_positive, help="3, or 1 where there is no etcd")
+    parser.add_argument("--etcd", type=int, choices=range(8), metavar="NODES", help="3; 0: one broker by itself")
     parser.add_argument("--port", type=int, default=BROKER_PORT, help="of broker-1; the others follow")
     parser.add_argument(
         "--folder", type=Path, default=Path("artifacts/cluster"), help="data, logs and ports are kept here"
@@ -58,6 +66,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fresh", action="store_true", help="forget what the folder holds")
     parser.add_argument("--seconds", type=float, help="stop by itself after so long")
     return parser
+
+
+def _positive(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return int(text)
 
 
 def _stopping() -> threading.Event:
@@ -83,7 +97,8 @@ def _show(cluster: LocalCluster) -> None:
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     tidelog = _tidelog()
     first, last = cluster.shape.broker_names[0], cluster.shape.broker_names[-1]
-    say(f"\nstore {STORE}. Try, in another shell (docs/cluster.md tells more):")
+    store = cluster[first].service.environment["TIDELOG_STORE"]
+    say(f"\nstore {store}. Try, in another shell (docs/cluster.md tells more):")
     say(f"  {tidelog} cluster info --broker {cluster.url(first)}")
     say(f"  echo hello | {tidelog} topic produce web --broker {cluster.url(first)}")
     say(f"  {tidelog} topic consume web -o start -e --broker {cluster.url(last)}")

@@ -29,7 +29,8 @@ STOPPED_AT_ONCE_MAX = 8
 
 
 class LocalCluster:
-    """`ports` fixes some addresses by name; the others are free ones, found once and kept in the folder."""
+    """`shape` None: the one that the folder keeps, else the usual one. `ports` fixes some addresses by name; the others
+    are free ones, found once and kept in the folder."""
 
     def __init__(
         self,
@@ -40,10 +41,10 @@ class LocalCluster:
         route: Route | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        self.shape = shape or Shape()
         self.folder = folder
         (folder / "logs").mkdir(parents=True, exist_ok=True)
-        kept = _kept(folder / "cluster.json", address_names(self.shape), ports or {})
+        kept = _kept(folder / "cluster.json", shape, ports or {})
+        self.shape = kept.shape
         self.addresses = {name: Address(HOST, HOST, port) for name, port in kept.ports.items()}
         self.secrets = Secrets(kept.user, kept.password)
         self._processes = {
@@ -73,14 +74,19 @@ class LocalCluster:
     def etcd_nodes(self) -> Sequence[ServiceProcess]:
         return [self[name] for name in self.shape.etcd_names]
 
+    @property
+    def _around(self) -> Sequence[ServiceProcess]:
+        """What the brokers need."""
+        return [process for process in self.processes if process.service.program is not Program.BROKER]
+
     def url(self, name: str) -> str:
         return f"http://{self.addresses[name].reached}"
 
     def start(self) -> None:
         """Start everything and return once all of it is ready. Raises `Failed`."""
-        (self.folder / "data" / "minio" / BUCKET).mkdir(parents=True, exist_ok=True)  # a folder there is a bucket
-        around = [process for process in self.processes if process.service.program is not Program.BROKER]
-        for group in (around, self.brokers):
+        if self.shape.minio:
+            (self.folder / "data" / "minio" / BUCKET).mkdir(parents=True, exist_ok=True)  # a folder there is a bucket
+        for group in (self._around, self.brokers):
             for process in group:
                 process.start()
             for process in group:
@@ -88,8 +94,7 @@ class LocalCluster:
 
     def stop(self) -> None:
         """Stop everything that runs, brokers first. Raises `Failed` with all that did not stop by itself."""
-        around = [self["minio"], *self.etcd_nodes]
-        failures = [*_stopped(self.brokers), *_stopped(around)]
+        failures = [*_stopped(self.brokers), *_stopped(self._around)]
         if failures:
             raise Failed("\n".join(failures))
 
@@ -115,20 +120,27 @@ class LocalCluster:
 class _Kept:
     """What `cluster.json` holds."""
 
+    shape: Shape = field(default_factory=Shape)
     ports: dict[str, int] = field(default_factory=dict)
     user: str = "tidelog"
     password: str = field(default_factory=lambda: entropy.token_hex(16))
 
 
-def _kept(file: Path, names: Sequence[str], fixed: Mapping[str, int]) -> _Kept:
+def _kept(file: Path, shape: Shape | None, fixed: Mapping[str, int]) -> _Kept:
     """What an earlier start chose, completed: a node of etcd must come back under its own address."""
-    kept = _Kept(**json.loads(file.read_text())) if file.exists() else _Kept()
+    kept = _read(file) if file.exists() else _Kept()
+    kept.shape = shape or kept.shape
     kept.ports |= fixed
-    missing = [name for name in names if name not in kept.ports]
+    missing = [name for name in address_names(kept.shape) if name not in kept.ports]
     kept.ports |= dict(zip(missing, free_ports(len(missing)), strict=True))
     file.touch(mode=0o600)
     file.write_text(json.dumps(asdict(kept), indent=2))
     return kept
+
+
+def _read(file: Path) -> _Kept:
+    kept = json.loads(file.read_text())
+    return _Kept(**{**kept, "shape": Shape(**kept.get("shape", {}))})
 
 
 def _stopped(processes: Sequence[ServiceProcess]) -> list[str]:

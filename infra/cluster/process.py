@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from infra.cluster.programs import find_program
 from infra.cluster.topology import Program, Service
 from infra.components import component
 
@@ -137,8 +138,7 @@ def answers(host: str, port: int, path: str) -> bool:
 def _command(program: Program) -> Sequence[str]:
     if program is Program.BROKER:
         return TIDELOG
-    wanted = component(program.value)
-    place = wanted.find()
+    place = find_program(program)
     if place is None:
-        raise Failed(f"{wanted.name} is not on this machine: {wanted.how}")
+        raise Failed(f"{program.value} is not on this machine: {component(program.value).how}")
     return (str(place),)

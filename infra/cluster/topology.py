@@ -31,10 +31,12 @@ class Program(Enum):
 
 @dataclass(frozen=True)
 class Shape:
-    """How many of each. Without etcd there is one broker, which leads everything by itself."""
+    """How many of each. Without etcd there is one broker, which leads everything by itself. Without MinIO the bucket is
+    a folder that the brokers share."""
 
     brokers: int = 3
     etcd_nodes: int = 3
+    minio: bool = True
 
     def __post_init__(self) -> None:
         if self.brokers < 1 or (self.etcd_nodes == 0 and self.brokers != 1):
@@ -97,7 +99,8 @@ other brokers. Tests put their proxies here."""
 def address_names(shape: Shape) -> tuple[str, ...]:
     """The names that `services` needs addresses for."""
     peers = (f"{name}-peer" for name in shape.etcd_names)
-    return ("minio", "minio-console", *shape.etcd_names, *peers, *shape.broker_names)
+    minio = ("minio", "minio-console") if shape.minio else ()
+    return (*minio, *shape.etcd_names, *peers, *shape.broker_names)
 
 
 def services(
@@ -111,11 +114,18 @@ def services(
 ) -> tuple[Service, ...]:
     """Every service of the cluster, in the order to start them. `settings`: further variables of every broker."""
     way = route or (lambda _, target: addresses[target].reached)
+    bucket = {} if shape.minio else {"TIDELOG_STORE": folder_store(data_folder)}
+    further = {**bucket, **(settings or {})}
     return (
-        _minio(addresses, secrets, data_folder),
+        *((_minio(addresses, secrets, data_folder),) if shape.minio else ()),
         *(_etcd(name, shape, addresses, data_folder) for name in shape.etcd_names),
-        *(_broker(name, shape, addresses[name], secrets, way, settings or {}) for name in shape.broker_names),
+        *(_broker(name, shape, addresses[name], secrets, way, further) for name in shape.broker_names),
     )
+
+
+def folder_store(data_folder: str) -> str:
+    """The store of a cluster without MinIO."""
+    return f"file:{data_folder}/bucket"
 
 
 def _minio(addresses: Addresses, secrets: Secrets, data_folder: str) -> Service:
@@ -168,12 +178,15 @@ def _broker(
         "TIDELOG_HOST": address.listen_host,
         "TIDELOG_PORT": str(address.port),
         "TIDELOG_LOG_FORMAT": "json",
-        "AWS_ENDPOINT_URL_S3": f"http://{route(name, 'minio')}",
-        "AWS_DEFAULT_REGION": REGION,
-        "AWS_ACCESS_KEY_ID": secrets.access_key_id,
-        "AWS_SECRET_ACCESS_KEY": secrets.secret_access_key,
-        "AWS_EC2_METADATA_DISABLED": "true",
     }
+    if shape.minio:
+        environment |= {
+            "AWS_ENDPOINT_URL_S3": f"http://{route(name, 'minio')}",
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": secrets.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": secrets.secret_access_key,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
     if shape.etcd_nodes:
         endpoints = ",".join(f"http://{route(name, etcd)}" for etcd in shape.etcd_names)
         environment |= {

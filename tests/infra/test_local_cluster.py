@@ -101,3 +101,20 @@ def cluster_command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+def test_without_minio_brokers_share_a_folder(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, Shape(1, 0, minio=False)) as cluster:
+        cluster.start()
+        cluster.tidelog("topic", "create", "kept", broker="broker-1")
+        assert [process.service.name for process in cluster.processes] == ["broker-1"]
+    assert any((tmp_path / "data" / "bucket" / "meta").iterdir())
+    assert LocalCluster(tmp_path).shape == Shape(1, 0, minio=False)
+
+
+def test_brokers_with_etcd_share_a_folder_where_there_is_no_minio(tmp_path: Path) -> None:
+    require_component("etcd")
+    with LocalCluster(tmp_path, Shape(2, 1, minio=False)) as cluster:
+        cluster.start()
+        cluster.tidelog("topic", "create", "web", "--partitions", "4", broker="broker-1")
+        assert "web" in cluster.tidelog("topic", "list", broker="broker-2")
