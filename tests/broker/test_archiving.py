@@ -10,6 +10,7 @@ from tests.broker.set_clock import GRACE_S, SetClock
 from tidelog.services.broker.api import FetchLimits, ProduceOptions
 from tidelog.services.broker.archiving import BEHIND_FACTOR, PATIENCE, PUTS_FREE, ArchivePolicy, Archivist, WalDebt
 from tidelog.services.broker.background import BackgroundThreads
+from tidelog.services.broker.damages import Damages
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.broker.topic_remover import TopicRemover
 from tidelog.services.wiring import broker_parts
@@ -86,7 +87,7 @@ async def test_archiving_that_has_fallen_behind_takes_its_share_of_the_processor
     parts = broker_parts(replace(SETTINGS, shards=1), Runtime(clock), MemoryObjectStore())
     remover = TopicRemover(parts.store, parts.catalog, clock, GRACE_S)
     policy = replace(POLICY, bytes_min=1 << 40, entries_max=1)
-    archivist = Archivist(parts.shards, parts.journal, remover, policy, Runtime(clock), threads)
+    archivist = Archivist(parts.shards, parts.journal, remover, policy, Runtime(clock), threads, Damages(clock))
     broker = LocalBroker(parts)
     await broker.start()
     await broker.create_topic("t", 1, {})
@@ -130,7 +131,9 @@ async def test_many_partitions_of_little_traffic_are_archived_seldom_and_few_eac
     parts = broker_parts(replace(SETTINGS, shards=1), Runtime(clock), MemoryObjectStore())
     remover = TopicRemover(parts.store, parts.catalog, clock, GRACE_S)
     policy = replace(POLICY, bytes_min=1 << 40)
-    archivist = Archivist(parts.shards, parts.journal, remover, policy, Runtime(clock), BackgroundThreads(1))
+    archivist = Archivist(
+        parts.shards, parts.journal, remover, policy, Runtime(clock), BackgroundThreads(1), Damages(clock)
+    )
     broker = LocalBroker(parts)
     await broker.start()
     for topic, partitions, minutes in (("many", PUTS_FREE, PATIENCE), ("few", 2, 1)):

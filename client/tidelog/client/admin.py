@@ -44,6 +44,11 @@ class _LogStart:
     log_start_offset: int
 
 
+@dataclass(frozen=True)
+class _Ready:
+    damaged_objects: tuple[str, ...] = ()
+
+
 class Admin:
     """Administration over HTTP. Every call raises `NotFound`, `Invalid`, `Unavailable` as they apply."""
 
@@ -145,10 +150,10 @@ class Admin:
         except Unavailable as error:
             return Health(alive=False, ready=False, reason=str(error))
         try:
-            self._connection.call(Request("GET", "/readyz"), deadline_s=0.0)
+            answer = self._connection.call(Request("GET", "/readyz"), deadline_s=0.0)
         except (Unavailable, Fenced) as error:
             return Health(alive=True, ready=False, reason=str(error))
-        return Health(alive=True, ready=True)
+        return Health(alive=True, ready=True, damaged_objects=_decoded(answer, _Ready).damaged_objects)
 
     def close(self) -> None:
         """Release the sockets."""

@@ -123,8 +123,21 @@ class MembershipDescription:
 
 
 @dataclass(frozen=True)
+class DamageDescription:
+    """An object of the bucket that is missing or does not hold what was written, and what that stops. `topic` "" and
+    `partition` -1: it is of none."""
+
+    object: str
+    reason: str = ""
+    effect: str = ""
+    shard: int = -1
+    topic: str = ""
+    partition: int = -1
+
+
+@dataclass(frozen=True)
 class ClusterDescription:
-    """A broker's version, its store, the shards it leads, and the cluster it is of."""
+    """A broker's version, its store, the shards it leads, the damaged objects it knows of, and the cluster it is of."""
 
     version: str
     store: str
@@ -132,12 +145,15 @@ class ClusterDescription:
     ready: bool = True
     reason: str = ""
     cluster: MembershipDescription = field(default_factory=MembershipDescription)
+    damage: tuple[DamageDescription, ...] = ()
 
 
 @dataclass(frozen=True)
 class Health:
-    """`alive`: the process answers; `ready`: it takes requests; `reason` says why not."""
+    """`alive`: the process answers; `ready`: it takes requests; `reason` says why not. `damaged_objects` of its shards
+    are those it knows of; it serves the rest."""
 
     alive: bool
     ready: bool
     reason: str = ""
+    damaged_objects: tuple[str, ...] = ()

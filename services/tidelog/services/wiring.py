@@ -24,6 +24,7 @@ from tidelog.services.broker.archive_account import ArchiveAccount
 from tidelog.services.broker.archiving import ArchivePolicy, Archivist
 from tidelog.services.broker.background import BackgroundThreads
 from tidelog.services.broker.broker_parts import BrokerParts
+from tidelog.services.broker.damages import Damages
 from tidelog.services.broker.entry_reader import EntryReader
 from tidelog.services.broker.flush_policy import FlushPolicy
 from tidelog.services.broker.hot_tail import HotTail
@@ -112,11 +113,12 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
     journal = Journal(retrying, runtime)
     catalog = _catalog(settings, journal, runtime)
     background = BackgroundThreads(ARCHIVE_THREADS)
-    factory = ShardFactory(settings, runtime, means, retrying, catalog, background)
+    damages = Damages(runtime.clock)
+    factory = ShardFactory(settings, runtime, means, retrying, catalog, background, damages)
     shards = ShardSet(factory, means.hot_tail, runtime, drain_s=RELEASE_SHARE * settings.shutdown_timeout_ms / 1000)
     policy = ArchivePolicy(settings.archiver_interval_ms, settings.archiver_min_bytes)
     remover = TopicRemover(retrying, catalog, runtime.clock, settings.delete_grace_ms / 1000)
-    archivist = Archivist(shards, journal, remover, policy, runtime, background)
+    archivist = Archivist(shards, journal, remover, policy, runtime, background, damages)
     return BrokerParts(
         store=retrying,
         counting=counting,
@@ -127,6 +129,7 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
         reader=_reader(settings, means, retrying),
         shards=shards,
         archivist=archivist,
+        damages=damages,
         upkeep=UpkeepWorker(shards, journal, runtime, lambda: archivist.behind),
         sweeps=build_sweeps(settings, retrying, runtime, lambda: _sweeping_turn(settings, shards)),
         account=ArchiveAccount(retrying, catalog, shards, means.measurements, runtime.clock),
@@ -157,6 +160,7 @@ class ShardFactory:
         store: ObjectStore,
         catalog: Catalog,
         background: Executor,
+        damages: Damages,
     ) -> None:
         self._settings = settings
         self._runtime = runtime
@@ -164,13 +168,14 @@ class ShardFactory:
         self._store = store
         self._catalog = catalog
         self._background = background
+        self._damages = damages
         self._upkeep = build_upkeep(settings, store, runtime, background)
 
     def build(self, shard: int) -> LedShard:
         """A shard's leader and archiver, not opened yet."""
         leader = self._leader(shard)
         upkeep = self._upkeep if self._settings.archiver_upkeep else None
-        tended = ShardUpkeep(self._store, self._catalog, leader.partitions, upkeep, self._runtime.clock)
+        tended = ShardUpkeep(self._store, self._catalog, leader.partitions, upkeep, self._runtime.clock, self._damages)
         return LedShard(leader, self._archiver(leader), tended)
 
     def _archiver(self, leader: ShardLeader) -> Archiver:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidelog.storage.errors import Corrupt
+from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.wal_entry import ProducerMark, Span, WalEntry
@@ -42,13 +42,12 @@ class PartitionPlan:
         return self.pieces[-1].span.next_offset
 
     def records_from(self, cold_end: int) -> pa.Table:
-        """The records that a manifest up to `cold_end` lacks, `RECORD_SCHEMA`. Raises `Corrupt` if some in between
-        are in neither (inv. 5)."""
+        """The records that a manifest up to `cold_end` lacks, `RECORD_SCHEMA`. Raises `RecordsLost` if some in
+        between are in neither (inv. 5)."""
         if cold_end < self.base_offset:
             partition = f"{self.topic_partition.topic_id}/{self.topic_partition.partition}"
-            raise Corrupt(
-                partition, f"offsets {cold_end} to {self.base_offset - 1} are neither in a segment nor in the WAL"
-            )
+            text = f"offsets {cold_end} to {self.base_offset - 1} are neither in a segment nor in the WAL"
+            raise RecordsLost(partition, text, first_offset=cold_end, next_offset=self.base_offset)
         lacking = [piece for piece in self.pieces if piece.span.next_offset > cold_end]
         tables = [piece.records.slice(max(0, cold_end - piece.span.base_offset)) for piece in lacking]
         return pa.concat_tables([RECORD_SCHEMA.empty_table(), *tables])

@@ -8,8 +8,12 @@ two requests harmless:
    segment, then the next manifest version names it. A crash between the two leaves an orphan, which no reader sees;
 3. the floor moves, once every partition's manifest has what the entries held (inv. 5, 6).
 
-Where one partition fails, no others are begun, but those under way are finished: cut off between segment and manifest
-they would leave an orphan each time that the pass is tried.
+If the store fails for one partition, no others are begun, but those under way are finished: cut off between segment and
+manifest they would leave an orphan each time that the pass is tried.
+
+Damage of one object stops only what that object holds. Entries that are lost are passed over, partitions whose manifest
+cannot be read are left out, and everything else is archived; the floor stays until nothing is damaged any more
+(`archive_damage`). So the WAL grows meanwhile, and `damage` says why.
 
 Which manifest is the newest is asked once; from then on an archiver goes by the one that it appended, and the create of
 the next tells whether others, as a merge, came in between (`fresh_upload`). So a pass costs two PUTs a partition, and a
@@ -36,8 +40,10 @@ from typing import ParamSpec, TypeVar
 
 import pyarrow as pa
 
+from tidelog.storage.archive_cursor import ArchiveCursor
+from tidelog.storage.archive_damage import ArchiveDamage, StuckPartition
 from tidelog.storage.archive_plan import PartitionPlan, plan_archive
-from tidelog.storage.errors import Conflict
+from tidelog.storage.errors import Conflict, Corrupt, NotFound
 from tidelog.storage.in_flight import each_of
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
@@ -48,7 +54,6 @@ from tidelog.storage.segments.segment_codec import EncodedSegment, encode_segmen
 from tidelog.storage.upkeep.fresh_upload import FreshUpload
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_entry import WalEntry
-from tidelog.storage.wal_run import read_run, width_after
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -104,13 +109,15 @@ class Archiver:
         self._fresh_upload = FreshUpload(store, runtime, self._settings.grace_s)
         self._manifest_logs: dict[TopicPartition, ManifestLog] = {}
         self._made: list[Manifest] = []
-        self._width = 1
         self._floors_seen: list[tuple[int, float]] = []
         self._collected = 0
+        self.damage = ArchiveDamage()
+        self._cursor = ArchiveCursor(wal, self.damage, runtime.clock, self._settings.batch_bytes, executor)
 
     async def run_once(self, up_to: int | None = None) -> ArchiveReport | None:
         """One pass over the committed entries below `up_to`: the writer's next number, or without it every entry that
-        is there. None if there are none. Raises `Unavailable`, `Corrupt`; running again is always right."""
+        is there. None if there are none. Objects that are damaged are told by `damage`. Raises `Unavailable`, and
+        `Corrupt` if the floor is damaged; running again is always right."""
         try:
             return await self._pass(up_to)
         finally:
@@ -119,14 +126,19 @@ class Archiver:
 
     async def _pass(self, up_to: int | None) -> ArchiveReport | None:
         self._made.clear()
-        entries = await self._read_entries(up_to)
+        self._see_floor(await self._cursor.see_floor())
+        await self._look_again()
+        entries = await self._cursor.read(up_to)
+        self._see_floor(self._cursor.floor)
         if not entries:
             return None
         plans, raw_bytes = await self._in_thread(_planned, entries)
         named = [(name, plan) for plan in plans if (name := self._name(plan)) is not None]
-        await each_of(named, self._archive, at_once=PARTITIONS_AT_ONCE)
-        floor = await self._wal.advance_floor(entries[-1].header.seq + 1, entries[-1].header.epoch)
-        self._see_floor(floor.number)
+        await each_of(named, self._archive_or_hold, at_once=PARTITIONS_AT_ONCE)
+        if not self.damage:
+            floor = await self._wal.advance_floor(entries[-1].header.seq + 1, entries[-1].header.epoch)
+            self._see_floor(floor.number)
+        self._cursor.position = entries[-1].header.seq + 1
         added = [manifest.segments[-1] for manifest in self.made]
         return ArchiveReport(
             manifests=self.made,
@@ -146,6 +158,11 @@ class Archiver:
     def floor(self) -> int:
         """Where the log begins, as this process last saw it."""
         return self._floors_seen[-1][0] if self._floors_seen else 0
+
+    @property
+    def position(self) -> int:
+        """Everything below this entry is archived, but for what `damage` tells: the floor, if nothing is damaged."""
+        return max(self.floor, self._cursor.position)
 
     @property
     def collected(self) -> int:
@@ -169,16 +186,40 @@ class Archiver:
 
     # ---- a pass
 
-    async def _read_entries(self, up_to: int | None) -> Sequence[WalEntry]:
-        floor = await self._wal.floor()
-        self._see_floor(floor.number)
-        batch_bytes, width = self._settings.batch_bytes, 1 if up_to is None else self._width
-        entries = await read_run(self._wal, floor.number, up_to, batch_bytes, self._executor, width=width)
-        if not entries:
-            return entries
-        self._width = width_after(entries)
-        now = await self._wal.floor()
-        return [entry for entry in entries if entry.header.seq >= now.number]
+    async def _look_again(self) -> None:
+        """Look at what is damaged, if that is due. Once anything is mended, archiving begins at the floor again, and
+        what is archived already is skipped."""
+        now_s = self._runtime.clock.monotonic()
+        if not self.damage or now_s < self.damage.look_again_at_s:
+            return
+        self.damage.looked_at(now_s)
+        entries, partitions = self.damage.to_look_at()
+        mended = [await self._cursor.is_back(lost) for lost in entries]
+        mended += [await self._is_free(stuck) for stuck in partitions]
+        if any(mended):
+            self.damage.clear()
+            self._cursor.position = self._cursor.floor
+
+    async def _is_free(self, stuck: StuckPartition) -> bool:
+        """Whether a partition can be archived again, or its topic was deleted."""
+        if self._topic_names(stuck.place.topic_id) is None:
+            return True
+        try:
+            manifest = await ManifestLog(self._store, stuck.topic, stuck.place).latest()
+        except (Corrupt, NotFound):
+            return False
+        return manifest.cold_end >= stuck.base_offset
+
+    async def _archive_or_hold(self, named: tuple[str, PartitionPlan]) -> None:
+        """`_archive`; a partition that is damaged is noted, and left out of the passes that follow."""
+        topic, plan = named
+        if plan.topic_partition in self.damage.partitions:
+            return
+        try:
+            await self._archive(named)
+        except Corrupt as fault:
+            stuck = StuckPartition(topic, plan.topic_partition, plan.base_offset, fault)
+            self.damage.hold(stuck, self._runtime.clock.monotonic())
 
     async def _in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, partial(work, *args, **kwargs))

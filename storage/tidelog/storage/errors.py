@@ -19,6 +19,7 @@
     │       ├── NotLeader        another broker leads the shard; carries its address
     │       └── LeaderUnknown    the shard is on its way from one broker to another
     └── Corrupt              the bytes are not what was written; carries the object's name
+        └── RecordsLost          so records cannot be read; carries which offsets, and the next one that can
 
 A message says what was wrong and what to do. The HTTP status of each is decided in one place,
 `tidelog.services.http.problems`.
@@ -151,3 +152,13 @@ class Corrupt(TidelogError):
         super().__init__(f"{name}: {reason}")
         self.name = name
         self.reason = reason
+
+
+class RecordsLost(Corrupt):
+    """Offsets ``[first_offset, next_offset)`` of a partition cannot be read: the object `name` that holds them is
+    missing or damaged, or they are recorded as lost. A reader that goes on does so at `next_offset`."""
+
+    def __init__(self, name: str, reason: str, *, first_offset: int, next_offset: int) -> None:
+        super().__init__(name, reason)
+        self.first_offset = first_offset
+        self.next_offset = next_offset

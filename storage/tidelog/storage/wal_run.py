@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
-from tidelog.storage.errors import NotFound
+from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.object_store import ByteRange
 from tidelog.storage.wal import Wal
@@ -47,19 +47,22 @@ async def read_run(
     `width` of them are read at once at first.
 
     The run ends before an entry that is missing, which the floor may have passed: whoever asks reads the floor
-    afterwards and lets go of what lies below it. `executor` does the decoding (None: the event loop's own). Raises
-    `Unavailable`, `Corrupt`."""
+    afterwards and lets go of what lies below it. It ends before a damaged entry too, and raises `Corrupt` if that is
+    the first. `executor` does the decoding (None: the event loop's own). Raises `Unavailable`."""
     entries: list[WalEntry] = []
     held_bytes = 0
     while end is None or start < end:
         numbers = range(start, start + width if end is None else min(start + width, end))
         found = await _read_round(wal, numbers)
-        for entry in await asyncio.get_running_loop().run_in_executor(executor, _decoded, wal, start, found.bodies):
+        decoded = await asyncio.get_running_loop().run_in_executor(executor, _decoded, wal, start, found.bodies)
+        for entry in decoded.entries:
             if entries and held_bytes >= raw_bytes:
                 return entries
             entries.append(entry)
             held_bytes += entry.records.nbytes
-        if found.missing:
+        if decoded.fault and not entries:
+            raise decoded.fault
+        if found.missing or decoded.fault:
             break
         start += len(found.bodies)
         width = _next_width(width, max(map(len, found.bodies))) if found.whole else 1
@@ -110,5 +113,19 @@ async def _read(wal: Wal, share: ByteRange | None, number: int) -> bytes | _Abse
     return stored.data if len(stored.data) == stored.info.size else _Absent.OUTGROWN
 
 
-def _decoded(wal: Wal, start: int, bodies: Sequence[bytes]) -> Sequence[WalEntry]:
-    return [wal.decode(start + place, body) for place, body in enumerate(bodies)]
+@dataclass(frozen=True)
+class _Decoded:
+    """The entries of a round, or those before the one that has the `fault`."""
+
+    entries: Sequence[WalEntry]
+    fault: Corrupt | None = None
+
+
+def _decoded(wal: Wal, start: int, bodies: Sequence[bytes]) -> _Decoded:
+    entries: list[WalEntry] = []
+    for place, body in enumerate(bodies):
+        try:
+            entries.append(wal.decode(start + place, body))
+        except Corrupt as fault:
+            return _Decoded(entries, fault)
+    return _Decoded(entries)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidelog.coordinator.topic import Topic
 from tidelog.services.broker.costs import BrokerCosts
+from tidelog.services.broker.damages import Damage
 from tidelog.storage.manifests.manifest import Segment
 
 
@@ -158,13 +159,14 @@ class ShardStatus:
 
 @dataclass(frozen=True)
 class BrokerStatus:
-    """Whether this broker can take requests, and the state of what it leads."""
+    """Whether this broker can take requests, the state of what it leads, and which objects of that are damaged."""
 
     version: str
     store_url: str
     ready: bool
     reason: str
     shards: Sequence[ShardStatus]
+    damages: Sequence[Damage] = ()
 
 
 @dataclass(frozen=True)

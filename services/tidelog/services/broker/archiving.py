@@ -10,6 +10,11 @@ appended to manifests goes into the partitions' states in one step each, so that
 after, never between (inv. 5). Entries that the floor has passed are deleted after the grace (inv. 6). The store being
 away only delays all this: a pass is restart-safe and simply runs again.
 
+Damage of one object stops only what that object holds: the archiver goes on with the rest (`storage.archiver`), other
+shards are archived and collected, and `Damages` says which object it is. While a shard's archiving is damaged its floor
+stays, so its WAL grows; the damage is looked at again every half minute. If the floor itself is damaged, the shard's
+whole pass fails and is tried again after `PAUSE_AFTER_ERROR_S`.
+
 The archiver takes a topic that the journal does not have for deleted, and passes its records over. So before each pass
 the journal is read on: whatever topic has records below the end of the pass was in it before they were written.
 """
@@ -22,10 +27,12 @@ from dataclasses import dataclass
 
 from tidelog.coordinator.journal import Journal
 from tidelog.services.broker.background import BackgroundThreads
+from tidelog.services.broker.damages import Damage, Damages
 from tidelog.services.broker.led_shard import LedShard
 from tidelog.services.broker.shard_set import ShardSet
 from tidelog.services.broker.topic_remover import TopicRemover
-from tidelog.storage.errors import TidelogError
+from tidelog.storage.errors import Corrupt, TidelogError
+from tidelog.storage.layout import TopicPartition
 from tidelog.storage.runtime import Runtime
 
 CHECK_EVERY_S = 0.5
@@ -101,9 +108,12 @@ class Archivist:
         policy: ArchivePolicy,
         runtime: Runtime,
         threads: BackgroundThreads,
+        damages: Damages,
     ) -> None:
         self._shards = shards
         self._threads = threads
+        self._damages = damages
+        self._paused_until_s: dict[int, float] = {}
         self._journal = journal
         self._remover = remover
         self._policy = policy
@@ -127,20 +137,33 @@ class Archivist:
             await asyncio.gather(self._loop, return_exceptions=True)
 
     async def archive_due(self) -> int:
-        """Archive the shards that are due, once each. Returns how many were."""
+        """Archive the shards that are due, once each. Returns how many were. Raises `Unavailable`."""
         due = [led for led in self._shards.led_shards() if self._is_due(led)]
         for led in due:
-            await self._archive(led)
+            try:
+                await self._archive(led)
+            except Corrupt:
+                self._paused_until_s[led.shard] = self._runtime.clock.monotonic() + PAUSE_AFTER_ERROR_S
         return len(due)
 
     async def archive_all(self) -> None:
-        """Archive all that is committed now, whatever its age."""
+        """Archive all that is committed now, whatever its age. Raises `Corrupt` once all is archived that can be."""
+        faults: list[Corrupt] = []
         for led in self._shards.led_shards():
-            await self._archive_to_the_end(led)
+            try:
+                await self._archive_to_the_end(led)
+                faults += led.faults()
+            except Corrupt as fault:
+                faults.append(fault)
+        if faults:
+            raise faults[0]
 
-    async def archive_shard(self, shard: int) -> None:
-        """Archive all that is committed now in a shard that is led here."""
-        await self._archive_to_the_end(self._shards.led_shard(shard))
+    async def archive_partition(self, shard: int, place: TopicPartition) -> Corrupt | None:
+        """Archive all that is committed now in a shard that is led here; returns why something of the partition may be
+        left out. Raises `Unavailable`, and `Corrupt` if the floor is damaged."""
+        led = self._shards.led_shard(shard)
+        await self._archive_to_the_end(led)
+        return led.fault_of(place)
 
     async def _run(self) -> None:
         collect_at_s = self._runtime.clock.monotonic()
@@ -168,12 +191,20 @@ class Archivist:
             return await self._remover.remove_deleted(self._shards.leads)
 
     async def collect(self) -> int:
-        """Delete the entries whose grace is over. Returns how many."""
-        return sum([await led.collect() for led in self._shards.led_shards()])
+        """Delete the entries whose grace is over. Returns how many. A shard whose floor is damaged is left out."""
+        deleted = 0
+        for led in self._shards.led_shards():
+            try:
+                deleted += await led.collect()
+            except Corrupt as fault:
+                self._damages.found(f"collection of shard {led.shard}", [_of_shard(fault, led.shard)])
+            else:
+                self._damages.found(f"collection of shard {led.shard}", ())
+        return deleted
 
     async def _archive_to_the_end(self, led: LedShard) -> None:
         end = led.leader.next_seq
-        while led.serving and led.leader.extent.floor < end:
+        while led.serving and (led.archived_to < end or led.begins_again):
             await self._archive(led)
 
     async def _archive(self, led: LedShard) -> None:
@@ -181,14 +212,28 @@ class Archivist:
             self._threads.hurried = self.behind
             end = led.leader.next_seq  # fixed before the journal is read on
             await self._journal.catch_up()
-            await led.archive(end)
+            try:
+                await led.archive(end)
+            except Corrupt as fault:
+                self._damages.found(f"archiving of shard {led.shard}", [_of_shard(fault, led.shard)])
+                raise
+            self._damages.found(f"archiving of shard {led.shard}", led.damages())
 
     def _is_due(self, led: LedShard) -> bool:
-        extent = led.leader.extent
-        if not led.serving or extent.oldest_at_ms is None:
+        extent, now_s = led.leader.extent, self._runtime.clock.monotonic()
+        if not led.serving or now_s < self._paused_until_s.get(led.shard, now_s):
+            return False
+        if led.begins_again or now_s >= led.look_again_at_s:
+            return True
+        if extent.oldest_at_ms is None:
             return False
         age_ms = self._runtime.clock.now_ms() - extent.oldest_at_ms
         # to count them takes a millisecond for ten thousand, and nothing else depends on it
         partitions = led.leader.partitions.unarchived() if self._policy.is_old(age_ms) else 0
         debt = WalDebt(len(extent), extent.bytes, partitions, age_ms)
         return self._policy.is_due(debt, busy=led.leader.buffered_bytes > 0)
+
+
+def _of_shard(fault: Corrupt, shard: int) -> Damage:
+    """A fault that stops a shard's archiving altogether."""
+    return Damage(fault.name, fault.reason, f"Nothing of shard {shard} is archived", shard)

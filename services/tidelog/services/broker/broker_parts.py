@@ -10,6 +10,7 @@ from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.journal import Journal
 from tidelog.services.broker.archive_account import ArchiveAccount
 from tidelog.services.broker.archiving import Archivist
+from tidelog.services.broker.damages import Damages
 from tidelog.services.broker.partition_reader import PartitionReader
 from tidelog.services.broker.shard_leader import ShardMeans
 from tidelog.services.broker.shard_set import ShardSet
@@ -41,6 +42,7 @@ class BrokerParts:
     reader: PartitionReader
     shards: ShardSet
     archivist: Archivist
+    damages: Damages
     account: ArchiveAccount
     upkeep: UpkeepWorker
     sweeps: SweepLoop

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 
 from tidelog.coordinator.topic import Topic
+from tidelog.services.broker.damages import Damage
 from tidelog.services.broker.shard_leader import ShardLeader
 from tidelog.services.broker.shard_upkeep import ShardUpkeep
 from tidelog.storage.archiver import Archiver
+from tidelog.storage.errors import Corrupt, RecordsLost
+from tidelog.storage.layout import TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +31,7 @@ class LedShard:
         self.upkeep = upkeep
         self._archiver = archiver
         self._letting_go = False
+        self._passed = False
         self._works: set[asyncio.Task[None]] = set()
 
     @property
@@ -38,9 +42,54 @@ class LedShard:
     # ---- archiving
 
     async def archive(self, end: int) -> None:
-        """One pass over the committed entries below `end`; the partitions' states go over to what it made. Raises
-        `Unavailable`, `Corrupt`."""
+        """One pass over the committed entries below `end`; the partitions' states go over to what it made. Damaged
+        objects are told by `damages`. Raises `Unavailable`, and `Corrupt` if the floor is damaged."""
         await self.while_it_lasts(self._archive(end))
+
+    @property
+    def archived_to(self) -> int:
+        """Entries below it are archived, but for what is damaged."""
+        return self.leader.extent.archived_to
+
+    @property
+    def begins_again(self) -> bool:
+        """Whether something was mended, so that entries are gone over once more."""
+        return self._passed and self._archiver.position < self.archived_to
+
+    @property
+    def look_again_at_s(self) -> float:
+        """When a pass is to look whether what is damaged was mended, by the monotonic clock."""
+        return self._archiver.damage.look_again_at_s
+
+    def faults(self) -> Sequence[Corrupt]:
+        """Why archiving has left something out, the entries first."""
+        damage = self._archiver.damage
+        entries = [lost.fault for lost in damage.entries.values()]
+        return entries + [stuck.fault for stuck in damage.partitions.values()]
+
+    def fault_of(self, place: TopicPartition) -> Corrupt | None:
+        """Why archiving may have left out something of a partition."""
+        stuck = self._archiver.damage.partitions.get(place)
+        lost = next(iter(self._archiver.damage.entries.values()), None)
+        return lost.fault if lost else stuck.fault if stuck else None
+
+    def damages(self) -> Sequence[Damage]:
+        """What archiving has found damaged."""
+        damage = self._archiver.damage
+        held = f"The log of shard {self.shard} is kept from entry {self._archiver.floor} on until it is mended"
+        gaps_explained = bool(damage.entries)
+        lost = [
+            Damage(entry.fault.name, entry.fault.reason, f"Its records cannot be read. {held}", self.shard)
+            for entry in damage.entries.values()
+        ]
+        return lost + [
+            Damage(
+                *(stuck.fault.name, stuck.fault.reason, f"Nothing of the partition is archived. {held}"),
+                *(self.shard, stuck.topic, stuck.place.partition),
+            )
+            for stuck in damage.partitions.values()
+            if not (gaps_explained and isinstance(stuck.fault, RecordsLost))
+        ]
 
     async def collect(self) -> int:
         """Delete the entries whose grace is over. Returns how many. Raises `Unavailable`."""
@@ -53,8 +102,9 @@ class LedShard:
         try:
             await self._archiver.run_once(end)
         finally:  # what it had appended before it failed is in the log as well
+            self._passed = True
             floor = max(before, self._archiver.floor)
-            self.leader.archived(self._archiver.made, floor)
+            self.leader.archived(self._archiver.made, floor, self._archiver.position)
             self.upkeep.archived(self._archiver.made)
         if floor > before:  # by this pass, or by one whose last answer was lost
             await self.leader.partitions.refresh_behind(floor)

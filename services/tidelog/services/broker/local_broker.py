@@ -246,7 +246,7 @@ class LocalBroker:
 
     def status(self) -> BrokerStatus:
         leaders = [led.leader for led in self.shards.led_shards()]
-        return broker_status(self._parts.store.url, leaders, self._not_ready)
+        return broker_status(self._parts.store.url, leaders, self._not_ready, self._parts.damages.current())
 
     def measurements(self) -> BrokerMeasurements:
         """What was counted up to now."""

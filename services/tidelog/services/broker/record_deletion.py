@@ -2,6 +2,7 @@
 
 What the offset cuts off has to be cold, since only a manifest can say where a log begins. So if records beyond the cold
 end are to go, the shard is archived first; their WAL entries are then deleted as all are, after the grace (inv. 6).
+Damage that keeps the partition from being archived is answered as `Corrupt`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from tidelog.services.broker.archiving import Archivist
 from tidelog.services.broker.partition_state import PartitionState
 from tidelog.services.broker.shard_leader import ShardLeader
 from tidelog.services.broker.shard_set import ShardSet
-from tidelog.storage.errors import Conflict, Invalid, Unavailable
+from tidelog.storage.errors import Conflict, Corrupt, Invalid, RecordsLost, Unavailable
 
 HIGH_WATERMARK = -1
 """As an offset: all that is committed now. Kafka's word for it."""
@@ -31,7 +32,9 @@ class RecordDeletion:
             await self._shards.check_not_overtaken(leader)
         state.check_readable(max(offset, state.log_start_offset))
         if offset > state.cold_end:
-            await self._archivist.archive_shard(leader.shard)
+            fault = await self._archivist.archive_partition(leader.shard, state.topic_partition)
+            if fault and offset > state.cold_end:
+                raise _blocked(leader, state, fault)
         if offset > state.log_start_offset:
             await self._delete(topic, leader, state, offset)
         return state.log_start_offset
@@ -46,6 +49,16 @@ class RecordDeletion:
         self._shards.check_leading(leader)
         if state.log_start_offset < offset:
             raise Unavailable(f"records below {offset} are not all deleted: send it again")
+
+
+def _blocked(leader: ShardLeader, state: PartitionState, fault: Corrupt) -> Corrupt:
+    """Why records beyond the cold end cannot be deleted: `fault`, with the offsets that are lost if they are known."""
+    span = next(state.spans_from(state.cold_end), None)
+    reason = f"{fault.reason}; records from {state.cold_end} on cannot be deleted before it is mended"
+    if span is None or fault.name.startswith("topics/"):
+        return Corrupt(fault.name, reason)
+    key = leader.partitions.wal.key(span.entry.seq)
+    return RecordsLost(key, reason, first_offset=span.base_offset, next_offset=span.next_offset)
 
 
 def checked_offset(before_offset: int) -> int:

@@ -288,10 +288,10 @@ class ShardLeader:
         self._ended.set()
         self.partitions.wake_all()
 
-    def archived(self, manifests: Sequence[Manifest], floor: int) -> None:
-        """Go over to newer manifests, which this broker's archiver appended, and a higher floor."""
+    def archived(self, manifests: Sequence[Manifest], floor: int, archived_to: int) -> None:
+        """Go over to newer manifests, which this broker's archiver appended, and a higher floor (`WalExtent.cut`)."""
         for manifest in manifests:
             self.partitions.made(manifest)
         self.partitions.archived(manifests)
-        self.extent.cut(floor)
+        self.extent.cut(floor, archived_to)
         self._keeper.floor_moved(floor)

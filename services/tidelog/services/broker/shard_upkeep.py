@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.topic import Topic
 from tidelog.coordinator.upkeep_rules import upkeep_rules
+from tidelog.services.broker.damages import Damage, Damages
 from tidelog.services.broker.shard_partitions import ShardPartitions
 from tidelog.services.broker.upkeep_schedule import UpkeepSchedule
 from tidelog.storage.errors import Corrupt
@@ -26,20 +27,27 @@ from tidelog.storage.upkeep.task import Place
 from tidelog.storage.upkeep.upkeep import Upkeep
 
 PAUSE_AFTER_ERROR_MS = 60_000
-"""How long a partition whose upkeep failed is left alone, so that the others come."""
+"""How long a partition whose upkeep failed, or whose manifest is damaged, is left alone, so that the others come."""
 
 
 class ShardUpkeep:
     """`upkeep` None: another process does it, and nothing here is ever due."""
 
     def __init__(
-        self, store: ObjectStore, catalog: Catalog, partitions: ShardPartitions, upkeep: Upkeep | None, clock: Clock
+        self,
+        store: ObjectStore,
+        catalog: Catalog,
+        partitions: ShardPartitions,
+        upkeep: Upkeep | None,
+        clock: Clock,
+        damages: Damages,
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._partitions = partitions
         self._upkeep = upkeep
         self._clock = clock
+        self._damages = damages
         self._schedule = UpkeepSchedule()
         self._unjudged: dict[TopicPartition, Manifest] = {}
         self._stepped: tuple[TopicPartition, ManifestLog] | None = None
@@ -114,7 +122,7 @@ class ShardUpkeep:
         return self._schedule.unknown() is not None
 
     async def look(self) -> None:
-        """Find out when one more partition is due. One LIST, and a GET. Raises `Unavailable`, `Corrupt`."""
+        """Find out when one more partition is due. One LIST, and a GET. Raises `Unavailable`."""
         place = self._schedule.unknown()
         topic = self._catalog.with_id(place.topic_id) if place else None
         if place is None:
@@ -124,14 +132,14 @@ class ShardUpkeep:
             return
         try:
             manifest = await self._log(topic, place).latest()
-        except Corrupt:
-            self._schedule.forget(place)  # or no other would ever be looked at
-            raise
+        except Corrupt as fault:
+            self._is_damaged(topic, place, fault)
+            return
         self._partitions.seen(manifest)
         self._know(manifest)
 
     async def step(self) -> None:
-        """One step for the partition that is due first. Raises `Conflict`, `Unavailable`, `Corrupt`."""
+        """One step for the partition that is due first. Raises `Conflict`, `Unavailable`."""
         first = self._schedule.first()
         if self._upkeep is None or first is None:
             return
@@ -142,7 +150,12 @@ class ShardUpkeep:
             return
         self._schedule.set(place, self._clock.now_ms() + PAUSE_AFTER_ERROR_MS)
         log = self._log_of_step(topic, place)
-        step = await self._upkeep.step(Place(topic.name, place), log, upkeep_rules(topic.config))
+        try:
+            step = await self._upkeep.step(Place(topic.name, place), log, upkeep_rules(topic.config))
+        except Corrupt as fault:
+            self._is_damaged(topic, place, fault)
+            return
+        self._damages.found(_finder(place), ())
         self._stepped = (place, log) if step.appended else None
         if step.appended:
             self._partitions.made(step.manifest)
@@ -172,7 +185,16 @@ class ShardUpkeep:
             self._versions[place] = manifest.version
             self._schedule.set(place, self._upkeep.due_at_ms(manifest, upkeep_rules(topic.config)))
 
+    def _is_damaged(self, topic: Topic, place: TopicPartition, fault: Corrupt) -> None:
+        """Upkeep of a partition met a damaged object: it is tried again later, and others go on."""
+        self._schedule.set(place, self._clock.now_ms() + PAUSE_AFTER_ERROR_MS)
+        where = (self._partitions.wal.shard, topic.name, place.partition)
+        self._damages.found(
+            _finder(place), [Damage(fault.name, fault.reason, "Upkeep leaves the partition alone", *where)]
+        )
+
     def _forget(self, place: TopicPartition) -> None:
+        self._damages.forget(_finder(place))
         self._schedule.forget(place)
         self._unjudged.pop(place, None)
         self._versions.pop(place, None)
@@ -184,3 +206,7 @@ class ShardUpkeep:
 
     def _log(self, topic: Topic, place: TopicPartition) -> ManifestLog:
         return ManifestLog(self._store, topic.name, place, self._clock)
+
+
+def _finder(place: TopicPartition) -> str:
+    return f"upkeep of {place.topic_id}/{place.partition}"

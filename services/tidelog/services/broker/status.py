@@ -6,16 +6,23 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from tidelog.services.broker.api import BrokerPlace, BrokerStatus, ClusterStatus, ShardPlace, ShardStatus
+from tidelog.services.broker.damages import Damage
 from tidelog.services.broker.shard_leader import ShardLeader
 from tidelog.services.settings import Settings
 
 VERSION = version("tidelog")
 
 
-def broker_status(store_url: str, leaders: Sequence[ShardLeader], not_ready: str | None) -> BrokerStatus:
-    """Ready if it takes requests and leads every shard; else the first reason why not."""
+def broker_status(
+    store_url: str, leaders: Sequence[ShardLeader], not_ready: str | None, damages: Sequence[Damage]
+) -> BrokerStatus:
+    """Ready if it takes requests and leads every shard; else the first reason why not. Damaged objects of the shards
+    that are led do not make it unready: it serves the rest."""
     reason = not_ready or next(filter(None, map(_trouble, leaders)), "")
-    return BrokerStatus(VERSION, store_url, not reason, reason, tuple(_shard_status(leader) for leader in leaders))
+    shards = tuple(_shard_status(leader) for leader in leaders)
+    led = {shard.shard for shard in shards}
+    found = [damage for damage in damages if damage.shard in led]
+    return BrokerStatus(VERSION, store_url, not reason, reason, shards, found)
 
 
 def sole_broker_id(settings: Settings) -> str:

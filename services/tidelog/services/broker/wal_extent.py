@@ -1,7 +1,8 @@
 """How much of a shard's WAL lies on the bucket: what tells the archiver when to run, and an operator how it stands.
 
-Entries from the floor on are not archived yet: the **debt** of the archive. Those below it are, and wait for their
-deletion. An entry's bytes are shared out to the topics in it by their records, since a header does not tell bytes.
+Entries from `archived_to` on are not archived yet: the **debt** of the archive. Those below it are, and wait for their
+deletion: until the floor has passed them, which damage may hold up, and then for the grace. An entry's bytes are shared
+out to the topics in it by their records, since a header does not tell bytes.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class WalExtent:
         self._entries: deque[_Entry] = deque()
         self._passed: deque[_Entry] = deque()
         self.floor = 0
+        self.archived_to = 0
         self.bytes = 0
         self.passed_bytes = 0
 
@@ -45,7 +47,7 @@ class WalExtent:
 
     def adopt(self, floor: int, entries: Sequence[IndexedEntry]) -> None:
         """Begin with the log as it was found: `entries` from `floor` on."""
-        self.floor = floor
+        self.floor = self.archived_to = floor
         for entry in entries:
             self.add(entry.header, entry.size_bytes)
 
@@ -53,10 +55,11 @@ class WalExtent:
         self._entries.append(_Entry(header.seq, size_bytes, header.written_at_ms, _shares(header, size_bytes)))
         self.bytes += size_bytes
 
-    def cut(self, floor: int) -> None:
-        """The floor has moved up to `floor`."""
+    def cut(self, floor: int, archived_to: int = 0) -> None:
+        """The floor has moved up to `floor`; entries below `archived_to` are archived as far as they can be."""
         self.floor = max(self.floor, floor)
-        while self._entries and self._entries[0].seq < self.floor:
+        self.archived_to = max(self.archived_to, self.floor, archived_to)
+        while self._entries and self._entries[0].seq < self.archived_to:
             entry = self._entries.popleft()
             self._passed.append(entry)
             self.bytes -= entry.size_bytes

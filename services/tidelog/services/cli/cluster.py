@@ -36,6 +36,7 @@ def info(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> 
         facts.append(("shards a broker", balance_text(members)))
     if found.reason:
         facts.append(("not ready", found.reason))
+    facts += [("damaged", f"{damage.object} {damage.reason}. {damage.effect}") for damage in found.damage]
     print_facts(facts)
     if members.coordinator != "embedded":
         _print_members(members)
@@ -76,6 +77,8 @@ def health(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -
         print_json(found)
     elif found.ready:
         print(f"{broker} is ready")
+        for key in found.damaged_objects:
+            complain(f"damaged object: {key}; see `tidelog bucket verify`")
     else:
         complain(found.reason)
     if not found.ready:

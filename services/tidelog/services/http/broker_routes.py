@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tidelog.services.broker.api import BrokerStatus
 from tidelog.services.http import openapi_admin
 from tidelog.services.http.media import Media
 from tidelog.services.http.service import Service
 from tidelog.storage.errors import Unavailable
+
+_ENCODER = msgspec.json.Encoder()
 
 
 class BrokerRoutes:
@@ -39,8 +43,14 @@ class BrokerRoutes:
             raise Unavailable("the broker is stopping: send to another")
         if not status.ready:
             raise Unavailable(f"the broker is not ready: {status.reason}")
-        return Response(b'{"status":"ready"}', media_type=Media.JSON.value)
+        return Response(_ENCODER.encode(_ready(status)), media_type=Media.JSON.value)
 
     async def metrics(self, _request: Request) -> Response:
         """Counters and gauges as Prometheus reads them."""
         return Response(generate_latest(self._registry), headers={"content-type": CONTENT_TYPE_LATEST})
+
+
+def _ready(status: BrokerStatus) -> dict[str, object]:
+    """What a broker that takes requests says: damaged objects are told, and the rest is served."""
+    damaged = {"damaged_objects": [damage.key for damage in status.damages]} if status.damages else {}
+    return {"status": "ready", **damaged}

@@ -30,6 +30,17 @@ class ShardJson(msgspec.Struct):
     partitions: int
 
 
+class DamageJson(msgspec.Struct):
+    """An object of a shard that the asked broker leads, which is missing or does not hold what was written."""
+
+    object: str
+    reason: str
+    effect: str
+    shard: int
+    topic: str
+    partition: int
+
+
 class BrokerPlaceJson(msgspec.Struct):
     """One broker of the cluster."""
 
@@ -71,6 +82,7 @@ class ClusterJson(msgspec.Struct):
     reason: str
     buffered_bytes: int
     shards: list[ShardJson]
+    damage: list[DamageJson]
     cluster: MembersJson
 
 
@@ -97,6 +109,7 @@ class ClusterRoutes:
             status.reason,
             sum(shard.buffered_bytes for shard in status.shards),
             [_shard(shard) for shard in status.shards],
+            [DamageJson(d.key, d.reason, d.effect, d.shard, d.topic, d.partition) for d in status.damages],
             _members(self._broker.cluster()),
         )
         return Response(_ENCODER.encode(answer), media_type=Media.JSON.value)

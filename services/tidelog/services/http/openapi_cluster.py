@@ -28,6 +28,16 @@ _SHARD = record_of(
         "partitions": COUNT,
     }
 )
+_DAMAGE = record_of(
+    {
+        "object": TEXT,
+        "reason": TEXT,
+        "effect": TEXT,
+        "shard": {"type": "integer"},
+        "topic": TEXT,
+        "partition": {"type": "integer"},
+    }
+)
 _BROKER_PLACE = record_of(
     {
         "broker": TEXT,
@@ -60,6 +70,7 @@ _CLUSTER = record_of(
         "reason": TEXT,
         "buffered_bytes": COUNT,
         "shards": list_of(_SHARD),
+        "damage": list_of(_DAMAGE),
         "cluster": _MEMBERS,
     }
 )
@@ -70,6 +81,7 @@ _EXAMPLE = {
     "reason": "",
     "buffered_bytes": 0,
     "shards": [],
+    "damage": [],
     "cluster": {
         "cluster_id": "0123456789abcdef0123456789abcdef",
         "name": "main",

@@ -1,0 +1,173 @@
+"""One object of the bucket is deleted or damaged under a broker: it is named, what it does not hold goes on, and
+nothing asks for it without a pause."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from tests.broker.brokers import running_broker, until
+from tests.broker.drafts import numbered, offsets_of
+from tests.broker.fast_clock import FastClock
+from tests.storage.damage_by_hand import Harm, cut, delete, flip
+
+from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.storage.errors import Corrupt, RecordsLost
+from tidelog.storage.layout import floor_key, manifest_prefix, numbered_key, wal_prefix
+from tidelog.storage.object_store import ObjectStore, list_all
+from tidelog.storage.stores.counting import CountingObjectStore
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+ALL = FetchLimits(1_000_000, 1 << 30)
+ARCHIVES = {"archiver_interval_ms": 0, "archiver_min_bytes": 1}
+REQUESTS_A_MINUTE_MAX = 60
+
+
+def entry_key(seq: int, shard: int = 0) -> str:
+    return numbered_key(wal_prefix(shard), seq, ".parquet")
+
+
+async def manifest_key(store: ObjectStore, broker: LocalBroker, partition: int) -> str:
+    prefix = manifest_prefix("t", broker.topic("t").topic_id, partition)
+    return [info.key async for info in list_all(store, prefix)][-1]
+
+
+async def produce(broker: LocalBroker, partition: int, first: int, count: int = 10) -> None:
+    await broker.produce("t", numbered(first, count), ProduceOptions(partition=partition))
+
+
+async def cold_ends(broker: LocalBroker, partitions: int) -> list[int]:
+    logs = [await broker.partition_log("t", number, fresh=False) for number in range(partitions)]
+    return [log.cold_end for log in logs]
+
+
+@pytest.mark.parametrize("harm", [delete, flip])
+async def test_a_lost_wal_entry_is_named_once_and_the_rest_is_archived(
+    harm: Harm, caplog: pytest.LogCaptureFixture
+) -> None:
+    counting = CountingObjectStore(store := MemoryObjectStore())
+    async with running_broker(counting, clock=FastClock(100.0), shards=1) as broker:
+        await broker.create_topic("t", 3, {})
+        for number in (0, 1, 2, 0, 2):  # entries 1 to 5
+            await produce(broker, number, 10 if number in (0, 2) and broker.status().shards[0].wal_next > 3 else 0)
+        await harm(store, entry_key(2))
+        with pytest.raises(Corrupt, match=entry_key(2)):
+            await broker.archive_now()
+        assert await cold_ends(broker, 3) == [20, 0, 20]
+        assert broker.status().ready
+        assert [damage.key for damage in broker.status().damages] == [entry_key(2)]
+        before = counting.usage()
+        await FastClock(100.0).sleep(60)
+        assert (counting.usage() - before).total().requests <= REQUESTS_A_MINUTE_MAX
+    errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert len(errors) == 1
+    assert entry_key(2) in errors[0].getMessage()
+    assert "tidelog bucket verify" in errors[0].getMessage()
+
+
+async def test_the_archiver_of_a_damaged_log_does_not_run_hot() -> None:
+    counting = CountingObjectStore(store := MemoryObjectStore())
+    async with running_broker(counting, clock=FastClock(100.0), shards=2, **ARCHIVES) as broker:
+        await broker.create_topic("t", 2, {})
+        await until(lambda: all(shard.wal_bytes == 0 for shard in broker.status().shards))
+        await store.delete(entry_key(broker.status().shards[0].wal_next - 1))
+        await produce(broker, 0, 0)
+        await store.delete(entry_key(broker.status().shards[0].wal_next - 1))
+        await produce(broker, 0, 10)
+        await until(lambda: bool(broker.status().damages))
+        before = counting.usage()
+        await FastClock(100.0).sleep(60)
+        assert (counting.usage() - before).total().requests <= REQUESTS_A_MINUTE_MAX
+        await produce(broker, 1, 0)
+        await until(lambda: broker.status().shards[1].wal_bytes == 0)
+
+
+@pytest.mark.parametrize("harm", [flip, cut])
+async def test_a_damaged_manifest_harms_one_partition(harm: Harm, caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store, shards=1) as broker:
+        await broker.create_topic("t", 3, {})
+        for number in range(3):
+            await produce(broker, number, 0)
+        await broker.archive_now()
+        key = await manifest_key(store, broker, 1)
+    await harm(store, key)
+    counting = CountingObjectStore(store)
+    async with running_broker(counting, clock=FastClock(100.0), shards=2, **ARCHIVES) as broker:
+        for number in (0, 2):
+            await produce(broker, number, 10)
+        with pytest.raises(Corrupt, match=key):
+            await produce(broker, 1, 10)
+        with pytest.raises(Corrupt, match=key):
+            await broker.fetch("t", 1, 0, ALL)
+        assert [topic.name for topic in broker.topics()] == ["t"]
+        await until(lambda: not any(shard.wal_bytes for shard in broker.status().shards))
+        assert offsets_of(await broker.fetch("t", 0, 0, ALL)) == list(range(20))
+        before = counting.usage()
+        await FastClock(100.0).sleep(60)
+        assert (counting.usage() - before).total().requests <= REQUESTS_A_MINUTE_MAX
+
+
+async def test_records_of_a_damaged_manifest_stay_in_the_log_while_others_are_archived() -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store, clock=FastClock(100.0), shards=1) as broker:
+        await broker.create_topic("t", 3, {})
+        for number in range(3):
+            await produce(broker, number, 0)
+        await broker.archive_now()
+        for number in range(3):
+            await produce(broker, number, 10)
+        key = await manifest_key(store, broker, 1)
+    saved = (await store.get(key)).data
+    await cut(store, key)
+    async with running_broker(store, clock=FastClock(100.0), shards=1) as broker:
+        floor = broker.status().shards[0].wal_floor
+        for _ in range(3):
+            with pytest.raises(Corrupt, match=key):
+                await broker.archive_now()
+            await produce(broker, 0, 20)
+        (damage,) = broker.status().damages
+        assert (damage.key, damage.topic, damage.partition) == (key, "t", 1)
+        assert broker.status().shards[0].wal_floor == floor, "the floor passes nothing that is not archived"
+        assert await cold_ends(broker, 1) == [40]
+        await store.put(key, saved)
+        await FastClock(100.0).sleep(31)
+        await broker.archive_now()
+        assert broker.status().damages == []
+        assert offsets_of(await broker.fetch("t", 1, 0, ALL)) == list(range(20))
+        assert broker.status().shards[0].wal_bytes == 0
+
+
+@pytest.mark.parametrize("harm", [flip, cut])
+async def test_a_damaged_floor_stops_the_archiving_of_its_shard_alone(harm: Harm) -> None:
+    counting = CountingObjectStore(store := MemoryObjectStore())
+    async with running_broker(counting, clock=FastClock(100.0), shards=2, **ARCHIVES) as broker:
+        await broker.create_topic("t", 2, {})
+        for number in range(2):
+            await produce(broker, number, 0)
+        await until(lambda: not any(shard.wal_bytes for shard in broker.status().shards))
+        await harm(store, floor_key(0))
+        await produce(broker, 0, 10)
+        await until(lambda: bool(broker.status().damages))
+        assert [damage.key for damage in broker.status().damages] == [floor_key(0)]
+        await produce(broker, 1, 10)
+        await until(lambda: broker.status().shards[1].wal_bytes == 0)
+        before = counting.usage()
+        await FastClock(100.0).sleep(60)
+        assert (counting.usage() - before).total().requests <= REQUESTS_A_MINUTE_MAX
+
+
+async def test_delete_records_beyond_a_lost_entry_says_so_and_elsewhere_works() -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store, shards=1) as broker:
+        await broker.create_topic("t", 2, {})
+        for first in range(0, 30, 10):
+            await produce(broker, 0, first)
+            await produce(broker, 1, first)
+        await store.delete(entry_key(3))  # 10 to 19 of partition 0
+        with pytest.raises(RecordsLost, match=entry_key(3)) as caught:
+            await broker.delete_records("t", 0, 25)
+        assert (caught.value.first_offset, caught.value.next_offset) == (10, 20)
+        assert await broker.delete_records("t", 0, 5) == 5
+        assert await broker.delete_records("t", 1, 25) == 25
