@@ -28,7 +28,7 @@ def test_log_append_time_stamps_all() -> None:
 def test_a_timestamp_out_of_this_world_is_invalid(timestamp_ms: int) -> None:
     with pytest.raises(Invalid) as raised:
         admitted(draft([b"a", b"b"], timestamps=[7, timestamp_ms]))
-    assert raised.value.field == "timestamp"
+    assert (raised.value.field, raised.value.record) == ("timestamp", 1)
 
 
 def test_a_record_is_measured_by_key_and_value() -> None:
@@ -38,13 +38,14 @@ def test_a_record_is_measured_by_key_and_value() -> None:
     with pytest.raises(TooLarge) as raised:
         admitted(draft([b"ok", b"12345678"], keys=[b"k", b"abc"]), config)
     assert (raised.value.limit_name, raised.value.limit_bytes) == ("max.message.bytes", 10)
+    assert raised.value.record == 1
 
 
 def test_a_key_over_its_limit_is_too_large() -> None:
     admitted(draft([b""], keys=[b"k" * 100]))
     with pytest.raises(TooLarge) as raised:
-        admitted(draft([b""], keys=[b"k" * 101]))
-    assert raised.value.limit_name == "key.max.bytes"
+        admitted(draft([b"", b"", b""], keys=[b"k", b"k" * 101, None]))
+    assert (raised.value.limit_name, raised.value.record) == ("key.max.bytes", 1)
 
 
 def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
@@ -52,7 +53,7 @@ def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
     assert len(admitted(draft([b"a"], keys=[b""]), config).payload_bytes) == 1
     with pytest.raises(Invalid) as raised:
         admitted(draft([b"a", b"b"], keys=[b"k", None]), config)
-    assert raised.value.field == "key"
+    assert (raised.value.field, raised.value.record) == ("key", 1)
 
 
 def test_a_request_without_a_record_is_invalid() -> None:

@@ -52,14 +52,16 @@ def test_a_named_partition_is_stronger_than_the_key() -> None:
 
 @pytest.mark.parametrize("partition", [-1, 4, 2**31 - 1])
 def test_a_partition_that_is_not_there_is_refused(partition: int) -> None:
-    with pytest.raises(Invalid, match="no partition"):
+    with pytest.raises(Invalid, match="no partition") as raised:
         routed(draft([b"a", b"b"], partitions=[0, partition]), 4)
+    assert raised.value.record == 1
 
 
 def test_a_request_for_one_partition_may_name_no_other() -> None:
     check_all_name(draft([b"a", b"b"], partitions=[2, None]).partitions, 2)
-    with pytest.raises(Invalid, match="another partition"):
+    with pytest.raises(Invalid, match="another partition") as raised:
         check_all_name(draft([b"a", b"b"], partitions=[2, 3]).partitions, 2)
+    assert raised.value.record == 1
 
 
 @settings(deadline=None)

@@ -8,9 +8,9 @@ from tidelog.services.http.problems import problem_of
 from tidelog.storage import errors
 
 TOLD = [
-    errors.Invalid("a", field="value"),
+    errors.Invalid("a", field="value", record=3),
     errors.OutOfRange("b", log_start_offset=3, high_watermark=9),
-    errors.TooLarge("c", limit_name="max.message.bytes", limit_bytes=10),
+    errors.TooLarge("c", limit_name="max.message.bytes", limit_bytes=10, record=0),
     errors.UnsupportedMedia("d", known=("text/plain",)),
     errors.NotFound("e"),
     errors.AlreadyExists("f"),

@@ -129,7 +129,7 @@ def test_what_is_no_json_cannot_be_read(body: bytes) -> None:
 def test_a_record_of_another_form_is_refused_with_its_path(record: object, field: str) -> None:
     with pytest.raises(Invalid) as refusal:
         decode({"value": "good"}, record)
-    assert refusal.value.field == field
+    assert (refusal.value.field, refusal.value.record) == (field, 1)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ class Problem:
     detail: str = ""
     code: str = ""
     field: str | None = None
+    record: int | None = None
     known: tuple[str, ...] = ()
     next_offset: int = 0
     expected_sequence: int = 0
@@ -98,7 +99,7 @@ def _by_status(status: int, text: str) -> TidelogError:
 
 
 _BY_CODE: Mapping[str, Callable[[str, Problem], TidelogError]] = {
-    "invalid": lambda text, p: Invalid(text, field=p.field),
+    "invalid": lambda text, p: Invalid(text, field=p.field, record=p.record),
     "not_found": lambda text, _: NotFound(text),
     "method_not_allowed": lambda text, _: Invalid(text),
     "not_acceptable": lambda text, p: UnsupportedMedia(text, known=p.known),
@@ -108,7 +109,9 @@ _BY_CODE: Mapping[str, Callable[[str, Problem], TidelogError]] = {
     "offset_conflict": lambda text, p: OffsetConflict(text, next_offset=p.next_offset),
     "sequence_conflict": lambda text, p: SequenceConflict(text, expected_sequence=p.expected_sequence),
     "producer_fenced": lambda text, p: ProducerFenced(text, current_epoch=p.current_epoch),
-    "too_large": lambda text, p: TooLarge(text, limit_name=p.limit_name, limit_bytes=p.limit_bytes),
+    "too_large": lambda text, p: TooLarge(
+        text, limit_name=p.limit_name, limit_bytes=p.limit_bytes, record=p.record
+    ),
     "out_of_range": lambda text, p: OutOfRange(
         text, log_start_offset=p.log_start_offset, high_watermark=p.high_watermark
     ),

@@ -33,11 +33,13 @@ class TidelogError(Exception):
 
 
 class Invalid(TidelogError):
-    """The input is wrong. `field` names the part of it, where one is to blame."""
+    """The input is wrong. `field` names the part of it, where one is to blame; `record` is the index of the record, from
+    0, where one record of a batch is to blame."""
 
-    def __init__(self, message: str, *, field: str | None = None) -> None:
+    def __init__(self, message: str, *, field: str | None = None, record: int | None = None) -> None:
         super().__init__(message)
         self.field = field
+        self.record = record
 
 
 class OutOfRange(Invalid):
@@ -52,8 +54,8 @@ class OutOfRange(Invalid):
 class TooLarge(Invalid):
     """Over `limit_bytes`; `limit_name` is the setting that bounds it."""
 
-    def __init__(self, message: str, *, limit_name: str, limit_bytes: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, limit_name: str, limit_bytes: int, record: int | None = None) -> None:
+        super().__init__(message, record=record)
         self.limit_name = limit_name
         self.limit_bytes = limit_bytes
 

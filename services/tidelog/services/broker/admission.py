@@ -96,6 +96,7 @@ def _check_all_have_keys(keys: Any, config: TopicConfig) -> None:
             "a record has no key, and with cleanup.policy=compact the newest record of each key is kept: give each "
             "record a key, or set the topic's cleanup.policy to delete",
             field="key",
+            record=pc.index(keys.is_null(), True).as_py(),
         )
 
 
@@ -105,6 +106,7 @@ def _check_key_sizes(key_bytes: npt.NDArray[np.int64], key_bytes_max: int) -> No
             f"a key has {longest:,} bytes; key.max.bytes allows {key_bytes_max:,}",
             limit_name="key.max.bytes",
             limit_bytes=key_bytes_max,
+            record=int(key_bytes.argmax()),
         )
 
 
@@ -115,12 +117,16 @@ def _check_sizes(record_bytes: npt.NDArray[np.int64], config: TopicConfig) -> No
             f"{config.max_message_bytes:,}",
             limit_name="max.message.bytes",
             limit_bytes=config.max_message_bytes,
+            record=int(record_bytes.argmax()),
         )
 
 
 def _filled(timestamps: Any, now_ms: int) -> Any:
     """`timestamps`, checked, with `now_ms` where there is none."""
-    bounds = pc.min_max(timestamps.cast(pa.int64()))
-    if bounds["min"].as_py() < 0 or bounds["max"].as_py() > TIMESTAMP_MS_MAX:
-        raise Invalid("a timestamp lies before 1970 or after the year 9999", field="timestamp")
+    numbers = timestamps.cast(pa.int64())
+    bounds = pc.min_max(numbers)
+    for wrong in (bounds["min"].as_py(), bounds["max"].as_py()):
+        if not 0 <= wrong <= TIMESTAMP_MS_MAX:
+            row = pc.index(numbers, wrong).as_py()
+            raise Invalid("a timestamp lies before 1970 or after the year 9999", field="timestamp", record=row)
     return timestamps.fill_null(pa.scalar(now_ms, TIMESTAMP)) if timestamps.null_count else timestamps

@@ -54,8 +54,15 @@ def route(
 
 def check_all_name(named: Any, partition: int) -> None:
     """`Invalid` if a row names another partition than the one the whole request is for."""
-    if named is not None and not (_named_or(named, partition) == partition).all():
-        raise Invalid(f"a record names another partition than {partition}, which the request is for", field="partition")
+    if named is None:
+        return
+    others = np.flatnonzero(_named_or(named, partition) != partition)
+    if len(others):
+        raise Invalid(
+            f"a record names another partition than {partition}, which the request is for",
+            field="partition",
+            record=int(others[0]),
+        )
 
 
 def _named_or(named: Any, default: int) -> npt.NDArray[np.int32]:
@@ -75,10 +82,12 @@ def _partitions(keys: Any, named: Any, partition_count: int, keyless_partition: 
 
 def _check_named(named: Any, partition_count: int) -> None:
     numbers = _named_or(named, 0)
-    wrong = numbers[(numbers < 0) | (numbers >= partition_count)]
+    wrong = np.flatnonzero((numbers < 0) | (numbers >= partition_count))
     if len(wrong):
         raise Invalid(
-            f"there is no partition {int(wrong[0])}: the topic has 0 to {partition_count - 1}", field="partition"
+            f"there is no partition {int(numbers[wrong[0]])}: the topic has 0 to {partition_count - 1}",
+            field="partition",
+            record=int(wrong[0]),
         )
 
 

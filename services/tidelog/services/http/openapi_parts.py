@@ -38,6 +38,7 @@ _PROBLEM: Json = {
         "detail": TEXT,
         "code": TEXT,
         "field": TEXT,
+        "record": {"type": "integer"},
     },
 }
 

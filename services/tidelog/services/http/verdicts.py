@@ -19,6 +19,7 @@ from tidelog.storage import errors
 
 EXTRA_FIELDS = (
     "field",
+    "record",
     "log_start_offset",
     "high_watermark",
     "limit_name",

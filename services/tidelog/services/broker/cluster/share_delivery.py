@@ -16,7 +16,7 @@ from tidelog.services.broker.cluster.leader_calls import LeaderCalls
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.broker.peers import Peers
 from tidelog.services.broker.routing import Share
-from tidelog.storage.errors import Fenced, LeaderUnknown, NotLeader, Overloaded, TidelogError, Unavailable
+from tidelog.storage.errors import Fenced, Invalid, LeaderUnknown, NotLeader, Overloaded, TidelogError, Unavailable
 
 CALLS_MAX = 32
 """Shares of one request that are on their way at a time."""
@@ -64,7 +64,7 @@ class ShareDelivery:
                 try:
                     return await self._deliver_one(topic, share, options)
                 except TidelogError as error:
-                    return error
+                    return _without_row(error)
 
         return await asyncio.gather(*(deliver(share) for share in shares))
 
@@ -88,6 +88,13 @@ def _gathered(outcomes: Sequence[_Outcome], acks: Acks) -> Sequence[Appended]:
     if errors:
         raise _told(errors, answers, acks)
     return tuple(sorted(answers, key=lambda answer: answer.partition))
+
+
+def _without_row(error: TidelogError) -> TidelogError:
+    """`error` of one share. A row of a share says nothing about the rows of the request."""
+    if isinstance(error, Invalid):
+        error.record = None
+    return error
 
 
 def _told(errors: Sequence[TidelogError], answers: Sequence[Appended], acks: Acks) -> TidelogError:

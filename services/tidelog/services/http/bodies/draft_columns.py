@@ -73,7 +73,8 @@ def _check_range(column: Column, name: str, high: int) -> None:
         return
     if least.as_py() < 0 or most.as_py() > high:
         wrong = least.as_py() if least.as_py() < 0 else most.as_py()
-        raise Invalid(f"{name} is a number from 0 to {high}, not {wrong}", field=name)
+        row = pc.index(column, wrong).as_py()
+        raise Invalid(f"{name} is a number from 0 to {high}, not {wrong}", field=name, record=row)
 
 
 def _chunked(column: Column) -> pa.ChunkedArray[Any]:

@@ -8,6 +8,7 @@ values that are not plain text are touched one by one afterwards.
 from __future__ import annotations
 
 import binascii
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
@@ -59,11 +60,21 @@ class RecordsForm(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 _DECODER = msgspec.json.Decoder(RecordsForm)
+_ROW = re.compile(r"records\[(\d+)\]")
 
 
 def decode_json(body: Body, records_max: int) -> Draft:
-    """The records of `body`. `Unreadable` if it is not JSON; `Invalid` with the field's path if it is of another form
-    than above."""
+    """The records of `body`. `Unreadable` if it is not JSON; `Invalid` with the field's path, and the record's index, if
+    it is of another form than above."""
+    try:
+        return _decoded(body, records_max)
+    except Invalid as error:
+        if row := _ROW.match(error.field or ""):
+            error.record = int(row[1])
+        raise
+
+
+def _decoded(body: Body, records_max: int) -> Draft:
     records = parse_typed(_DECODER, body).records
     check_record_count(len(records), records_max)
     keys = [record.key for record in records]
