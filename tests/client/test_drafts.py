@@ -70,7 +70,7 @@ def test_a_column_of_another_type_is_refused() -> None:
 
 def test_a_batch_without_keys_stays_whole() -> None:
     table, named = draft_of((None, b"a"), (None, b"b")).table()
-    (share,) = split(table, named, partition_count=4, keyless_partition=2)
+    (share,) = split(table, named, numbers=range(table.num_rows), partition_count=4, keyless_partition=2)
     assert (share.partition, share.records) == (2, table)
 
 
@@ -80,7 +80,7 @@ def test_a_partition_that_is_not_there_is_refused(wrong: int) -> None:
     draft.extras[0] = Extras(None, None, wrong)
     table, named = draft.table()
     with pytest.raises(Invalid, match=f"no partition {wrong}"):
-        list(split(table, named, partition_count=4, keyless_partition=0))
+        list(split(table, named, numbers=range(3), partition_count=4, keyless_partition=0))
 
 
 @given(
@@ -99,5 +99,9 @@ def test_each_record_goes_where_it_says_else_where_its_key_says(
         expected.setdefault(partition, []).append(b"%d" % row)
 
     table, partitions = draft.table()
-    shares = split(table, partitions, partition_count=3, keyless_partition=1)
+    numbers = range(100, 100 + table.num_rows)
+    shares = tuple(split(table, partitions, numbers=numbers, partition_count=3, keyless_partition=1))
     assert {share.partition: share.records.column("value").to_pylist() for share in shares} == expected
+    for share in shares:
+        values = share.records.column("value").to_pylist()
+        assert [b"%d" % (number - 100) for number in share.numbers] == values, "each record keeps its number"

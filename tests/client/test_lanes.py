@@ -8,7 +8,7 @@ from tidelog.client.lanes import Lanes
 
 def share(partition: int, *values: bytes) -> Share:
     table = pa.table({"value": pa.array(values, pa.binary())})
-    return Share(partition, table, sum(map(len, values)))
+    return Share(partition, table, sum(map(len, values)), range(len(values)))
 
 
 def lanes(request_bytes: int = 1_000, request_records: int = 1_000) -> Lanes:
@@ -66,7 +66,9 @@ def test_a_share_over_the_bound_goes_out_alone() -> None:
 def test_shares_with_different_columns_go_out_together() -> None:
     queue = lanes()
     queue.put(share(0, b"a"))
-    queue.put(Share(0, pa.table({"key": pa.array([b"k"], pa.binary()), "value": pa.array([b"b"], pa.binary())}), 2))
+    queue.put(
+        Share(0, pa.table({"key": pa.array([b"k"], pa.binary()), "value": pa.array([b"b"], pa.binary())}), 2, range(1))
+    )
     parcel = queue.take()
     assert parcel is not None
     assert parcel.records.column("key").to_pylist() == [None, b"k"]

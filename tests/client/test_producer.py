@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from infra.loopback_ports import free_port
+from tests.client.relay import Answered, Relay
 from tests.end_to_end.steady_load import values_of
 
 from tidelog.client import Admin, Consumer, Delivered, Producer, ProducerOptions
-from tidelog.storage.errors import Invalid, NotFound, ProducerFenced, SequenceConflict, TooLarge, Unavailable
+from tidelog.storage.errors import Invalid, NotFound, ProducerFenced, SequenceConflict, Unavailable
 from tidelog.storage.partitioner import partitions_of
 
 
@@ -111,22 +112,38 @@ def test_a_topic_that_is_not_there_is_created_by_the_broker(broker: str) -> None
     assert values_of(broker, name, 0) == [b"first"]
 
 
-def test_a_refused_record_fails_its_producer_and_every_later_call(broker: str, topic: str) -> None:
-    producer = Producer(broker, topic)
-    producer.send(bytes(2_000_000))
-    with pytest.raises(TooLarge, match=r"max\.message\.bytes"):
+def test_a_request_that_fails_for_good_fails_its_producer_and_every_later_call(broker: str) -> None:
+    name = f"deleted-{uuid.uuid4().hex}"
+    with Admin(broker) as admin:
+        admin.create_topic(name)
+        producer = Producer(broker, name, ProducerOptions(producer_id="not a producer id"))
+    producer.send(b"1")
+    with pytest.raises(Invalid, match="Tidelog-Producer-Id"):
         producer.flush()
-    with pytest.raises(TooLarge):
+    with pytest.raises(Invalid):
         producer.send(b"later")
-    with pytest.raises(TooLarge):
+    with pytest.raises(Invalid):
         producer.close()
 
 
-def test_a_record_that_is_no_bytes_is_refused(broker: str, topic: str) -> None:
-    producer = Producer(broker, topic)
-    producer.send([1, 2])  # type: ignore[arg-type]  # the mistake under test
-    with pytest.raises(Invalid, match="bytes"):
+def test_an_answer_that_was_lost_is_told_as_a_duplicate(broker: str, topic: str) -> None:
+    lost: list[Answered] = []
+
+    def lose_the_first(seen: Answered) -> bool:
+        if "/records" in seen.path:
+            lost.append(seen)
+        return len(lost) == 1
+
+    delivered: list[Delivered] = []
+    with (
+        Relay(broker, lose=lose_the_first).running() as relay,
+        Producer(relay.url, topic, on_delivery=delivered.append) as producer,
+    ):
+        producer.send(b"1", partition=0)
         producer.flush()
+        producer.send(b"2", partition=0)
+    assert [(one.base_offset, one.count, one.duplicate) for one in delivered] == [(0, 1, True), (1, 1, False)]
+    assert values_of(broker, topic, 0) == [b"1", b"2"]
 
 
 def test_a_closed_producer_takes_nothing(broker: str, topic: str) -> None:

@@ -17,7 +17,9 @@ from tidelog.storage.errors import TidelogError
 
 PADDING = b"." * 100
 ROUND_RECORDS = 30
-OPTIONS = ProducerOptions(batch_bytes=16 << 10, buffer_bytes=128 << 10, linger_ms=2, delivery_timeout_s=90.0)
+OPTIONS = ProducerOptions(
+    batch_bytes=16 << 10, buffer_bytes=128 << 10, linger_ms=2, delivery_timeout_s=90.0, close_timeout_s=90.0
+)
 """A small buffer: the load goes as fast as the broker acknowledges, and memory stays small."""
 
 

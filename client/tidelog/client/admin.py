@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from tidelog.client.connection import DEFAULT_BROKER, JSON, Answer, Connection, Request
+from tidelog.client.connection import DEFAULT_BROKER, FIRST_CONNECT_TIMEOUT_S, JSON, Answer, Connection, Request
 from tidelog.client.costs import ClusterCost, CostDescription
 from tidelog.client.descriptions import ClusterDescription, Health, PartitionLogDescription, TopicDescription
 from tidelog.client.positions import checked_position
@@ -50,12 +50,20 @@ class _Ready:
 
 
 class Admin:
-    """Administration over HTTP. Every call raises `NotFound`, `Invalid`, `Unavailable` as they apply."""
+    """Administration over HTTP. Every call raises `NotFound`, `Invalid`, `Unavailable` as they apply.
+    `deadline_s` bounds a call with its retries, and `connect_timeout_s` the first calls, until a broker was reached."""
 
     def __init__(
-        self, broker: str = DEFAULT_BROKER, *, deadline_s: float = 10.0, runtime: Runtime | None = None
+        self,
+        broker: str = DEFAULT_BROKER,
+        *,
+        deadline_s: float = 10.0,
+        connect_timeout_s: float = FIRST_CONNECT_TIMEOUT_S,
+        runtime: Runtime | None = None,
     ) -> None:
-        self._connection = Connection(broker, deadline_s=deadline_s, runtime=runtime)
+        self._connection = Connection(
+            broker, deadline_s=deadline_s, connect_timeout_s=connect_timeout_s, runtime=runtime
+        )
 
     def create_topic(
         self, name: str, partitions: int | None = None, configs: Mapping[str, str | int | None] | None = None

@@ -24,7 +24,14 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.client.admin import Admin, partition_path
-from tidelog.client.connection import ARROW, DEFAULT_BROKER, Answer, Connection, Request
+from tidelog.client.connection import (
+    ARROW,
+    DEFAULT_BROKER,
+    FIRST_CONNECT_TIMEOUT_S,
+    Answer,
+    Connection,
+    Request,
+)
 from tidelog.client.positions import checked_position
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.runtime import Runtime
@@ -37,11 +44,14 @@ SHARED_POLL_MS = 100
 
 @dataclass(frozen=True)
 class ConsumerOptions:
-    """Bounds of one fetch; None: the broker's own. `deadline_s` bounds a fetch with its retries."""
+    """Bounds of one fetch; None: the broker's own. `deadline_s` bounds a fetch with its retries, `connect_timeout_s`
+    how long the consumer looks for a first broker, `close_timeout_s` how long `close` takes."""
 
     max_records: int | None = None
     max_bytes: int | None = None
     deadline_s: float = 30.0
+    connect_timeout_s: float = FIRST_CONNECT_TIMEOUT_S
+    close_timeout_s: float = 2.0
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,12 @@ class Consumer:
         position = checked_position(start)
         self._options = options or ConsumerOptions()
         self._clock = (runtime or Runtime()).clock
-        self._admin = Admin(broker, deadline_s=min(10.0, self._options.deadline_s), runtime=runtime)
+        self._admin = Admin(
+            broker,
+            deadline_s=min(10.0, self._options.deadline_s),
+            connect_timeout_s=self._options.connect_timeout_s,
+            runtime=runtime,
+        )
         try:
             known = [partition.partition for partition in self._admin.topic(topic).partitions]
             assigned = known if partitions is None else list(dict.fromkeys(partitions))
@@ -153,9 +168,11 @@ class Consumer:
         return {partition: self._admin.offset(self.topic, partition, "end") for partition in self._positions}
 
     def close(self) -> None:
-        """Release threads and sockets; a fetch that waits at the broker is awaited, at most a second."""
-        self._fetchers.shutdown(wait=True, cancel_futures=True)
+        """Break off the fetches under way, and release threads and sockets. It returns within `close_timeout_s`, also
+        when the broker is down or does not answer."""
         self._connection.close()
+        self._fetchers.shutdown(wait=False, cancel_futures=True)
+        wait([fetch for fetch in self._fetching.values() if not fetch.cancelled()], self._options.close_timeout_s)
         self._admin.close()
 
     def __enter__(self) -> Self:

@@ -1,9 +1,16 @@
-"""One request of a producer: columns to an Arrow body, the body to the broker, its answer to who asked for it."""
+"""One request of a producer: its columns become an Arrow body, the broker's answer goes to `on_delivery`.
+
+A request that is refused because of a record in it is sent again without that record (`refusals`). Sequences stay
+without a gap: the log took nothing of the refused request, so its sequences go to the records that are left (inv. 7).
+That is asked of the log first, because an earlier attempt of the same request may have been taken and its answer lost,
+before a setting was changed that now refuses the request.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,13 +20,16 @@ import pyarrow as pa
 from tidelog.client.admin import partition_path
 from tidelog.client.connection import ARROW, Connection, Request
 from tidelog.client.lanes import Parcel
-from tidelog.storage.errors import Corrupt
+from tidelog.client.refusals import REFUSALS_MAX, Part, Refused, blames_a_record, parted, refused_of, whole
+from tidelog.client.sequences import ProducerIdentity, next_sequence
+from tidelog.storage.errors import Corrupt, Invalid
 
 
 @dataclass(frozen=True)
 class Delivered:
-    """Records that the broker has acknowledged: `count` offsets from `base_offset` (None with acks=0), their sequences
-    from `first_sequence` on. `duplicate`: a retry found them in the log."""
+    """Records that the broker has acknowledged: `count` offsets from `base_offset`, their sequences from
+    `first_sequence` on. `base_offset` is None with acks=0, and where only a later request showed that they are in the
+    log. `duplicate`: an earlier attempt had put them into the log, and its answer was lost."""
 
     topic: str
     partition: int
@@ -30,25 +40,17 @@ class Delivered:
 
 
 @dataclass(frozen=True)
-class ProducerIdentity:
-    """Who sends: with a sequence, it makes a retried request append once (inv. 7)."""
-
-    producer_id: str
-    producer_epoch: int
-
-
-@dataclass(frozen=True)
 class _PartitionAnswer:
     partition: int
     base_offset: int | None
     count: int
     timestamp: int | None = None
+    duplicate: bool = False
 
 
 @dataclass(frozen=True)
 class _ProduceAnswer:
     partitions: tuple[_PartitionAnswer, ...]
-    duplicate: bool = False
 
 
 class Delivery:
@@ -61,51 +63,74 @@ class Delivery:
         acks: str,
         identity: ProducerIdentity | None,
         on_delivery: Callable[[Delivered], None] | None,
+        on_refusal: Callable[[Refused], None],
     ) -> None:
         self._connection = connection
         self._topic = topic
         self._acks = acks
         self._identity = identity
         self._on_delivery = on_delivery
+        self._on_refusal = on_refusal
 
-    def deliver(self, parcel: Parcel) -> None:
-        """Send until acknowledged. Raises what the broker refused it with, or `Unavailable` after the deadline."""
-        answer = self._connection.call(self._request(parcel))
+    def deliver(self, parcel: Parcel) -> int:
+        """Send until acknowledged; returns how many records were refused and left out. Raises what the broker refused
+        the request itself with, or `Unavailable` after the deadline."""
+        waiting, sequence, refusals, refused = deque((whole(parcel),)), parcel.first_sequence, 0, 0
+        while waiting:
+            part = waiting.popleft()
+            try:
+                self._send(parcel, part.records, sequence)
+            except Invalid as error:
+                if not blames_a_record(error):
+                    raise
+                if not self._was_taken(parcel, part, sequence):
+                    refusals += 1
+                    culprits, rest = parted(part, error) if refusals <= REFUSALS_MAX else (part, ())
+                    refused += self._refuse(parcel, culprits, error)
+                    waiting.extendleft(reversed(rest))
+                    continue
+            sequence += len(part.rows)
+        return refused
+
+    def _refuse(self, parcel: Parcel, culprits: Part | None, error: Invalid) -> int:
+        if culprits is None:
+            return 0
+        for refused in refused_of(self._topic, parcel, culprits, error):
+            self._on_refusal(refused)
+        return len(culprits.rows)
+
+    def _was_taken(self, parcel: Parcel, part: Part, sequence: int) -> bool:
+        """Whether an earlier attempt of this part is in the log, although it is refused now; if so, tells it."""
+        if self._identity is None:
+            return False  # such a request is not sent twice
+        count = len(part.rows)
+        if next_sequence(self._connection, self._topic, parcel.partition, self._identity) != sequence + count:
+            return False
+        self._tell(parcel, None, count, sequence, duplicate=True)
+        return True
+
+    def _send(self, parcel: Parcel, records: pa.Table, sequence: int) -> None:
+        answer = self._connection.call(self._request(parcel.partition, records, sequence))
         try:
             told = msgspec.json.decode(answer.body, type=_ProduceAnswer)
             (partition,) = told.partitions
         except (msgspec.MsgspecError, ValueError) as error:
             raise Corrupt("the broker's answer", f"is not what docs/http-api.md says ({error})") from error
-        if self._on_delivery is not None:
-            self._on_delivery(
-                Delivered(
-                    topic=self._topic,
-                    partition=parcel.partition,
-                    base_offset=partition.base_offset,
-                    count=partition.count,
-                    first_sequence=parcel.first_sequence,
-                    duplicate=told.duplicate,
-                )
-            )
+        self._tell(parcel, partition.base_offset, partition.count, sequence, duplicate=partition.duplicate)
 
-    def _request(self, parcel: Parcel) -> Request:
+    def _tell(self, parcel: Parcel, base_offset: int | None, count: int, sequence: int, *, duplicate: bool) -> None:
+        if self._on_delivery is not None:
+            self._on_delivery(Delivered(self._topic, parcel.partition, base_offset, count, sequence, duplicate))
+
+    def _request(self, partition: int, records: pa.Table, sequence: int) -> Request:
         return Request(
             "POST",
-            f"{partition_path(self._topic, parcel.partition)}/records",
+            f"{partition_path(self._topic, partition)}/records",
             query={"acks": self._acks},
-            headers={"content-type": ARROW, **self._sequence(parcel)},
-            body=arrow_body(parcel.records),
+            headers={"content-type": ARROW, **({} if self._identity is None else self._identity.headers(sequence))},
+            body=arrow_body(records),
             repeatable=self._identity is not None,
         )
-
-    def _sequence(self, parcel: Parcel) -> Mapping[str, str]:
-        if self._identity is None:
-            return {}
-        return {
-            "tidelog-producer-id": self._identity.producer_id,
-            "tidelog-producer-epoch": str(self._identity.producer_epoch),
-            "tidelog-sequence": str(parcel.first_sequence),
-        }
 
 
 def arrow_body(records: pa.Table) -> Sequence[memoryview]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ from tidelog.storage.partitioner import NO_PARTITION, partitions_of
 from tidelog.storage.records import DRAFT_SCHEMA, TIMESTAMP
 
 Headers = Sequence[tuple[str, bytes | None]]
+Numbers: TypeAlias = "range | npt.NDArray[np.int64]"
+"""How many records their producer was given before each of some records."""
 
 RECORD_OVERHEAD_BYTES = 16
 """Counted for each record beside its value, so that a flood of empty records fills a batch too."""
@@ -42,6 +44,7 @@ class Share:
     partition: int
     records: pa.Table
     bytes: int
+    numbers: Numbers
 
 
 class Draft:
@@ -87,6 +90,30 @@ class Draft:
             raise Invalid(f"a record cannot be sent ({error}): keys and values are bytes or None") from error
         return pa.table(columns), named
 
+    def unfit_rows(self) -> list[int]:
+        """The rows that Arrow cannot take, found by halving."""
+        return self._unfit(range(len(self)))
+
+    def _unfit(self, rows: Sequence[int]) -> list[int]:
+        try:
+            self.picked(rows).table()
+        except Invalid:
+            if len(rows) == 1:
+                return list(rows)
+            half = len(rows) // 2
+            return self._unfit(rows[:half]) + self._unfit(rows[half:])
+        return []
+
+    def picked(self, rows: Sequence[int]) -> Draft:
+        """A draft of these rows alone."""
+        some = Draft()
+        some.values += [self.values[row] for row in rows]
+        if self.keys:
+            self._pad_keys(len(self))
+            some.keys += [self.keys[row] for row in rows]
+        some.extras.update({n: self.extras[row] for n, row in enumerate(rows) if row in self.extras})
+        return some
+
     def _column(self, name: str) -> list[Any]:
         column: list[Any] = [None] * len(self.values)
         for row, extra in self.extras.items():
@@ -125,23 +152,29 @@ def columns_of(records: pa.Table | pa.RecordBatch) -> tuple[pa.Table, pa.Chunked
 
 
 def split(
-    records: pa.Table, named: pa.ChunkedArray[Any] | None, *, partition_count: int, keyless_partition: int
+    records: pa.Table,
+    named: pa.ChunkedArray[Any] | None,
+    *,
+    numbers: Numbers,
+    partition_count: int,
+    keyless_partition: int,
 ) -> Iterator[Share]:
     """The shares of a batch: each record where it says, else where its key says, else to `keyless_partition`;
     the order within a partition is kept. Raises `Invalid` for a partition that is not there."""
     if named is None and (partition_count == 1 or "key" not in records.column_names):
-        yield Share(keyless_partition, records, records.nbytes)
+        yield Share(keyless_partition, records, records.nbytes, numbers)
         return
     partitions = _partitions(records, named, partition_count, keyless_partition)
     if (partitions == partitions[0]).all():
-        yield Share(int(partitions[0]), records, records.nbytes)
+        yield Share(int(partitions[0]), records, records.nbytes, numbers)
         return
     order = np.argsort(partitions, kind="stable")
     gathered = records.combine_chunks().take(order)
-    numbers, firsts = np.unique(partitions[order], return_index=True)
-    for number, first, end in zip(numbers, firsts, [*firsts[1:], len(order)], strict=True):
+    ordered = order + numbers.start if isinstance(numbers, range) else numbers[order]
+    found, firsts = np.unique(partitions[order], return_index=True)
+    for partition, first, end in zip(found, firsts, [*firsts[1:], len(order)], strict=True):
         share = gathered.slice(int(first), int(end - first))
-        yield Share(int(number), share, share.nbytes)
+        yield Share(int(partition), share, share.nbytes, ordered[first:end])
 
 
 def _partitions(

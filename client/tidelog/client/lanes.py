@@ -7,28 +7,42 @@ arrive in order and their sequences without a gap (inv. 7); several lanes are un
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tidelog.client.drafts import Share
+from tidelog.client.drafts import Numbers, Share
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """The next request of a lane: `records` of which the first has sequence `first_sequence`."""
+    """The next request of a lane: `records` of which the first has sequence `first_sequence`; `numbers` in pieces."""
 
     partition: int
     records: pa.Table
     first_sequence: int
     bytes: int
+    numbers: Sequence[Numbers]
+
+    @property
+    def first_number(self) -> int:
+        return self.number_of(0)
+
+    def number_of(self, row: int) -> int:
+        """The number of the record in this row."""
+        for numbers in self.numbers:
+            if row < len(numbers):
+                return int(numbers[row])
+            row -= len(numbers)
+        raise IndexError(row)
 
 
 @dataclass
 class _Lane:
     waiting: deque[Share] = field(default_factory=deque)
     next_sequence: int = 0
-    under_way: bool = False
+    under_way: Parcel | None = None
 
 
 class Lanes:
@@ -39,12 +53,27 @@ class Lanes:
         self._request_records = request_records
         self._lanes: dict[int, _Lane] = {}
         self._ready: deque[int] = deque()
+        self._lost: list[int] = []
         self.bytes = 0
 
     @property
     def empty(self) -> bool:
         """Nothing waits and nothing is under way."""
-        return self.bytes == 0 and not any(lane.waiting or lane.under_way for lane in self._lanes.values())
+        return self.bytes == 0 and not self.open_records
+
+    @property
+    def open_records(self) -> int:
+        """How many records wait or are under way."""
+        waiting = sum(share.records.num_rows for lane in self._lanes.values() for share in lane.waiting)
+        return waiting + sum(lane.under_way.records.num_rows for lane in self._lanes.values() if lane.under_way)
+
+    @property
+    def first_open(self) -> int | None:
+        """The lowest number of a record that waits, is under way or was lost; None if there is none."""
+        lanes = self._lanes.values()
+        waiting = [int(lane.waiting[0].numbers[0]) for lane in lanes if lane.waiting]
+        under_way = [lane.under_way.first_number for lane in lanes if lane.under_way]
+        return min(waiting + under_way + self._lost, default=None)
 
     def put(self, share: Share) -> None:
         """Queue a share behind those of its partition."""
@@ -62,22 +91,30 @@ class Lanes:
         lane = self._lanes[partition]
         shares = self._fitting(lane.waiting)
         records = pa.concat_tables([share.records for share in shares], promote_options="default")
-        parcel = Parcel(partition, records, lane.next_sequence, sum(share.bytes for share in shares))
+        size, numbers = sum(share.bytes for share in shares), tuple(share.numbers for share in shares)
+        parcel = Parcel(partition, records, lane.next_sequence, size, numbers)
         lane.next_sequence += records.num_rows
-        lane.under_way = True
+        lane.under_way = parcel
         return parcel
 
-    def done(self, parcel: Parcel) -> None:
-        """The parcel was answered: its memory is free and its lane may go on."""
+    def done(self, parcel: Parcel, refused: int = 0) -> None:
+        """The parcel was answered: its memory is free and its lane may go on. The `refused` of its records are not in
+        the log, so their sequences are given out again (inv. 7)."""
         lane = self._lanes[parcel.partition]
-        lane.under_way = False
+        lane.under_way = None
+        lane.next_sequence -= refused
         self.bytes -= parcel.bytes
         if lane.waiting:
             self._ready.append(parcel.partition)
 
+    def lose(self, number: int) -> None:
+        """The record of that number, and those behind it, will not be answered."""
+        self._lost.append(number)
+
     def drop_waiting(self) -> int:
         """Forget all that waits; how many records that were."""
         dropped = 0
+        self._lost += [int(lane.waiting[0].numbers[0]) for lane in self._lanes.values() if lane.waiting]
         for lane in self._lanes.values():
             dropped += sum(share.records.num_rows for share in lane.waiting)
             self.bytes -= sum(share.bytes for share in lane.waiting)

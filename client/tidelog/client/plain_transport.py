@@ -11,6 +11,7 @@ read (its end), and dropped before anything is sent over it.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections import deque
@@ -50,6 +51,7 @@ class PlainTransport(httpx.BaseTransport):
         self._turns = threading.BoundedSemaphore(connections_max)
         self._lock = threading.Lock()
         self._idle: deque[_Idle] = deque()
+        self._busy: set[socket.socket] = set()
         self._closed = False
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -58,21 +60,36 @@ class PlainTransport(httpx.BaseTransport):
         place = _Place(request.url.host, request.url.port or HTTP_PORT)
         with self._turns:
             connection = self._kept(place) or _connected(place, timeouts["connect"])
+            link = connection.sock
             try:
+                self._take(link)
                 response = _exchange(connection, request, timeouts["read"])
             except BaseException:
                 connection.close()
                 raise
+            finally:
+                with self._lock:
+                    self._busy.discard(link)
             self._keep(place, connection)
             return response
 
     def close(self) -> None:
-        """Close what is idle; what is in use is closed when its answer is there."""
+        """Close what is idle, and break off what waits for an answer: it fails with `httpx.ReadError`."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, deque()
+            for link in self._busy:
+                with contextlib.suppress(OSError):  # it has ended by itself
+                    link.shutdown(socket.SHUT_RDWR)
         for one in idle:
             one.connection.close()
+
+    def _take(self, link: socket.socket) -> None:
+        """Note that `link` is in use, so that `close` can break it off."""
+        with self._lock:
+            if self._closed:
+                raise httpx.ReadError("the transport is closed")
+            self._busy.add(link)
 
     def _kept(self, place: _Place) -> HTTPConnection | None:
         """A connection to `place` that is still open, the one used last."""

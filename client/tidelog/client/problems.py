@@ -109,9 +109,7 @@ _BY_CODE: Mapping[str, Callable[[str, Problem], TidelogError]] = {
     "offset_conflict": lambda text, p: OffsetConflict(text, next_offset=p.next_offset),
     "sequence_conflict": lambda text, p: SequenceConflict(text, expected_sequence=p.expected_sequence),
     "producer_fenced": lambda text, p: ProducerFenced(text, current_epoch=p.current_epoch),
-    "too_large": lambda text, p: TooLarge(
-        text, limit_name=p.limit_name, limit_bytes=p.limit_bytes, record=p.record
-    ),
+    "too_large": lambda text, p: TooLarge(text, limit_name=p.limit_name, limit_bytes=p.limit_bytes, record=p.record),
     "out_of_range": lambda text, p: OutOfRange(
         text, log_start_offset=p.log_start_offset, high_watermark=p.high_watermark
     ),

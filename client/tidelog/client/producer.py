@@ -9,56 +9,43 @@
 becomes Arrow columns, is split over partitions as Kafka's clients do, and waits in its partition's lane. Threads send:
 several requests at once over partitions, one at a time in each. Memory is bounded: past `buffer_bytes`, `send` waits.
 
-With `acks="all"` each request carries a producer id and a sequence, so that a retry is in the log once (inv. 7). A
-request that fails for good fails its producer: what waits is dropped, and every later call raises that error.
+With `acks="all"` each request carries a producer id and a sequence, so that a retry is in the log once (inv. 7).
+
+- A record that is refused (too large, say) is left out, and the others of its batch are sent. `on_refusal` gets it;
+  without that callback the next `flush` or `close` raises its error, once.
+- A request that fails for good fails its producer: what waits is dropped, and every later call raises that error.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 
 from tidelog.client.admin import Admin
 from tidelog.client.connection import DEFAULT_BROKER, Connection
-from tidelog.client.delivery import Delivered, Delivery, ProducerIdentity
-from tidelog.client.drafts import RECORD_OVERHEAD_BYTES, Draft, Extras, Headers, columns_of, split
+from tidelog.client.delivery import Delivered, Delivery
+from tidelog.client.drafts import RECORD_OVERHEAD_BYTES, Draft, Extras, Headers, Numbers, columns_of, split
 from tidelog.client.lanes import Lanes, Parcel
+from tidelog.client.producer_options import ProducerOptions
+from tidelog.client.refusals import Refusals, Refused, refused_here
+from tidelog.client.sequences import ProducerIdentity
 from tidelog.storage.errors import Invalid, NotFound, Unavailable
 from tidelog.storage.runtime import Runtime
 
-MIB = 1 << 20
-Acks = Literal["0", "1", "all"]
-
-ABANDON_S = 2.0
-
-
-@dataclass(frozen=True)
-class ProducerOptions:
-    """`linger_ms` is the longest a record waits for company; `delivery_timeout_s` bounds a request with its retries;
-    `in_flight_max` is how many requests are under way at once; `connect_timeout_s` how long to look for the broker at
-    the start; `producer_id` None: a new one."""
-
-    acks: Acks = "all"
-    batch_bytes: int = MIB
-    linger_ms: int = 5
-    buffer_bytes: int = 64 * MIB
-    request_bytes: int = 8 * MIB
-    request_records: int = 500_000
-    in_flight_max: int = 4
-    delivery_timeout_s: float = 120.0
-    connect_timeout_s: float = 10.0
-    producer_id: str | None = None
-    producer_epoch: int = 0
+ABANDON_S = 1.0
+"""How long `close` waits for its threads after it has broken off what they sent."""
+START_DEADLINE_S = 10.0
+"""How long a broker that was reached may take to tell how many partitions there are."""
 
 
 class Producer:
     """Sends to one topic; safe for threads. `on_delivery` is called, from a sending thread, for each acknowledged
-    request, in order within a partition."""
+    request, in order within a partition; `on_refusal` for each record that the broker refuses."""
 
     def __init__(
         self,
@@ -67,6 +54,7 @@ class Producer:
         options: ProducerOptions | None = None,
         *,
         on_delivery: Callable[[Delivered], None] | None = None,
+        on_refusal: Callable[[Refused], None] | None = None,
         runtime: Runtime | None = None,
     ) -> None:
         self.topic = topic
@@ -74,21 +62,32 @@ class Producer:
         self._runtime = runtime or Runtime()
         self._connection = Connection(broker, deadline_s=self._options.delivery_timeout_s, runtime=self._runtime)
         self._partition_count = _partition_count(broker, topic, self._options, self._runtime)
-        self._delivery = Delivery(self._connection, topic, self._options.acks, self._identity(), on_delivery)
         self._lanes = Lanes(request_bytes=self._options.request_bytes, request_records=self._options.request_records)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._draft = Draft()
         self._draft_since: float | None = None
         self._turn = 0
+        self._given = 0  # records that have left the draft; each record's number is how many came before it
         self._failure: Exception | None = None
+        self._refusals = Refusals()
         self._closing = False
+        refuse = on_refusal or self._keep_refusal
+        self._delivery = Delivery(self._connection, topic, self._options.acks, self._identity(), on_delivery, refuse)
         self._threads = [
             threading.Thread(target=self._send_on, name=f"tidelog-producer-{n}", daemon=True)
             for n in range(min(self._options.in_flight_max, self._partition_count))
         ]
         for thread in self._threads:
             thread.start()
+
+    @property
+    def first_open(self) -> int | None:
+        """The number (from 0, in the order they were sent) of the first record that is neither known to be in the log
+        nor refused; None if there is none."""
+        with self._lock:
+            found = (self._lanes.first_open, self._given if len(self._draft) else None)
+            return min((number for number in found if number is not None), default=None)
 
     @property
     def partition_count(self) -> int:
@@ -105,7 +104,11 @@ class Producer:
         partition: int | None = None,
     ) -> None:
         """Put a record into the batch being gathered; waits only while the buffer is full. Raises what an earlier
-        record failed with, and `Invalid` after `close`."""
+        request failed with, and `Invalid` for a partition that is not there and after `close`."""
+        if partition is not None and not 0 <= partition < self._partition_count:
+            raise Invalid(
+                f"{self.topic} has no partition {partition}: it has 0 to {self._partition_count - 1}", field="partition"
+            )
         with self._lock:  # a third cheaper than by the condition, and this line runs for every record
             draft = self._draft
             draft.append(value)
@@ -126,23 +129,21 @@ class Producer:
             self._check()
             self._seal()
             for start in range(0, table.num_rows, rows):
-                self._queue(table.slice(start, rows), None if named is None else named.slice(start, rows))
+                records = table.slice(start, rows)
+                self._queue(records, None if named is None else named.slice(start, rows), self._next(records.num_rows))
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Return when every record sent so far is answered. Raises the error of the first that failed, and
-        `Unavailable` if `timeout_s` passes first."""
-        with self._changed:
-            self._seal()
-            if not self._changed.wait_for(lambda: self._failure is not None or self._lanes.empty, timeout_s):
-                raise Unavailable(f"not all records were answered within {timeout_s} s: they go on being sent")
-            self._raise_failure()
+        """Return when every record sent so far is answered. Raises the error of the first that failed or was refused,
+        and `Unavailable` if `timeout_s` passes first."""
+        self._flush(timeout_s, "they go on being sent")
 
     def close(self) -> None:
-        """Flush, end the threads, release the sockets. Raises as `flush` does; calling it again does nothing."""
+        """Flush for at most `close_timeout_s`, end the threads, release the sockets. Raises as `flush` does: with
+        `Unavailable` it is unknown which of the last records are in the log. Calling it again does nothing."""
         if self._closing:
             return
         try:
-            self.flush()
+            self._flush(self._options.close_timeout_s, "it is unknown which of them are in the log")
         except BaseException:
             self._stop(abandon=True)
             raise
@@ -164,6 +165,15 @@ class Producer:
         producer_id = self._options.producer_id or self._runtime.entropy.new_id()
         return ProducerIdentity(producer_id, self._options.producer_epoch)
 
+    def _flush(self, timeout_s: float | None, otherwise: str) -> None:
+        with self._changed:
+            self._seal()
+            if not self._changed.wait_for(lambda: self._failure is not None or self._lanes.empty, timeout_s):
+                left = self._lanes.open_records
+                raise Unavailable(f"{left} records were not answered within {timeout_s:g} s: {otherwise}")
+            self._raise_failure()
+            self._refusals.raise_first()
+
     def _begin_or_seal(self, draft: Draft) -> None:
         """The batch has no room: it has just begun, and gets it, or it is full."""
         if self._draft_since is None:
@@ -183,19 +193,50 @@ class Producer:
         if self._failure is not None:
             raise self._failure
 
+    def _keep_refusal(self, refused: Refused) -> None:
+        with self._changed:
+            self._refusals.keep(refused)
+
     def _seal(self, *, wait: bool = True) -> None:
         """Queue the batch being gathered, and begin another."""
         if not len(self._draft):
             return
         draft, self._draft, self._draft_since = self._draft, Draft(), None
-        records, named = draft.table()
-        self._queue(records, named, wait=wait)
+        numbers: Numbers = self._next(len(draft))
+        try:
+            records, named = draft.table()
+        except Invalid as error:
+            numbers, draft = self._refuse_unfit(numbers, draft, error)
+            records, named = draft.table()
+        if len(draft):
+            self._queue(records, named, numbers, wait=wait)
 
-    def _queue(self, records: pa.Table, named: pa.ChunkedArray[Any] | None, *, wait: bool = True) -> None:
+    def _refuse_unfit(self, numbers: Numbers, draft: Draft, error: Invalid) -> tuple[Numbers, Draft]:
+        """Refuse the records that Arrow cannot take; the others are returned."""
+        unfit = draft.unfit_rows()
+        for row in unfit:
+            self._keep_refusal(refused_here(self.topic, int(numbers[row]), error))
+        fit = np.delete(np.arange(len(draft)), unfit)
+        return np.asarray(numbers)[fit], draft.picked(fit.tolist())
+
+    def _next(self, count: int) -> range:
+        """The numbers of the next `count` records."""
+        self._given += count
+        return range(self._given - count, self._given)
+
+    def _queue(
+        self, records: pa.Table, named: pa.ChunkedArray[Any] | None, numbers: Numbers, *, wait: bool = True
+    ) -> None:
         """Put a batch into its lanes. A sending thread does not wait for room: it is who makes it."""
         keyless_partition = self._turn % self._partition_count
         self._turn += 1
-        shares = split(records, named, partition_count=self._partition_count, keyless_partition=keyless_partition)
+        shares = split(
+            records,
+            named,
+            numbers=numbers,
+            partition_count=self._partition_count,
+            keyless_partition=keyless_partition,
+        )
         for share in tuple(shares):
             if wait:
                 self._await_room()
@@ -214,12 +255,13 @@ class Producer:
     def _send_on(self) -> None:
         """A sending thread: take the next parcel and deliver it, until the producer stops."""
         while (parcel := self._await_parcel()) is not None:
+            refused = 0
             try:
-                self._delivery.deliver(parcel)
+                refused = self._delivery.deliver(parcel)
             except Exception as error:  # whatever it is, a bug of `on_delivery` too: the caller has to hear of it
-                self._fail(error)
+                self._fail(error, parcel)
             with self._changed:
-                self._lanes.done(parcel)
+                self._lanes.done(parcel, refused)
                 self._changed.notify_all()
 
     def _await_parcel(self) -> Parcel | None:
@@ -228,18 +270,12 @@ class Producer:
             while not self._closing:
                 linger_left_s = self._linger_left_s()
                 if linger_left_s is not None and linger_left_s <= 0:
-                    self._seal_lingered()
+                    self._seal(wait=False)
                 parcel = self._lanes.take()
                 if parcel is not None:
                     return parcel
                 self._changed.wait(self._linger_left_s())
             return None
-
-    def _seal_lingered(self) -> None:
-        try:
-            self._seal(wait=False)
-        except Invalid as error:  # a record that Arrow cannot take
-            self._fail(error)
 
     def _linger_left_s(self) -> float | None:
         """How long the batch being gathered may still wait; None if there is none."""
@@ -247,10 +283,13 @@ class Producer:
             return None
         return self._draft_since + self._options.linger_ms / 1_000 - self._runtime.clock.monotonic()
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception, parcel: Parcel) -> None:
         with self._changed:
+            dropped = len(self._draft) + self._lanes.drop_waiting()
+            self._lanes.lose(parcel.first_number)
+            if len(self._draft):
+                self._lanes.lose(self._given)
             self._draft, self._draft_since = Draft(), None
-            dropped = self._lanes.drop_waiting()
             if self._failure is None:
                 self._failure = error
                 error.add_note(f"the producer of {self.topic!r} stopped; {dropped} records behind it were not sent")
@@ -263,14 +302,17 @@ class Producer:
             self._changed.notify_all()
         if abandon:
             self._connection.close()
+        give_up_at = self._runtime.clock.monotonic() + ABANDON_S
         for thread in self._threads:
-            thread.join(ABANDON_S if abandon else None)
+            thread.join(max(0.0, give_up_at - self._runtime.clock.monotonic()) if abandon else None)
         self._connection.close()
 
 
 def _partition_count(broker: str, topic: str, options: ProducerOptions, runtime: Runtime) -> int:
     """How many partitions the topic has. One that is not there is created by the broker, if it may."""
-    with Admin(broker, deadline_s=options.connect_timeout_s, runtime=runtime) as admin:
+    with Admin(
+        broker, deadline_s=START_DEADLINE_S, connect_timeout_s=options.connect_timeout_s, runtime=runtime
+    ) as admin:
         try:
             return len(admin.topic(topic).partitions)
         except NotFound:

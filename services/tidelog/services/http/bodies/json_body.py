@@ -64,8 +64,8 @@ _ROW = re.compile(r"records\[(\d+)\]")
 
 
 def decode_json(body: Body, records_max: int) -> Draft:
-    """The records of `body`. `Unreadable` if it is not JSON; `Invalid` with the field's path, and the record's index, if
-    it is of another form than above."""
+    """The records of `body`. `Unreadable` if it is not JSON; `Invalid` with the field's path, and the record's index,
+    if it is of another form than above."""
     try:
         return _decoded(body, records_max)
     except Invalid as error:

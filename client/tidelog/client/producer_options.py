@@ -1,0 +1,32 @@
+"""What a producer may be told beside its topic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tidelog.client.connection import FIRST_CONNECT_TIMEOUT_S
+
+MIB = 1 << 20
+Acks = Literal["0", "1", "all"]
+
+
+@dataclass(frozen=True)
+class ProducerOptions:
+    """`linger_ms` is the longest a record waits for company; `delivery_timeout_s` bounds a request with its retries;
+    `in_flight_max` is how many requests are under way at once; `connect_timeout_s` how long to look for a first broker
+    at the start; `close_timeout_s` how long `close` waits for answers (it is longer than a handover of a shard takes);
+    `producer_id` None: a new one."""
+
+    acks: Acks = "all"
+    batch_bytes: int = MIB
+    linger_ms: int = 5
+    buffer_bytes: int = 64 * MIB
+    request_bytes: int = 8 * MIB
+    request_records: int = 500_000
+    in_flight_max: int = 4
+    delivery_timeout_s: float = 120.0
+    connect_timeout_s: float = FIRST_CONNECT_TIMEOUT_S
+    close_timeout_s: float = 15.0
+    producer_id: str | None = None
+    producer_epoch: int = 0

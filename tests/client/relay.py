@@ -1,0 +1,74 @@
+"""A relay between a client and its broker that loses answers, or changes them, as a network and older brokers do."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One request that the broker answered."""
+
+    path: str
+    status: int
+    sequence: str | None
+
+
+@dataclass
+class Relay:
+    """`lose` says of an answered request whether its answer is lost (the connection ends instead); `change` gives
+    another body for an answer."""
+
+    broker: str
+    lose: Callable[[Answered], bool] = lambda _: False
+    change: Callable[[bytes], bytes] = lambda body: body
+    answered: list[Answered] = field(default_factory=list)
+    url: str = ""
+
+    @contextmanager
+    def running(self) -> Iterator[Relay]:
+        with ThreadingHTTPServer(("127.0.0.1", 0), self._forwarding()) as server:
+            self.url = f"http://127.0.0.1:{server.server_port}"
+            serving = threading.Thread(target=server.serve_forever, args=(0.01,))
+            serving.start()
+            try:
+                yield self
+            finally:
+                server.shutdown()
+                serving.join()
+
+    def _forwarding(self) -> type[BaseHTTPRequestHandler]:
+        relay = self
+
+        class Forwarding(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = self.rfile.read(int(self.headers.get("content-length", "0")))
+                onward = http.client.HTTPConnection(urlsplit(relay.broker).netloc, timeout=30)
+                onward.request(self.command, self.path, body or None, dict(self.headers))
+                answer = onward.getresponse()
+                told = relay.change(answer.read())
+                onward.close()
+                seen = Answered(self.path, answer.status, self.headers.get("tidelog-sequence"))
+                relay.answered.append(seen)
+                if relay.lose(seen):
+                    self.close_connection = True
+                    return
+                self.send_response(answer.status)
+                self.send_header("Content-Type", answer.headers["content-type"])
+                self.send_header("Content-Length", str(len(told)))
+                self.end_headers()
+                self.wfile.write(told)
+
+            def do_POST(self) -> None:
+                self.do_GET()
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        return Forwarding

@@ -1,0 +1,86 @@
+"""Closing takes no longer than its bound, whatever the broker does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.client.relay import Answered, Relay
+
+from tidelog.client import Consumer, ConsumerOptions, Producer, ProducerOptions
+from tidelog.client.producer import ABANDON_S
+from tidelog.storage.errors import Unavailable
+
+SLACK_S = 2.0
+"""What a busy machine may add."""
+CLOSE_S = 1.0
+
+
+class Hanging:
+    """Says of a relay's answers that they come when the test is over."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.over = threading.Event()
+
+    def __call__(self, seen: Answered) -> bool:
+        if "/records" not in seen.path:
+            return False
+        self.asked.set()
+        return self.over.wait(60)
+
+
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    found = Hanging()
+    yield found
+    found.over.set()
+
+
+def seconds_to_close(client: Consumer | Producer) -> float:
+    began = time.monotonic()
+    client.close()
+    return time.monotonic() - began
+
+
+def test_a_consumer_closes_while_its_broker_hangs(broker: str, topic: str, hanging: Hanging) -> None:
+    with Relay(broker, lose=hanging).running() as relay:
+        consumer = Consumer(relay.url, topic, options=ConsumerOptions(close_timeout_s=CLOSE_S))
+        assert consumer.poll(timeout_s=0) is None
+        assert hanging.asked.wait(20)
+        assert seconds_to_close(consumer) < CLOSE_S + SLACK_S
+        hanging.over.set()
+
+
+def test_a_consumer_closes_while_its_broker_is_down(broker: str, topic: str) -> None:
+    with Relay(broker).running() as relay:
+        consumer = Consumer(relay.url, topic, options=ConsumerOptions(close_timeout_s=CLOSE_S))
+    assert consumer.poll(timeout_s=0.3) is None  # the fetches wait to be sent again
+    assert seconds_to_close(consumer) < CLOSE_S + SLACK_S
+
+
+def test_a_producer_closes_while_its_broker_hangs_and_says_what_is_unknown(
+    broker: str, topic: str, hanging: Hanging
+) -> None:
+    with Relay(broker, lose=hanging).running() as relay:
+        producer = Producer(relay.url, topic, ProducerOptions(close_timeout_s=CLOSE_S))
+        producer.send(b"x", partition=0)
+        assert hanging.asked.wait(20)
+        began = time.monotonic()
+        with pytest.raises(Unavailable, match="1 records were not answered within 1 s: it is unknown"):
+            producer.close()
+        assert time.monotonic() - began < CLOSE_S + ABANDON_S + SLACK_S
+        hanging.over.set()
+    producer.close()
+
+
+def test_a_producer_closes_while_its_broker_is_down(broker: str, topic: str) -> None:
+    with Relay(broker).running() as relay:
+        producer = Producer(relay.url, topic, ProducerOptions(close_timeout_s=CLOSE_S))
+    producer.send(b"x", partition=0)
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match="not answered within 1 s"):
+        producer.close()
+    assert time.monotonic() - began < CLOSE_S + ABANDON_S + SLACK_S
