@@ -33,8 +33,8 @@ class TidelogError(Exception):
 
 
 class Invalid(TidelogError):
-    """The input is wrong. `field` names the part of it, where one is to blame; `record` is the index of the record, from
-    0, where one record of a batch is to blame."""
+    """The input is wrong. `field` names the part of it, where one is to blame; `record` is the index of the record,
+    from 0, where one record of a batch is to blame."""
 
     def __init__(self, message: str, *, field: str | None = None, record: int | None = None) -> None:
         super().__init__(message)
