@@ -10,8 +10,10 @@ prefix was at `revision`: some moment of the past, never a mixture of two. Whoev
 
 - **Compacted, or a store of another incarnation**: it is read anew.
 - **Unavailable**: the last state stays, `stale` says so, and it goes on when the store answers.
-- **A watch that hangs** (a member cut off from its cluster keeps the stream open and sends nothing) is found by reading
-  the prefix every `CHECK_S`: a change that the watch owes for longer than `OVERDUE_S` has it opened anew.
+- **A watch that hangs** (a member cut off from its cluster keeps the stream open and sends nothing) or that leaves out
+  a change is found by reading the prefix every `CHECK_S`. If the mirror holds other keys than the store, the watch has
+  `OVERDUE_S` to deliver what it owes. After that the prefix is read anew if the mirror is still behind that reading, or
+  if the store held other keys at the mirror's own revision. Both comparisons are of all keys, so they show deletions.
 - **A state that is not believed** (`believes` says no: the prefix was wiped) is not taken; the last one stays,
   `refused` is True, and every `REFUSED_RETRY_S` it is read anew.
 """
@@ -191,16 +193,20 @@ class KeyMirror:
         """Whether the store has had another state for longer than a watch may lag."""
         if await self._kv.incarnation() != self.incarnation:
             return True
-        items, revision = await read_prefix(self._kv, self._prefix)
-        if _state(items) == _state(self._items.values()):
+        there, revision = await read_prefix(self._kv, self._prefix)
+        if _state(there) == _state(self._items.values()):
             return False
         await self._runtime.clock.sleep(OVERDUE_S)
-        return self.revision < max((item.mod_revision for item in items), default=revision)
+        here = self._items  # never changed in place
+        if self.revision >= revision:  # it has gone on meanwhile: was anything left out?
+            there, _ = await read_prefix(self._kv, self._prefix, self.revision)
+        return _state(there) != _state(here.values())
 
 
-async def read_prefix(kv: KeyValueStore, prefix: str) -> tuple[list[KeyValue], int]:
-    """Every key of `prefix` at one revision, and the revision. Raises `Compacted` if that is gone before the end."""
-    page = await kv.range(prefix)
+async def read_prefix(kv: KeyValueStore, prefix: str, revision: int | None = None) -> tuple[list[KeyValue], int]:
+    """Every key of `prefix` at one revision, the newest unless it is named, and that revision. Raises `Compacted` if it
+    is gone before the end."""
+    page = await kv.range(prefix, revision=revision)
     items, revision = list(page.items), page.revision
     while page.more:
         page = await kv.range(prefix, after=items[-1].key, revision=revision)
