@@ -2,6 +2,7 @@
 
 A **handover** runs from the old leader's word that it released the shard to the new one's that it leads. A **takeover**
 has no such word: it runs from the beginning of the fault that befell the old leader, and so holds the lease's end too.
+A release by a broker that is not the last leader is ignored: another broker led the shard by then.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ def _events(broker: str, lines: Iterable[str]) -> Iterator[ShardEvent]:
 def _of_shard(events: Sequence[ShardEvent], faults_began_s: Sequence[float]) -> Iterator[Handover]:
     before: ShardEvent | None = None
     for event in events:
+        if not event.led and before and before.broker != event.broker:
+            continue
         if event.led and before:
             if not before.led:
                 yield Handover(HANDOVER, event.shard, event.at_s - before.at_s)

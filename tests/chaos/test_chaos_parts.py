@@ -116,6 +116,19 @@ def test_a_shard_that_changes_hands_is_timed_by_what_the_brokers_log(tmp_path: P
     assert handovers_in(tmp_path, [2.0, 8.0]) == [Handover(HANDOVER, 2, 0.25), Handover(TAKEOVER, 2, 5.0)]
 
 
+def test_a_release_by_a_broker_that_had_lost_the_shard_is_not_where_a_handover_begins(tmp_path: Path) -> None:
+    def log(broker: str, *events: tuple[float, str]) -> None:
+        lines = (f'{{"time":"1970-01-01T00:00:{at:06.3f}+00:00","message":"{message}"}}\n' for at, message in events)
+        (tmp_path / f"{broker}.log").write_text("".join(lines))
+
+    log("broker-1", (1, "shard 2 is led here in epoch 1"), (7, "shard 2 is released"))
+    log("broker-2", (5, "shard 2 is led here in epoch 2"))
+    log("broker-3", (31, "shard 2 is led here in epoch 3"), (40, "shard 2 is released"))
+    log("broker-4", (40.5, "shard 2 is led here in epoch 4"))
+    expected = [Handover(TAKEOVER, 2, 2.0), Handover(TAKEOVER, 2, 3.0), Handover(HANDOVER, 2, 0.5)]
+    assert handovers_in(tmp_path, [3.0, 28.0]) == expected
+
+
 def test_the_command_names_the_kinds_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--kind", "broker kiled"]) == 2
     assert "known are broker killed, " in capsys.readouterr().err

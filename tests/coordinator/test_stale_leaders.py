@@ -10,7 +10,7 @@ from tests.coordinator.virtual_time import LoopClock, virtually
 from tidelog.coordinator.cluster_keys import BrokerRecord, LeaderRecord, encode_value
 from tidelog.coordinator.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.key_value import KeyValue
-from tidelog.coordinator.leadership_decisions import Reassert, Take
+from tidelog.coordinator.leadership_decisions import Reassert, Release, Take
 from tidelog.coordinator.shard_moves import CLAIMS_MAX, ShardMoves
 from tidelog.storage.runtime import Runtime, SeededEntropy
 
@@ -59,6 +59,26 @@ async def test_a_leadership_is_not_asserted_without_a_lease() -> None:
     while not moves.idle:
         await runtime.clock.sleep(0.1)
     assert await leader_keys(kv) == []
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_only_a_key_that_was_still_its_own_is_called_released(taken: bool, caplog: pytest.LogCaptureFixture) -> None:
+    @virtually
+    async def run() -> None:
+        runtime = Runtime(LoopClock(), SeededEntropy(1))
+        kv = EmbeddedKeyValueStore(runtime)
+        moves = ShardMoves(kv, KEYS, FakeHost("a", Logs(), runtime), ME, runtime, Unobserved())
+        holder = LeaderRecord("b", "b2", 5) if taken else LeaderRecord("a", "a2", 4)
+        await kv.put(KEYS.leader(0), encode_value(holder))
+        moves.begin([Release(0, 4)])
+        while not moves.idle:
+            await runtime.clock.sleep(0.1)
+        assert len(await leader_keys(kv)) == taken
+
+    with caplog.at_level("INFO", "tidelog.coordinator.shard_moves"):
+        run()
+    assert ("shard 0 is released" in caplog.messages) is not taken
+    assert any("not this broker's" in message for message in caplog.messages) is taken
 
 
 @pytest.mark.parametrize("incarnation", ["gone", "b's last"])

@@ -120,7 +120,7 @@ class ShardMoves:
 
     # ---- one move
 
-    async def _run(self, shard: int, move: Coroutine[Any, Any, None]) -> None:
+    async def _run(self, shard: int, move: Coroutine[Any, Any, object]) -> None:
         try:
             await move
         except TidelogError as error:
@@ -133,7 +133,7 @@ class ShardMoves:
             del self._running[shard]
             self._observer.moved()
 
-    def _coroutine(self, move: Move) -> Coroutine[Any, Any, None]:
+    def _coroutine(self, move: Move) -> Coroutine[Any, Any, object]:
         match move:
             case Take():
                 return self._take(move)
@@ -217,8 +217,10 @@ class ShardMoves:
 
     async def _release(self, release: Release) -> None:
         await self._release_host(release.shard)
-        await self._delete_key(release.shard, release.epoch)
-        _log.info("shard %d is released", release.shard)
+        if await self._delete_key(release.shard, release.epoch):
+            _log.info("shard %d is released", release.shard)
+        else:
+            _log.info("shard %d is let go: its key was not this broker's any more", release.shard)
 
     async def _release_host(self, shard: int) -> None:
         async with self._releases:
@@ -235,12 +237,13 @@ class ShardMoves:
             self._shown_from[move.shard] = result.revision
             _log.info("shard %d: still led here in epoch %d", move.shard, move.epoch)
 
-    async def _delete_key(self, shard: int, epoch: int) -> None:
-        """If it is ours still."""
+    async def _delete_key(self, shard: int, epoch: int) -> bool:
+        """Delete the leader key if it is ours still; whether it was."""
         key = self._keys.leader(shard)
         result = await self._kv.transact([Compare(key, Field.VALUE, self._value(epoch))], [DeleteKey(key)])
         if result.succeeded:
             self._shown_from[shard] = result.revision
+        return result.succeeded
 
     def _put_leader(self, shard: int, epoch: int) -> PutKey:
         """Raises `LeaseLost`: a key without a lease would outlive this process."""
