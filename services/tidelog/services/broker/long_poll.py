@@ -6,9 +6,12 @@ import asyncio
 
 from tidelog.services.broker.append_buffer import RETRY_AFTER_S
 from tidelog.services.broker.partition_state import PartitionState
+from tidelog.services.loop_turns import LoopTurns
 from tidelog.storage.errors import Overloaded
 
 WAITERS_MAX = 100_000
+WOKEN_A_TURN = 32
+"""A commit to a thousand partitions wakes a thousand fetches; each reads its records before the next one can."""
 
 
 class LongPolls:
@@ -18,6 +21,7 @@ class LongPolls:
         self._waiters_max = waiters_max
         self._waiting: set[asyncio.Future[None]] = set()
         self._ended = False
+        self._woken = LoopTurns(WOKEN_A_TURN)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -33,6 +37,7 @@ class LongPolls:
         try:
             async with asyncio.timeout(timeout_s):
                 await commit
+            await self._woken.take()
         except TimeoutError:
             return  # nothing came: an empty answer
         finally:

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
+import pyarrow as pa
 
 from tidelog.services.http.answers.json_answer import encode_ndjson
+from tidelog.services.http.answers.record_slices import last_offset, slices_of, written
 from tidelog.services.http.followed_topic import FollowedTopic
 from tidelog.services.http.media import Media
 from tidelog.services.http.problems import problem_of
@@ -49,7 +52,9 @@ class FollowedLines:
         async with aclosing(self._followed.pages()) as pages:
             async for page in pages:
                 if page is not None:
-                    yield encode_ndjson(page.batches, base64=self._options.base64, partition=page.partition)
+                    for piece in slices_of(page.batches):
+                        yield await written(piece, partial(self._lines, page.partition))
+                        self._sent[page.partition] = last_offset(piece) + 1
                     self._sent[page.partition] = page.next_offset
                 elif self._is_complete():
                     break
@@ -60,6 +65,9 @@ class FollowedLines:
 
     def last_piece(self, error: TidelogError) -> bytes:
         return self._position_line(error) if self._options.positions else b""
+
+    def _lines(self, partition: int, piece: pa.RecordBatch) -> bytes:
+        return encode_ndjson([piece], base64=self._options.base64, partition=partition)
 
     def _is_complete(self) -> bool:
         return self._options.bounded and self._followed.caught_up

@@ -34,19 +34,29 @@ class Page:
 
 
 class FollowedTopic:
-    """Follows `topic` from `offsets` on; a partition that is added later joins from its beginning.
+    """Follows `topic` from `offsets` on.
 
     `limits` bound one page, and how long a partition waits for its next record before it counts as idle. Without a wait
-    each partition is read to its end once."""
+    each partition is read to its end once. `grows`: a partition that is added later joins in, from
+    its beginning. `beat_s` may be set
+    anew between two pages."""
 
     def __init__(
-        self, broker: Broker, topic: str, offsets: Mapping[int, int], limits: FetchLimits, *, beat_s: float
+        self,
+        broker: Broker,
+        topic: str,
+        offsets: Mapping[int, int],
+        limits: FetchLimits,
+        *,
+        beat_s: float,
+        grows: bool = True,
     ) -> None:
         self.offsets = dict(offsets)
         self._broker = broker
         self._topic = topic
         self._limits = limits
-        self._beat_s = beat_s
+        self._grows = grows
+        self.beat_s = beat_s
         self._turns = LoopTurns(FETCHES_A_TURN)
         self._came: asyncio.Queue[Page | Exception] = asyncio.Queue(maxsize=1)
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -61,14 +71,14 @@ class FollowedTopic:
         """Pages as they come; None after `beat_s` without one, and whenever all partitions have caught up. Raises what
         a fetch raises."""
         loop = asyncio.get_running_loop()
-        beat_at_s = loop.time() + self._beat_s
+        beat_at_s = loop.time() + self.beat_s
         try:
             while True:
                 await self._follow_all()
                 page = await self._next(beat_at_s)
                 if page is None or self._is_news(page):
                     yield page if page and page.batches else None
-                    beat_at_s = loop.time() + self._beat_s
+                    beat_at_s = loop.time() + self.beat_s
         finally:
             await self._stop()
 
@@ -86,7 +96,7 @@ class FollowedTopic:
     async def _follow_all(self) -> None:
         """Let every partition have its task; `offsets` gets those that were added."""
         count = self._broker.topic(self._topic).partition_count
-        for partition in range(len(self.offsets), count):
+        for partition in range(len(self.offsets), count if self._grows else 0):
             self.offsets[partition] = 0
         if len(self._tasks) == len(self.offsets):
             return
@@ -121,5 +131,6 @@ class FollowedTopic:
 
     async def _stop(self) -> None:
         for task in self._tasks.values():
+            await self._turns.take()
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

@@ -178,6 +178,7 @@ FOLLOW = operation(
         query("offset", _START, "where each partition begins; default latest", "latest"),
         query("wait_ms", whole(0, _INT32_MAX), "JSON lines: end after so long without a record", 0),
         _ENCODING,
+        query("partitions", TEXT, "only these, as a list of partitions and ranges", "0-3,7"),
         query("positions", {"type": "boolean"}, "JSON lines: send lines that hold the position, too", True),
         header("Last-Event-ID", TEXT, "go on where these partitions stand", "0:41,1:7"),
     ],

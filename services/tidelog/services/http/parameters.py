@@ -13,6 +13,8 @@ from tidelog.services.http.problems import Unreadable
 
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
+PARTITIONS_NAMED_MAX = 100_000
+_PARTITION_RANGE = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -58,6 +60,20 @@ def flag(query: Mapping[str, str], name: str, *, default: bool) -> bool:
             return text == "true"
         case other:
             raise Unreadable(f"{name} is true or false, not {other[:80]!r}", field=name)
+
+
+def parse_partitions(text: str) -> list[int]:
+    """``0-3,7`` as partitions in their order; at least one. `Unreadable` for another form, or too many."""
+    found: set[int] = set()
+    for item in text.split(","):
+        ends = _PARTITION_RANGE.fullmatch(item)
+        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+        if not first <= last < first + PARTITIONS_NAMED_MAX:
+            raise Unreadable(f"partitions is a list as 0-3,7, not {text[:80]!r}", field="partitions")
+        found.update(range(first, last + 1))
+        if len(found) > PARTITIONS_NAMED_MAX:
+            raise Unreadable(f"partitions names more than {PARTITIONS_NAMED_MAX}", field="partitions")
+    return sorted(found)
 
 
 def topic_of(request: Request) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
+import pyarrow as pa
+
 from tidelog.services.broker.api import Broker, Fetched, FetchLimits
 from tidelog.services.http.answers.event_answer import HEARTBEAT, encode_cut_event, encode_event
 from tidelog.services.http.answers.record_json import records_json
+from tidelog.services.http.answers.record_slices import last_offset, slices_of, written
 from tidelog.services.http.media import Media
 from tidelog.services.http.partition_calls import Place
 from tidelog.storage.errors import TidelogError
@@ -28,13 +31,16 @@ class PartitionEvents:
     async def pieces(self) -> AsyncGenerator[bytes]:
         page = self._first
         while True:
-            events = [
-                encode_event(str(record.offset), record) for record in records_json(page.batches, base64=self._base64)
-            ]
-            yield b"".join(events) or HEARTBEAT
-            if events:
-                self._sent = page.next_offset - 1
+            for piece in slices_of(page.batches):
+                yield await written(piece, self._events)
+                self._sent = last_offset(piece)
+            if not page.batches:
+                yield HEARTBEAT
             page = await self._broker.fetch(self._place.topic, self._place.partition, page.next_offset, self._limits)
+
+    def _events(self, piece: pa.RecordBatch) -> bytes:
+        records = records_json([piece], base64=self._base64)
+        return b"".join(encode_event(str(record.offset), record) for record in records)
 
     def last_piece(self, error: TidelogError) -> bytes:
         return encode_cut_event(None if self._sent is None else str(self._sent), error)

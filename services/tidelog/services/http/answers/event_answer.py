@@ -11,14 +11,22 @@ HEARTBEAT = b": waiting\n\n"
 """A comment: it keeps proxies from closing an idle stream, and lets a broken connection be noticed."""
 
 
-def encode_event(event_id: str, record: RecordJson) -> bytes:
+def encode_event(event_id: str | None, record: RecordJson) -> bytes:
     """One event. msgspec writes no newline inside a document, so `data` is one line."""
-    return b"id: %b\ndata: %b\n\n" % (event_id.encode(), ENCODER.encode(record))
+    return b"%bdata: %b\n\n" % (_id_line(event_id), ENCODER.encode(record))
+
+
+def encode_position_event(event_id: str) -> bytes:
+    """An event ``position``: its id covers all records that were sent before it."""
+    return b"event: position\n%bdata: {}\n\n" % _id_line(event_id)
 
 
 def encode_cut_event(event_id: str | None, error: TidelogError) -> bytes:
     """The last event of a stream that `error` cuts: ``end`` if the client can go on at once by connecting again, else
     ``problem``. Its data is a problem. `event_id`: the position after all that was sent; None if nothing was."""
     name = b"end" if isinstance(error, Unavailable) else b"problem"
-    id_line = b"" if event_id is None else b"id: %b\n" % event_id.encode()
-    return b"event: %b\n%bdata: %b\n\n" % (name, id_line, problem_of(error).body())
+    return b"event: %b\n%bdata: %b\n\n" % (name, _id_line(event_id), problem_of(error).body())
+
+
+def _id_line(event_id: str | None) -> bytes:
+    return b"" if event_id is None else b"id: %b\n" % event_id.encode()
