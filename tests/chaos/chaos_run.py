@@ -1,10 +1,12 @@
-"""One run: a cluster, a load, faults from a seed, and the judge's word on what the clients wrote down.
+"""One run: a cluster, a load, faults from a seed, and the judge's verdict on what the clients recorded.
 
     outcome = ChaosRun(folder, seed=7, shape=Shape()).for_minutes(3)
     assert outcome.holds, outcome.summary()
 
 The folder keeps everything: the history, every process's log, the report. A fault counts as survived once an append
-that began after its end is acknowledged in every partition; a run that waits for that in vain is broken as well.
+that began after its end is acknowledged in every partition. A run that waits for that in vain is broken.
+
+The harness adds to the history when it did something to the cluster. Outside of these times the judge excuses no failure.
 """
 
 from __future__ import annotations
@@ -17,8 +19,11 @@ from itertools import islice, takewhile
 from pathlib import Path
 
 from infra.cluster.topology import Shape
-from tests.chaos.checker.history import History, parse_history
+from tests.chaos.checker.coverage import unrecorded
+from tests.chaos.checker.history import FaultWindow, History
+from tests.chaos.checker.history_lines import format_operation, parse_history
 from tests.chaos.checker.judge import Verdict, judge
+from tests.chaos.faults import Calm
 from tests.chaos.load.workload import CONTENDED, MIXED, ORDERED, Workload
 from tests.chaos.load_process import LoadProcess, LoadStatus
 from tests.chaos.schedule import Planned, plan
@@ -90,6 +95,7 @@ class ChaosRun:
         self._settings = settings
         self._told = told
         self._struck: list[Struck] = []
+        self._windows: list[FaultWindow] = []
         self._trouble: list[str] = []
         self._never = threading.Event()
 
@@ -111,12 +117,13 @@ class ChaosRun:
             workload = Workload(self._seed, world.client_urls, PARTITIONS)
             with LoadProcess(workload, self._folder) as load:
                 self._await_appends(load, began_at)
+                self._windows.append(FaultWindow("start of the cluster", began_at, time.monotonic()))
                 for planned in faults:
                     self._strike(world, load, planned)
                 status = load.stop()
             self._trouble += _defects(world)
-        with load.history.open(encoding="utf-8") as lines:
-            history = parse_history(lines)
+        history = self._kept(load.history)
+        self._trouble += unrecorded(history)
         self._trouble += [f"unexpected answer: {told}" for told in status.unexpected]
         return Outcome(
             self._seed,
@@ -140,7 +147,17 @@ class ChaosRun:
         planned.fault.end(world)
         over_at = time.monotonic()
         self._await_appends(load, over_at)
-        self._struck.append(Struck(planned.kind, str(planned.fault), began_at, over_at, time.monotonic()))
+        struck = Struck(planned.kind, str(planned.fault), began_at, over_at, time.monotonic())
+        self._struck.append(struck)
+        if not isinstance(planned.fault, Calm):
+            self._windows.append(FaultWindow(struck.kind, began_at, struck.recovered_at))
+
+    def _kept(self, path: Path) -> History:
+        """The history that the clients recorded, with the times of the faults."""
+        with path.open("a", encoding="utf-8") as history:
+            history.writelines(format_operation(window) + "\n" for window in self._windows)
+        with path.open(encoding="utf-8") as lines:
+            return parse_history(lines)
 
     def _await_appends(self, load: LoadProcess, after: float) -> None:
         """Return once an append that began after `after` is acknowledged in every partition."""

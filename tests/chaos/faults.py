@@ -34,6 +34,22 @@ class Fault(Protocol):
 
 
 @dataclass(frozen=True)
+class Calm:
+    """Nothing is done, for long enough that the last fault excuses nothing any more. So a failure breaks the run."""
+
+    duration_s: float
+
+    def begin(self, world: World) -> None:
+        """There is nothing to begin."""
+
+    def end(self, world: World) -> None:
+        """There is nothing to end."""
+
+    def __str__(self) -> str:
+        return "calm weather"
+
+
+@dataclass(frozen=True)
 class Kill:
     """kill -9 of processes, which start again at the end."""
 
@@ -202,6 +218,7 @@ ALONE: Mapping[str, Kind] = {
     "clients' answers lost": lambda drawn: Disturb(
         [link(CLIENTS, drawn.broker())], Condition.DEAF, drawn.seconds(1, 5)
     ),
+    "calm weather": lambda drawn: Calm(drawn.seconds(10, 20)),
 }
 """What can be done to one broker and its store."""
 

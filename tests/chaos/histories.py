@@ -1,4 +1,4 @@
-"""Histories for the judge's own tests: hand-made ones in a few words, and random ones of a service that is right."""
+"""Histories for the tests of the judge: hand-made ones in a few words, and random ones of a correct service."""
 
 from __future__ import annotations
 
@@ -7,9 +7,24 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tests.chaos.checker.history import Append, FinalLog, History, Outcome, Place, Read, Run
+from tests.chaos.checker.history import (
+    Acks,
+    Append,
+    EndQuery,
+    FaultWindow,
+    FinalLog,
+    History,
+    Outcome,
+    Place,
+    Read,
+    Run,
+    TopicRules,
+    Trim,
+)
+from tests.chaos.checker.history_lines import Operation, add_operation
 
 TOPIC = "t"
+ALL_THE_TIME = FaultWindow("storm", -1.0, 1e9)
 
 
 def sent(
@@ -26,12 +41,26 @@ def sent(
     expected: int | None = None,
     next_offset: int | None = None,
     keys: Sequence[str] = (),
+    acks: Acks = Acks.ALL,
 ) -> Append:
     """An append from `at` to ``at + took``; `base` is the offset it was acknowledged with."""
     placed = () if base is None else (Place(partition or 0, base, count),)
     told = outcome or (Outcome.UNKNOWN if base is None else Outcome.OK)
     return Append(
-        client, TOPIC, partition, first, count, at, at + took, told, placed, keys, sequenced, expected, next_offset
+        client,
+        TOPIC,
+        partition,
+        first,
+        count,
+        at,
+        at + took,
+        told,
+        placed,
+        keys,
+        sequenced,
+        expected,
+        next_offset,
+        acks,
     )
 
 
@@ -41,27 +70,48 @@ def seen(session: str, offset: int, *runs: Run, at: float, next_offset: int | No
     return Read(session, TOPIC, 0, offset, end, at, at + took, Outcome.OK, runs)
 
 
-def held(*runs: Run, partition: int = 0) -> FinalLog:
+def refused(session: str, offset: int, *, at: float, took: float = 1.0) -> Read:
+    """A read that was answered with `out_of_range`."""
+    return Read(session, TOPIC, 0, offset, offset, at, at + took, Outcome.OUT_OF_RANGE)
+
+
+def asked_end(session: str, offset: int, *, at: float, took: float = 1.0) -> EndQuery:
+    """A query for the end that was answered with `offset`."""
+    return EndQuery(session, TOPIC, 0, offset, at, at + took, Outcome.OK)
+
+
+def trimmed(before_offset: int, *, at: float, took: float = 1.0, outcome: Outcome = Outcome.OK) -> Trim:
+    """Records below `before_offset` were deleted."""
+    return Trim("trimmer", TOPIC, 0, before_offset, at, at + took, outcome)
+
+
+def held(*runs: Run, partition: int = 0, log_start: int = 0) -> FinalLog:
     """What a partition held at the end."""
-    return FinalLog(TOPIC, partition, 0, runs)
+    return FinalLog(TOPIC, partition, log_start, runs)
 
 
-def story(*parts: Append | Read | FinalLog) -> History:
+def story(*parts: Operation) -> History:
+    """A history under a fault that lasts all the time, so that any failure is excused."""
+    return calm_story(ALL_THE_TIME, *parts)
+
+
+def calm_story(*parts: Operation) -> History:
+    """A history without other faults than those among `parts`."""
     history = History()
     for part in parts:
-        match part:
-            case Append():
-                history.appends.append(part)
-            case Read():
-                history.reads.append(part)
-            case FinalLog():
-                history.finals.append(part)
+        add_operation(history, part)
     return history
 
 
+COMPACTED = TopicRules(TOPIC, compacted=True)
+EXPIRING = TopicRules(TOPIC, expires=True)
+GROWING = TopicRules(TOPIC, grows=True)
+
+
 def random_history(draw: random.Random, *, steps: int = 60, partitions: int = 2) -> History:
-    """Clients of a service without a fault in it, though its answers get lost."""
+    """Clients of a correct service whose answers get lost."""
     service = _Service(draw, partitions)
+    service.history.faults.append(ALL_THE_TIME)
     clients: list[_Client] = [
         _Client("plain", draw),
         _Client("careful", draw, sequenced=True, partition=0),
@@ -137,6 +187,11 @@ class _Client:
             self._append(service, call)
 
     def _read(self, service: _Service, call: _Call) -> None:
+        if self.draw.random() < 0.3:
+            end = len(service.logs[self.partition])
+            query = EndQuery(self.name, TOPIC, self.partition, end, call.start, call.end, Outcome.OK)
+            service.history.ends.append(query)
+            return
         runs = tuple(service.logs[self.partition][self._position : self._position + self.draw.randrange(1, 8)])
         end = self._position + len(runs)
         service.history.reads.append(

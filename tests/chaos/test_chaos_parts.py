@@ -11,7 +11,9 @@ from tests.chaos.__main__ import main
 from tests.chaos.broker_logs import HANDOVER, TAKEOVER, Handover, handovers_in
 from tests.chaos.chaos_run import Outcome, Struck
 from tests.chaos.checker.__main__ import main as judge_files
-from tests.chaos.checker.history import Run, format_history
+from tests.chaos.checker.history import Outcome as Known
+from tests.chaos.checker.history import Run
+from tests.chaos.checker.history_lines import format_history
 from tests.chaos.checker.judge import judge
 from tests.chaos.faults import kinds_for
 from tests.chaos.histories import held, sent, story
@@ -27,14 +29,14 @@ CLUSTER = Shape()
 def test_neighbours_that_continue_each_other_are_one_run() -> None:
     values = [Value("p", 7), Value("p", 8), Value("q", 9), Value("q", 11), Value("q", 12, "k")]
     records = [(40 + n, value.text, value.key or None) for n, value in enumerate(values)]
-    assert runs_of(records) == [[40, "p", 7, 2], [42, "q", 9, 1], [43, "q", 11, 2]]
+    assert runs_of(records) == [Run(40, "p", 7, 2), Run(42, "q", 9, 1), Run(43, "q", 11, 2)]
 
 
 def test_a_value_that_was_changed_is_nobodys() -> None:
     text = Value("p", 20, "k").text
     for changed, key in ((text[:-1], "k"), (text, "other"), (text, None), (text.replace("20", "21"), "k"), (None, "k")):
-        ((_, client, _, _),) = runs_of([(0, changed, key)])
-        assert str(client).startswith("?")
+        (run,) = runs_of([(0, changed, key)])
+        assert run.client.startswith("?")
 
 
 def test_a_seed_plans_the_same_faults_and_another_others() -> None:
@@ -62,11 +64,11 @@ def test_a_workload_crosses_to_another_process_as_it_is() -> None:
 
 
 def test_only_what_the_interface_promises_counts_as_not_taken() -> None:
-    def outcome(code: str) -> str:
+    def outcome(code: str) -> Known:
         return Answer(503, code, 0, 1).outcome
 
-    assert [outcome(code) for code in ("overloaded", "not_leader", "leader_unknown", NOT_CONNECTED)] == ["fail"] * 4
-    assert [outcome(code) for code in ("unavailable", "fenced", "internal", BROKEN)] == ["unknown"] * 4
+    assert [outcome(code) for code in ("overloaded", "not_leader", "leader_unknown", NOT_CONNECTED)] == [Known.FAIL] * 4
+    assert [outcome(code) for code in ("unavailable", "fenced", "internal", BROKEN)] == [Known.UNKNOWN] * 4
     assert not Answer(500, "internal", 0, 1).expected
     assert Answer(503, "fenced", 0, 1).expected
 
@@ -98,7 +100,7 @@ def test_a_fault_is_charged_with_the_outage_it_overlaps_and_the_cure_it_needed(t
 
 
 def test_trouble_breaks_a_run_that_the_judge_passes(tmp_path: Path) -> None:
-    history = story(held())
+    history = story(sent("p", 0, at=0, outcome=Known.FAIL), held())
     outcome = Outcome(7, tmp_path, CLUSTER, 0, 60, [], history, judge(history), ["unexpected answer: 500"], 0.0)
     assert not outcome.holds
     assert "seed 7" in outcome.summary()

@@ -6,11 +6,12 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from tests.chaos.checker.history import Append, FinalLog, History, Outcome, Place, Read, Run
+from tests.chaos.checker.history import Append, EndQuery, FinalLog, History, Outcome, Place, Read, Run
 from tests.chaos.checker.judge import judge
 from tests.chaos.checker.violation import Rule
 from tests.chaos.histories import TOPIC, held, random_history, seen, sent, story
@@ -152,6 +153,67 @@ def win_late(history: History, draw: random.Random) -> None:
     assume(sum((a.client, a.first) == (one.client, one.first) for a in history.appends) == 1)
 
 
+def moments(history: History) -> float:
+    """A time by which all operations are over."""
+    ends = [[each.end for each in kind] for kind in (history.appends, history.reads, history.ends)]
+    return max(chain.from_iterable(ends), default=0.0)
+
+
+def read_nothing_at_an_old_end(history: History, draw: random.Random) -> None:
+    one, late = an_acknowledged(history, draw), moments(history) + 1
+    at = draw.randrange(one.placed[0].base_offset + one.count)
+    partition = one.placed[0].partition
+    history.reads.append(Read("late", TOPIC, partition, at, at, late, late + 1, Outcome.OK))
+
+
+def refuse_an_acknowledged_offset(history: History, draw: random.Random) -> None:
+    one, late = an_acknowledged(history, draw), moments(history) + 1
+    at = draw.randrange(one.placed[0].base_offset + one.count)
+    partition = one.placed[0].partition
+    history.reads.append(Read("late", TOPIC, partition, at, at, late, late + 1, Outcome.OUT_OF_RANGE))
+
+
+def answer_an_old_end(history: History, draw: random.Random) -> None:
+    one, late = an_acknowledged(history, draw), moments(history) + 1
+    at = draw.randrange(one.placed[0].base_offset + one.count)
+    partition = one.placed[0].partition
+    history.ends.append(EndQuery("late", TOPIC, partition, at, late, late + 1, Outcome.OK))
+
+
+def answer_an_end_that_had_not_come(history: History, draw: random.Random) -> None:
+    one = an_acknowledged(history, draw)
+    end = one.placed[0].base_offset + one.count
+    assume(sum((a.client, a.first) == (one.client, one.first) for a in history.appends) == 1)
+    early = one.start - 1
+    history.ends.append(EndQuery("early", TOPIC, one.placed[0].partition, end, early, early + 0.5, Outcome.OK))
+
+
+def fail_in_calm_weather(history: History, draw: random.Random) -> None:
+    late = moments(history) + 100
+    history.faults[0] = replace(history.faults[0], end=moments(history))
+    history.reads.append(Read("late", TOPIC, 0, 0, 0, late, late + 1, Outcome.UNKNOWN, code="unavailable"))
+
+
+def forget_a_sequence(history: History, draw: random.Random) -> None:
+    """A batch of the producer with sequences, not the last, was never acknowledged and is not there."""
+    sequenced = {run.first for run in history.finals[0].runs if run.client == "careful"}
+    firsts = [a.first for a in history.appends if a.sequenced and a.first in sequenced]
+    assume(len(set(firsts)) > 1)
+    one = draw.choice([first for first in firsts if first < max(firsts)])
+    numbers = {one + n for a in history.appends if a.sequenced and a.first == one for n in range(a.count)}
+    history.appends[:] = [
+        replace(a, outcome=Outcome.UNKNOWN, placed=()) if a.sequenced and a.first == one else a for a in history.appends
+    ]
+    kept = [run for run in history.finals[0].runs if run.client != "careful" or run.first not in numbers]
+    history.finals[0] = relay(history.finals[0], kept)
+
+
+def record_nothing(history: History, draw: random.Random) -> None:
+    history.appends.clear()
+    history.reads.clear()
+    history.finals.clear()
+
+
 def conflict_by_an_old_state(history: History, draw: random.Random) -> None:
     end = max([append.end for append in history.appends] + [read.end for read in history.reads], default=0.0)
     n = a_log(history, draw)
@@ -178,6 +240,13 @@ DAMAGES: list[tuple[Damage, set[Rule]]] = [
     (refuse_a_reached_offset, {Rule.CUT_OFF}),
     (win_late, {Rule.APPEND_ORDER}),
     (conflict_by_an_old_state, {Rule.CONFLICT_ANSWER}),
+    (read_nothing_at_an_old_end, {Rule.END_ANSWER}),
+    (refuse_an_acknowledged_offset, {Rule.CUT_OFF}),
+    (answer_an_old_end, {Rule.END_ANSWER}),
+    (answer_an_end_that_had_not_come, {Rule.END_ANSWER}),
+    (fail_in_calm_weather, {Rule.UNEXCUSED}),
+    (forget_a_sequence, {Rule.SEQUENCE_GAP}),
+    (record_nothing, {Rule.NOTHING_RECORDED}),
 ]
 
 

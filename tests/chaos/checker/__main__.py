@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 
-from tests.chaos.checker.history import parse_history
+from tests.chaos.checker.history_lines import parse_history
 from tests.chaos.checker.judge import judge
 
 

@@ -1,7 +1,7 @@
-"""The history put in order, so that every rule is one pass over it: batches of values, and where each value stands.
+"""An index of a history: batches of values, and where each value stands. Every rule is one pass over it.
 
-A value is an integer, ``client << 40 | n``; what is found nowhere among the batches (`NO_BATCH`) was never sent. Arrays
-of 8 bytes a value, so that millions fit.
+A value is an integer, ``client << 40 | n``. A value that no batch holds was never sent. The arrays take 8 bytes a
+value, so that millions fit.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tests.chaos.checker.history import Append, FinalLog, History, Outcome, Run
+from tests.chaos.checker.history import Acks, Append, FinalLog, History, Outcome, Run, TopicRules
 
 NUMBER_BITS = 40
 HOLE = -1
@@ -45,7 +45,8 @@ class Batch:
         return all(attempt.outcome in (Outcome.FAIL, Outcome.CONFLICT) for attempt in self.attempts)
 
     def acknowledged(self) -> Iterator[Append]:
-        return (attempt for attempt in self.attempts if attempt.outcome is Outcome.OK)
+        """The attempts whose answer promises that the values stay."""
+        return (a for a in self.attempts if a.outcome is Outcome.OK and a.acks is Acks.ALL)
 
     def __str__(self) -> str:
         return f"{self.client}:{self.first}..{self.first + self.count - 1} to {self.topic}/{self.partition}"
@@ -68,12 +69,22 @@ class FinalLogs:
         self._names: list[str] = []
         self._batch_of: dict[int, array[int]] = {}
         self.batches: list[Batch] = []
+        self._topics = {rules.topic: rules for rules in history.topics}
         self._collect(history.appends)
         self.logs: dict[TopicPartition, array[int]] = {}
         self.breaks: list[tuple[TopicPartition, int, int]] = []
         """Where the final read was not dense: partition, the offset that was due, the offset that was found."""
+        self.starts: dict[TopicPartition, int] = {}
+        """The log start offset of each partition at the end."""
         for final in history.finals:
             self._lay_out(final)
+
+    def log(self, place: TopicPartition) -> array[int]:
+        """The value at each offset; nothing for a partition that was not read at the end."""
+        return self.logs.get(place, array("q"))
+
+    def rules(self, topic: str) -> TopicRules:
+        return self._topics.get(topic) or TopicRules(topic)
 
     def value(self, client: str, number: int) -> int:
         """The integer that stands for a value, whether it was sent or not."""
@@ -86,6 +97,10 @@ class FinalLogs:
     def values_of(self, run: Run) -> array[int]:
         first = self.value(run.client, run.first)
         return array("q", range(first, first + run.count))
+
+    def values_there(self) -> set[int]:
+        """Every value that some partition holds."""
+        return {value for log in self.logs.values() for value in log if value != HOLE}
 
     def batch_of(self, value: int) -> int | None:
         """The index of the batch that holds `value`, None if nobody sent it."""
@@ -139,9 +154,8 @@ class FinalLogs:
         place = (final.topic, final.partition)
         if place in self.logs:
             raise ValueError(f"two final reads of {place}")
-        log = self.logs[place] = array("q")
-        if final.log_start_offset:
-            self.breaks.append((place, 0, final.log_start_offset))
+        self.starts[place] = final.log_start_offset
+        log = self.logs[place] = array("q", [HOLE]) * min(final.log_start_offset, GAP_MAX)
         for run in final.runs:
             if run.offset != len(log):
                 self.breaks.append((place, len(log), run.offset))

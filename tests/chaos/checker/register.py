@@ -1,14 +1,15 @@
-"""A partition's next offset as a register that only rises: appends move it, conflicts read it (linearizability).
+"""A partition's end as a register that only rises: appends move it; conflicts, empty reads and queries read it.
 
-The log says in which order the appends took effect, so no search is needed. Each append must have had its effect at
-one moment between its first attempt and the moment when somebody knew of it (its acknowledgement, or a read that saw
-it), each conflict its look at one moment of its request, and these moments must rise in the order
+The check is for linearizability. The log tells the order in which the appends took effect, so no search is needed. Each
+append took effect at one moment between its first attempt and the moment when somebody knew of it (its acknowledgement,
+or a read that saw it). Each answer that tells the end was true at one moment of its request; such an answer is called a
+look. These moments must rise in this order:
 
-    conflicts that told offset 0, first append, conflicts that told its end, second append, ...
+    looks that told offset 0, first append, looks that told its end, second append, ...
 
-Taking for each the earliest moment that is left is best for all that follow; if that is too late for one, there is no
-order at all that explains what clients were told. Herlihy & Wing, "Linearizability" (1990); the order of a log makes
-the check linear in its length, as for any register whose writes are unique and totally ordered.
+The check takes for each step the earliest moment that the earlier steps leave. That is the best choice for all later
+steps, so if the moment is too late for one step, no order explains what clients were told. Herlihy & Wing,
+"Linearizability" (1990); the known order makes the check linear in the length of the log.
 """
 
 from __future__ import annotations
@@ -17,30 +18,69 @@ import bisect
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 
 from tests.chaos.checker.final_log import Batch, FinalLogs, Piece, TopicPartition
-from tests.chaos.checker.history import Append, Outcome, Read
+from tests.chaos.checker.history import Append, EndQuery, History, Outcome, Read
 from tests.chaos.checker.violation import Findings, Rule, Violation
 
-Conflicts = dict[int, list[Append]]
-"""Conflicts of a partition by the next offset they told."""
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A request from `start` to `end` that was answered by the partition's end. `told` is for a report; `rule` is
+    broken if the answer was never true while the request was under way."""
+
+    told: str
+    start: float
+    end: float
+    rule: Rule
 
 
-def check_register(logs: FinalLogs, reads: Iterable[Read]) -> Findings:
-    """All rules of this module."""
-    conflicts: dict[TopicPartition, Conflicts] = defaultdict(lambda: defaultdict(list))
+Looks = dict[int, list[_Look]]
+"""The looks at a partition by the end that they told."""
+
+
+def check_register(logs: FinalLogs, history: History) -> Findings:
+    """All rules of this module. The looks at a compacted topic are left out: its log does not show every end."""
+    looks = _looks(logs, history)
     for batch in logs.batches:
         for attempt in batch.attempts:
             yield from _expected(attempt)
-            if attempt.outcome is Outcome.CONFLICT and attempt.partition is not None:
-                conflicts[batch.topic, attempt.partition][attempt.next_offset or 0].append(attempt)
     sightings: dict[TopicPartition, list[Read]] = defaultdict(list)
-    for read in reads:
+    for read in history.reads:
         if read.runs:
             sightings[read.topic, read.partition].append(read)
     for place in logs.logs:
-        yield from _Register(logs, place, _Sightings(sightings[place])).check(conflicts[place])
+        plain = not logs.rules(place[0]).compacted
+        yield from _Register(logs, place, _Sightings(sightings[place])).check(looks[place] if plain else {})
+
+
+def _looks(logs: FinalLogs, history: History) -> dict[TopicPartition, Looks]:
+    looks: dict[TopicPartition, Looks] = defaultdict(lambda: defaultdict(list))
+    for each in history.appends:
+        if each.outcome is Outcome.CONFLICT and each.partition is not None:
+            told = f"{each.client}:{each.first} was told that {each.topic}/{each.partition} goes on at "
+            look = _Look(f"{told}{each.next_offset}", each.start, each.end, Rule.CONFLICT_ANSWER)
+            looks[each.topic, each.partition][each.next_offset or 0].append(look)
+    questions: Iterable[Read | EndQuery] = chain(history.reads, history.ends)
+    for asked in questions:
+        end = _end_told(asked)
+        if end is not None:
+            told = f"{asked.session} was told that {asked.topic}/{asked.partition} ends at {end}"
+            looks[asked.topic, asked.partition][end].append(_Look(told, asked.start, asked.end, Rule.END_ANSWER))
+    for place, start in logs.starts.items():  # below the log start the log does not show every end
+        looks[place] = {offset: told for offset, told in looks[place].items() if offset >= start}
+    return looks
+
+
+def _end_told(asked: Read | EndQuery) -> int | None:
+    """A read that goes no further tells that the log ends where it stands."""
+    if asked.outcome is not Outcome.OK:
+        return None
+    if isinstance(asked, EndQuery):
+        return asked.offset
+    return asked.offset if not asked.runs and asked.next_offset == asked.offset else None
 
 
 def _expected(attempt: Append) -> Findings:
@@ -100,17 +140,17 @@ class _Register:
     def __init__(self, logs: FinalLogs, place: TopicPartition, sightings: _Sightings) -> None:
         self._place = place
         self._steps = _steps(logs, place, sightings)
-        self._ends = {0, *(piece.base_offset + piece.count for piece in logs.pieces(place))}
+        self._ends = {0, logs.starts[place], *(piece.base_offset + piece.count for piece in logs.pieces(place))}
         self._moment = _Moment()
 
-    def check(self, conflicts: Conflicts) -> Findings:
-        looks = deque(sorted(conflicts.items()))
+    def check(self, looks: Looks) -> Findings:
+        waiting = deque(sorted(looks.items()))
         for step in self._steps:
-            while looks and looks[0][0] <= step.base_offset:
-                yield from self._look(*looks.popleft(), over_by=step.over_by)
+            while waiting and waiting[0][0] <= step.base_offset:
+                yield from self._look(*waiting.popleft(), over_by=step.over_by)
             yield from self._append(step)
-        for next_offset, told in looks:
-            yield from self._look(next_offset, told, over_by=inf)
+        for offset, at_offset in waiting:
+            yield from self._look(offset, at_offset, over_by=inf)
 
     def _append(self, step: _Step) -> Findings:
         self._moment.move(step.batch.start, f"{step.batch} was not sent before {step.batch.start:.3f}")
@@ -119,20 +159,19 @@ class _Register:
             late = f"{step.batch} at {where} was there by {step.known_at:.3f}"
             yield Violation(Rule.APPEND_ORDER, f"{late}, but should be behind this: {self._moment.because}")
 
-    def _look(self, next_offset: int, conflicts: Sequence[Append], *, over_by: float) -> Findings:
+    def _look(self, offset: int, looks: Sequence[_Look], *, over_by: float) -> Findings:
         before = self._moment.time
         latest = _Moment(before, self._moment.because)
-        for conflict in conflicts:
-            if next_offset not in self._ends:
-                yield Violation(Rule.CONFLICT_ANSWER, f"{_told(conflict)}: no append ever ended there")
-            elif before > conflict.end:
-                late = f"{_told(conflict)} by {conflict.end:.3f}"
-                yield Violation(Rule.CONFLICT_ANSWER, f"{late}, which came later: {self._moment.because}")
-            elif conflict.start > over_by:
-                late = f"{_told(conflict)}, asked at {conflict.start:.3f}"
-                yield Violation(Rule.CONFLICT_ANSWER, f"{late}: it had gone on by {over_by:.3f}")
+        for look in looks:
+            asked = f"{look.told}, asked at {look.start:.3f}"
+            if offset not in self._ends:
+                yield Violation(look.rule, f"{asked}: no append ever ended there")
+            elif before > look.end:
+                yield Violation(look.rule, f"{asked}, answered by {look.end:.3f}; later: {self._moment.because}")
+            elif look.start > over_by:
+                yield Violation(look.rule, f"{asked}: it had gone on by {over_by:.3f}")
             else:
-                latest.move(conflict.start, f"{_told(conflict)}, asked at {conflict.start:.3f}")
+                latest.move(look.start, asked)
         self._moment = latest
 
 
@@ -151,10 +190,3 @@ def _steps(logs: FinalLogs, place: TopicPartition, sightings: _Sightings) -> lis
         over_by = min(over_by, known_at)
         steps.append(_Step(batch, piece.base_offset, known_at, over_by))
     return steps[::-1]
-
-
-def _told(conflict: Append) -> str:
-    return (
-        f"{conflict.client}:{conflict.first} was told that {conflict.topic}/{conflict.partition} "
-        f"goes on at {conflict.next_offset}"
-    )

@@ -1,4 +1,4 @@
-"""The rules, and what breaks them."""
+"""The rules of the judge, and a breach of one."""
 
 from __future__ import annotations
 
@@ -10,22 +10,29 @@ from enum import Enum
 class Rule(Enum):
     """What a history must keep; the value is the sentence that a report prints."""
 
+    NOTHING_RECORDED = "the history holds appends, and a final read of every partition that was appended to"
+    UNEXCUSED = "an operation fails only during a fault or shortly after it"
     LOST = "an acknowledged record is in the log"
+    LOST_IN_CALM = "a record acknowledged with acks=1 is lost only if it was acknowledged shortly before a fault"
     DUPLICATED = "a record is in the log at most once"
     MISPLACED = "an acknowledged record is at the partition and offset it was acknowledged with"
-    NOT_DENSE = "offsets follow each other from 0, without gap or overlap"
+    NOT_DENSE = "offsets follow each other from the log start, without gap or overlap"
+    LOG_START = "a log begins at 0, or where somebody asked to delete up to"
     INVENTED = "every record in the log was sent, to that topic and partition"
     REFUSED_YET_TAKEN = "what was refused as not taken is not in the log"
     TORN = "what one request sent to one partition stands together, all of it or nothing"
     REORDERED = "the values of a request, and of a producer with sequences, stand in the order they were sent"
+    SEQUENCE_GAP = "of a producer with sequences no value is in the log while an earlier one is not"
     KEY_MOVED = "all values of one key are in one partition"
     DISAGREEMENT = "all readers see the same record at an offset"
     WENT_BACK = "a reader never goes back"
     SKIPPED = "a reader skips nothing"
-    CUT_OFF = "an offset that a reader has reached stays in range"
+    CUT_OFF = "an offset that is acknowledged, or that a reader has reached, is in range"
+    UNDELETED = "no reader gets a record after its deletion was acknowledged"
     APPEND_ORDER = "an append that was acknowledged or seen before another began has the lower offset"
     EXPECTED_OFFSET = "an append with an expected offset is placed there or not at all"
     CONFLICT_ANSWER = "the next offset that a conflict tells was the partition's at some moment of the request"
+    END_ANSWER = "the end that an empty read or a query tells was the partition's at some moment of the request"
 
 
 @dataclass(frozen=True, slots=True)

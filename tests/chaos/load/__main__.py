@@ -12,7 +12,6 @@ Standard input's end is `stop` without the final read: whoever commanded is gone
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import sys
 from pathlib import Path
@@ -118,12 +117,17 @@ async def _read_to_the_end(means: Means) -> None:
         first = chance.broker()
         await read_finally(means.caller, means.recorder, first, topic, partition)
         other = next((broker for broker in workload.brokers if broker != first), first)
-        offset = 0
-        for _ in itertools.count():
-            again = await read_once(means.caller, means.recorder, "again", other, topic, partition, offset)
-            if not again.ok or not again.body["records"]:
-                break
-            offset = again.body["next_offset"]
+        await _read_again(means, other, topic, partition)
+
+
+async def _read_again(means: Means, broker: str, topic: str, partition: int) -> None:
+    """The whole partition as a session of its own, to the first empty answer, which the judge holds to be the end."""
+    offset, empty = 0, False
+    while not empty:
+        again = await read_once(means.caller, means.recorder, "again", broker, topic, partition, offset)
+        if not again.ok:
+            raise RuntimeError(f"the second final read of {topic}/{partition} at {offset} failed: {again}")
+        offset, empty = again.body["next_offset"], not again.body["records"]
 
 
 if __name__ == "__main__":

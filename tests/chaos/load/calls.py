@@ -1,7 +1,7 @@
-"""One call to a broker over plain HTTP, and what it means for whoever made it.
+"""One call to a broker over plain HTTP, and what its answer means to the client.
 
-Which of an error's codes promise that nothing was taken is the interface's word (`docs/http-api.md`). Of everything
-else that is no success the outcome is unknown, but of a connection that never came to be.
+`docs/http-api.md` says which error codes promise that nothing was taken. After any other failure the outcome is
+unknown, except where no connection was made.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
+from tests.chaos.checker.history import Outcome
 
 CALL_S_MAX = 20.0
 NOTHING_TAKEN = frozenset({"overloaded", "not_leader", "leader_unknown"})
@@ -22,7 +23,7 @@ NOT_CONNECTED = "not_connected"
 BROKEN = "broken"
 NO_JSON = "no_json"
 RETRIED = frozenset({"unavailable", "fenced", "request_timeout", NOT_CONNECTED, BROKEN}) | NOTHING_TAKEN
-"""After these a client goes on; any other refusal is no part of a fault and ends in the report."""
+"""After these a client goes on. Any other refusal breaks the run, also during a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +42,15 @@ class Answer:
         return not self.code
 
     @property
-    def outcome(self) -> str:
+    def outcome(self) -> Outcome:
         """As a history tells it."""
         if self.ok:
-            return "ok"
+            return Outcome.OK
         if self.code == CONFLICT:
-            return "conflict"
+            return Outcome.CONFLICT
         if self.code == OUT_OF_RANGE:
-            return "out_of_range"
-        return "fail" if self.code in NOTHING_TAKEN or self.code == NOT_CONNECTED else "unknown"
+            return Outcome.OUT_OF_RANGE
+        return Outcome.FAIL if self.code in NOTHING_TAKEN or self.code == NOT_CONNECTED else Outcome.UNKNOWN
 
     @property
     def expected(self) -> bool:
@@ -68,25 +69,32 @@ class Caller:
     async def get(self, url: str) -> Answer:
         return await self._call("GET", url, None, {"Accept": "application/json"})
 
-    async def events(self, url: str, last_event_id: str) -> AsyncGenerator[Sequence[Mapping[str, Any]]]:
-        """The records of an event stream as they arrive, until it ends, breaks, or has lasted `CALL_S_MAX`."""
+    async def events(self, url: str, last_event_id: str) -> AsyncGenerator[Sequence[Mapping[str, Any]] | Answer]:
+        """The records of an event stream as they arrive. A stream that is refused, breaks or ends with a problem yields
+        its failure at last; one that ends as a whole, or has lasted `CALL_S_MAX`, does not."""
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last_event_id} if last_event_id else {})}
-        rest = b""
+        start, broker = time.monotonic(), _broker(url)
         try:
             async with self._session.get(url, headers=headers) as response:
                 if response.status != 200:
+                    yield _answer(response.status, await response.read(), start, broker)
                     return
-                async for piece in response.content.iter_any():
-                    *whole, rest = (rest + piece).split(b"\n\n")
-                    records = [record for event in whole for record in _records_in(event)]
-                    if records:
+                async for whole in _events(response.content):
+                    if records := [record for event in whole for record in _data_of(event, b"record")]:
                         yield records
-        except (aiohttp.ClientError, TimeoutError):
-            return
+                    for problem in (each for event in whole for each in _data_of(event, b"problem")):
+                        yield Answer(200, str(problem.get("code")), start, time.monotonic(), problem, broker)
+        except TimeoutError:
+            if time.monotonic() - start < CALL_S_MAX:
+                yield Answer(0, NOT_CONNECTED, start, time.monotonic(), broker=broker)
+        except aiohttp.ClientConnectorError:
+            yield Answer(0, NOT_CONNECTED, start, time.monotonic(), broker=broker)
+        except aiohttp.ClientError as error:
+            yield Answer(0, BROKEN, start, time.monotonic(), {"detail": repr(error)}, broker)
 
     async def _call(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         start = time.monotonic()
-        broker = url.split("/", 3)[2]
+        broker = _broker(url)
         try:
             async with self._session.request(method, url, data=body, headers=headers) as response:
                 content = await response.read()
@@ -95,9 +103,25 @@ class Caller:
             return Answer(0, NOT_CONNECTED, start, time.monotonic(), broker=broker)
         except (aiohttp.ClientError, TimeoutError) as error:
             return Answer(0, BROKEN, start, time.monotonic(), {"detail": repr(error)}, broker)
-        told = _told(content)
-        code = "" if status < 300 and told.get("code") != NO_JSON else str(told.get("code", "without a code"))
-        return Answer(status, code, start, time.monotonic(), told, broker)
+        return _answer(status, content, start, broker)
+
+
+def _broker(url: str) -> str:
+    return url.split("/", 3)[2]
+
+
+def _answer(status: int, content: bytes, start: float, broker: str) -> Answer:
+    told = _told(content)
+    code = "" if status < 300 and told.get("code") != NO_JSON else str(told.get("code", "without a code"))
+    return Answer(status, code, start, time.monotonic(), told, broker)
+
+
+async def _events(content: aiohttp.StreamReader) -> AsyncGenerator[Sequence[bytes]]:
+    """The events of a stream, as many at a time as arrive together."""
+    rest = b""
+    async for piece in content.iter_any():
+        *whole, rest = (rest + piece).split(b"\n\n")
+        yield whole
 
 
 def _told(content: bytes) -> Mapping[str, Any]:
@@ -109,10 +133,11 @@ def _told(content: bytes) -> Mapping[str, Any]:
     return told if isinstance(told, dict) else {"code": NO_JSON, "detail": repr(content[:200])}
 
 
-def _records_in(event: bytes) -> Iterator[Mapping[str, Any]]:
-    """The record of an event; none of a comment, or of an event of another kind."""
+def _data_of(event: bytes, kind: bytes) -> Iterator[Mapping[str, Any]]:
+    """The data of an event of `kind`; nothing of a comment, or of another kind. An event without a kind is a record."""
     lines = event.split(b"\n")
-    if not any(line.startswith(b"event:") and line[6:].strip() != b"record" for line in lines):
+    named = next((line[6:].strip() for line in lines if line.startswith(b"event:")), b"record")
+    if named == kind:
         yield from (json.loads(line[5:]) for line in lines if line.startswith(b"data:"))
 
 

@@ -1,7 +1,8 @@
-"""Clients that append: with sequences, without, through the service's own choice of partition, and as rivals.
+"""Clients that append: with sequences, without, to a partition that the service chooses, and as rivals.
 
-Each has one request under way. One with sequences sends a batch again, to any broker, until it is acknowledged, as the
-sequence makes that safe. The others never send a value twice: what they were not told about stays unknown.
+Each has one request under way. A client with sequences sends a batch again, to any broker, until it is acknowledged;
+the sequence makes that safe. The others never send a value twice, so the outcome of a request without an answer stays
+unknown.
 """
 
 from __future__ import annotations

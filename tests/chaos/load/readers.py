@@ -1,4 +1,7 @@
-"""Clients that read: some follow a partition from broker to broker, some go through a piece of its past again."""
+"""Clients that read: some follow a partition from broker to broker, some read a piece of its past again.
+
+Every answer is recorded, also an empty one and a failure: an empty read says that the log ended there.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import time
 from contextlib import aclosing
 from typing import Any, Never
 
+from tests.chaos.checker.history import Run
 from tests.chaos.load.calls import OUT_OF_RANGE, Answer, Caller
 from tests.chaos.load.producers import RETRY_PAUSE_S, Means
 from tests.chaos.load.recorder import Recorder
@@ -78,11 +82,13 @@ class StreamReader:
     async def _follow(self, last_event_id: str) -> None:
         path = f"/v1/topics/{self._topic}/partitions/{self._partition}/records?offset=earliest"
         async with aclosing(self._means.caller.events(self._chance.broker() + path, last_event_id)) as pieces:
-            async for records in pieces:
-                runs = runs_in({"records": records})
-                now = time.monotonic()
+            async for piece in pieces:
+                if isinstance(piece, Answer):
+                    self._means.recorder.read(self._name, self._topic, self._partition, self._offset, piece, [])
+                    continue
+                runs, now = runs_in({"records": piece}), time.monotonic()
                 self._means.recorder.streamed(self._name, self._topic, self._partition, self._offset, runs, now)
-                self._offset = records[-1]["offset"] + 1
+                self._offset = piece[-1]["offset"] + 1
 
 
 class ReplayReader:
@@ -104,7 +110,7 @@ class ReplayReader:
     async def _replay(self, topic: str, partition: int) -> None:
         self._replays += 1
         session, broker = f"{self._name}.{self._replays}", self._chance.broker()
-        ends = await self._means.caller.get(f"{broker}/v1/topics/{topic}/partitions/{partition}/offset?at=latest")
+        ends = await ask_end(self._means.caller, self._means.recorder, session, broker, topic, partition)
         if not ends.ok or not ends.body["offset"]:
             return
         offset = self._chance.below(ends.body["offset"])
@@ -113,7 +119,7 @@ class ReplayReader:
             answer = await read_once(
                 self._means.caller, self._means.recorder, session, broker, topic, partition, offset
             )
-            if not answer.ok:
+            if not answer.ok or answer.body["next_offset"] == offset:
                 return
             offset = answer.body["next_offset"]
 
@@ -129,23 +135,28 @@ async def read_once(
     *,
     wait_ms: int = 0,
 ) -> Answer:
-    """One fetch, written down if it tells anything."""
+    """One fetch, recorded."""
     query = f"offset={offset}&max_records={FETCH_RECORDS_MAX}&wait_ms={wait_ms}"
     answer = await caller.get(f"{broker}/v1/topics/{topic}/partitions/{partition}/records?{query}")
-    runs = runs_in(answer.body) if answer.ok else []
-    if runs or not answer.ok:
-        recorder.read(session, topic, partition, offset, answer, runs)
+    recorder.read(session, topic, partition, offset, answer, runs_in(answer.body) if answer.ok else [])
     return answer
 
 
-def runs_in(body: Any) -> list[list[object]]:
-    """The records of a fetch as runs; bytes that are no text, told as base64, are nobody's value."""
+async def ask_end(caller: Caller, recorder: Recorder, session: str, broker: str, topic: str, partition: int) -> Answer:
+    """One query for the end of a partition, recorded."""
+    answer = await caller.get(f"{broker}/v1/topics/{topic}/partitions/{partition}/offset?at=latest")
+    recorder.end(session, topic, partition, answer)
+    return answer
+
+
+def runs_in(body: Any) -> list[Run]:
+    """The records of a fetch as runs. Bytes that are no text come as base64, and are nobody's value."""
     return runs_of((record["offset"], _text(record["value"]), _text(record["key"])) for record in body["records"])
 
 
 async def read_finally(caller: Caller, recorder: Recorder, broker: str, topic: str, partition: int) -> None:
-    """The whole partition, as its last word."""
-    runs: list[list[object]] = []
+    """Read the whole partition, and record it as the final log."""
+    runs: list[Run] = []
     offset, start = 0, 0
     while True:
         url = f"{broker}/v1/topics/{topic}/partitions/{partition}/records"

@@ -1,21 +1,22 @@
-"""Writes down what clients did: the lines of `checker/history.py`, and a few remarks for the report."""
+"""Records what clients did: the operations of a history as lines of a file, and a few counts for the harness."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
+from tests.chaos.checker.history import Acks, Append, EndQuery, FinalLog, Outcome, Place, Read, Run, TopicRules, Trim
+from tests.chaos.checker.history_lines import Operation, format_operation
 from tests.chaos.load.calls import Answer
 
 UNEXPECTED_KEPT_MAX = 50
 
 
 class Recorder:
-    """One history file, written line by line so that a crash leaves what came before it."""
+    """One history file. It is written line by line, so that a crash leaves what came before it."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w", encoding="utf-8", buffering=1 << 16)
@@ -36,79 +37,69 @@ class Recorder:
         keys: Sequence[str] = (),
         sequenced: bool = False,
         expected_offset: int | None = None,
+        acks: Acks = Acks.ALL,
     ) -> None:
         """One attempt and its answer."""
-        placed = [
-            [p["partition"], p["base_offset"], p["count"]] for p in answer.body.get("partitions", ()) if answer.ok
-        ]
-        for number, _, _ in placed:
-            place = f"{topic}/{number}"
-            self.acknowledged_at[place] = max(self.acknowledged_at[place], answer.start)
-        self.counts[answer.outcome] += 1
-        self._note_unexpected(client, topic, partition, answer)
-        self._write(
-            {
-                "op": "append",
-                "client": client,
-                "topic": topic,
-                "partition": partition,
-                "first": first,
-                "count": count,
-                "keys": list(keys),
-                "sequenced": sequenced,
-                "expected_offset": expected_offset,
-                "start": answer.start,
-                "end": answer.end,
-                "outcome": answer.outcome,
-                "placed": placed,
-                "next_offset": answer.body.get("next_offset") if answer.outcome == "conflict" else None,
-                "code": answer.code,
-                "broker": answer.broker,
-            }
+        placed = _placed(answer)
+        if acks is Acks.ALL:
+            self._note_acknowledged(topic, placed, answer)
+        self.counts[answer.outcome.value] += 1
+        append = Append(
+            client=client,
+            topic=topic,
+            partition=partition,
+            first=first,
+            count=count,
+            start=answer.start,
+            end=answer.end,
+            outcome=answer.outcome,
+            placed=placed,
+            keys=tuple(keys),
+            sequenced=sequenced,
+            expected_offset=expected_offset,
+            next_offset=answer.body.get("next_offset") if answer.outcome is Outcome.CONFLICT else None,
+            acks=acks,
+            code=answer.code,
         )
+        self._record(client, topic, partition, answer, append)
 
-    def read(
-        self, session: str, topic: str, partition: int, offset: int, answer: Answer, runs: list[list[object]]
-    ) -> None:
-        """One step of a session."""
-        self.counts[f"read {answer.outcome}"] += 1
-        self._note_unexpected(session, topic, partition, answer)
-        self._write(
-            {
-                "op": "read",
-                "session": session,
-                "topic": topic,
-                "partition": partition,
-                "offset": offset,
-                "next_offset": answer.body["next_offset"] if answer.ok else offset,
-                "start": answer.start,
-                "end": answer.end,
-                "outcome": answer.outcome if answer.outcome != "fail" else "unknown",
-                "runs": runs,
-                "code": answer.code,
-                "broker": answer.broker,
-            }
+    def read(self, session: str, topic: str, partition: int, offset: int, answer: Answer, runs: Sequence[Run]) -> None:
+        """One step of a session, also one that brought nothing."""
+        self.counts[f"read {answer.outcome.value}"] += 1
+        next_offset = answer.body["next_offset"] if answer.ok else offset
+        outcome = Outcome.UNKNOWN if answer.outcome is Outcome.FAIL else answer.outcome
+        read = Read(
+            session, topic, partition, offset, next_offset, answer.start, answer.end, outcome, tuple(runs), answer.code
         )
+        self._record(session, topic, partition, answer, read)
 
     def streamed(
-        self, session: str, topic: str, partition: int, offset: int, runs: list[list[object]], end: float
+        self, session: str, topic: str, partition: int, offset: int, runs: Sequence[Run], arrived_at: float
     ) -> None:
         """Records that a stream brought to a session that stood at `offset`."""
-        last_offset, _, _, count = runs[-1]
-        body = {"next_offset": int(str(last_offset)) + int(str(count))}
-        self.read(session, topic, partition, offset, Answer(200, "", end, end, body), runs)
+        body = {"next_offset": runs[-1].offset + runs[-1].count}
+        self.read(session, topic, partition, offset, Answer(200, "", arrived_at, arrived_at, body), runs)
 
-    def final(self, topic: str, partition: int, log_start_offset: int, runs: list[list[object]]) -> None:
+    def end(self, session: str, topic: str, partition: int, answer: Answer) -> None:
+        """A query for the end of a partition."""
+        self.counts[f"end {answer.outcome.value}"] += 1
+        offset = answer.body["offset"] if answer.ok else None
+        query = EndQuery(session, topic, partition, offset, answer.start, answer.end, answer.outcome, answer.code)
+        self._record(session, topic, partition, answer, query)
+
+    def trim(self, client: str, topic: str, partition: int, before_offset: int, answer: Answer) -> None:
+        """A deletion of records."""
+        self.counts[f"trim {answer.outcome.value}"] += 1
+        trim = Trim(client, topic, partition, before_offset, answer.start, answer.end, answer.outcome, answer.code)
+        self._record(client, topic, partition, answer, trim)
+
+    def topic(self, rules: TopicRules) -> None:
+        """What the settings of a topic take back of the promises."""
+        self._write(rules)
+
+    def final(self, topic: str, partition: int, log_start_offset: int, runs: Sequence[Run]) -> None:
         """What a partition holds at the end."""
-        self._write(
-            {
-                "op": "final",
-                "topic": topic,
-                "partition": partition,
-                "log_start_offset": log_start_offset,
-                "runs": runs,
-            }
-        )
+        self._write(FinalLog(topic, partition, log_start_offset, tuple(runs)))
 
     def __enter__(self) -> Self:
         return self
@@ -116,10 +107,22 @@ class Recorder:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._file.close()
 
-    def _note_unexpected(self, client: str, topic: str, partition: int | None, answer: Answer) -> None:
+    def _note_acknowledged(self, topic: str, placed: Sequence[Place], answer: Answer) -> None:
+        for each in placed:
+            place = f"{topic}/{each.partition}"
+            self.acknowledged_at[place] = max(self.acknowledged_at[place], answer.start)
+
+    def _record(self, client: str, topic: str, partition: int | None, answer: Answer, operation: Operation) -> None:
         if not answer.expected and len(self.unexpected) < UNEXPECTED_KEPT_MAX:
             told = f"{client} on {topic}/{partition} at {answer.start:.3f}: {answer.status} {answer.code}"
             self.unexpected.append(f"{told}: {answer.body.get('detail', '')}")
+        self._write(operation, broker=answer.broker)
 
-    def _write(self, line: dict[str, Any]) -> None:
-        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+    def _write(self, operation: Operation, broker: str = "") -> None:
+        self._file.write(format_operation(operation, broker=broker) + "\n")
+
+
+def _placed(answer: Answer) -> tuple[Place, ...]:
+    """Where an acknowledged append went. With acks=0 nobody knows."""
+    told = answer.body.get("partitions", ()) if answer.ok else ()
+    return tuple(Place(p["partition"], p["base_offset"], p["count"]) for p in told if p["base_offset"] is not None)

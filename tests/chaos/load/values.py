@@ -1,13 +1,15 @@
-"""Values that say who made them: ``client:number:key:padding``. What a reader gets back must be that to the letter.
+"""Values that say who made them: ``client:number:key:padding``. A reader must get back exactly these characters.
 
-The padding follows from the number, so a value that was cut, mixed up or given another's key is not read as any value
-that was sent: it becomes a value of nobody, and the judge finds it invented.
+The padding follows from the number. So a value that was cut, mixed up or given another key is not taken for a value
+that was sent: it becomes a value of nobody, and the judge reports it as invented.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from tests.chaos.checker.history import Run
 
 PADDING = "the quick brown fox jumps over the lazy dog " * 4
 NOBODY = "?"
@@ -36,15 +38,14 @@ def parse_value(text: str | None, key: str | None) -> tuple[str, int]:
     return f"{NOBODY}{(text or '')[:60]!r} under {key!r}", 0
 
 
-def runs_of(records: Iterable[tuple[int, str | None, str | None]]) -> list[list[object]]:
-    """``[offset, client, first, count]`` of neighbours that continue each other; `records` are offset, value, key."""
-    runs: list[list[object]] = []
-    due: tuple[int, str, int] | None = None
+def runs_of(records: Iterable[tuple[int, str | None, str | None]]) -> list[Run]:
+    """Runs of neighbours that continue each other; `records` are offset, value, key."""
+    runs: list[Run] = []
     for offset, text, key in records:
         client, number = parse_value(text, key)
-        if due == (offset, client, number):
-            runs[-1][3] = int(str(runs[-1][3])) + 1
+        last = runs[-1] if runs else None
+        if last and (offset, client, number) == (last.offset + last.count, last.client, last.first + last.count):
+            runs[-1] = replace(last, count=last.count + 1)
         else:
-            runs.append([offset, client, number, 1])
-        due = (offset + 1, client, number + 1)
+            runs.append(Run(offset, client, number, 1))
     return runs

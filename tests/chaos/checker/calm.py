@@ -1,0 +1,68 @@
+"""Rules on failures: they are excused by a fault, and by nothing else.
+
+A fault excuses operations that are under way between its beginning and `AFTERMATH_S` after its end. The harness records
+a fault's end when every partition takes appends again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tests.chaos.checker.final_log import Batch, FinalLogs
+from tests.chaos.checker.history import Acks, Append, EndQuery, FaultWindow, History, Outcome, Read, Trim
+from tests.chaos.checker.violation import Findings, Rule, Violation
+
+AFTERMATH_S = 3.0
+ACKS_1_LOSS_S = 5.0
+"""How long before a fault an acks=1 record may have been acknowledged that the fault loses."""
+
+FAILURES = (Outcome.FAIL, Outcome.UNKNOWN)
+
+
+class Weather:
+    """The faults of a history."""
+
+    def __init__(self, faults: Iterable[FaultWindow]) -> None:
+        self._faults: Sequence[FaultWindow] = sorted(faults, key=lambda fault: fault.start)
+
+    def excuses(self, start: float, end: float, *, ahead_s: float = 0.0) -> bool:
+        """Whether a fault overlaps the time from `start` to `end`, or begins within `ahead_s` after it."""
+        return any(fault.start - ahead_s <= end and start <= fault.end + AFTERMATH_S for fault in self._faults)
+
+
+def check_calm(history: History) -> Findings:
+    """Every failure is excused by a fault."""
+    weather = Weather(history.faults)
+    operations: Iterator[Append | Read | EndQuery | Trim] = (
+        operation for kind in (history.appends, history.reads, history.ends, history.trims) for operation in kind
+    )
+    for each in operations:
+        if each.outcome in FAILURES and not weather.excuses(each.start, each.end):
+            who = each.client if isinstance(each, Append | Trim) else each.session
+            told = f"{who} on {each.topic}/{each.partition} at {each.start:.3f}"
+            yield Violation(Rule.UNEXCUSED, f"{told} failed ({each.code or each.outcome.value}) in calm weather")
+
+
+def check_acks_1(logs: FinalLogs, history: History) -> Findings:
+    """Records that acks=1 acknowledged may be lost, but only by a fault soon after."""
+    weather = Weather(history.faults)
+    for batch, lost in lost_of_acks_1(logs):
+        for attempt in _acknowledged_by_leader(batch):
+            if not weather.excuses(attempt.end, attempt.end, ahead_s=ACKS_1_LOSS_S):
+                told = f"{lost} values of {batch}, acknowledged at {attempt.end:.3f}"
+                yield Violation(Rule.LOST_IN_CALM, f"{told}, are not in the log")
+
+
+def lost_of_acks_1(logs: FinalLogs) -> Iterator[tuple[Batch, int]]:
+    """Each batch that acks=1 acknowledged and the log lacks, with the number of values that are missing."""
+    there = logs.values_there()
+    for batch in logs.batches:
+        if any(_acknowledged_by_leader(batch)):
+            first = logs.value(batch.client, batch.first)
+            lost = sum(value not in there for value in range(first, first + batch.count))
+            if lost:
+                yield batch, lost
+
+
+def _acknowledged_by_leader(batch: Batch) -> Iterator[Append]:
+    return (a for a in batch.attempts if a.outcome is Outcome.OK and a.acks is Acks.LEADER)

@@ -1,0 +1,53 @@
+"""Which kinds of operations a run must have recorded. A kind that nobody recorded was not judged.
+
+The names of clients and sessions begin with the kind of client that they are (`load/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from tests.chaos.checker.history import Append, EndQuery, History, Outcome, Read
+
+OF_EACH_MIN = 5
+"""How often each kind must have been recorded at the least."""
+
+
+def _appends(fits: Callable[[Append], object]) -> Callable[[History], int]:
+    return lambda history: sum(each.outcome is Outcome.OK and bool(fits(each)) for each in history.appends)
+
+
+def _reads(prefix: str, *, empty: bool = False) -> Callable[[History], int]:
+    def fits(read: Read) -> bool:
+        return read.outcome is Outcome.OK and read.session.startswith(prefix) and bool(read.runs) is not empty
+
+    return lambda history: sum(map(fits, history.reads))
+
+
+def _answered(query: EndQuery) -> bool:
+    return query.outcome is Outcome.OK
+
+
+KINDS: Mapping[str, Callable[[History], int]] = {
+    "appends with sequences": _appends(lambda append: append.sequenced),
+    "appends without sequences": _appends(lambda append: append.partition is not None and not append.sequenced),
+    "appends with keys that the service spread": _appends(lambda append: append.partition is None and append.keys),
+    "appends without keys that the service placed": _appends(
+        lambda append: append.partition is None and not append.keys
+    ),
+    "appends at an expected offset": _appends(lambda append: append.expected_offset is not None),
+    "conflicts": lambda history: sum(each.outcome is Outcome.CONFLICT for each in history.appends),
+    "reads that follow": _reads("tail-"),
+    "empty reads": _reads("", empty=True),
+    "reads by event streams": _reads("stream-"),
+    "reads of the past": _reads("replay-"),
+    "second final reads": _reads("again"),
+    "queries for the end": lambda history: sum(map(_answered, history.ends)),
+}
+
+
+def unrecorded(history: History) -> Iterator[str]:
+    """A sentence for each kind that was recorded too rarely."""
+    for kind, count in KINDS.items():
+        if (found := count(history)) < OF_EACH_MIN:
+            yield f"too few {kind} were recorded: {found}, at least {OF_EACH_MIN} are needed"
