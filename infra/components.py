@@ -25,6 +25,7 @@ from infra.etcd import ETCD, ETCD34
 from infra.haproxy import HAPROXY
 from infra.kafka import KAFKA
 from infra.kustomize import KUSTOMIZE
+from infra.log_oracle import LOG_ORACLE
 from infra.minio import MINIO
 from infra.outlook import State, outlook, table
 from infra.promtool import PROMTOOL
@@ -36,6 +37,7 @@ COMPONENTS: tuple[Component, ...] = (
     MINIO,
     ETCD,
     ETCD34,
+    LOG_ORACLE,
     HAPROXY,
     KUSTOMIZE,
     PROMTOOL,

@@ -6,7 +6,8 @@
 The folder keeps everything: the history, every process's log, the report. A fault counts as survived once an append
 that began after its end is acknowledged in every partition. A run that waits for that in vain is broken.
 
-The harness adds to the history when it did something to the cluster. Outside of these times the judge excuses no failure.
+The harness adds to the history when it did something to the cluster. Outside of these times the judge excuses no
+failure.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from itertools import islice, takewhile
 from pathlib import Path
 
 from infra.cluster.topology import Shape
+from infra.log_oracle import LOG_ORACLE
 from tests.chaos.checker.coverage import unrecorded
 from tests.chaos.checker.history import FaultWindow, History
 from tests.chaos.checker.history_lines import format_operation, parse_history
@@ -26,6 +28,7 @@ from tests.chaos.checker.judge import Verdict, judge
 from tests.chaos.faults import Calm
 from tests.chaos.load.workload import CONTENDED, MIXED, ORDERED, Workload
 from tests.chaos.load_process import LoadProcess, LoadStatus
+from tests.chaos.oracle.oracle import LINEARIZABLE, ask_oracle, oracle_trouble
 from tests.chaos.schedule import Planned, plan
 from tests.chaos.world import World, open_world
 
@@ -51,8 +54,8 @@ class Struck:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`trouble`: what broke the run beside the history. Times are of the clients' monotonic clock; `epoch_s` is what
-    to add for seconds since 1970."""
+    """`oracle`: what the second judge says. `trouble`: what broke the run beside the first one. Times are of the
+    clients' monotonic clock; `epoch_s` is what to add for seconds since 1970."""
 
     seed: int
     folder: Path
@@ -62,6 +65,7 @@ class Outcome:
     struck: Sequence[Struck]
     history: History
     verdict: Verdict
+    oracle: str
     trouble: Sequence[str]
     epoch_s: float
 
@@ -72,7 +76,12 @@ class Outcome:
     def summary(self) -> str:
         """For a failing test: how to run it again, and where everything is."""
         faults = "\n".join(f"  {fault.began_at:.3f} {fault.kind}: {fault.told}" for fault in self.struck)
-        lines = [f"seed {self.seed}; histories and logs in {self.folder}", str(self.verdict), *self.trouble]
+        lines = [
+            f"seed {self.seed}; histories and logs in {self.folder}",
+            str(self.verdict),
+            self.oracle,
+            *self.trouble,
+        ]
         return "\n".join([*lines, "faults:", faults])
 
 
@@ -124,6 +133,7 @@ class ChaosRun:
             self._trouble += _defects(world)
         history = self._kept(load.history)
         self._trouble += unrecorded(history)
+        oracle = self._ask_oracle(history)
         self._trouble += [f"unexpected answer: {told}" for told in status.unexpected]
         return Outcome(
             self._seed,
@@ -134,6 +144,7 @@ class ChaosRun:
             self._struck,
             history,
             judge(history),
+            oracle,
             self._trouble,
             time.time() - time.monotonic(),
         )
@@ -151,6 +162,16 @@ class ChaosRun:
         self._struck.append(struck)
         if not isinstance(planned.fault, Calm):
             self._windows.append(FaultWindow(struck.kind, began_at, struck.recovered_at))
+
+    def _ask_oracle(self, history: History) -> str:
+        """The second judge's word. A machine that cannot build the oracle goes without."""
+        if LOG_ORACLE.find() is None:
+            return f"the oracle did not judge, since it is not on this machine: {LOG_ORACLE.how}"
+        verdicts = ask_oracle({"": history})[""]
+        self._trouble += oracle_trouble(verdicts)
+        operations = sum(each.operations for each in verdicts)
+        linearizable = sum(each.verdict == LINEARIZABLE for each in verdicts)
+        return f"oracle: {linearizable} of {len(verdicts)} partitions are linearizable, in {operations} operations"
 
     def _kept(self, path: Path) -> History:
         """The history that the clients recorded, with the times of the faults."""

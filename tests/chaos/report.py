@@ -95,7 +95,7 @@ def report_on(outcome: Outcome) -> Report:
         brokers=outcome.shape.brokers,
         etcd_nodes=outcome.shape.etcd_nodes,
         holds=outcome.holds,
-        verdict=str(verdict),
+        verdict=f"{verdict}\n{outcome.oracle}",
         trouble=outcome.trouble,
         acknowledged=known[Known.OK],
         refused=known[Known.FAIL],

@@ -44,7 +44,8 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def test_one_broker_keeps_every_promise_through_faults(tmp_path: Path) -> None:
-    require_component("minio")
+    for name in ("minio", "log-oracle"):
+        require_component(name)
     outcome = ChaosRun(tmp_path, seed=SEED, shape=ALONE).of_faults(len(KINDS_ALONE), KINDS_ALONE)
     assert outcome.holds, outcome.summary()
     assert_much_was_done(outcome)
@@ -53,7 +54,7 @@ def test_one_broker_keeps_every_promise_through_faults(tmp_path: Path) -> None:
 
 
 def test_a_cluster_keeps_every_promise_through_faults(tmp_path: Path) -> None:
-    for name in ("minio", "etcd"):
+    for name in ("minio", "etcd", "log-oracle"):
         require_component(name)
     outcome = ChaosRun(tmp_path, seed=SEED, shape=CLUSTER).of_faults(len(KINDS_OF_CLUSTER), KINDS_OF_CLUSTER)
     assert outcome.holds, outcome.summary()

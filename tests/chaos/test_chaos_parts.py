@@ -88,7 +88,7 @@ def test_a_fault_is_charged_with_the_outage_it_overlaps_and_the_cure_it_needed(t
         held(Run(0, "p", 0, 3)),
     )
     struck = [Struck("killed", "kill -9 broker-1", 2.5, 8, 10), Struck("other", "pause broker-1", 11, 11.5, 11.6)]
-    outcome = Outcome(7, tmp_path, CLUSTER, 0, 60, struck, history, judge(history), [], 0.0)
+    outcome = Outcome(7, tmp_path, CLUSTER, 0, 60, struck, history, judge(history), "", [], 0.0)
     report = report_on(outcome)
     killed, other = report.kinds
     assert (killed.outage_s_max, killed.outage_at, killed.cure_s_max) == (9.0, "t/0", 7.0)
@@ -101,7 +101,7 @@ def test_a_fault_is_charged_with_the_outage_it_overlaps_and_the_cure_it_needed(t
 
 def test_trouble_breaks_a_run_that_the_judge_passes(tmp_path: Path) -> None:
     history = story(sent("p", 0, at=0, outcome=Known.FAIL), held())
-    outcome = Outcome(7, tmp_path, CLUSTER, 0, 60, [], history, judge(history), ["unexpected answer: 500"], 0.0)
+    outcome = Outcome(7, tmp_path, CLUSTER, 0, 60, [], history, judge(history), "", ["unexpected answer: 500"], 0.0)
     assert not outcome.holds
     assert "seed 7" in outcome.summary()
     assert "unexpected answer: 500" in write_report(report_on(outcome), tmp_path).read_text()

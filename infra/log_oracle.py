@@ -1,0 +1,36 @@
+"""The log oracle: a second judge of the chaos tests, built by Go from `tests/chaos/oracle/log_oracle`."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from infra.component import Component, tools_folder
+from infra.go_program import go_build
+
+SOURCE = Path(__file__).parent.parent / "tests" / "chaos" / "oracle" / "log_oracle"
+
+
+def program() -> Path:
+    """Where the program is kept. Its name follows from its source, so that an old program is never used."""
+    source = b"".join(path.read_bytes() for path in sorted(SOURCE.iterdir()))
+    return tools_folder() / f"log-oracle-{hashlib.sha256(source).hexdigest()[:12]}"
+
+
+def find() -> Path | None:
+    """The program, if it is there."""
+    return program() if program().is_file() else None
+
+
+def make() -> None:
+    """Build it: seconds, and one small module."""
+    go_build("log-oracle", SOURCE, program())
+
+
+LOG_ORACLE = Component(
+    name="log-oracle",
+    purpose="a linearizability checker (Porcupine), the second judge of the chaos tests",
+    how="install Go 1.26 or newer (https://go.dev/dl), then `python infra/components.py prepare log-oracle`",
+    find=find,
+    make=make,
+)
