@@ -33,4 +33,7 @@ LOG_ORACLE = Component(
     how="install Go 1.26 or newer (https://go.dev/dl), then `python infra/components.py prepare log-oracle`",
     find=find,
     make=make,
+    seconds=10,
+    megabytes=1,
+    programs=("go",),
 )
