@@ -29,7 +29,7 @@ def make() -> None:
 
 LOG_ORACLE = Component(
     name="log-oracle",
-    purpose="a linearizability checker (Porcupine), the second judge of the chaos tests",
+    purpose="tests of chaos: their second judge, a linearizability checker",
     how="install Go 1.26 or newer (https://go.dev/dl), then `python infra/components.py prepare log-oracle`",
     find=find,
     make=make,
