@@ -3,6 +3,7 @@ nothing asks for it without a pause."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
@@ -14,7 +15,7 @@ from tests.storage.damage_by_hand import Harm, cut, delete, flip
 from tidelog.services.broker.api import FetchLimits, ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.errors import Corrupt, RecordsLost
-from tidelog.storage.layout import floor_key, manifest_prefix, numbered_key, wal_prefix
+from tidelog.storage.layout import floor_key, index_prefix, manifest_prefix, numbered_key, wal_prefix
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -171,3 +172,69 @@ async def test_delete_records_beyond_a_lost_entry_says_so_and_elsewhere_works() 
         assert (caught.value.first_offset, caught.value.next_offset) == (10, 20)
         assert await broker.delete_records("t", 0, 5) == 5
         assert await broker.delete_records("t", 1, 25) == 25
+
+
+@pytest.mark.parametrize("harm", [delete, flip])
+@pytest.mark.parametrize("archived", [False, True])
+async def test_a_reader_is_told_which_offsets_are_lost_and_goes_on_behind_them(harm: Harm, archived: bool) -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store, shards=1, cache_max_bytes=0) as broker:
+        await broker.create_topic("t", 1, {})
+        for first in (0, 10, 20):
+            await produce(broker, 0, first)
+            if archived:
+                await broker.archive_now()
+        key = entry_key(2)
+        if archived:
+            key = (await broker.partition_log("t", 0)).segments[1].key
+        await harm(store, key)
+        before = await broker.fetch("t", 0, 5, ALL)
+        assert (offsets_of(before), before.next_offset) == (list(range(5, 10)), 10)
+        for offset in (10, 15):
+            with pytest.raises(RecordsLost, match=key) as caught:
+                await broker.fetch("t", 0, offset, ALL)
+            assert (caught.value.first_offset, caught.value.next_offset) == (10, 20)
+        assert offsets_of(await broker.fetch("t", 0, 20, ALL)) == list(range(20, 30))
+
+
+@pytest.mark.parametrize("harm", [delete, flip, cut])
+@pytest.mark.parametrize("seq", [1, 2, 5])
+async def test_a_log_that_lost_an_entry_opens_and_serves_the_rest(harm: Harm, seq: int) -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store, shards=1) as broker:
+        await broker.create_topic("t", 2, {})
+        for first in range(0, 30, 10):
+            for number in range(2):  # entries 1 to 6
+                await produce(broker, number, first)
+    await harm(store, entry_key(seq))
+    partition, first = (seq - 1) % 2, (seq - 1) // 2 * 10
+    for _ in range(2):
+        async with running_broker(store, shards=1) as broker:
+            assert offsets_of(await broker.fetch("t", 1 - partition, 0, ALL)) == list(range(30))
+            if first == 20:
+                continue  # nothing tells what the last entry of a partition held
+            with pytest.raises(RecordsLost, match=entry_key(seq)) as caught:
+                await broker.fetch("t", partition, first, ALL)
+            assert (caught.value.first_offset, caught.value.next_offset) == (first, first + 10)
+            assert offsets_of(await broker.fetch("t", partition, first + 10, ALL)) == list(range(first + 10, 30))
+            with pytest.raises(Corrupt, match=entry_key(seq)):
+                await broker.archive_now()
+            assert await cold_ends(broker, 2) == [first, 30] if partition == 0 else [30, first]
+
+
+async def test_a_broker_that_finds_a_loss_keeps_what_the_entry_held_for_the_next_one() -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store, shards=1) as broker:
+        await broker.create_topic("t", 2, {})
+        for number in range(2):
+            await produce(broker, number, 0)
+        await store.delete(entry_key(1))
+        with pytest.raises(Corrupt):
+            await broker.archive_now()
+        while not await store.list(index_prefix(0)):  # noqa: ASYNC110  # the bucket tells nobody
+            await asyncio.sleep(0.001)
+    async with running_broker(store, shards=1) as broker:
+        with pytest.raises(RecordsLost, match=entry_key(1)):
+            await broker.fetch("t", 0, 0, ALL)
+        (answer,) = await broker.produce("t", numbered(10, 1), ProduceOptions(partition=0))
+        assert answer.base_offset == 10, "no offset is given out twice"

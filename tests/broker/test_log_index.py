@@ -10,8 +10,8 @@ from tests.broker.drafts import numbered, offsets_of
 from tests.storage.scripted_store import ScriptedObjectStore
 
 from tidelog.services.broker.api import FetchLimits, ProduceOptions
-from tidelog.services.broker.log_opening import LogOpening
-from tidelog.storage.errors import Corrupt, Denied
+from tidelog.services.broker.log_opening import HOLES_MAX, LogOpening
+from tidelog.storage.errors import Corrupt, Denied, RecordsLost
 from tidelog.storage.layout import index_prefix
 from tidelog.storage.object_store import Body, ObjectStore, list_all
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -125,12 +125,34 @@ async def test_an_index_of_entries_that_were_deleted_is_let_go(deleted: int, cap
     assert "is not in the log" in caplog.text
 
 
-async def test_a_log_that_lost_an_entry_is_not_opened() -> None:
+async def test_a_log_that_lost_an_entry_is_opened_without_it(caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryObjectStore()
     await written_log(store)
     wal = Wal(store, 0, ParquetWalCodec())
     await store.delete(wal.key(ENTRIES - 1))
     async for info in list_all(store, index_prefix(0)):
         await store.delete(info.key)
+    log = await LogOpening(wal, WalIndex(store, 0)).read(ENTRIES + 1)
+    assert log.holes == [ENTRIES - 1]
+    assert len(log.entries) == ENTRIES
+    assert wal.key(ENTRIES - 1) in caplog.text
+
+
+async def test_a_log_that_lost_too_many_entries_is_not_opened() -> None:
+    store = MemoryObjectStore()
     with pytest.raises(Corrupt, match="is missing"):
-        await LogOpening(wal, WalIndex(store, 0)).read(ENTRIES + 1)
+        await LogOpening(Wal(store, 0, ParquetWalCodec()), WalIndex(store, 0)).read(HOLES_MAX + 1)
+
+
+@pytest.mark.parametrize("back", [0, 5])
+async def test_what_a_lost_entry_held_is_known_from_the_index(back: int) -> None:
+    store = MemoryObjectStore()
+    await written_log(store)
+    lost = await last_indexed(store) - back
+    await store.delete(Wal(store, 0, ParquetWalCodec()).key(lost))
+    async with running_broker(store, shards=1) as broker:
+        offset = lost - 1  # the first entry is the START
+        with pytest.raises(RecordsLost) as caught:
+            await broker.fetch("t", 0, offset, ALL)
+        assert (caught.value.first_offset, caught.value.next_offset) == (offset, offset + 1)
+        assert offsets_of(await broker.fetch("t", 0, offset + 1, ALL)) == list(range(offset + 1, ENTRIES))

@@ -15,7 +15,7 @@ from tests.broker.drafts import draft, offsets_of
 from tidelog.services.broker.api import Anchor, FetchLimits, Position, ProduceOptions
 from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.storage.errors import NotFound, OutOfRange
+from tidelog.storage.errors import OutOfRange, RecordsLost
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest
 from tidelog.storage.manifests.manifest_log import ManifestLog
@@ -130,13 +130,13 @@ async def test_a_reader_of_what_has_expired_is_told_the_range(reader: Reader) ->
 
 
 @READERS
-async def test_a_segment_that_is_gone_though_its_manifest_is_the_newest_is_not_found(reader: Reader) -> None:
+async def test_a_segment_that_is_gone_though_its_manifest_is_the_newest_is_lost(reader: Reader) -> None:
     store = MemoryObjectStore()
     async with reader(store) as broker:
         log = await manifest_log(store, broker)
         await store.delete((await log.latest()).segments[2].key)
         assert offsets_of(await broker.fetch("t", 0, 0, FEW)) == list(range(7))
-        with pytest.raises(NotFound):
+        with pytest.raises(RecordsLost):
             await broker.fetch("t", 0, 2 * BATCH, FEW)
 
 

@@ -242,10 +242,38 @@ async def test_a_log_truncated_under_the_search_is_searched_again(log: ShardLog,
     assert (tail.floor.number, tail.next_seq, tail.epoch) == (4, 6, 2)
 
 
-async def test_a_lost_entry_is_corrupt_by_name(log: ShardLog) -> None:
+@pytest.mark.parametrize("lost", [(2,), (1, 2), (0, 2)])
+async def test_a_log_with_lost_entries_ends_behind_its_greatest_number(log: ShardLog, lost: tuple[int, ...]) -> None:
     await log.rival_commits(3)
-    await log.bucket.delete(log.wal.key(2))
-    with pytest.raises(Corrupt, match=log.wal.key(2)):
+    for seq in lost:
+        await log.bucket.delete(log.wal.key(seq))
+    if 0 in lost:  # so that it is known where the log begins
+        await log.bucket.put(FLOOR_KEY, b'{"format_version": 1, "number": 0, "epoch": 0}')
+    tail = await find_tail(log.wal)
+    assert (tail.next_seq, tail.epoch) == (4, 1)
+
+
+async def test_a_log_that_lost_its_floor_is_corrupt_by_name(log: ShardLog) -> None:
+    await log.rival_commits(3)
+    await log.truncate(2)
+    await log.bucket.delete(FLOOR_KEY)
+    with pytest.raises(Corrupt, match=FLOOR_KEY):
+        await find_tail(log.wal)
+
+
+async def test_each_damaged_entry_at_the_end_counts_as_an_epoch(log: ShardLog) -> None:
+    await log.rival_commits(3)
+    for seq in (2, 3):
+        await log.bucket.put(log.wal.key(seq), b"no entry")
+    tail = await find_tail(log.wal)
+    assert (tail.next_seq, tail.epoch) == (4, 3)
+
+
+async def test_a_log_of_nothing_but_damage_is_corrupt_by_name(log: ShardLog) -> None:
+    await log.rival_commits(3)
+    for seq in range(4):
+        await log.bucket.put(log.wal.key(seq), b"no entry")
+    with pytest.raises(Corrupt, match=log.wal.key(0)):
         await find_tail(log.wal)
 
 

@@ -24,6 +24,7 @@ from tidelog.storage.errors import (
     OutOfRange,
     Overloaded,
     ProducerFenced,
+    RecordsLost,
     SequenceConflict,
     TidelogError,
     TooLarge,
@@ -46,6 +47,7 @@ class Problem:
     field: str | None = None
     record: int | None = None
     known: tuple[str, ...] = ()
+    first_offset: int | None = None
     next_offset: int = 0
     expected_sequence: int = 0
     current_epoch: int = 0
@@ -90,6 +92,15 @@ def _problem(body: bytes) -> Problem:
         return Problem()
 
 
+def _corrupt(text: str, problem: Problem) -> Corrupt:
+    """With the offsets that are lost, if it tells them."""
+    name = problem.object or "an object"
+    reason = text.removeprefix(f"{name}: ")
+    if problem.first_offset is None:
+        return Corrupt(name, reason)
+    return RecordsLost(name, reason, first_offset=problem.first_offset, next_offset=problem.next_offset)
+
+
 def _by_status(status: int, text: str) -> TidelogError:
     if status in (401, 403):
         return Denied(text)
@@ -117,5 +128,5 @@ _BY_CODE: Mapping[str, Callable[[str, Problem], TidelogError]] = {
     "denied": lambda text, _: Denied(text),
     "fenced": lambda text, _: Fenced(text),
     "unavailable": lambda text, _: Unavailable(text),
-    "corrupt": lambda text, p: Corrupt(p.object or "an object", text),
+    "corrupt": lambda text, p: _corrupt(text, p),
 }

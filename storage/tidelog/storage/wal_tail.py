@@ -2,8 +2,12 @@
 
 A search, one request a step: the floor, a listing from it on (a page a step), the header of the last entry. The log
 may be truncated meanwhile, and what the steps saw of it may then not fit together: an entry listed is gone, or the
-listing has a gap where deletion was under way. Then the search begins again. A gap that is still there under the same
-floor is no truncation: an entry is lost, and the search ends in `Corrupt`.
+listing has a gap where deletion was under way. Then the search begins again.
+
+A gap that is still there under the same floor is no truncation: entries are lost. The log ends behind its greatest
+number all the same, so a lost number is never created anew (inv. 2). If the last entries cannot be read, the epoch is
+taken from one before them, plus one for each of them, since each may have begun an epoch. A log without a floor whose
+first entry is missing has lost its floor instead, and the search ends in `Corrupt`.
 
 The answer is a hint that was true of some moment, or of none (the log may have been emptied and deleted between the
 floor's read and the listing): only a create at that number, and a look at the floor after it, make it so.
@@ -11,10 +15,15 @@ floor's read and the listing): only a create at that number, and a look at the f
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.layout import floor_key
 from tidelog.storage.wal import Floor, Wal
+
+UNREADABLE_MAX = 16
+"""So many entries at the end of a log may be damaged."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,8 @@ class TailSearch:
         self._resume: str | None = None
         self._next_seq = 0
         self._known_end = 0
+        self._listed: deque[int] = deque(maxlen=UNREADABLE_MAX + 1)
+        self._unreadable = 0
 
     async def _read_floor(self) -> None:
         floor = await self._wal.floor()
@@ -71,17 +82,22 @@ class TailSearch:
     async def _list_page(self, floor: Floor, resume: str) -> None:
         page = await self._wal.log.page(resume)
         for entry in page.entries:
-            if entry.number != self._next_seq:
-                self._begin_again(floor)
+            if entry.number != self._next_seq and not self._is_lost(floor):
+                self._gap_floor = floor.number
+                self._restart()
                 return
-            self._next_seq += 1
+            self._next_seq = entry.number + 1
+            self._listed.append(entry.number)
         self._resume = page.resume
 
-    def _begin_again(self, floor: Floor) -> None:
-        if self._gap_floor == floor.number:
-            raise Corrupt(self._wal.key(self._next_seq), "is missing, though later entries of its log exist")
-        self._gap_floor = floor.number
-        self._restart()
+    def _is_lost(self, floor: Floor) -> bool:
+        """Whether entry `_next_seq`, which is not listed, is lost: a gap was there under the same floor before."""
+        if self._gap_floor != floor.number:
+            return False
+        if floor.version is None and self._next_seq == 0:
+            reason = "is missing, though entries of its log were deleted: the log begins behind entry 0"
+            raise Corrupt(floor_key(self._wal.shard), reason)
+        return True
 
     def _if_empty(self, floor: Floor) -> Tail | None:
         if self._floor is None or self._resume is not None or self._next_seq > floor.number:
@@ -95,8 +111,21 @@ class TailSearch:
             self._restart()  # nothing was listed from the last known entry on
             return None
         try:
-            last = await self._wal.header(self._next_seq - 1)
+            last = await self._wal.header(self._listed[-1])
         except NotFound:
             self._restart()
             return None
-        return Tail(floor, self._next_seq, max(last.epoch, floor.epoch))
+        except Corrupt as fault:
+            self._pass_over_last(fault)
+            return None
+        return Tail(floor, self._next_seq, max(last.epoch, floor.epoch) + self._unreadable)
+
+    def _pass_over_last(self, fault: Corrupt) -> None:
+        """The last entry cannot be read: take the epoch from the one before it."""
+        if len(self._listed) > 1:
+            self._listed.pop()
+            self._unreadable += 1
+        elif self._known_end:
+            self._restart()  # and list from the floor on
+        else:
+            raise fault

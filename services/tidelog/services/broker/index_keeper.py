@@ -49,6 +49,12 @@ class IndexKeeper:
         self._fresh.append(entry)
         if (entry.header.seq + 1) % INDEX_EVERY:
             return
+        self.hasten()
+
+    def hasten(self) -> None:
+        """Write what is known by now, if that is more than was written."""
+        if not self._fresh:
+            return
         self._due.append(self._fresh)
         self._fresh = []
         if self._writing is None or self._writing.done():

@@ -105,6 +105,8 @@ class LedShard:
             self._passed = True
             floor = max(before, self._archiver.floor)
             self.leader.archived(self._archiver.made, floor, self._archiver.position)
+            if self._archiver.damage.entries:
+                self.leader.keep_headers()
             self.upkeep.archived(self._archiver.made)
         if floor > before:  # by this pass, or by one whose last answer was lost
             await self.leader.partitions.refresh_behind(floor)

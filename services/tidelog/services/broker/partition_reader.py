@@ -3,7 +3,9 @@
 Steady reading makes no listing: the partition's state says which object holds an offset, and memory holds the recent
 ones. What a fetch sees of the state is taken anew at each step, so it may run while the archiver moves the cold end
 (inv. 5); a WAL entry that was archived and deleted meanwhile, or a segment that was merged into another, is found again
-in the manifest.
+in the manifest. An object that is missing and was not replaced, or that is damaged, makes its offsets `RecordsLost`: a
+fetch gives what lies before them, and one that begins in them is told where to go on. `_expect_replaced` tells the two
+cases apart.
 
 A fetch that goes on where another ended is a replay's: it is given what is at hand, and what follows that is read ahead
 while it is sent, two pieces of it.
@@ -25,13 +27,15 @@ from tidelog.services.broker.partition_state import HotSpan, PartitionState
 from tidelog.services.broker.read_budget import ReadBudget
 from tidelog.services.broker.replays import Replays
 from tidelog.services.broker.segment_pieces import SegmentPieces
-from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.errors import Corrupt, NotFound, RecordsLost, Unavailable
 from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX
 from tidelog.storage.wal import Wal
 
 SEARCHED_RECORDS, SEARCHED_BYTES = 1 << 16, 1 << 22
 """Of one read of a search record by record."""
+
+IS_MISSING = "is missing, though nothing has replaced it"
 
 _PLACES = ["topic_id", "partition"]
 
@@ -64,16 +68,20 @@ class PartitionReader:
         """Batches (`RECORD_SCHEMA`) from `offset` on within `limits`, and where to go on; none at the end."""
         budget = ReadBudget(limits.max_records, limits.max_bytes)
         replayed = self._segments.keeps_row_groups and self._replays.goes_on(state.topic_partition, offset)
-        while not budget.spent and offset < state.high_watermark:
-            state.check_readable(offset)
-            if offset >= state.cold_end:
-                offset = await self._read_span(partitions, state, offset, budget)
-            elif budget.well_filled and (
-                replayed or self._segments.in_memory(state.segment_at(offset), offset) is None
-            ):
-                break  # for the next fetch: this one has waited for enough, and a replay is sent piece by piece
-            else:
-                offset = await self._read_segment(partitions, state, offset, budget, replayed=replayed)
+        try:
+            while not budget.spent and offset < state.high_watermark:
+                state.check_readable(offset)
+                if offset >= state.cold_end:
+                    offset = await self._read_span(partitions, state, offset, budget)
+                elif budget.well_filled and (
+                    replayed or self._segments.in_memory(state.segment_at(offset), offset) is None
+                ):
+                    break  # for the next fetch: this one has waited for enough, and a replay is sent piece by piece
+                else:
+                    offset = await self._read_segment(partitions, state, offset, budget, replayed=replayed)
+        except RecordsLost:
+            if not budget.records:
+                raise  # else what lies before them is given, and the next fetch is told
         self._measurements.fetched(state.topic, budget.records, budget.payload_bytes)
         if budget.records and offset < state.cold_end:
             self._replays.ended(state.topic_partition, offset)
@@ -105,9 +113,8 @@ class PartitionReader:
                             offset = await self._first_left_at(partitions, state, segment, timestamp_ms)
                         if offset is not None:
                             return offset
-            except NotFound:
-                if not await self._moved_on(partitions, state):
-                    raise
+            except NotFound as missing:
+                await self._expect_replaced(partitions, state, segment, missing)
                 continue  # merged or expired meanwhile: look again in what is there now
             return None
 
@@ -142,10 +149,11 @@ class PartitionReader:
             self._measurements.cold_get(state.topic)
             try:
                 records = await self._segments.read(segment, offset, *self._wanted(budget, replayed=replayed))
-            except NotFound:
-                if not await self._moved_on(partitions, state):
-                    raise
+            except NotFound as missing:
+                await self._expect_replaced(partitions, state, segment, missing)
                 return offset
+            except Corrupt as fault:
+                raise _lost(fault.name, fault.reason, segment) from fault
         if not records.num_rows:
             return segment.next_offset
         budget.take(records)
@@ -173,8 +181,8 @@ class PartitionReader:
         skipped = offset - span.base_offset
         rows = records.slice(span.first_row + skipped, span.count - skipped)
         if rows.num_rows != span.count - skipped or rows["offset"][0].as_py() != offset:
-            key = partitions.wal.key(span.entry.seq)
-            raise Corrupt(key, f"does not hold offset {offset} of {state.topic}/{state.topic_partition.partition}")
+            reason = f"does not hold offset {offset} of {state.topic}/{state.topic_partition.partition}"
+            raise _lost(partitions.wal.key(span.entry.seq), reason, span)
         budget.take(rows.drop_columns(_PLACES))
         return budget.next_offset or offset
 
@@ -183,26 +191,48 @@ class PartitionReader:
         self._measurements.cold_get(state.topic)
         try:
             return await self._entries.read(partitions.wal, span.entry)
-        except NotFound:
-            if not await self._moved_on(partitions, state):
-                raise
+        except NotFound as missing:
+            await self._expect_replaced(partitions, state, span, missing)
             return None
+        except Corrupt as fault:
+            raise _lost(fault.name, fault.reason, span) from fault
 
-    async def _moved_on(self, partitions: Partitions, state: PartitionState) -> bool:
-        """Whether the manifest is a newer one by now: an object that was not found has then been replaced."""
+    async def _expect_replaced(
+        self, partitions: Partitions, state: PartitionState, place: HotSpan | Segment, missing: NotFound
+    ) -> None:
+        """Return if an object that was not found has been replaced, so that `state` says where its records are now.
+
+        A segment that left the list, and an entry that was archived, were deleted after the manifest without them was
+        written: so a newer manifest tells. Raises `RecordsLost` if there is none and the floor has not passed the
+        entry: somebody else has deleted the object. If it has, this broker does not know the end of the log any more:
+        `Unavailable`."""
         before = state.manifest.version
         await partitions.refresh(state)
-        return state.manifest.version > before
+        if state.manifest.version > before:
+            return
+        if isinstance(place, Segment):
+            raise _lost(place.key, IS_MISSING, place) from missing
+        if (await partitions.wal.floor()).number > place.entry.seq:
+            text = (
+                f"offset {place.base_offset} of {state.topic}/{state.topic_partition.partition} was archived by another"
+            )
+            raise Unavailable(f"{text} broker: send it again") from missing
+        raise _lost(partitions.wal.key(place.entry.seq), IS_MISSING, place) from missing
 
     async def _span_records(self, partitions: Partitions, state: PartitionState, span: HotSpan) -> pa.Table:
         records = self._entries.in_memory(span.entry)
         if records is None:
             records = await self._from_bucket(partitions, state, span)
         if records is None:
-            raise NotFound(f"records {span.base_offset} on were archived while they were searched: ask again")
+            raise Unavailable(f"records {span.base_offset} on were archived while they were searched: send it again")
         return records.slice(span.first_row, span.count)
 
 
 def _first_row(records: pa.Table | pa.RecordBatch, timestamp_ms: int) -> int | None:
     rows = np.flatnonzero(timestamps_ms(records) >= timestamp_ms)
     return int(rows[0]) if len(rows) else None
+
+
+def _lost(key: str, reason: str, place: HotSpan | Segment) -> RecordsLost:
+    """That the object `key`, which holds `place`, cannot be read."""
+    return RecordsLost(key, reason, first_offset=place.base_offset, next_offset=place.next_offset)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from tidelog.services.broker.failure import Failure
 from tidelog.services.broker.hot_tail import EntryName
 from tidelog.services.broker.idempotence import ProducerTable
-from tidelog.storage.errors import Corrupt, NotFound, OutOfRange
+from tidelog.storage.errors import NotFound, OutOfRange, RecordsLost
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Manifest, Segment
 from tidelog.storage.wal_entry import ProducerMark, Span
@@ -69,19 +69,31 @@ class PartitionState:
     def cold_end(self) -> int:
         return self.manifest.cold_end
 
-    def recover(self, spans: Sequence[HotSpan], marks: Sequence[ProducerMark]) -> None:
-        """Take over what the WAL holds beyond the manifest, found before this partition was first asked for."""
+    def recover(self, spans: Sequence[HotSpan], marks: Sequence[ProducerMark], holes: Sequence[int] = ()) -> None:
+        """Take over what the WAL holds beyond the manifest, found before this partition was first asked for. Offsets
+        that lack between two entries were in one of the `holes` between them, and are lost. Raises `RecordsLost` if
+        there is none."""
         self.producers.restore((*self.manifest.producers, *marks))
         for span in spans:
             if span.base_offset > self.high_watermark:
-                raise Corrupt(
-                    f"partition {self.topic_partition.partition} of {self.topic!r}",
-                    f"offsets {self.high_watermark} to {span.base_offset - 1} are neither in a segment nor in the WAL: "
-                    "if the topic was not deleted just now, they are lost (inv. 5)",
-                )
+                self.commit(self._lost_before(span, holes))
             if span.next_offset > self.cold_end:
                 self.commit(span)
         self.next_offset = self.high_watermark
+
+    def _lost_before(self, span: HotSpan, holes: Sequence[int]) -> HotSpan:
+        """The offsets that lack before `span`, in the hole that held them, or the first of those that did."""
+        after = self._spans[-1].entry.seq if self._spans else -1
+        lost = next((seq for seq in holes if after < seq < span.entry.seq), None)
+        if lost is None:
+            text = (
+                f"offsets {self.high_watermark} to {span.base_offset - 1} are neither in a segment nor in the WAL: if "
+                "the topic was not deleted just now, they are lost (inv. 5)"
+            )
+            name = f"partition {self.topic_partition.partition} of {self.topic!r}"
+            raise RecordsLost(name, text, first_offset=self.high_watermark, next_offset=span.base_offset)
+        count = span.base_offset - self.high_watermark
+        return HotSpan(EntryName(span.entry.shard, lost), self.high_watermark, count, first_row=0)
 
     def assign(self, count: int) -> int:
         """The base offset for `count` records that are being buffered."""

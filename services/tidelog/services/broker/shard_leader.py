@@ -103,7 +103,7 @@ class ShardLeader:
         await self._writer.claim(epoch=epoch, known_end=await opening.known_end(), timeout_s=timeout_s)
         log = await opening.read(self._writer.next_seq)
         self.extent.adopt(log.floor, log.entries)
-        self.partitions.adopt(log.entries)
+        self.partitions.adopt(log.entries, log.holes)
         self._keeper.adopt(log.entries)
         self._loops = [asyncio.create_task(self._guarded(loop)) for loop in (self._cut_batches, self._commit_entries)]
 
@@ -287,6 +287,10 @@ class ShardLeader:
         self._settled.set()
         self._ended.set()
         self.partitions.wake_all()
+
+    def keep_headers(self) -> None:
+        """Entries were lost: put their headers into the index now, so that the next leader knows what they held."""
+        self._keeper.hasten()
 
     def archived(self, manifests: Sequence[Manifest], floor: int, archived_to: int) -> None:
         """Go over to newer manifests, which this broker's archiver appended, and a higher floor (`WalExtent.cut`)."""

@@ -37,6 +37,7 @@ class ShardPartitions:
         self._loads: SingleFlight[TopicPartition, PartitionState] = SingleFlight()
         self._newer: dict[TopicPartition, Manifest] = {}
         self._born: set[str] = set()
+        self._holes: Sequence[int] = ()
 
     def __iter__(self) -> Iterator[PartitionState]:
         """The partitions that are loaded."""
@@ -46,8 +47,9 @@ class ShardPartitions:
         """How many partitions are loaded or have records in the WAL."""
         return len(self._states.keys() | self._spans.keys())
 
-    def adopt(self, entries: Sequence[IndexedEntry]) -> None:
-        """Index the log as it was found."""
+    def adopt(self, entries: Sequence[IndexedEntry], holes: Sequence[int] = ()) -> None:
+        """Index the log as it was found; `holes` are entries that are lost, nobody knows what they held."""
+        self._holes = tuple(holes)
         for entry in entries:
             self._index(entry.header)
 
@@ -147,6 +149,7 @@ class ShardPartitions:
             manifest = newer
         self.seen(manifest)
         state = PartitionState(topic.name, self.wal.shard, manifest)
-        state.recover(self._spans.pop(topic_partition, []), self._marks.pop(topic_partition, []))
+        spans, marks = self._spans.pop(topic_partition, []), self._marks.pop(topic_partition, [])
+        state.recover(spans, marks, self._holes)
         self._states[topic_partition] = state
         return state

@@ -25,6 +25,7 @@ EXTRA_FIELDS = (
     "limit_name",
     "limit_bytes",
     "known",
+    "first_offset",
     "next_offset",
     "expected_sequence",
     "current_epoch",
@@ -96,8 +97,7 @@ def error_told(verdict: Verdict, detail: str, extra: Mapping[str, Any], retry_af
     not in the table (a proxy's, a newer broker's) is `Unavailable`: nothing is known of the outcome."""
     kind = _KINDS.get(verdict, errors.Unavailable)
     if kind is errors.Corrupt:
-        name = str(extra.get("object", "an object"))
-        return errors.Corrupt(name, detail.removeprefix(f"{name}: "))
+        return _corrupt(detail, extra)
     members = {**extra, "retry_after_s": retry_after_s, "known": tuple(extra.get("known", ()))}
     try:
         error = kind(detail, **_arguments(kind, members))
@@ -107,6 +107,16 @@ def error_told(verdict: Verdict, detail: str, extra: Mapping[str, Any], retry_af
         error.committed = tuple(extra.get("committed", ()))
     assert isinstance(error, errors.TidelogError)
     return error
+
+
+def _corrupt(detail: str, extra: Mapping[str, Any]) -> errors.Corrupt:
+    """With the offsets that are lost, if it tells them."""
+    name = str(extra.get("object", "an object"))
+    reason = detail.removeprefix(f"{name}: ")
+    first_offset, next_offset = extra.get("first_offset"), extra.get("next_offset")
+    if first_offset is None or next_offset is None:
+        return errors.Corrupt(name, reason)
+    return errors.RecordsLost(name, reason, first_offset=int(first_offset), next_offset=int(next_offset))
 
 
 def _arguments(kind: type[Exception], members: Mapping[str, Any]) -> dict[str, Any]:
