@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from tests.broker.brokers import running_broker, until
@@ -17,6 +18,7 @@ from tests.storage.archive_scenes import ManualClock
 from tidelog.services.broker.api import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.settings import Settings
+from tidelog.storage.errors import Denied
 from tidelog.storage.layout import TOPICS_PREFIX
 from tidelog.storage.object_store import LIST_PAGE_MAX, ObjectInfo
 from tidelog.storage.runtime import Clock, Runtime
@@ -119,6 +121,26 @@ async def test_a_store_that_is_away_for_a_while_only_puts_it_off(caplog: pytest.
         await until(lambda: sweeps_of(broker) >= 1)
         assert await bucket.left() == []
         await check_records(broker)
+
+
+async def test_a_sweep_that_fails_again_and_again_is_begun_less_and_less_often() -> None:
+    class Failing(MemoryObjectStore):
+        async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
+            if prefix == TOPICS_PREFIX and broken:
+                at_s.append(clock.monotonic())
+                raise Denied("403")
+            return await super().list(prefix, start_after=start_after, limit=limit)
+
+    broken, at_s, clock = True, list[float](), FastClock(10_000)
+    async with running_broker(Failing(), clock=clock, archiver_sweep_interval_ms=3_600_000) as broker:
+        await until(lambda: len(at_s) >= 8)
+        gaps_s = [later - earlier for earlier, later in pairwise(at_s)]
+        assert all(gap_s >= min(60 * 2**n, 3_600) for n, gap_s in enumerate(gaps_s))
+        broken = False
+        await until(lambda: sweeps_of(broker) >= 1)
+        broken, before = True, len(at_s)
+        await until(lambda: len(at_s) >= before + 2)
+        assert at_s[-1] - at_s[-2] < 1_000, "after one that reached its end the waits begin anew"
 
 
 async def test_a_broker_that_stops_in_the_midst_asks_for_nothing_more_and_the_next_one_begins_anew() -> None:

@@ -33,6 +33,15 @@ class TopicPartition:
     partition: int
 
 
+_OWN = re.compile(r"wal/\d{4,}/.+|topics/[^/]+/[0-9a-f]{32}/.+|meta/\d{20}\.json|_staging/[^/]+/.+")
+
+
+def is_own_key(key: str) -> bool:
+    """Whether `key` lies where only Tidelog and its jobs write. In a bucket that is shared without a prefix, others may
+    well have a ``topics/`` of their own."""
+    return _OWN.fullmatch(key) is not None
+
+
 def wal_prefix(shard: int) -> str:
     return f"{WAL_PREFIX}{shard:04d}/"
 

@@ -16,7 +16,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from tidelog.coordinator.journal_topics import JournalTopics
-from tidelog.storage.bucket.sweep import DAY_MS, BucketSweep, Stray, SweepReport, SweepSettings
+from tidelog.storage.bucket.sweep import DAY_MS, UNFINISHED_UPLOADS, BucketSweep, Stray, SweepReport, SweepSettings
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.paced import PacedObjectStore
@@ -72,6 +72,7 @@ class SlowSweep:
         self._topics = JournalTopics(self._store, runtime)
         self._runtime = runtime
         self._settings = settings
+        self._said_uploads = False
         self.counts = SweepCounts()
 
     async def run(self) -> None:
@@ -87,6 +88,18 @@ class SlowSweep:
         finally:
             self.counts = self.counts.with_end(sweep.report, finished=finished)
             _tell(sweep.report, finished=finished)
+            self._tell_of_uploads(sweep.report.unjudged.get(UNFINISHED_UPLOADS))
+
+    def _tell_of_uploads(self, reason: str | None) -> None:
+        """Once in the life of the process: it is the same each day."""
+        if reason is None or self._said_uploads:
+            return
+        self._said_uploads = True
+        _log.warning(
+            "unfinished multipart uploads are not swept, all else is: %s. On S3 grant s3:ListBucketMultipartUploads, "
+            "s3:ListMultipartUploadParts and s3:AbortMultipartUpload, or remove them by a lifecycle rule",
+            reason,
+        )
 
 
 def _tell(report: SweepReport, *, finished: bool) -> None:

@@ -4,6 +4,9 @@ Whose turn it is says a `Turn`: the leader of shard 0 for as long as it leads, i
 is one at a time; a compactor always. A sweep lasts for minutes or hours and is cut off when the turn ends, between any
 two requests, as by a crash; the next one begins anew.
 
+A sweep that fails begins anew after a minute, then after longer and longer, an interval at most: each begins with a
+listing of the bucket, which costs requests.
+
 The first sweep comes `FIRST_AFTER_S` after the turn began, since a process that starts has better things to do, and one
 that is restarted every day should sweep all the same; then one each interval.
 """
@@ -16,12 +19,14 @@ from collections.abc import Callable, Coroutine
 from typing import Protocol
 
 from tidelog.services.sweeping.slow_sweep import SlowSweep, SweepCounts
+from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.runtime import Runtime
 
 CHECK_EVERY_S = 1.0
 FIRST_AFTER_S = 3_600.0
-PAUSE_AFTER_ERROR_S = 60.0
+FIRST_PAUSE_S = 60.0
+"""After a sweep that failed; doubled after each further one."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +49,10 @@ class SweepLoop:
         self._sweep = sweep
         self._turn_now = turn_now
         self._clock = runtime.clock
+        self._entropy = runtime.entropy
         self._interval_s = interval_s
+        self._pauses = Backoff(first_s=FIRST_PAUSE_S, max_s=interval_s, least_share=1.0)
+        self._failures = 0
         self._turn: Turn | None = None
         self._not_before_s = runtime.clock.monotonic()
         self._due_at_s = self._not_before_s
@@ -71,16 +79,23 @@ class SweepLoop:
             turn = self._due_turn()
             if turn is None:
                 continue
-            pause_s = self._interval_s
-            try:
-                await turn.while_it_lasts(self._sweep.run())
-            except TidelogError as error:
-                pause_s = min(PAUSE_AFTER_ERROR_S, self._interval_s)
-                _log.warning("the sweep begins anew in %.0f s: %s", pause_s, error)
-            except Exception:
-                _log.exception("the sweep failed by a defect; the next one is in %.0f s", pause_s)
+            pause_s = await self._sweep_in(turn)
             if self._turn_now() is turn:  # else it was cut off, and begins anew whenever the turn comes back
                 self._not_before_s = self._due_at_s = self._clock.monotonic() + pause_s
+
+    async def _sweep_in(self, turn: Turn) -> float:
+        """One sweep; the seconds until the next one."""
+        try:
+            await turn.while_it_lasts(self._sweep.run())
+        except TidelogError as error:
+            self._failures += 1
+            pause_s = self._pauses.delay_s(self._failures, self._entropy)
+            _log.warning("the sweep begins anew in %.0f s: %s", pause_s, error)
+            return pause_s
+        except Exception:
+            _log.exception("the sweep failed by a defect; the next one is in %.0f s", self._interval_s)
+        self._failures = 0
+        return self._interval_s
 
     def _due_turn(self) -> Turn | None:
         """The turn, if it is time for a sweep."""

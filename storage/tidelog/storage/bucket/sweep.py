@@ -30,7 +30,7 @@ uploads listed before, none can be named any more, however long anybody stalls.
 *Doubt.* An upload with offsets at or beyond the manifest's end is left alone: either its records are in the WAL and
 will be archived, or its manifest was lost, which is for `verify` to tell and for a person to mend. A topic is gone if
 the journal says that it was deleted, and not if it says nothing of it. Where a manifest cannot be read nothing is
-judged.
+judged. Unfinished uploads that the store does not let the sweep see, or remove, are left alone, and `report` says why.
 
 A sweep may be killed anywhere, and two may run at once: each deletion is of something that was garbage already.
 """
@@ -45,7 +45,7 @@ from enum import Enum
 from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge
 from tidelog.storage.bucket.sweep_uploads import UploadSweep
 from tidelog.storage.bucket.topic_listing import Listed, PartitionListing, TopicName, list_partitions
-from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.errors import Corrupt, Denied, NotFound, Unavailable
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import STAGING_PREFIX, staging_prefix
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
@@ -54,6 +54,8 @@ from tidelog.storage.runtime import Runtime
 
 DAY_MS = 86_400_000
 PARTITIONS_AT_ONCE = 16
+UNFINISHED_UPLOADS = "unfinished uploads"
+"""Where `SweepReport.unjudged` says that they could not be listed or removed."""
 
 
 class Reason(Enum):
@@ -142,8 +144,11 @@ class BucketSweep:
                     yield self._told(await self._swept(info, Reason.DELETED_TOPIC))
         async for stray in self._staging():
             yield self._told(stray)
-        async for stray in self._partial():
-            yield self._told(stray)
+        try:
+            async for stray in self._partial():
+                yield self._told(stray)
+        except (Denied, Unavailable) as error:  # all else is done, and is not to be done again for this
+            self.report.unjudged[UNFINISHED_UPLOADS] = str(error)
 
     def _told(self, stray: Stray) -> Stray:
         self.report.add(stray)

@@ -1,7 +1,9 @@
 """S3's unfinished multipart uploads. This store makes none, but jobs and other tools that write here do, and those that
 died leave their parts behind, unseen and paid for.
 
-The whole bucket's are listed and chosen by their keys: MinIO knows no prefix here but a whole key.
+The whole bucket's are listed, since MinIO knows no prefix here but a whole key. Only those are told that lie under the
+store's prefix and there where Tidelog writes (`layout.is_own_key`), so that a store without a prefix leaves the uploads
+of other applications alone.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tidelog.storage.errors import NotFound
+from tidelog.storage.layout import is_own_key
 from tidelog.storage.partial_uploads import PartialUpload
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ class Ask(Protocol):
 
 
 class S3PartialUploads:
-    """Implements `PartialUploads` for the keys of `bucket` that begin with `prefix`."""
+    """Implements `PartialUploads` for Tidelog's own keys under `prefix` of `bucket`."""
 
     def __init__(self, ask: Ask, bucket: str, prefix: str) -> None:
         self._ask = ask
@@ -38,7 +41,7 @@ class S3PartialUploads:
         while True:
             page, key_marker, id_marker = await self._page(key_marker, id_marker)
             for name, upload_id, begun_ms in page:
-                if name.startswith(self._prefix) and (upload := await self._described(name, upload_id, begun_ms)):
+                if self._is_own(name) and (upload := await self._described(name, upload_id, begun_ms)):
                     yield upload
             if not key_marker:
                 return
@@ -52,6 +55,9 @@ class S3PartialUploads:
             await self._ask("abort", upload.key, abort)
         except NotFound:
             return
+
+    def _is_own(self, name: str) -> bool:
+        return name.startswith(self._prefix) and is_own_key(name.removeprefix(self._prefix))
 
     async def _page(self, key_marker: str, id_marker: str) -> tuple[Sequence[tuple[str, str, int]], str, str]:
         async def page(client: S3Client) -> tuple[Sequence[tuple[str, str, int]], str, str]:
