@@ -18,6 +18,8 @@ from enum import Enum
 BUCKET = "tidelog"
 REGION = "us-east-1"
 CLUSTER_NAME = "main"
+BALANCER = "balancer"
+"""By which name containers beside the brokers call them all, where there is a load balancer."""
 STORE = f"s3://{BUCKET}/{CLUSTER_NAME}"
 
 
@@ -194,5 +196,6 @@ def _broker(
             "TIDELOG_ETCD_ENDPOINTS": endpoints,
             "TIDELOG_BROKER_ID": name,
             "TIDELOG_ADVERTISED_ADDRESS": f"http://{route('peers', name)}",
+            "TIDELOG_HTTP_HOSTS_ALLOWED": BALANCER,
         }
     return Service(name, Program.BROKER, ("serve",), {**environment, **settings}, address, "/readyz")

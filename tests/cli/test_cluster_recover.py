@@ -86,8 +86,11 @@ async def test_a_bucket_is_bound_and_a_wiped_etcd_is_filled_again(
         await kv.delete(keys.root + name)
     recovered(etcd, keys, bucket, "--dry-run")
     assert await contents(kv, keys) == {}
-    recovered(etcd, keys, bucket)
-    assert await contents(kv, keys) == written
+    filled = recovered(etcd, keys, bucket)
+    before, written = written, await contents(kv, keys)
+    assert written.keys() == before.keys()
+    assert {name for name in written if written[name] != before[name]} == {"peer-secret"}
+    assert json.loads(written["peer-secret"])["secret"].encode() not in filled.stdout + filled.stderr
 
     again = recovered(etcd, keys, bucket)
     assert b"etcd has all of it already" in again.stderr

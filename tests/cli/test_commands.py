@@ -191,6 +191,14 @@ def test_config_shows_each_value_and_its_source(tidelog: Tidelog) -> None:
     assert b"flush.interval.ms" in tidelog("config").stdout
 
 
+def test_config_shows_of_a_secret_only_that_there_is_one(tidelog: Tidelog) -> None:
+    environment = {"TIDELOG_PEER_SECRET": "hidden-hidden-hidden", "TIDELOG_ETCD_PASSWORD": "hidden"}
+    for arguments in (("config",), ("config", "--json")):
+        shown = tidelog(*arguments, environment=environment).stdout
+        assert b"TIDELOG_PEER_SECRET" in shown
+        assert b"hidden" not in shown
+
+
 def test_help_is_there_at_once() -> None:
     def cpu_s() -> float:
         before = os.times()

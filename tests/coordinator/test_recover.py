@@ -17,6 +17,7 @@ from tidelog.coordinator.etcd.store import EtcdKeyValueStore
 from tidelog.coordinator.identity import WrongCluster, alone_claim, bucket_identity, found_or_check, stored_identity
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.key_value import Compare, KeyValueStore, Operation, TransactionResult
+from tidelog.coordinator.peer_secret import found_peer_secret
 from tidelog.coordinator.recover import RecoveryPlan, apply_recovery, plan_recovery
 from tidelog.storage.errors import Corrupt, NotFound, Unavailable
 from tidelog.storage.object_store import Body
@@ -98,7 +99,7 @@ class Cluster:
 
     async def recover(self, keys: ClusterKeys = KEYS, kv: KeyValueStore | None = None) -> RecoveryPlan:
         plan = await self.plan(keys, kv)
-        await apply_recovery(plan, self.journal, kv or self.kv, keys)
+        await apply_recovery(plan, self.journal, kv or self.kv, keys, RUNTIME.entropy)
         return plan
 
 
@@ -181,7 +182,7 @@ async def test_a_leader_key_that_was_written_anew_after_it_was_read_stays(cluste
     plan = await cluster.plan()
     anew = encode_value(LeaderRecord("new", "n1", 8))
     await cluster.kv.put(KEYS.leader(0), anew)
-    await apply_recovery(plan, cluster.journal, cluster.kv, KEYS)
+    await apply_recovery(plan, cluster.journal, cluster.kv, KEYS, RUNTIME.entropy)
     assert (await contents(cluster.kv))[KEYS.leader(0)] == anew
 
 
@@ -241,9 +242,22 @@ async def test_an_epoch_claimed_after_its_log_was_read_is_found_by_another_recov
     await wipe(cluster.kv)
     plan = await cluster.plan()
     await cluster.lead(3, 4)
-    await apply_recovery(plan, cluster.journal, cluster.kv, KEYS)
+    await apply_recovery(plan, cluster.journal, cluster.kv, KEYS, RUNTIME.entropy)
     await cluster.recover()
     assert (await epochs(cluster.kv))["0003"] == b"4"
+
+
+async def test_a_wiped_cluster_gets_a_new_secret_for_its_brokers_and_another_keeps_its_own(cluster: Cluster) -> None:
+    first = await found_peer_secret(cluster.kv, KEYS, RUNTIME.entropy)
+    assert not (await cluster.recover()).peer_secret_missing
+    assert await found_peer_secret(cluster.kv, KEYS, RUNTIME.entropy) == first
+    await wipe(cluster.kv)
+    plan = await cluster.recover()
+    assert plan.peer_secret_missing
+    second = await found_peer_secret(cluster.kv, KEYS, RUNTIME.entropy)
+    assert second != first
+    assert second.secret not in repr(plan)
+    assert (await cluster.plan()).writes_nothing
 
 
 async def test_two_recoveries_at_once_do_no_harm(cluster: Cluster) -> None:

@@ -53,7 +53,7 @@ def app(broker: LocalBroker, settings: Settings) -> FastAPI:
 @pytest.fixture
 async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
     """Calls the application in this process, without a socket."""
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://broker") as http:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
         yield http
 
 

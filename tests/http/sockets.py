@@ -77,7 +77,7 @@ async def connected(served: Listening) -> AsyncIterator[Wire]:
 
 
 def head(method: str, path: str, **headers: str) -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", "Host: broker"]
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 

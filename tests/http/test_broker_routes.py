@@ -47,7 +47,8 @@ async def test_a_broker_alone_is_a_cluster_of_one(client: httpx.AsyncClient, web
 
 async def test_a_broker_alone_cannot_be_drained(client: httpx.AsyncClient) -> None:
     for method in ("POST", "DELETE"):
-        answer = await client.request(method, "/v1/cluster/brokers/broker/drain")
+        headers = {"content-type": "application/json"}
+        answer = await client.request(method, "/v1/cluster/brokers/broker/drain", headers=headers)
         assert "alone" in problem(answer, 422, "invalid")["detail"]
 
 

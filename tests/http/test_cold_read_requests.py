@@ -73,7 +73,7 @@ async def fresh_broker(store: ObjectStore) -> AsyncIterator[Fresh]:
     counting = CountingObjectStore(store)
     async with running_broker(counting, archiver_upkeep=False) as broker:  # what it looks at is not ours to count
         app = create_app(broker, SETTINGS, Runtime())
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://broker") as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
             yield Fresh(client, counting)
 
 

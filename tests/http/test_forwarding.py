@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -11,7 +12,9 @@ import pyarrow as pa
 import pytest
 from tests.http.requests import ARROW, EVENTS, JSON, arrow_stream, problem, read_arrow, values_table
 from tests.http.sockets import connected, happens, head
-from tests.peers.listening_broker import ListeningBroker, listening_broker
+from tests.peers.listening_broker import SETTINGS, ListeningBroker, listening_broker, proofs
+
+from tidelog.services.peers.proof import PEER_HEADER
 
 PATH = "/v1/topics/web/partitions/0"
 
@@ -127,21 +130,77 @@ async def test_a_topic_that_nobody_knows_is_not_found_and_one_produced_to_is_mad
     problem(await asked.http.get("/v1/topics/web/partitions/2/records"), 404, "not_found")
 
 
-async def test_a_hopped_request_is_not_sent_on(asked: ListeningBroker, leader: ListeningBroker) -> None:
-    hop = {"Tidelog-Hop": "1"}
-    refused = await produce(asked, "x", **hop)
+def as_peer(method: str, path: str) -> dict[str, str]:
+    return {PEER_HEADER: proofs().made(method, path)}
+
+
+async def test_a_peers_request_is_not_sent_on(asked: ListeningBroker, leader: ListeningBroker) -> None:
+    refused = await produce(asked, "x", **as_peer("POST", f"{PATH}/records"))
     assert problem(refused, 503, "not_leader")["leader"] == leader.url
     assert refused.headers["retry-after"] == "1"
-    problem(await asked.http.get(f"{PATH}/records", headers=hop), 503, "not_leader")
+    headers = as_peer("GET", f"{PATH}/records?offset=0")
+    problem(await asked.http.get(f"{PATH}/records?offset=0", headers=headers), 503, "not_leader")
     asked.broker.led_by(None)
-    problem(await produce(asked, "x", **hop), 503, "leader_unknown")
+    problem(await produce(asked, "x", **as_peer("POST", f"{PATH}/records")), 503, "leader_unknown")
     assert await values(leader) == []
 
 
-async def test_a_hopped_produce_makes_no_topic(leader: ListeningBroker) -> None:
+async def test_a_peers_produce_makes_no_topic(leader: ListeningBroker) -> None:
     path = "/v1/topics/new/partitions/0/records"
-    answer = await leader.http.post(path, json={"records": [{"value": "x"}]}, headers={"Tidelog-Hop": "1"})
+    answer = await leader.http.post(path, json={"records": [{"value": "x"}]}, headers=as_peer("POST", path))
     problem(answer, 404, "not_found")
+
+
+async def test_a_header_that_any_client_can_send_makes_it_no_peer(
+    asked: ListeningBroker, leader: ListeningBroker
+) -> None:
+    assert (await produce(asked, "one", **{"Tidelog-Hop": "1"})).status_code == 200
+    assert await values(leader) == ["one"], "it was sent on, as a client's"
+    path = "/v1/topics/new/partitions/0/records"
+    made = await leader.http.post(path, json={"records": [{"value": "x"}]}, headers={"Tidelog-Hop": "1"})
+    assert made.status_code == 200, "and may make a topic"
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        "1",
+        "1 00",
+        proofs("a secret of another cluster").made("POST", f"{PATH}/records"),
+        proofs().made("GET", f"{PATH}/records"),
+        proofs().made("POST", "/v1/topics/web/partitions/1/records"),
+    ],
+    ids=["no digest", "short", "another secret", "another method", "another partition"],
+)
+async def test_a_proof_that_does_not_hold_is_refused_and_counted(asked: ListeningBroker, proof: str) -> None:
+    refused = await produce(asked, "x", **{PEER_HEADER: proof})
+    problem(refused, 401, "peer_unproved")
+    assert refused.headers["www-authenticate"] == PEER_HEADER
+    metrics = (await asked.http.get("/metrics")).text
+    assert 'tidelog_http_problems_total{code="peer_unproved",status="401"} 1.0' in metrics
+
+
+async def test_a_leader_that_has_another_secret_takes_nothing_and_the_client_may_send_again() -> None:
+    stranger_settings = replace(SETTINGS, peer_secret="a secret of another cluster", forward_timeout_ms=100)
+    async with listening_broker() as leader, listening_broker(stranger_settings) as asked:
+        for broker in (leader, asked):
+            await broker.http.post("/v1/topics", json={"name": "web", "partitions": 2})
+        asked.broker.led_by(leader.url)
+        assert "secret" in problem(await produce(asked, "x"), 503, "leader_unknown")["detail"]
+        assert await values(leader) == []
+
+
+async def test_the_request_id_goes_with_a_request_that_is_sent_on(
+    asked: ListeningBroker, leader: ListeningBroker
+) -> None:
+    asked.broker.led_by(leader.url)
+    headers = {"X-Request-Id": "mine-7"}
+    answer = await asked.http.get(f"{PATH}/records?offset=9", headers=headers)
+    assert problem(answer, 416, "out_of_range")["request_id"] == "mine-7"
+    assert answer.headers.get_list("x-request-id") == ["mine-7"]
+    made = await asked.http.get(f"{PATH}/records?offset=9")
+    assert made.json()["request_id"] == made.headers["x-request-id"], "the leader was given the id made here"
+    assert len(made.headers.get_list("date")) == 1
 
 
 async def test_two_brokers_that_point_at_each_other_refuse(asked: ListeningBroker, leader: ListeningBroker) -> None:

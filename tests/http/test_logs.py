@@ -81,7 +81,7 @@ async def test_a_fault_is_logged_with_its_cause_and_not_told(
 
     monkeypatch.setattr(broker, "status", broken)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://broker") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.get("/v1/cluster")
     assert "secret" not in problem(answer, 500, "internal")["detail"]
     [record] = caplog.records

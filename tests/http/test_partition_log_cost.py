@@ -21,7 +21,7 @@ async def test_a_list_of_topics_asks_the_bucket_nothing_and_a_direct_reader_one_
         await broker.create_topic("t", 4, {})
         await broker.produce("t", draft([b"x"]), ProduceOptions(partition=0))
         app = create_app(broker, SETTINGS, Runtime())
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://broker") as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
 
             async def listings(path: str) -> int:
                 before = counting.usage()

@@ -10,8 +10,18 @@ import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from tidelog.services.http.front.request_context import RequestContext, store_context
 from tidelog.services.http.problems import ProblemTeller, problem_of
-from tidelog.services.http.verdicts import INTERNAL, BodyTimeout, NotAcceptable, Unreadable, verdict_on
+from tidelog.services.http.verdicts import (
+    INTERNAL,
+    BodyTimeout,
+    HostRefused,
+    NotAcceptable,
+    OriginRefused,
+    PeerUnproved,
+    Unreadable,
+    verdict_on,
+)
 from tidelog.storage import errors
 
 
@@ -27,6 +37,9 @@ def every_kind(root: type[errors.TidelogError]) -> list[type[errors.TidelogError
         (errors.NotFound("x"), 404, "not_found", {}),
         (NotAcceptable("x", known=("a/b",)), 406, "not_acceptable", {"known": ["a/b"]}),
         (errors.UnsupportedMedia("x", known=("a/b",)), 415, "unsupported_media_type", {"known": ["a/b"]}),
+        (HostRefused("x"), 403, "host_not_allowed", {}),
+        (OriginRefused("x"), 403, "origin_not_allowed", {}),
+        (PeerUnproved("x"), 401, "peer_unproved", {}),
         (BodyTimeout("x"), 408, "request_timeout", {}),
         (errors.AlreadyExists("x"), 409, "already_exists", {}),
         (errors.OffsetConflict("x", next_offset=7), 409, "offset_conflict", {"next_offset": 7}),
@@ -88,13 +101,15 @@ def test_half_a_surrogate_pair_in_a_message_can_be_sent() -> None:
     assert b"udcff" in problem_of(errors.NotFound("topic \udcff")).body()
 
 
-@pytest.mark.parametrize(("headers", "level"), [([], "ERROR"), ([(b"tidelog-hop", b"1")], "DEBUG")])
+@pytest.mark.parametrize(("from_peer", "level"), [(False, "ERROR"), (True, "DEBUG")])
 def test_a_shard_that_moved_is_a_failure_to_a_client_and_none_to_a_peer(
-    headers: list[tuple[bytes, bytes]], level: str, caplog: pytest.LogCaptureFixture
+    from_peer: bool, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    request = Request({"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers})
+    request = Request({"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []})
+    store_context(request.scope, RequestContext("id-1", from_peer=from_peer))
     tally: Counter[tuple[int, str]] = Counter()
     ProblemTeller(tally).tell(request, errors.LeaderUnknown("nobody leads shard 1", retry_after_s=0.1))
     assert [record.levelname for record in caplog.records] == [level]
+    assert caplog.records[0].fields["request_id"] == "id-1"  # type: ignore[attr-defined]  # as `extra` gives it
     assert tally == {(503, "leader_unknown"): 1}

@@ -50,7 +50,7 @@ async def _after_traffic(broker: StartableBroker, settings: Settings) -> Exporte
         await broker.produce("t", numbered(0, 3), ProduceOptions(partition=partition))
         await broker.fetch("t", partition, 0, LIMITS)
     app: FastAPI = create_app(broker, settings, Runtime())
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://broker") as http:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
         assert (await http.get("/v1/topics/absent")).status_code == 404
         return parsed((await http.get("/metrics")).text)
 

@@ -11,13 +11,16 @@ from dataclasses import dataclass, replace
 import httpx
 from tests.peers.routed_broker import RoutedBroker
 
+from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.http.app import create_app
 from tidelog.services.http.server import DrainingServer, server_config
 from tidelog.services.http.service import Service
+from tidelog.services.peers.proof import PeerProofs
 from tidelog.services.settings import Settings
 from tidelog.services.wiring import open_broker
-from tidelog.storage.runtime import Runtime
+from tidelog.storage.runtime import Clock, Runtime, SystemClock
 
+PEER_SECRET = "the secret of the tests"  # no broker outside them has it
 SETTINGS = Settings(
     store="memory:",
     shards=2,
@@ -27,6 +30,7 @@ SETTINGS = Settings(
     forward_timeout_ms=3_000,
     commit_timeout_ms=3_000,
     shutdown_timeout_ms=2_000,
+    peer_secret=PEER_SECRET,
 )
 
 
@@ -47,6 +51,11 @@ class ListeningBroker:
     @property
     def port(self) -> int:
         return int(self.url.rpartition(":")[2])
+
+
+def proofs(secret: str = PEER_SECRET, clock: Clock | None = None) -> PeerProofs:
+    """Those of a broker that has `secret`."""
+    return PeerProofs(PeerSecrets(secret, clock or SystemClock()), clock or SystemClock())
 
 
 @asynccontextmanager

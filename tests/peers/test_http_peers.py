@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.http.sockets import happens
-from tests.peers.listening_broker import SETTINGS, ListeningBroker, listening_broker
+from tests.peers.listening_broker import SETTINGS, ListeningBroker, listening_broker, proofs
 from tests.peers.scripted_peer import Turn, answer, scripted_peer
 
 from tidelog.services.broker.api import (
@@ -79,7 +79,7 @@ async def listening() -> AsyncIterator[ListeningBroker]:
 
 @pytest.fixture
 async def peers() -> AsyncIterator[HttpPeers]:
-    found = HttpPeers(Runtime(), SETTINGS)
+    found = HttpPeers(Runtime(), SETTINGS, proofs())
     yield found
     await found.aclose()
 
@@ -223,7 +223,7 @@ async def test_a_peer_that_dies_leaves_the_outcome_unknown(peers: HttpPeers, tur
 
 
 async def test_a_peer_that_is_silent_is_not_waited_for_without_end() -> None:
-    impatient = HttpPeers(Runtime(), replace(SETTINGS, forward_timeout_ms=100))
+    impatient = HttpPeers(Runtime(), replace(SETTINGS, forward_timeout_ms=100), proofs())
     async with scripted_peer(Turn(stays=True)) as peer:
         with pytest.raises(Unavailable, match="unknown"):
             await impatient.resolve(Leader("a", peer.url), "web", 0, Position(Anchor.LATEST))

@@ -7,7 +7,16 @@ import math
 import pytest
 
 from tidelog.services.http.problems import problem_of
-from tidelog.services.http.verdicts import VERDICTS, BodyTimeout, ClientGone, NotAcceptable, Unreadable
+from tidelog.services.http.verdicts import (
+    VERDICTS,
+    BodyTimeout,
+    ClientGone,
+    HostRefused,
+    NotAcceptable,
+    OriginRefused,
+    PeerUnproved,
+    Unreadable,
+)
 from tidelog.services.peers.refusals import error_of
 from tidelog.storage import errors
 
@@ -21,6 +30,9 @@ SAMPLES: tuple[errors.TidelogError, ...] = (
     NotAcceptable("x", known=("a/b",)),
     BodyTimeout("x"),
     ClientGone("x"),
+    HostRefused("x"),
+    OriginRefused("x"),
+    PeerUnproved("x"),
     errors.Invalid("x", field="key"),
     errors.OutOfRange("x", log_start_offset=1, high_watermark=9),
     errors.TooLarge("x", limit_name="request.max.bytes", limit_bytes=9),

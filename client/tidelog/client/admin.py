@@ -149,7 +149,9 @@ class Admin:
         """Let the broker of that id lead nothing until it starts again, or undo that. Its shards follow, one by one, as
         `cluster` shows. Raises `NotFound`; `Invalid` for a broker alone."""
         path = f"/v1/cluster/brokers/{quote(broker, safe='')}/drain"
-        self._connection.call(Request("DELETE" if undo else "POST", path))
+        self._connection.call(
+            Request("DELETE" if undo else "POST", path, headers={} if undo else {"content-type": JSON})
+        )
 
     def health(self) -> Health:
         """Whether the broker lives and takes requests. Asked once; never raises `Unavailable`."""

@@ -1,6 +1,7 @@
 """What a cluster keeps in the key-value store: the names of the keys and the shape of their values.
 
     /tidelog/<cluster>/identity              ClusterIdentity: which bucket this cluster owns; the bucket names it back
+    /tidelog/<cluster>/peer-secret           PeerSecret: by which brokers prove to each other that they are brokers
     /tidelog/<cluster>/brokers/<broker id>   BrokerRecord, under the broker's lease: who lives
     /tidelog/<cluster>/draining/<broker id>  a broker that is to lead nothing, until it starts again
     /tidelog/<cluster>/leaders/<shard>       LeaderRecord, under the leader's lease: who leads
@@ -40,6 +41,16 @@ class ClusterIdentity(msgspec.Struct, frozen=True):
     founded: bool
 
 
+class PeerSecret(msgspec.Struct, frozen=True):
+    """The secret that every broker of the cluster knows and no client. It is never logged, so `repr` leaves it out."""
+
+    format_version: int
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"PeerSecret(format_version={self.format_version})"
+
+
 class BrokerRecord(msgspec.Struct, frozen=True):
     """A broker that lives. `address`: ``http://HOST:PORT`` for peers and clients. `incarnation` differs between two
     processes of one `broker_id`. `eligible`: it has been up long enough to be given shards; `stopping`: it wants to be
@@ -76,6 +87,10 @@ class ClusterKeys:
     @property
     def identity(self) -> str:
         return f"{self.root}identity"
+
+    @property
+    def peer_secret(self) -> str:
+        return f"{self.root}peer-secret"
 
     @property
     def brokers(self) -> str:

@@ -12,7 +12,14 @@ from typing import TypeVar
 
 import msgspec
 
-from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, LeaderRecord, decode_value
+from tidelog.coordinator.cluster_keys import (
+    BrokerRecord,
+    ClusterIdentity,
+    ClusterKeys,
+    LeaderRecord,
+    PeerSecret,
+    decode_value,
+)
 from tidelog.coordinator.key_value import KeyValue
 from tidelog.storage.errors import Corrupt
 
@@ -41,6 +48,7 @@ class ClusterPicture:
 
     revision: int = 0
     identity: ClusterIdentity | None = None
+    peer_secret: PeerSecret | None = None
     brokers: Mapping[str, BrokerRecord] = field(default_factory=dict)
     draining: frozenset[str] = frozenset()
     leaders: Mapping[int, Led] = field(default_factory=dict)
@@ -64,7 +72,7 @@ class PictureReader:
         leaders: dict[int, Led] = {}
         epochs: dict[int, EpochKey] = {}
         draining: set[str] = set()
-        identity = None
+        identity, peer_secret = None, None
         for key, item in items.items():
             value = known[item] if item in known else self._decode(item)
             self._decoded[item] = value
@@ -76,9 +84,11 @@ class PictureReader:
                 epochs[int(key.removeprefix(self._keys.epochs))] = value
             elif isinstance(value, ClusterIdentity):
                 identity = value
+            elif isinstance(value, PeerSecret):
+                peer_secret = value
             elif key.startswith(self._keys.draining):
                 draining.add(key.removeprefix(self._keys.draining))
-        return ClusterPicture(revision, identity, brokers, frozenset(draining), leaders, epochs)
+        return ClusterPicture(revision, identity, peer_secret, brokers, frozenset(draining), leaders, epochs)
 
     def identity(self, items: Mapping[str, KeyValue]) -> ClusterIdentity | None:
         """That of `items` alone."""
@@ -104,6 +114,8 @@ class PictureReader:
         if key.startswith(keys.epochs):
             self._check_number(key, keys.epochs)
             return EpochKey(decode_epoch(key, item.value), item)
+        if key == keys.peer_secret:
+            return decode_value(key, item.value, PeerSecret)
         return decode_value(key, item.value, ClusterIdentity) if key == keys.identity else None
 
     def _check_number(self, key: str, prefix: str) -> None:

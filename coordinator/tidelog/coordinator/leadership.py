@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.coordinator import leadership_decisions
-from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterKeys, LeaderRecord
+from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterKeys, LeaderRecord, PeerSecret
 from tidelog.coordinator.cluster_picture import ClusterPicture, PictureReader
 from tidelog.coordinator.key_value import KeyValueStore
 from tidelog.coordinator.leadership_decisions import Standing, decide
@@ -156,6 +156,10 @@ class Leadership:
 
     def brokers(self) -> Sequence[BrokerRecord]:
         return tuple(record for _, record in sorted(self._picture.brokers.items()))
+
+    def peer_secret(self) -> PeerSecret | None:
+        """The secret that the cluster's brokers share, as the store had it last."""
+        return self._picture.peer_secret
 
     def draining(self) -> frozenset[str]:
         return self._picture.draining

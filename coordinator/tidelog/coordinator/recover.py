@@ -1,7 +1,7 @@
 """Writes a cluster's keys again from the bucket alone, after etcd was wiped, put back to an older state, or replaced.
 
     plan = await plan_recovery(bucket, journal, kv, keys, shards=settings.shards)     # reads only
-    await apply_recovery(plan, journal, kv, keys)
+    await apply_recovery(plan, journal, kv, keys, runtime.entropy)
 
 What a cluster keeps in etcd is no truth about records (`cluster_keys`), so all of it can be had from elsewhere:
 
@@ -9,6 +9,7 @@ What a cluster keeps in etcd is no truth about records (`cluster_keys`), so all 
     epochs/<s>   the highest epoch in the shard's write-ahead log: its last entry's header, or the floor's epoch
     journal      the journal's next number
     leaders/<s>  those of processes that are gone, under no lease, are deleted (`stale_leaders`)
+    peer-secret  a new one, if it is missing: brokers accept the old one and the new one for a while
     the rest     brokers register and lead again by themselves
 
 The epoch is exactly the log's. A leader that ran on through the loss finds its own there and goes on with it; whoever
@@ -41,11 +42,12 @@ from tidelog.coordinator.identity import (
 )
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.key_value import KeyValue, KeyValueStore, PutKey, absent, unchanged
+from tidelog.coordinator.peer_secret import found_peer_secret
 from tidelog.coordinator.stale_leaders import StaleLeader, delete_stale_leader, find_stale_leaders
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.layout import WAL_PREFIX
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.runtime import Runtime
+from tidelog.storage.runtime import Entropy, Runtime
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_codec import ParquetWalCodec
 from tidelog.storage.wal_entry import WalCodec
@@ -80,6 +82,7 @@ class RecoveryPlan:
     identity: ClusterIdentity
     identity_missing: bool
     binds: bool
+    peer_secret_missing: bool
     epochs: Sequence[EpochRecovery]
     journal_number: int
     journal_number_in_store: int
@@ -92,6 +95,7 @@ class RecoveryPlan:
             self.identity_missing
             or self.binds
             or self.stale_leaders
+            or self.peer_secret_missing
             or self.journal_number > self.journal_number_in_store
             or any(epoch.rises for epoch in self.epochs)
         )
@@ -124,6 +128,7 @@ async def plan_recovery(
         identity=ClusterIdentity(FORMAT_VERSION, known.cluster_id, keys.name, ETCD, count, founded=True),
         identity_missing=stored is None or not known.founded,
         binds=known.coordinator == EMBEDDED,
+        peer_secret_missing=await kv.get(keys.peer_secret) is None,
         epochs=epochs,
         journal_number=journal.next_number,
         journal_number_in_store=_number(keys.journal, await kv.get(keys.journal)),
@@ -131,7 +136,9 @@ async def plan_recovery(
     )
 
 
-async def apply_recovery(plan: RecoveryPlan, journal: Journal, kv: KeyValueStore, keys: ClusterKeys) -> None:
+async def apply_recovery(
+    plan: RecoveryPlan, journal: Journal, kv: KeyValueStore, keys: ClusterKeys, entropy: Entropy
+) -> None:
     """Write what `plan` says, the identity last. Raises `WrongCluster` if another cluster came first, `Unavailable`;
     then plan and apply again."""
     await write_bucket_identity(journal, plan.identity)
@@ -139,6 +146,7 @@ async def apply_recovery(plan: RecoveryPlan, journal: Journal, kv: KeyValueStore
     await _each(rising, lambda epoch: _raise_to(kv, keys.epoch(epoch.shard), epoch.in_log))
     await _each(plan.stale_leaders, lambda stale: delete_stale_leader(kv, keys, stale))
     await _raise_to(kv, keys.journal, max(plan.journal_number, journal.next_number))
+    await found_peer_secret(kv, keys, entropy)
     await write_store_identity(kv, keys, plan.identity)
 
 

@@ -22,6 +22,7 @@ AUTO = "auto"
 """Leaves an interval to the store's own default."""
 
 KIB, GIB, TIB = 1 << 10, 1 << 30, 1 << 40
+SECRET_SET = "(set)"  # noqa: S105  # what is shown of one, not one
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 _SIZE_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB}
 _TIME_UNITS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": HOUR_MS, "d": DAY_MS}
@@ -30,13 +31,15 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 @dataclass(frozen=True)
 class Rule:
-    """`group` is the heading it stands under; `low` and `high` bound a number, `choices` a word."""
+    """`group` is the heading it stands under; `low` and `high` bound a number, `choices` a word; the value of a
+    `secret` is never shown."""
 
     group: str
     meaning: str
     low: int = 0
     high: int = TIB
     choices: tuple[str, ...] = ()
+    secret: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,16 @@ class Setting:
             )
         return number
 
+    def public(self, value: Value) -> Value:
+        """`value`, or of a secret only that there is one."""
+        return SECRET_SET if self.rule.secret and value is not None else value
+
     def shown(self, value: Value) -> str:
         """`value` as one would write it: the largest unit that divides it."""
         if value is None:
             return AUTO
+        if self.rule.secret:
+            return SECRET_SET
         if isinstance(value, bool):
             return "true" if value else "false"
         if self.kind == "size" and isinstance(value, int):
@@ -130,6 +139,16 @@ RULES: Mapping[str, Rule] = {
     "fetch_cold_concurrency": Rule("Read path", "reads of cold segments at once", low=1, high=1_024),
     "key_max_bytes": Rule("Requests", "of a record's key", low=1, high=GIB),
     "connections_max": Rule("Network", "connections at once", low=1, high=1_000_000),
+    "http_hosts_allowed": Rule(
+        "Network",
+        "names that a request's Host may have besides localhost, IP addresses and the advertised address; several with "
+        "commas, `*.example.com` for all names below one, `*` for any; auto is none",
+    ),
+    "http_origins_allowed": Rule(
+        "Network",
+        "web pages that may call this broker, by origin as https://console.example.com; several with commas; auto is "
+        "none",
+    ),
     "archiver_interval_ms": Rule(
         "Archive",
         "a write-ahead log older than this is archived; one of many partitions and few entries may be ten times as old",
@@ -166,7 +185,7 @@ RULES: Mapping[str, Rule] = {
         "Cluster", "etcd's addresses, http://HOST:PORT, several with commas; auto is one broker alone"
     ),
     "etcd_username": Rule("Cluster", "for an etcd with authentication"),
-    "etcd_password": Rule("Cluster", "of that user; better given by its variable than by a flag"),
+    "etcd_password": Rule("Cluster", "of that user; better given by its variable than by a flag", secret=True),
     "etcd_ca_file": Rule("Cluster", "PEM file with the authority that signed etcd's certificates"),
     "etcd_cert_file": Rule("Cluster", "PEM file with this broker's certificate for etcd"),
     "etcd_key_file": Rule("Cluster", "PEM file with that certificate's key"),
@@ -181,6 +200,12 @@ RULES: Mapping[str, Rule] = {
     ),
     "lease_ttl_ms": Rule("Cluster", "a broker not heard of for this long loses its shards", low=1_000, high=60_000),
     "rebalance_delay_ms": Rule("Cluster", "how long a broker is up before it is given shards", high=600_000),
+    "peer_secret": Rule(
+        "Cluster",
+        "by which brokers prove to each other that they are peers, 16 characters or more; several with commas, where "
+        "the first one signs and all are accepted; auto is one that the cluster makes and keeps in etcd",
+        secret=True,
+    ),
     "forward_timeout_ms": Rule(
         "Cluster", "how long a request looks for the leader of its shard", low=100, high=HOUR_MS
     ),

@@ -39,6 +39,8 @@ class Settings:
     fetch_cold_concurrency: int = 4
     key_max_bytes: int = 64 * 1024
     connections_max: int = 10_000
+    http_hosts_allowed: str | None = None  # further names by which browsers may call this broker, with commas
+    http_origins_allowed: str | None = None  # web pages of other origins that may call this broker, with commas
 
     archiver_interval_ms: int = 60_000  # a WAL older than this is archived ...
     archiver_min_bytes: int = 64 * MIB  # ... or one larger than this
@@ -66,6 +68,7 @@ class Settings:
     advertised_address: str | None = None  # for peers and clients; None: http://host:port as listened on
     lease_ttl_ms: int = 6_000
     rebalance_delay_ms: int = 3_000  # how long a broker is up before it is given shards
+    peer_secret: str | None = None  # by which brokers know each other; None: the one that the cluster keeps in etcd
     forward_timeout_ms: int = 10_000  # how long a request looks for the leader of its shard
 
     @property

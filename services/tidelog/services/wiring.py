@@ -32,6 +32,7 @@ from tidelog.services.broker.led_shard import LedShard
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_reader import PartitionReader
+from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.broker.segment_pieces import SegmentPieces
 from tidelog.services.broker.shard_leader import ShardLeader, ShardMeans
 from tidelog.services.broker.shard_partitions import ShardPartitions
@@ -89,10 +90,14 @@ def _cluster_broker(parts: BrokerParts) -> ClusterBroker:
     from tidelog.services.broker.cluster.membership import Membership
     from tidelog.services.etcd_opening import open_etcd
     from tidelog.services.peers.http_peers import HttpPeers
+    from tidelog.services.peers.proof import PeerProofs
 
     settings, runtime = parts.settings, parts.means.runtime
     _check_reachable(settings)
-    return ClusterBroker(parts, Membership(parts, lambda: open_etcd(settings, runtime)), HttpPeers(runtime, settings))
+    proofs = PeerProofs(parts.peer_secrets, runtime.clock)
+    return ClusterBroker(
+        parts, Membership(parts, lambda: open_etcd(settings, runtime)), HttpPeers(runtime, settings, proofs)
+    )
 
 
 def _check_reachable(settings: Settings) -> None:
@@ -133,6 +138,7 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
         upkeep=UpkeepWorker(shards, journal, runtime, lambda: archivist.behind),
         sweeps=build_sweeps(settings, retrying, runtime, lambda: _sweeping_turn(settings, shards)),
         account=ArchiveAccount(retrying, catalog, shards, means.measurements, runtime.clock),
+        peer_secrets=PeerSecrets(settings.peer_secret, runtime.clock),
     )
 
 

@@ -12,6 +12,7 @@ from tidelog.services.broker.archive_account import ArchiveAccount
 from tidelog.services.broker.archiving import Archivist
 from tidelog.services.broker.damages import Damages
 from tidelog.services.broker.partition_reader import PartitionReader
+from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.broker.shard_leader import ShardMeans
 from tidelog.services.broker.shard_set import ShardSet
 from tidelog.services.broker.upkeep_worker import UpkeepWorker
@@ -46,6 +47,7 @@ class BrokerParts:
     account: ArchiveAccount
     upkeep: UpkeepWorker
     sweeps: SweepLoop
+    peer_secrets: PeerSecrets
 
     @property
     def loops(self) -> Sequence[BackgroundLoop]:

@@ -33,6 +33,7 @@ from tidelog.services.broker.long_poll import LongPolls
 from tidelog.services.broker.measurements import BrokerMeasurements, ClusterCounts
 from tidelog.services.broker.partition_picture import lag_of, partition_picture
 from tidelog.services.broker.partition_state import PartitionState
+from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.broker.producing import ProducePath
 from tidelog.services.broker.record_deletion import RecordDeletion
 from tidelog.services.broker.routing import Share
@@ -65,6 +66,10 @@ class LocalBroker:
     @property
     def here(self) -> LocalBroker:
         return self
+
+    @property
+    def peer_secrets(self) -> PeerSecrets:
+        return self._parts.peer_secrets
 
     # ---- life
 

@@ -61,7 +61,7 @@ async def _recover(settings: Settings, *, dry_run: bool, yes: bool) -> RecoveryP
         await journal.open()
         plan = await plan_recovery(bucket, journal, kv, keys, shards=settings.shards, runtime=runtime)
         if not dry_run and (yes or not plan.binds):
-            await apply_recovery(plan, journal, kv, keys)
+            await apply_recovery(plan, journal, kv, keys, runtime.entropy)
         return plan
     finally:
         await kv.aclose()
@@ -75,6 +75,7 @@ def _show(plan: RecoveryPlan) -> None:
             ("cluster", f"{identity.name} ({identity.cluster_id})"),
             ("shards", identity.shards),
             ("identity", "to write" if plan.identity_missing else "there"),
+            ("peer secret", "to write" if plan.peer_secret_missing else "there"),
             ("bucket", "to bind: a broker without etcd used it" if plan.binds else "the cluster's"),
             ("journal number", f"{plan.journal_number} (etcd had {plan.journal_number_in_store})"),
         ]

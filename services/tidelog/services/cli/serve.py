@@ -53,7 +53,7 @@ def config(
 ) -> None:
     """Show every setting as `serve` would have it, and where each value comes from."""
     if as_json:
-        print_json({chosen.setting.name: {"value": chosen.value, "source": chosen.source} for chosen in loaded.chosen})
+        print_json({c.setting.name: {"value": c.setting.public(c.value), "source": c.source} for c in loaded.chosen})
         return
     rows = [(chosen.setting.name, chosen.setting.shown(chosen.value), chosen.source) for chosen in loaded.chosen]
     print_table(("setting", "value", "from"), rows)

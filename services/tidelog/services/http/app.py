@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from importlib import resources
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -17,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from tidelog.services.broker.api import Broker
 from tidelog.services.broker.cluster_collector import ClusterCollector
+from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.broker.prometheus_collector import BrokerCollector, MeasuredBroker
 from tidelog.services.http.broker_routes import BrokerRoutes
 from tidelog.services.http.cluster_routes import ClusterRoutes
@@ -25,13 +27,17 @@ from tidelog.services.http.direct_lane import DirectLane
 from tidelog.services.http.direct_route import DirectRoute
 from tidelog.services.http.fetch_routes import FetchRoutes
 from tidelog.services.http.follow_routes import FollowRoutes
+from tidelog.services.http.front.host_check import HostCheck, host_name
+from tidelog.services.http.front.http_front import FrontChecks, HttpFront
+from tidelog.services.http.front.origin_check import OriginCheck
+from tidelog.services.http.front.request_ids import RequestIds
 from tidelog.services.http.http_collector import HttpCollector
-from tidelog.services.http.last_word import LastWord
 from tidelog.services.http.problems import ProblemTeller
 from tidelog.services.http.produce_routes import ProduceRoutes
 from tidelog.services.http.record_deletion_routes import RecordDeletionRoutes
 from tidelog.services.http.service import Service, open_service
 from tidelog.services.http.topic_routes import TopicRoutes
+from tidelog.services.peers.proof import PeerProofs
 from tidelog.services.settings import Settings
 from tidelog.storage.runtime import Runtime
 
@@ -46,6 +52,11 @@ _DESCRIPTION = "A log service with Kafka's semantics whose only truth is an obje
 
 class StartableBroker(Broker, MeasuredBroker, Protocol):
     """A broker that is started before its first call and closed after its last."""
+
+    @property
+    def peer_secrets(self) -> PeerSecrets:
+        """By which brokers of its cluster know each other."""
+        ...
 
     async def start(self) -> None:
         """Take up the log. Raises `Unavailable`, `Denied`, `Corrupt`."""
@@ -65,9 +76,9 @@ class StartableBroker(Broker, MeasuredBroker, Protocol):
 
 
 class BrokerApp(FastAPI):
-    """A FastAPI application behind a `LastWord` and a `DirectLane`, which are set once there are routes."""
+    """A FastAPI application behind an `HttpFront` and a `DirectLane`, which are set once there are routes."""
 
-    front: LastWord
+    front: HttpFront
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.front(scope, receive, send)
@@ -79,7 +90,8 @@ class BrokerApp(FastAPI):
 
 def create_app(broker: StartableBroker, settings: Settings, runtime: Runtime) -> FastAPI:
     """The application. Its lifespan starts and closes `broker`; `app.state.service` is what the routes share."""
-    service = open_service(broker, settings, runtime)
+    proofs = PeerProofs(broker.peer_secrets, runtime.clock)
+    service = open_service(broker, settings, runtime, proofs)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
@@ -114,8 +126,19 @@ def create_app(broker: StartableBroker, settings: Settings, runtime: Runtime) ->
     problems = ProblemTeller(service.problems)
     problems.install(app)
     lane = DirectLane(app.routed, produce.produce, fetch.fetch, problems.tell)
-    app.front = LastWord(lane, lambda: service.connections.draining, problems.tell)
+    ids, checks = RequestIds(runtime.entropy), _checks(settings, proofs)
+    app.front = HttpFront(lane, checks, ids, problems.tell, lambda: service.connections.draining)
     return app
+
+
+def _checks(settings: Settings, proofs: PeerProofs) -> FrontChecks:
+    own = settings.own_address
+    hosts = HostCheck((settings.host, host_name(urlsplit(own).netloc)), _listed(settings.http_hosts_allowed))
+    return FrontChecks(hosts, OriginCheck((own,), _listed(settings.http_origins_allowed)), proofs)
+
+
+def _listed(names: str | None) -> list[str]:
+    return [name.strip() for name in (names or "").split(",") if name.strip()]
 
 
 def _forwarding(service: Service) -> Forwarding | None:

@@ -3,7 +3,7 @@
     route -> local?  answer here
              else    send the request on, its body as it comes; the leader's answer goes back the same way
 
-One hop and no more: a request that a broker sent on (`Tidelog-Hop`) is answered here or refused. While shards move,
+One hop and no more: a request that a peer sent is answered here or refused. While shards move,
 nobody may lead one, or who is asked may have left it a moment ago; such a request is tried again, and waits for routes
 to change, until ``forward.timeout.ms`` is over. What is tried again can do no harm: nobody took it, it only reads, or
 the log takes it once however often it comes (inv. 7). When none of that is certain the answer is "outcome unknown".
@@ -25,6 +25,7 @@ from starlette.responses import Response
 from tidelog.services.broker.api import Leader, Route
 from tidelog.services.http.answers.forwarded_answer import ForwardedAnswer
 from tidelog.services.http.connections import Draining
+from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.hop_headers import LEADER_HEADER, answer_headers, request_headers
 from tidelog.services.http.kept_body import KeptBody
 from tidelog.services.http.leader_search import LeaderSearch
@@ -34,7 +35,6 @@ from tidelog.services.http.partition_calls import Append, LocalRead, Place, Read
 from tidelog.services.http.service import Service
 from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest
 from tidelog.services.peers.refusals import error_of
-from tidelog.services.settings import Settings
 from tidelog.storage.errors import LeaderUnknown, NotFound, NotLeader, Overloaded, TidelogError, Unavailable
 
 RETRY_AFTER_S = 0.1
@@ -57,7 +57,7 @@ class Forwarding:
         self._pool = pool
         self._search_timeout_s = settings.forward_timeout_ms / 1000
         self._produce_timeout_s = settings.commit_timeout_ms / 1000 + COMMIT_MARGIN_S
-        self._own_address = _own_address(settings)
+        self._own_address = settings.own_address
 
     # ---- produce
 
@@ -91,7 +91,7 @@ class Forwarding:
     ) -> Response:
         content = await body.begun()
         size_bytes = len(content) if isinstance(content, bytes) else body.size_bytes
-        headers = request_headers(request.headers.raw)
+        headers = request_headers(request)
         sent = PeerRequest("POST", place.target("records", query), headers, content, size_bytes)
         try:
             return await self._relayed(leader, place, sent, self._produce_timeout_s)
@@ -121,7 +121,7 @@ class Forwarding:
         return await self._search(request, read.wait_ms).run(attempt)
 
     async def _read_there(self, request: Request, read: Read, wait_left_ms: int, leader: Leader) -> Response:
-        headers = request_headers(request.headers.raw)
+        headers = request_headers(request)
         sent = PeerRequest("GET", read.target(wait_left_ms), headers, waits=read.waits, endless=read.stream)
         timeout_s = self._search_timeout_s + wait_left_ms / 1000
         relayed = self._relayed(leader, read.place, sent, timeout_s)
@@ -140,7 +140,7 @@ class Forwarding:
         """This broker stops: what there is now is a whole answer."""
         if read.stream:
             raise _stopping()
-        sent = PeerRequest("GET", read.target(0), request_headers(request.headers.raw))
+        sent = PeerRequest("GET", read.target(0), request_headers(request))
         try:
             async with asyncio.timeout(LAST_READ_S):
                 return await self._relayed(leader, read.place, sent, LAST_READ_S)
@@ -179,7 +179,7 @@ class Forwarding:
         return response
 
     def _search(self, request: Request, wait_ms: int = 0) -> LeaderSearch:
-        timeout_s = 0.0 if self._service.hopped(request) else self._search_timeout_s + wait_ms / 1000
+        timeout_s = 0.0 if context_of(request).from_peer else self._search_timeout_s + wait_ms / 1000
         return LeaderSearch(self._broker, self._clock, timeout_s)
 
     def _route(self, place: Place) -> Route | None:
@@ -205,7 +205,7 @@ class Forwarding:
         if route is None or route.local:
             return True
         leader = _leader(route)
-        if self._service.hopped(request):
+        if context_of(request).from_peer:
             raise NotLeader(f"shard {route.shard} is led by {leader.broker_id}, not here", leader=leader.address)
         return False
 
@@ -246,7 +246,3 @@ def _lost(leader: Leader, error: Unavailable) -> LeaderUnknown:
 
 def _stopping() -> Overloaded:
     return Overloaded("the broker is stopping: send to another", retry_after_s=RETRY_AFTER_S)
-
-
-def _own_address(settings: Settings) -> str:
-    return settings.advertised_address or f"http://{settings.host}:{settings.port}"

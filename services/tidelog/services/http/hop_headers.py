@@ -1,41 +1,56 @@
-"""Which headers of a request or an answer go on to the next hop (RFC 9110, section 7.6.1)."""
+"""Which headers of a request or an answer go on to the next hop (RFC 9110, section 7.6.1).
+
+Besides the headers of one connection, these stay: each broker sets `Date`, request id and proof by itself. `Origin` and
+the `Sec-Fetch-` headers were checked by the broker that the browser asked, and stay there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from starlette.requests import Request
+
+from tidelog.services.http.front.request_context import context_of
+from tidelog.services.http.front.request_ids import REQUEST_ID_HEADER
+
 _OF_ONE_HOP = frozenset(
     {
         b"connection",
+        b"date",
         b"expect",
         b"host",
         b"keep-alive",
+        b"origin",
         b"proxy-authenticate",
         b"proxy-authorization",
         b"proxy-connection",
+        b"sec-fetch-mode",
+        b"sec-fetch-site",
         b"te",
-        b"tidelog-hop",
+        b"tidelog-peer",
         b"trailer",
         b"transfer-encoding",
         b"upgrade",
+        b"x-request-id",
     }
 )
 LEADER_HEADER = "Tidelog-Leader"
 """In an answer: who leads the partition's shard."""
-HOP_HEADER = "Tidelog-Hop"
-"""In a request: a broker sent it on, so it is answered here or refused."""
 
 Raw = Iterable[tuple[bytes, bytes]]
 """Header names and values as they came."""
 
 
-def request_headers(raw: Raw) -> list[tuple[str, str]]:
-    """What a peer is sent of a client's headers; not its Content-Length, which goes with the body. A value
-    that is not ASCII means nothing to a broker and stays here."""
+def request_headers(request: Request) -> list[tuple[str, str]]:
+    """What a peer is sent of a client's headers, and the request's id. Content-Length goes with the body; a value that
+    is not ASCII means nothing to a broker and stays here."""
     return [
-        (name.decode("ascii"), value.decode("ascii"))
-        for name, value in _passed_on(raw)
-        if name != b"content-length" and name.isascii() and value.isascii()
+        (REQUEST_ID_HEADER, context_of(request).request_id),
+        *(
+            (name.decode("ascii"), value.decode("ascii"))
+            for name, value in _passed_on(request.headers.raw)
+            if name != b"content-length" and name.isascii() and value.isascii()
+        ),
     ]
 
 

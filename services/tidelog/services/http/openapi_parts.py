@@ -17,6 +17,8 @@ COUNT: Json = {"type": "integer", "minimum": 0}
 
 _REFUSALS = {
     "400": "cannot be read",
+    "401": "Tidelog-Peer does not prove that a broker of this cluster sent the request",
+    "403": "a Host or an Origin that is not allowed",
     "404": "no such topic or partition",
     "406": "no answer of that media type",
     "408": "the body did not arrive in time",
@@ -28,10 +30,13 @@ _REFUSALS = {
     "500": "an object in the bucket is damaged",
     "503": "overloaded, stopping, the shard between two brokers, or the store away; come back after Retry-After",
 }
+_OF_THE_FRONT = (400, 401, 403)
+"""Statuses that any call may have before its route is reached."""
 _PROBLEM: Json = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "code"],
     "properties": {
+        "request_id": TEXT,
         "type": TEXT,
         "title": TEXT,
         "status": {"type": "integer"},
@@ -107,7 +112,7 @@ def operation(
         for status, content in answers.items()
     }
     problem = {PROBLEM_MEDIA: {"schema": _PROBLEM}}
-    for status in (*refusals, 503):
+    for status in (*refusals, *_OF_THE_FRONT, *((415,) if method == "POST" else ()), 503):
         responses[str(status)] = {"description": _REFUSALS[str(status)], "content": problem}
     extra: Json = {"parameters": list(parameters), "responses": responses}
     if request is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
@@ -24,8 +24,8 @@ class Place:
     partition: int
 
     def target(self, what: str, query: Mapping[str, str]) -> str:
-        """The call `what` on it. Only for a topic that exists: its name needs no quoting."""
-        path = f"/v1/topics/{self.topic}/partitions/{self.partition}/{what}"
+        """The call `what` on it."""
+        path = f"/v1/topics/{quote(self.topic, safe='')}/partitions/{self.partition}/{what}"
         return f"{path}?{urlencode(query)}" if query else path
 
 

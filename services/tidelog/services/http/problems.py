@@ -17,7 +17,7 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from tidelog.services.http.hop_headers import HOP_HEADER
+from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.verdicts import (
     EXTRA_FIELDS,
     INTERNAL,
@@ -27,6 +27,7 @@ from tidelog.services.http.verdicts import (
     Unreadable,
     verdict_on,
 )
+from tidelog.services.peers.proof import PEER_HEADER
 from tidelog.storage import errors
 
 __all__ = ["BodyTimeout", "ClientGone", "NotAcceptable", "Problem", "ProblemTeller", "Unreadable", "problem_of"]
@@ -49,6 +50,8 @@ class Problem:
 
     def response(self) -> Response:
         headers = {} if self.retry_after_s is None else {"Retry-After": str(math.ceil(self.retry_after_s))}
+        if self.status == HTTPStatus.UNAUTHORIZED:
+            headers["WWW-Authenticate"] = PEER_HEADER
         return Response(self.body(), self.status, headers, media_type=PROBLEM_MEDIA)
 
     def body(self) -> bytes:
@@ -91,6 +94,7 @@ class ProblemTeller:
     def tell(self, request: Request, error: Exception) -> Response:
         """The answer to `request`, which failed by `error`."""
         problem = problem_of(error)
+        problem.extra["request_id"] = context_of(request).request_id
         self._tally[problem.status, problem.code] += 1
         if problem.status >= 500:
             _log_failure(request, problem, error)
@@ -113,8 +117,15 @@ def _log_failure(request: Request, problem: Problem, error: Exception) -> None:
     """An error for whoever runs the broker; but where a peer asked for a shard that has just moved, it looks again, and
     only what its client is told in the end is a failure."""
     level = logging.ERROR
-    if HOP_HEADER in request.headers and isinstance(error, errors.NotLeader | errors.LeaderUnknown):
+    context = context_of(request)
+    if context.from_peer and isinstance(error, errors.NotLeader | errors.LeaderUnknown):
         level = logging.DEBUG
-    fields = {"method": request.method, "path": request.url.path, "status": problem.status, "code": problem.code}
+    fields = {
+        "request_id": context.request_id,
+        "method": request.method,
+        "path": request.scope["path"],
+        "status": problem.status,
+        "code": problem.code,
+    }
     cause = error if problem.code == INTERNAL.code else None
     logger.log(level, "a request failed: %s", error, extra={"fields": fields}, exc_info=cause)

@@ -20,6 +20,7 @@ from tidelog.services.http import openapi
 from tidelog.services.http.bodies.arrow_body import decode_arrow
 from tidelog.services.http.bodies.json_body import decode_json
 from tidelog.services.http.bodies.line_body import LineFields, decode_ndjson, decode_text
+from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.media import Media, body_media
 from tidelog.services.http.parameters import OFFSET_MAX, optional_number, partition_of, query_of, topic_of, whole_number
 from tidelog.services.http.partition_calls import Place
@@ -83,7 +84,7 @@ class ProduceRoutes:
         """Append records."""
         query = query_of(request, _QUERY)
         partition = partition_of(request) if "partition" in request.path_params else None
-        options = _options(request, query, partition, auto_create=not self._service.hopped(request))
+        options = _options(request, query, partition, auto_create=not context_of(request).from_peer)
         media = body_media(request)
         fields = LineFields(query.get("key_field"), query.get("timestamp_field"))
         _check_fields(media, fields)

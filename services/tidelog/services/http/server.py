@@ -185,7 +185,7 @@ def server_config(app: object, settings: Settings) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        date_header=False,
+        date_header=True,
         proxy_headers=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=max(1, settings.shutdown_timeout_ms // 2000),

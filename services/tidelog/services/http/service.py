@@ -12,7 +12,8 @@ from starlette.requests import Request
 from tidelog.services.broker.api import Broker
 from tidelog.services.http.body_reading import BodyReader
 from tidelog.services.http.connections import Connections
-from tidelog.services.http.hop_headers import HOP_HEADER
+from tidelog.services.http.front.request_context import context_of
+from tidelog.services.peers.proof import PeerProofs
 from tidelog.services.settings import Settings
 from tidelog.storage.runtime import Runtime
 
@@ -38,22 +39,19 @@ class Service:
     peers: PeerPool | None = None
     forwarded: Counter[str] = field(default_factory=Counter)
 
-    def hopped(self, request: Request) -> bool:
-        """Whether a peer sent this request on. Without peers nobody does."""
-        return self.peers is not None and HOP_HEADER in request.headers
-
     def asked(self, request: Request) -> Broker:
         """Who answers `request`: what a peer sent on goes no further."""
-        return self.broker.here if self.hopped(request) else self.broker
+        return self.broker.here if context_of(request).from_peer else self.broker
 
     def body_limit_bytes(self, request: Request) -> int:
         """How large a body may be. A share that a peer sends may be larger than what it was sent: as Arrow, with a
         timestamp a record."""
         given = self.settings.request_max_bytes
-        return given + SHARE_RECORD_BYTES * self.settings.request_max_records if self.hopped(request) else given
+        share_bytes = SHARE_RECORD_BYTES * self.settings.request_max_records
+        return given + share_bytes if context_of(request).from_peer else given
 
 
-def open_service(broker: Broker, settings: Settings, runtime: Runtime) -> Service:
+def open_service(broker: Broker, settings: Settings, runtime: Runtime, proofs: PeerProofs) -> Service:
     """One thread decodes large bodies, one after the other: what a hostile one costs is paid once at a time."""
     return Service(
         broker=broker,
@@ -65,12 +63,12 @@ def open_service(broker: Broker, settings: Settings, runtime: Runtime) -> Servic
         connections=Connections(settings.connections_max),
         decoding=ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidelog-decode"),
         problems=Counter(),
-        peers=_open_pool() if settings.etcd_endpoints else None,
+        peers=_open_pool(proofs) if settings.etcd_endpoints else None,
     )
 
 
-def _open_pool() -> PeerPool:
+def _open_pool(proofs: PeerProofs) -> PeerPool:
     """Its library takes 10 MiB of memory, and a broker alone has no use for it."""
     from tidelog.services.peers.pool import PeerPool
 
-    return PeerPool()
+    return PeerPool(proofs)

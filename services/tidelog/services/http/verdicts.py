@@ -5,7 +5,8 @@ asks a peer reads it backwards (`error_told`). It is read from the most special 
 
 The errors that only HTTP knows are here as well: a body that cannot be read at all (`Unreadable`, where `Invalid` is
 one that can be read and is not allowed), an answer nobody here can give (`NotAcceptable`), a body that came too
-slowly (`BodyTimeout`), and a client that has left (`ClientGone`, whose answer nobody will see).
+slowly (`BodyTimeout`), a client that has left (`ClientGone`, whose answer nobody will see), and the refusals of the
+front (`HostRefused`, `OriginRefused`, `PeerUnproved`).
 """
 
 from __future__ import annotations
@@ -51,6 +52,18 @@ class ClientGone(errors.TidelogError):
     """The client closed the connection before it had its answer."""
 
 
+class HostRefused(errors.TidelogError):
+    """The request calls this broker by a name that is not its own."""
+
+
+class OriginRefused(errors.TidelogError):
+    """A web page of an origin that is not allowed sent the request."""
+
+
+class PeerUnproved(errors.TidelogError):
+    """The request claims to come from a broker of this cluster and does not prove it."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """How a kind of error is told."""
@@ -62,6 +75,9 @@ class Verdict:
 VERDICTS: tuple[tuple[type[Exception], Verdict], ...] = (
     (Unreadable, Verdict(400, "invalid")),
     (NotAcceptable, Verdict(406, "not_acceptable")),
+    (HostRefused, Verdict(403, "host_not_allowed")),
+    (OriginRefused, Verdict(403, "origin_not_allowed")),
+    (PeerUnproved, Verdict(401, "peer_unproved")),
     (BodyTimeout, Verdict(408, "request_timeout")),
     (ClientGone, Verdict(400, "client_gone")),
     (errors.OutOfRange, Verdict(416, "out_of_range")),

@@ -1,7 +1,7 @@
 """`broker.peers.Peers` over the public HTTP interface, with Arrow bodies both ways.
 
 A share was admitted where it came in, and its records carry their timestamps; the leader admits it once more, which
-changes nothing but the timestamps of a topic with LogAppendTime: those are the leader's, as the log's are. A hopped
+changes nothing but the timestamps of a topic with LogAppendTime: those are the leader's, as the log's are. A peer's
 request never creates a topic (`produce_routes`), as its sender's `auto_create` was heeded before the split.
 """
 
@@ -31,6 +31,7 @@ from tidelog.services.http.partition_log_json import PartitionLogJson, partition
 from tidelog.services.peers.answers import LogStartAnswer, OffsetAnswer, ProduceAnswer
 from tidelog.services.peers.arrow_bodies import decode_page, encode_share, pieces_of
 from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest
+from tidelog.services.peers.proof import PeerProofs
 from tidelog.services.peers.refusals import error_of
 from tidelog.services.settings import Settings
 from tidelog.storage.errors import Corrupt
@@ -49,11 +50,11 @@ _INLINE_BODY_BYTES_MAX = 1 << 16
 class HttpPeers:
     """See `broker.peers.Peers`."""
 
-    def __init__(self, runtime: Runtime, settings: Settings) -> None:
+    def __init__(self, runtime: Runtime, settings: Settings, proofs: PeerProofs) -> None:
         self._clock = runtime.clock
         self._call_timeout_s = settings.forward_timeout_ms / 1000
         self._produce_timeout_s = settings.commit_timeout_ms / 1000 + COMMIT_MARGIN_S
-        self._pool = PeerPool()
+        self._pool = PeerPool(proofs)
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="peers")
 
     async def produce(self, leader: Leader, topic: str, share: Share, options: ProduceOptions) -> Appended:

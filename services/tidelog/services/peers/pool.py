@@ -14,11 +14,12 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 
 import aiohttp
 from yarl import URL
 
-from tidelog.services.http.hop_headers import HOP_HEADER
+from tidelog.services.peers.proof import PEER_HEADER, PeerProofs
 from tidelog.storage.errors import LeaderUnknown, Unavailable
 from tidelog.storage.object_store import Body
 
@@ -89,14 +90,16 @@ class PeerAnswer:
 class PeerPool:
     """Connections to any number of peers. Its first call is made on the event loop that all others are made on."""
 
-    def __init__(self) -> None:
+    def __init__(self, proofs: PeerProofs) -> None:
+        self._proofs = proofs
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         self._closed = False
 
     @asynccontextmanager
     async def ask(self, address: str, request: PeerRequest, *, answer_timeout_s: float) -> AsyncGenerator[PeerAnswer]:
         """The answer's head, within `answer_timeout_s`, with its body to be read before the block ends. Raises
-        `LeaderUnknown` if the peer was not reached, `Unavailable` if it was and did not answer."""
+        `LeaderUnknown` if the peer was not reached or takes this broker for no peer, `Unavailable` if it was and did
+        not answer."""
         answer = await self.open(address, request, answer_timeout_s=answer_timeout_s)
         try:
             yield answer
@@ -105,12 +108,13 @@ class PeerPool:
 
     async def open(self, address: str, request: PeerRequest, *, answer_timeout_s: float) -> PeerAnswer:
         """As `ask`, for a caller that closes the answer itself."""
+        headers = _headers(request, self._proofs.made(request.method, request.target))
         try:
             async with asyncio.timeout(answer_timeout_s):
                 response = await self._session(waits=request.waits).request(
                     request.method,
                     URL(address + request.target, encoded=True),
-                    headers=_headers(request),
+                    headers=headers,
                     data=request.body,
                     timeout=_timeout(request, answer_timeout_s),
                     allow_redirects=False,
@@ -122,6 +126,13 @@ class PeerPool:
             ) from error
         except _BREAKS as error:
             raise _broken(address, error) from error
+        if response.status == HTTPStatus.UNAUTHORIZED and response.headers.get("WWW-Authenticate") == PEER_HEADER:
+            response.close()
+            raise LeaderUnknown(
+                f"the broker at {address} does not believe that this broker is a peer (their clocks or the secret of "
+                "the cluster differ): nothing was taken",
+                retry_after_s=RETRY_AFTER_S,
+            )
         return PeerAnswer(address, response)
 
     async def aclose(self) -> None:
@@ -157,8 +168,8 @@ def _timeout(request: PeerRequest, answer_timeout_s: float) -> aiohttp.ClientTim
     return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
 
 
-def _headers(request: PeerRequest) -> list[tuple[str, str]]:
-    headers = [*request.headers, (HOP_HEADER, "1")]
+def _headers(request: PeerRequest, proof: str) -> list[tuple[str, str]]:
+    headers = [*request.headers, (PEER_HEADER, proof)]
     if request.body is not None and request.body_bytes is not None:
         headers.append(("Content-Length", str(request.body_bytes)))
     return headers

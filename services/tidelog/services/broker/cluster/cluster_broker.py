@@ -38,6 +38,7 @@ from tidelog.services.broker.cluster.whereabouts import Whereabouts
 from tidelog.services.broker.costs import BrokerCosts
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.broker.measurements import BrokerMeasurements
+from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.broker.peers import Peers
 from tidelog.storage.errors import Overloaded
 
@@ -58,6 +59,10 @@ class ClusterBroker:
     @property
     def here(self) -> LocalBroker:
         return self._local
+
+    @property
+    def peer_secrets(self) -> PeerSecrets:
+        return self._parts.peer_secrets
 
     # ---- life
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from tidelog.coordinator.catalog_sync import CatalogChange, CatalogSync
-from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys
+from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, PeerSecret
 from tidelog.coordinator.identity import bucket_identity, found_or_check
 from tidelog.coordinator.key_value import KeyValueStore
 from tidelog.coordinator.leadership import Leadership, LeadershipSettings
+from tidelog.coordinator.peer_secret import found_peer_secret
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.settings import Settings
 from tidelog.storage.backoff import Backoff
@@ -53,7 +54,7 @@ class Membership:
 
     async def join(self, on_change: Callable[[CatalogChange], None]) -> ClusterIdentity:
         self._kv = self._open_kv()
-        identity = await self._patiently_identified(self._kv)
+        identity, secret = await self._patiently_admitted(self._kv)
         sync = CatalogSync(self._parts.journal, self._parts.catalog, self._kv, self._keys, self._runtime)
         sync.on_change(on_change)
         await sync.start()
@@ -72,6 +73,7 @@ class Membership:
             ),
         )
         self._joined = _Joined(identity, sync, leadership)
+        self._parts.peer_secrets.follow(lambda: (leadership.peer_secret() or secret).secret)
         return identity
 
     async def lead(self) -> None:
@@ -115,14 +117,15 @@ class Membership:
             raise Unavailable("the broker has not joined its cluster yet")
         return self._joined
 
-    async def _patiently_identified(self, kv: KeyValueStore) -> ClusterIdentity:
+    async def _patiently_admitted(self, kv: KeyValueStore) -> tuple[ClusterIdentity, PeerSecret]:
         clock, failures = self._runtime.clock, 0
         ends_s = clock.monotonic() + JOIN_PATIENCE_S
         while True:
             try:
-                return await found_or_check(
+                identity = await found_or_check(
                     self._parts.journal, kv, self._keys, shards=self._settings.shards, runtime=self._runtime
                 )
+                return identity, await found_peer_secret(kv, self._keys, self._runtime.entropy)
             except Unavailable as error:
                 if clock.monotonic() >= ends_s:
                     raise

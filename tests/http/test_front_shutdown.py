@@ -8,10 +8,19 @@ import json
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from tidelog.services.http.last_word import LastWord
+from tidelog.services.broker.peer_secrets import PeerSecrets
+from tidelog.services.http.front.host_check import HostCheck
+from tidelog.services.http.front.http_front import FrontChecks, HttpFront
+from tidelog.services.http.front.origin_check import OriginCheck
+from tidelog.services.http.front.request_ids import RequestIds
 from tidelog.services.http.problems import problem_of
+from tidelog.services.peers.proof import PeerProofs
+from tidelog.storage.runtime import SystemClock, SystemEntropy
 
-SCOPE: Scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+SCOPE: Scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
+CHECKS = FrontChecks(
+    HostCheck((), ()), OriginCheck((), ()), PeerProofs(PeerSecrets(None, SystemClock()), SystemClock())
+)
 
 
 class Endless:
@@ -38,8 +47,9 @@ async def cancelled(inner: Endless, *, stopping: bool) -> list[Message]:
     async def receive() -> Message:
         return {"type": "http.disconnect"}
 
-    front = LastWord(inner, lambda: stopping, lambda _, error: problem_of(error).response())
-    task = asyncio.ensure_future(front(SCOPE, receive, send))
+    ids = RequestIds(SystemEntropy())
+    front = HttpFront(inner, CHECKS, ids, lambda _, error: problem_of(error).response(), lambda: stopping)
+    task = asyncio.ensure_future(front(dict(SCOPE), receive, send))
     await inner.reached.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,66 @@
+"""The secrets by which this broker proves to its peers that it is one of them, and believes them.
+
+They come from the setting ``peer.secret`` where it is given, else from the cluster's key-value store (`follow`). The
+first one signs. A secret that was replaced is believed for `FORMER_S` more, since brokers do not all hear of the new
+one at once. They are kept in memory, so peers are believed while etcd is away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tidelog.storage.errors import Invalid
+from tidelog.storage.runtime import Clock
+
+SECRET_CHARACTERS_MIN = 16
+FORMER_S = 600.0
+
+
+class PeerSecrets:
+    """`given`: the value of ``peer.secret``, several with commas, the one that signs first. Raises `Invalid` for a
+    short one. Without `given` and before `follow` there is none."""
+
+    def __init__(self, given: str | None, clock: Clock) -> None:
+        self._given = () if given is None else _parsed(given)
+        self._clock = clock
+        self._stored: Callable[[], str | None] = lambda: None
+        self._present: bytes | None = None
+        self._former: bytes | None = None
+        self._former_until_s = 0.0
+
+    def __repr__(self) -> str:
+        return "PeerSecrets()"
+
+    def follow(self, stored: Callable[[], str | None]) -> None:
+        """Take the secret that `stored` returns at the time of each use, unless one is given by the settings."""
+        self._stored = stored
+
+    def signing(self) -> bytes | None:
+        """The secret to sign with; None if there is none yet."""
+        return self._given[0] if self._given else self._follow()
+
+    def believed(self) -> Sequence[bytes]:
+        """The secrets that peers may have signed with, the present one first."""
+        if self._given:
+            return self._given
+        present = self._follow()
+        if present is None:
+            return ()
+        if self._former is None or self._clock.monotonic() > self._former_until_s:
+            return (present,)
+        return present, self._former
+
+    def _follow(self) -> bytes | None:
+        stored = self._stored()
+        secret = None if stored is None else stored.encode()
+        if secret is not None and secret != self._present:
+            self._former, self._present = self._present, secret
+            self._former_until_s = self._clock.monotonic() + FORMER_S
+        return self._present
+
+
+def _parsed(given: str) -> Sequence[bytes]:
+    secrets = tuple(secret.strip().encode() for secret in given.split(","))
+    if any(len(secret) < SECRET_CHARACTERS_MIN for secret in secrets):
+        raise Invalid(f"each secret in peer.secret has {SECRET_CHARACTERS_MIN} characters or more", field="peer.secret")
+    return secrets

@@ -1,0 +1,46 @@
+"""The first broker makes the cluster's secret, all others read it, and `recover` makes another after a wipe."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tidelog.coordinator.cluster_keys import ClusterKeys
+from tidelog.coordinator.cluster_picture import PictureReader
+from tidelog.coordinator.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.peer_secret import found_peer_secret
+from tidelog.storage.errors import Corrupt
+from tidelog.storage.runtime import Runtime, SeededEntropy
+
+KEYS = ClusterKeys("main")
+
+
+async def test_of_brokers_that_start_at_once_one_makes_the_secret() -> None:
+    store = EmbeddedKeyValueStore(Runtime())
+    found = await asyncio.gather(*(found_peer_secret(store, KEYS, SeededEntropy(n)) for n in range(4)))
+    assert len({secret.secret for secret in found}) == 1
+    assert len(found[0].secret) == 64
+    assert found[0].secret not in repr(found[0])
+    again = await found_peer_secret(store, KEYS, SeededEntropy(9))
+    assert again == found[0]
+    await store.aclose()
+
+
+async def test_the_picture_has_it() -> None:
+    store = EmbeddedKeyValueStore(Runtime())
+    secret = await found_peer_secret(store, KEYS, SeededEntropy(1))
+    page = await store.range(KEYS.root)
+    picture = PictureReader(KEYS).read({item.key: item for item in page.items}, page.revision)
+    assert picture.peer_secret == secret
+    await store.aclose()
+
+
+async def test_a_value_that_cannot_be_read_is_named_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    store = EmbeddedKeyValueStore(Runtime())
+    await store.put(KEYS.peer_secret, b'{"secret": "hidden"')
+    with pytest.raises(Corrupt) as refusal:
+        await found_peer_secret(store, KEYS, SeededEntropy(1))
+    assert KEYS.peer_secret in str(refusal.value)
+    assert "hidden" not in str(refusal.value) + caplog.text
+    await store.aclose()
