@@ -32,6 +32,7 @@ class HandLed:
     def __init__(self, world: "World", name: str, parts: BrokerParts) -> None:
         self._world = world
         self._record = BrokerRecord(name, name, f"http://{name}", "none", "0", 0, eligible=True, stopping=False)
+        self._frozen: dict[int, LeaderRecord] | None = None
         self._sync = CatalogSync(parts.journal, parts.catalog, world.kv, world.keys, Runtime())
         self.host: ShardHost = parts.shards
         self.identity = world.identity
@@ -70,15 +71,25 @@ class HandLed:
     def draining(self) -> frozenset[str]:
         return frozenset()
 
+    def cut_off(self) -> None:
+        """It hears of no new leader any more, and its lease is over."""
+        self._frozen = dict(self._world.leaders)
+
     def leaders(self) -> Mapping[int, LeaderRecord]:
-        return dict(self._world.leaders)
+        return dict(self._world.leaders) if self._frozen is None else self._frozen
 
     def leader_of(self, shard: int) -> BrokerRecord | None:
-        leader = self._world.leaders.get(shard)
+        leader = self.leaders().get(shard)
         return self._world.coordinations[leader.broker_id].me() if leader else None
 
+    def surely_leads(self, shard: int, epoch: int) -> bool:
+        leader = self._world.leaders.get(shard)
+        mine = leader is not None and (leader.broker_id, leader.epoch) == (self._record.broker_id, epoch)
+        return mine and self._frozen is None
+
     def health(self) -> CoordinatorHealth:
-        return CoordinatorHealth(reachable=True, trusted=True, reason="")
+        reachable = self._frozen is None
+        return CoordinatorHealth(reachable, trusted=True, reason="" if reachable else "etcd cannot be reached")
 
     async def changed(self, timeout_s: float) -> None:
         try:

@@ -44,8 +44,8 @@ class DirectPeers:
     async def fetch(self, leader: Leader, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
         return await self._peer(leader).fetch(topic, partition, offset, limits)
 
-    async def resolve(self, leader: Leader, topic: str, partition: int, position: Position) -> int:
-        return await self._peer(leader).resolve(topic, partition, position)
+    async def resolve(self, leader: Leader, topic: str, partition: int, position: Position, *, fresh: bool) -> int:
+        return await self._peer(leader).resolve(topic, partition, position, fresh=fresh)
 
     async def partition_log(self, leader: Leader, topic: str, partition: int, *, fresh: bool) -> PartitionLog:
         return await self._peer(leader).partition_log(topic, partition, fresh=fresh)

@@ -7,7 +7,7 @@ whoever led before is fenced from that moment on, whether it knows it or not.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tidelog.storage.errors import Denied, Fenced, Unavailable
@@ -28,7 +28,8 @@ class Told:
 @dataclass
 class Logs:
     """The logs of all shards, and all that was ever asked. `violations`: two hosts were told to lead a shard in one
-    epoch, or calls for one shard of a host overlapped. `store_was_lost`: with it, epochs that were given out and not
+    epoch, calls for one shard of a host overlapped, or a host could prove by its lease that it leads a shard while
+    another broker's began to (`proofs`, by host). `store_was_lost`: with it, epochs that were given out and not
     claimed yet are lost, and given out again; the logs let the first of two claim."""
 
     epochs: dict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -38,13 +39,21 @@ class Logs:
     fenced: list[tuple[int, int]] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     store_was_lost: bool = False
+    proofs: dict[str, Callable[[int], bool]] = field(default_factory=dict)
 
     def claim(self, host: str, shard: int, epoch: int) -> None:
         if epoch <= self.epochs[shard]:
             self.fenced.append((shard, epoch))
             raise Fenced(f"the log of shard {shard} has seen epoch {self.epochs[shard]}")
+        self._check_that_nobody_else_surely_leads(host, shard)
         self.epochs[shard] = epoch
         self.leaders[shard] = host
+
+    def _check_that_nobody_else_surely_leads(self, host: str, shard: int) -> None:
+        broker_id, _, _ = host.partition("/")
+        for other, proves in self.proofs.items():
+            if not other.startswith(f"{broker_id}/") and proves(shard):
+                self.violations.append(f"{other} can prove that it leads shard {shard}, and {host} begins to")
 
     def told(self, told: Told) -> None:
         self.history.append(told)

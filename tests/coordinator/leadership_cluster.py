@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.coordinator.fake_hosts import FakeHost, Logs, Told
 from tests.coordinator.faulty_key_value_store import FaultyKeyValueStore
@@ -63,6 +64,9 @@ class LeadershipCluster:
         host = FakeHost(f"{name}/{incarnation[:4]}", self.logs, runtime)
         me = BrokerRecord(name, incarnation, f"http://{name}:8080", "none", "1", 0, eligible=False, stopping=False)
         leadership = Leadership(network, KEYS, host, me, lambda: range(self.shards), runtime, self.settings)
+        for former in [former for former in self.logs.proofs if former.startswith(f"{name}/")]:
+            del self.logs.proofs[former]  # ADR 0017 excepts two processes of one broker id
+        self.logs.proofs[host.name] = partial(_surely_leads, leadership, host)
         await leadership.start()
         if before := self.members.get(name):
             self.dead.append(before)
@@ -141,6 +145,11 @@ class LeadershipCluster:
             f"{member.name}: leads {dict(member.host.led())}, {member.leadership.health()}"
             for member in self.members.values()
         )
+
+
+def _surely_leads(leadership: Leadership, host: FakeHost, shard: int) -> bool:
+    epoch = host.led().get(shard)
+    return epoch is not None and leadership.surely_leads(shard, epoch)
 
 
 def identity(cluster_id: str = CLUSTER_ID) -> ClusterIdentity:

@@ -13,6 +13,7 @@ import pytest
 from tests.coordinator.leadership_cluster import KEYS, SETTINGS, founded, handovers_s
 from tests.coordinator.virtual_time import virtually
 
+from tidelog.coordinator.registration import CERTAIN_SHARE, KEEP_ALIVES_PER_TTL
 from tidelog.storage.errors import Denied, NotFound, Unavailable
 
 TTL_S = SETTINGS.lease_ttl_s
@@ -262,3 +263,26 @@ async def test_a_broker_that_stops_while_the_store_is_away_lets_go_in_bounded_ti
         assert clock.monotonic() - begin_s < SETTINGS.stop_timeout_s
         assert stopped.host.led() == {}
         await cluster.until(cluster.is_settled, TTL_S + 1.0)
+
+
+@virtually
+async def test_a_lease_proves_leadership_until_well_before_another_can_lead() -> None:
+    async with founded() as cluster:
+        await cluster.start_all("a", "b")
+        a = cluster.members["a"]
+        led = dict(a.host.led())
+
+        def proves() -> set[bool]:
+            return {a.leadership.surely_leads(shard, epoch) for shard, epoch in led.items()}
+
+        assert proves() == {True}
+        assert not any(a.leadership.surely_leads(shard, epoch + 1) for shard, epoch in led.items())
+        assert not any(a.leadership.surely_leads(shard, 1) for shard in cluster.members["b"].host.led())
+        a.network.cut()
+        held_s = await cluster.until(lambda: proves() == {False}, TTL_S)
+        assert TTL_S * (CERTAIN_SHARE - 1 / KEEP_ALIVES_PER_TTL) - 0.1 < held_s <= TTL_S * CERTAIN_SHARE
+        await cluster.until(lambda: len(cluster.members["b"].host.led()) == cluster.shards, 20.0)
+        assert proves() == {False}
+        a.network.heal()
+        await cluster.until(cluster.is_settled, 30.0)
+        assert all(a.leadership.surely_leads(shard, epoch) for shard, epoch in a.host.led().items())

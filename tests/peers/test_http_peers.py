@@ -159,7 +159,7 @@ async def test_positions_and_the_log_are_the_leaders(
         Position(Anchor.TIMESTAMP, 1_001): 1,
         Position(Anchor.OFFSET, 9): 9,
     }
-    assert {at: await peers.resolve(leader, "web", 0, at) for at in expected} == expected
+    assert {at: await peers.resolve(leader, "web", 0, at, fresh=False) for at in expected} == expected
     await listening.broker.here.archive_now()
     log = await peers.partition_log(leader, "web", 0, fresh=True)
     whole = await listening.broker.here.partition_log("web", 0)
@@ -226,7 +226,7 @@ async def test_a_peer_that_is_silent_is_not_waited_for_without_end() -> None:
     impatient = HttpPeers(Runtime(), replace(SETTINGS, forward_timeout_ms=100), proofs())
     async with scripted_peer(Turn(stays=True)) as peer:
         with pytest.raises(Unavailable, match="unknown"):
-            await impatient.resolve(Leader("a", peer.url), "web", 0, Position(Anchor.LATEST))
+            await impatient.resolve(Leader("a", peer.url), "web", 0, Position(Anchor.LATEST), fresh=True)
     await impatient.aclose()
 
 
@@ -237,4 +237,4 @@ async def test_an_answer_that_is_none_is_told_as_damaged(peers: HttpPeers, body:
         with pytest.raises(Corrupt):
             await peers.fetch(leader, "web", 0, 0, LIMITS)
         with pytest.raises(Corrupt):
-            await peers.resolve(leader, "web", 0, Position(Anchor.LATEST))
+            await peers.resolve(leader, "web", 0, Position(Anchor.LATEST), fresh=True)

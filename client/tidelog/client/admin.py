@@ -113,16 +113,17 @@ class Admin:
         request = Request("POST", path, headers={"content-type": JSON}, body=body, repeatable=before_offset >= 0)
         return _decoded(self._connection.call(request), _LogStart).log_start_offset
 
-    def partition_log(self, topic: str, partition: int) -> PartitionLogDescription:
-        """What a direct reader of the bucket needs, in one consistent answer."""
+    def partition_log(self, topic: str, partition: int, *, fresh: bool = True) -> PartitionLogDescription:
+        """What a direct reader of the bucket needs, in one consistent answer. Not `fresh`: cheaper, and perhaps of an
+        older end."""
         path = f"{partition_path(topic, partition)}/log"
-        return _decoded(self._connection.call(Request("GET", path)), PartitionLogDescription)
+        return _decoded(self._connection.call(Request("GET", path, query=_freshness(fresh))), PartitionLogDescription)
 
-    def offset(self, topic: str, partition: int, position: str | int) -> int:
-        """The offset that `position` (see `positions`) stands for now."""
+    def offset(self, topic: str, partition: int, position: str | int, *, fresh: bool = True) -> int:
+        """The offset that `position` (see `positions`) stands for now. Not `fresh`: it may be an older one."""
         path = f"{partition_path(topic, partition)}/offset"
-        answer = self._connection.call(Request("GET", path, query={"at": checked_position(position)}))
-        return _decoded(answer, _Offset).offset
+        query = {"at": checked_position(position), **_freshness(fresh)}
+        return _decoded(self._connection.call(Request("GET", path, query=query)), _Offset).offset
 
     def cluster(self) -> ClusterDescription:
         """The broker, its store and its shards, and the cluster as it sees it."""
@@ -191,6 +192,10 @@ def topic_path(topic: str) -> str:
 
 def partition_path(topic: str, partition: int) -> str:
     return f"{topic_path(topic)}/partitions/{partition}"
+
+
+def _freshness(fresh: bool) -> Mapping[str, str]:
+    return {} if fresh else {"fresh": "false"}
 
 
 def _decoded(answer: Answer, shape: type[T]) -> T:

@@ -54,6 +54,11 @@ class ClusterPicture:
     leaders: Mapping[int, Led] = field(default_factory=dict)
     epochs: Mapping[int, EpochKey] = field(default_factory=dict)
 
+    def epoch_under(self, shard: int, lease_id: int) -> int | None:
+        """The epoch in which the owner of the lease leads `shard`; None if its key is not under that lease."""
+        led = self.leaders.get(shard)
+        return led.record.epoch if led and lease_id and led.item.lease_id == lease_id else None
+
 
 _Value = TypeVar("_Value", bound=msgspec.Struct)
 

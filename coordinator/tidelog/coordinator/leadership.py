@@ -1,6 +1,5 @@
 """Which shards this broker leads: it follows the key-value store, decides, and has its host lead and release them.
 
-    leadership = Leadership(kv, keys, host, me, shards, runtime, LeadershipSettings(cluster_id=identity.cluster_id))
     await leadership.start()                # raises Unavailable
     leadership.leader_of(shard)             # a `ClusterView`
     reason = await leadership.must_stop()   # returns only if this process has to end, as another has its broker id
@@ -175,10 +174,18 @@ class Leadership:
         """Who should lead each shard."""
         return leadership_decisions.preferred(self._picture, self._shards())
 
+    def surely_leads(self, shard: int, epoch: int) -> bool:
+        registration = self._registration
+        under_lease = self._picture.epoch_under(shard, registration.lease_id) == epoch
+        return under_lease and registration.certain and not self._trouble
+
     def health(self) -> CoordinatorHealth:
         reason = self._trouble
         if not reason and not self._reachable:
-            reason = "etcd cannot be reached: brokers keep the shards they lead, and none is moved until it answers"
+            reason = (
+                "etcd cannot be reached: this broker keeps the shards that it leads by their logs, takes none, and "
+                "does not hear of other leaders"
+            )
         return CoordinatorHealth(reachable=self._reachable, trusted=not self._trouble, reason=reason)
 
     async def changed(self, timeout_s: float) -> None:

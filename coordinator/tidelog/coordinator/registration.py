@@ -1,15 +1,15 @@
-"""A broker's registration: its lease, and its `BrokerRecord` under it.
+"""Registers this broker in etcd under a lease and keeps the registration alive.
 
-It registers, keeps the lease alive every third of its time on a task of its own, and registers anew when the lease is
-lost. The record follows what the broker is: stopping when told; eligible once it has been up for `rebalance_delay_s`,
-and, after a lease was lost, once it has been back for as long again as others need to come back too.
-
-Until when the lease surely lasts is counted on the monotonic clock from before the keep-alive was *sent*: an answer may
-have lain about while this process stood still. That `held` is False does not mean that the lease is over, only that it
-may be; the leader of a shard goes on in either case, since the log decides.
-
-Two processes of one broker id: the one that starts later takes the registration over, and the earlier one finds another
-incarnation in its place. It is `replaced` then, for good, and has to stop.
+- Renews the lease three times per TTL, in its own task. If the lease is lost, registers again.
+- Keeps the record current: stopping when told; eligible once the broker has been up for `rebalance_delay_s` and, after
+  a lost lease, once it has been back for as long again as the other brokers need to come back too.
+- `held` is True only while the lease lasts by this process's clock: the deadline counts from before the renewal was
+  sent, on the monotonic clock, since the answer may have waited while this process was paused. False means "unknown",
+  not "expired". Shard leaders keep running either way, because the WAL, not the lease, decides who may commit.
+- `certain` is True for a part of that time only, so that it also holds if this process's clock runs slower than etcd's.
+  Reads rest on it (docs/adr/0017-linearizable-reads.md).
+- If a second process starts with the same broker id, the first one finds another incarnation under its key. It sets
+  `replaced` and must stop.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ from tidelog.storage.errors import Corrupt, TidelogError
 from tidelog.storage.runtime import Runtime
 
 KEEP_ALIVES_PER_TTL = 3
+CERTAIN_SHARE = 0.75
+"""The part of the lease's time in which reads rest on it: this process's clock may run slower than etcd's by a
+quarter."""
 _RETRY = Backoff(first_s=0.1, max_s=1.0)
 
 _log = logging.getLogger(__name__)
@@ -78,6 +81,7 @@ class Registration:
         self._record_changed = asyncio.Event()
         self._lost = asyncio.Event()
         self._held_until_s = float("-inf")
+        self._certain_until_s = float("-inf")
         self._known = False
         self._came_back = False
         self._eligible_from_s = float("inf")
@@ -91,8 +95,13 @@ class Registration:
 
     @property
     def held(self) -> bool:
-        """Whether the lease surely lasts at this moment."""
+        """Whether the lease lasts at this moment by this process's clock."""
         return self.lease_id != 0 and self._runtime.clock.monotonic() < self._held_until_s
+
+    @property
+    def certain(self) -> bool:
+        """Whether the lease lasts at this moment by etcd's clock too, should that run faster."""
+        return self.lease_id != 0 and self._runtime.clock.monotonic() < self._certain_until_s
 
     @property
     def settling(self) -> bool:
@@ -169,9 +178,14 @@ class Registration:
     async def _keep_alive(self) -> None:
         sent_s, was_held = self._runtime.clock.monotonic(), self.held
         left_s = await self._kv.keep_alive(self.lease_id)
-        self._held_until_s = sent_s + left_s
+        self._lasts(sent_s, left_s)
         if not was_held:
             self._on_change()
+
+    def _lasts(self, sent_s: float, left_s: float) -> None:
+        """The store said that the lease has `left_s` more, to a request sent at `sent_s`."""
+        self._held_until_s = sent_s + left_s
+        self._certain_until_s = sent_s + CERTAIN_SHARE * left_s
 
     def _forget_lease(self) -> None:
         self.lease_id = 0
@@ -192,7 +206,8 @@ class Registration:
         record = self.record
         if await self._put(record, lease.lease_id):
             self._known = True
-            self.lease_id, self._held_until_s = lease.lease_id, sent_s + lease.ttl_s
+            self.lease_id = lease.lease_id
+            self._lasts(sent_s, lease.ttl_s)
             self._written = record
             self._record_changed.set()  # it may have changed while this one was on its way
             self._on_change()

@@ -67,6 +67,11 @@ class ClusterView(Protocol):
         """The broker that leads `shard`, None while it is not known."""
         ...
 
+    def surely_leads(self, shard: int, epoch: int) -> bool:
+        """Whether this broker certainly leads `shard` in `epoch` at this moment: its key is under a lease that
+        certainly lasts. False means "unknown": the log can tell."""
+        ...
+
     def health(self) -> CoordinatorHealth: ...
 
     async def changed(self, timeout_s: float) -> None:

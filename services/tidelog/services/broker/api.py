@@ -89,17 +89,20 @@ class Position:
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """At least one record is returned if there is one, however large. `wait_ms`: how long to wait for the first."""
+    """At least one record is returned if there is one, however large. `wait_ms`: how long to wait for the first. Not
+    `fresh`: without a proof that who answers still leads the shard, so that the end may be an older one."""
 
     max_records: int
     max_bytes: int
     wait_ms: int = 0
+    fresh: bool = True
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """`batches` have `records.RECORD_SCHEMA`; reading goes on at `next_offset`. `high_watermark` is the best that is
-    known to whoever answers: a broker that reads cold records without the leader knows of the cold end alone."""
+    """`batches` have `records.RECORD_SCHEMA`; reading goes on at `next_offset`. `high_watermark` is the end that is
+    known to the broker that answers. Beside records it may be an older one; a broker that reads cold records without
+    the leader knows the cold end alone."""
 
     batches: Sequence[pa.RecordBatch]
     next_offset: int
@@ -249,13 +252,15 @@ class Broker(Protocol):
         (nothing taken), `Fenced`, `Unavailable` (outcome unknown)."""
         ...
 
-    async def resolve(self, topic: str, partition: int, position: Position) -> int:
+    async def resolve(self, topic: str, partition: int, position: Position, *, fresh: bool = True) -> int:
         """The offset of `position` now. TIMESTAMP gives the first record at or after it, else the high watermark.
-        Raises `NotFound`; an OFFSET passes through unchecked."""
+        Linearizable; not `fresh`: as the leader knows it, which may be older. Raises `NotFound`, `Unavailable`; an
+        OFFSET passes through unchecked."""
         ...
 
     async def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
-        """Committed records from `offset` on (inv. 1). Raises `OutOfRange`, `NotFound`, `Unavailable`, `Corrupt`."""
+        """Committed records from `offset` on (inv. 1). An answer without records is linearizable: at a moment of the
+        call the log ended there. Raises `OutOfRange`, `NotFound`, `Unavailable`, `Corrupt`."""
         ...
 
     async def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
@@ -265,8 +270,9 @@ class Broker(Protocol):
         ...
 
     async def partition_log(self, topic: str, partition: int, *, fresh: bool = True) -> PartitionLog:
-        """What a direct reader needs, in one consistent answer. Not `fresh`: as the leader knows it, without a look at
-        the bucket, where another worker may have merged segments. Raises `NotFound`."""
+        """What a direct reader needs, in one consistent answer. Its end is linearizable. Not `fresh`: as the leader
+        knows it, without a proof that it still leads, and without a look at the bucket, where another worker may have
+        merged segments. Raises `NotFound`, `Unavailable`."""
         ...
 
     def status(self) -> BrokerStatus:
@@ -280,6 +286,10 @@ class Broker(Protocol):
     async def route_fetch(self, topic: str, partition: int, offset: int) -> Route:
         """As `route`, but local as well where `offset` is cold: segments are read from the bucket by any broker.
         Raises `NotFound`, `Invalid`."""
+        ...
+
+    def hears_of_leaders(self) -> bool:
+        """Whether this broker would hear of a new leader now: not while it cannot reach etcd."""
         ...
 
     async def routes_changed(self, timeout_s: float) -> None:

@@ -2,7 +2,7 @@
 that leadership gives it if it is part of a cluster's broker (`cluster.cluster_broker`).
 
 Putting requests together is all it does: topics come from the `Catalog`, writing is the `ProducePath`'s and each
-`ShardLeader`'s, reading the `PartitionReader`'s, and the `Archivist` turns WALs into segments behind their backs.
+`ShardLeader`'s, reading the `LocalReads`', and the `Archivist` turns WALs into segments behind their backs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from tidelog.coordinator.identity import check_alone
 from tidelog.coordinator.topic import Topic
 from tidelog.services.broker.api import (
     Acks,
-    Anchor,
     Appended,
     BrokerStatus,
     ClusterStatus,
@@ -29,15 +28,15 @@ from tidelog.services.broker.api import (
 from tidelog.services.broker.append_buffer import RETRY_AFTER_S
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.costs import BrokerCosts
+from tidelog.services.broker.local_reads import LocalReads
 from tidelog.services.broker.long_poll import LongPolls
 from tidelog.services.broker.measurements import BrokerMeasurements, ClusterCounts
-from tidelog.services.broker.partition_picture import lag_of, partition_picture
-from tidelog.services.broker.partition_state import PartitionState
+from tidelog.services.broker.partition_picture import lag_of
 from tidelog.services.broker.peer_secrets import PeerSecrets
+from tidelog.services.broker.poll_watch import PollWatch
 from tidelog.services.broker.producing import ProducePath
 from tidelog.services.broker.record_deletion import RecordDeletion
 from tidelog.services.broker.routing import Share
-from tidelog.services.broker.shard_leader import ShardLeader
 from tidelog.services.broker.sharing import Sharing, check_partition
 from tidelog.services.broker.status import broker_status, sole_broker_id, sole_cluster
 from tidelog.services.broker.topics import Topics
@@ -61,6 +60,8 @@ class LocalBroker:
         self._produce_path = ProducePath(parts.shards, parts.means.budget, parts.reader, commit_timeout_s=timeout_s)
         self._deletion = RecordDeletion(parts.shards, parts.archivist)
         self._polls = LongPolls()
+        self._reads = LocalReads(parts, self.known_topics, self._polls)
+        self._loops = (*parts.loops, PollWatch(self._polls, parts.shards, self._clock))
         self._not_ready: str | None = "the broker is starting"
 
     @property
@@ -85,7 +86,7 @@ class LocalBroker:
 
     def serve(self) -> None:
         """Take requests for whatever is led. Alone, `start` does it."""
-        for loop in self._parts.loops:
+        for loop in self._loops:
             loop.start()
         self._not_ready = None
 
@@ -98,7 +99,7 @@ class LocalBroker:
         store."""
         self._not_ready = "the broker is stopping"
         self.end_polls()
-        for loop in self._parts.loops:
+        for loop in self._loops:
             await loop.close()
         await self.shards.drain(DRAIN_SHARE * self._settings.shutdown_timeout_ms / 1000)
         await self.shards.close()
@@ -185,57 +186,23 @@ class LocalBroker:
 
     # ---- fetch
 
-    async def resolve(self, topic: str, partition: int, position: Position) -> int:
-        leader, state = await self._state(topic, partition)
-        match position.anchor:
-            case Anchor.OFFSET:
-                return position.value
-            case Anchor.EARLIEST:
-                return state.log_start_offset
-            case Anchor.LATEST:
-                return state.high_watermark
-            case Anchor.FROM_END:
-                return max(state.log_start_offset, state.high_watermark - position.value)
-            case Anchor.TIMESTAMP:
-                return await self._parts.reader.first_at(leader.partitions, state, position.value)
+    async def resolve(self, topic: str, partition: int, position: Position, *, fresh: bool = True) -> int:
+        return await self._reads.resolve(topic, partition, position, fresh=fresh)
 
     async def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
-        leader, state = await self._state(topic, partition)
-        if offset > state.high_watermark:
-            await self.shards.check_not_overtaken(leader)
-        state.check_readable(offset)
-        capped = self.capped(limits)
-        if offset == state.high_watermark and capped.wait_ms > 0:
-            await self._polls.wait(state, capped.wait_ms / 1000)
-            self.shards.check_leading(leader)
-            state.check_readable(offset)
-        batches, next_offset = await self._parts.reader.read(leader.partitions, state, offset, capped)
-        return Fetched(batches, next_offset, state.log_start_offset, state.high_watermark)
+        return await self._reads.fetch(topic, partition, offset, limits)
 
     def capped(self, limits: FetchLimits) -> FetchLimits:
         """`limits` within those of the settings."""
-        return FetchLimits(
-            min(limits.max_records, self._settings.fetch_max_records),
-            min(limits.max_bytes, self._settings.fetch_max_bytes),
-            min(limits.wait_ms, self._settings.fetch_max_wait_ms),
-        )
+        return self._reads.capped(limits)
 
     async def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
         self.check_open()
-        leader, state = await self._state(topic, partition)
+        leader, state = await self._reads.state(topic, partition)
         return await self._deletion.delete(self.topic(topic), leader, state, before_offset)
 
     async def partition_log(self, topic: str, partition: int, *, fresh: bool = True) -> PartitionLog:
-        leader, state = await self._state(topic, partition)
-        if fresh:
-            await leader.partitions.refresh(state)
-        return partition_picture(state, self._parts.store.url)
-
-    async def _state(self, name: str, partition: int) -> tuple[ShardLeader, PartitionState]:
-        topic = await self.known_topics.known(name, partition)
-        leader = self.shards.leading(topic.shards[partition])
-        state = leader.partitions.loaded(topic.partition(partition)) or await leader.partitions.load(topic, partition)
-        return leader, state
+        return await self._reads.partition_log(topic, partition, fresh=fresh)
 
     async def archive_now(self) -> None:
         """Turn all that is committed into segments, whatever its age."""
@@ -287,6 +254,9 @@ class LocalBroker:
 
     async def route_fetch(self, topic: str, partition: int, offset: int) -> Route:  # noqa: ARG002  # all is here
         return self.route(topic, partition)
+
+    def hears_of_leaders(self) -> bool:
+        return True
 
     async def routes_changed(self, timeout_s: float) -> None:
         await self._clock.sleep(timeout_s)

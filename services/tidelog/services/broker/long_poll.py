@@ -19,12 +19,16 @@ class LongPolls:
 
     def __init__(self, waiters_max: int = WAITERS_MAX) -> None:
         self._waiters_max = waiters_max
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], int] = {}
         self._ended = False
         self._woken = LoopTurns(WOKEN_A_TURN)
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def shards(self) -> frozenset[int]:
+        """Those at whose leaders polls wait."""
+        return frozenset(self._waiting.values())
 
     async def wait(self, state: PartitionState, timeout_s: float) -> None:
         """Return at the next commit, after `timeout_s`, or when the broker stops. Raises `Overloaded`."""
@@ -33,7 +37,7 @@ class LongPolls:
         if len(self._waiting) >= self._waiters_max:
             raise Overloaded(f"{self._waiters_max:,} fetches are waiting already", retry_after_s=RETRY_AFTER_S)
         commit = state.next_commit()
-        self._waiting.add(commit)
+        self._waiting[commit] = state.shard
         try:
             async with asyncio.timeout(timeout_s):
                 await commit
@@ -41,7 +45,7 @@ class LongPolls:
         except TimeoutError:
             return  # nothing came: an empty answer
         finally:
-            self._waiting.discard(commit)
+            del self._waiting[commit]
             commit.cancel()
 
     def end(self) -> None:

@@ -25,7 +25,7 @@ class Peers(Protocol):
         """As `api.Broker.fetch`."""
         ...
 
-    async def resolve(self, leader: Leader, topic: str, partition: int, position: Position) -> int:
+    async def resolve(self, leader: Leader, topic: str, partition: int, position: Position, *, fresh: bool) -> int:
         """As `api.Broker.resolve`."""
         ...
 

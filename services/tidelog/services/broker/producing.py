@@ -95,7 +95,7 @@ class ProducePath:
         except Conflict as refusal:
             rests_on_buffered = _rests_on_buffered(place.state, options)  # as of now: the next line lets others go on
             # A leader that was replaced and does not know it yet refuses by a state that is over.
-            await self._shards.check_not_overtaken(place.leader)
+            await self._shards.prove_leading(place.leader)
             if not rests_on_buffered:
                 raise
             conflict = refusal

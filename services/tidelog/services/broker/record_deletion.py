@@ -27,9 +27,8 @@ class RecordDeletion:
 
     async def delete(self, topic: Topic, leader: ShardLeader, state: PartitionState, before_offset: int) -> int:
         """See `api.Broker.delete_records`."""
+        await self._shards.prove_leading(leader)
         offset = state.high_watermark if before_offset == HIGH_WATERMARK else checked_offset(before_offset)
-        if offset > state.high_watermark:
-            await self._shards.check_not_overtaken(leader)
         state.check_readable(max(offset, state.log_start_offset))
         if offset > state.cold_end:
             fault = await self._archivist.archive_partition(leader.shard, state.topic_partition)

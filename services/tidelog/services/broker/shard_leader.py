@@ -27,6 +27,7 @@ from tidelog.services.broker.failure import Failure
 from tidelog.services.broker.flush_policy import FlushPolicy, ShardLoad, seconds_to_cut
 from tidelog.services.broker.hot_tail import EntryName, HotTail
 from tidelog.services.broker.index_keeper import IndexKeeper
+from tidelog.services.broker.leadership_proof import LeadershipProof
 from tidelog.services.broker.log_opening import LogOpening
 from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_state import hot_span
@@ -75,6 +76,7 @@ class ShardLeader:
     def __init__(self, writer: WalWriter, partitions: ShardPartitions, index: WalIndex, means: ShardMeans) -> None:
         self.shard = partitions.wal.shard
         self.partitions = partitions
+        self.proof = LeadershipProof(self._overtaken, means.runtime.clock)
         self.extent = WalExtent()
         self._index = index
         self._keeper = IndexKeeper(index, means.executor)
@@ -93,6 +95,7 @@ class ShardLeader:
         self._failure: Failure | None = None
         self._ended = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
+        partitions.on_overtaken = self.overtaken
 
     # ---- life
 
@@ -127,6 +130,15 @@ class ShardLeader:
         kind = Denied if isinstance(error, Denied) else Unavailable
         self._failure = Failure(f"shard {self.shard} cannot be led, the broker tries again: {error}", kind)
 
+    def overtaken(self, reason: str) -> None:
+        """It is proved that another broker leads the shard: stop at once, as if fenced."""
+        if self._failure:
+            return
+        for loop in self._loops:
+            loop.cancel()
+        _log.error("shard %d steps down, another broker leads it: %s", self.shard, reason)
+        self._step_down(Failure(f"shard {self.shard} is led by another broker now: {reason}", Fenced))
+
     async def ended(self) -> None:
         """Return once this shard is not led here any more."""
         await self._ended.wait()
@@ -160,8 +172,9 @@ class ShardLeader:
         if self._failure:
             raise self._failure.error()
 
-    async def overtaken(self) -> bool:
-        """Whether the log has an entry of a later epoch, or none of where this leader stands any more. Some reads."""
+    async def _overtaken(self) -> bool:
+        """Whether the log has an entry of a later epoch, or its floor has passed this leader's end. Two reads, and one
+        more for each entry of this leader's own whose PUT is not answered yet."""
         seq = self._writer.next_seq
         while True:
             try:
@@ -170,7 +183,7 @@ class ShardLeader:
                 return (await self._wal.floor()).number > self._writer.next_seq
             if header.epoch > self.epoch:
                 return True
-            seq += 1  # this leader's own, whose PUT is not answered yet
+            seq += 1
 
     def append(self, append: Append) -> Outcome:
         """Take records whose room is reserved and whose offsets are assigned; the outcome comes with their batch."""
@@ -236,7 +249,9 @@ class ShardLeader:
         while True:
             cut = await self._cuts.get()
             encoded = await cut.encoded
+            ask = self.proof.ask()
             await self._writer.commit(encoded.prepared)
+            self.proof.proved(ask)
             self._publish(cut.batch, encoded)
 
     def _publish(self, batch: Batch, encoded: EncodedBatch) -> None:

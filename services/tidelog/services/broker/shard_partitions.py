@@ -7,13 +7,14 @@ until somebody wants that partition, and only then is its manifest read.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tidelog.coordinator.topic import Topic
 from tidelog.services.broker.hot_tail import EntryName
 from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_state import HotSpan, PartitionState, hot_span
 from tidelog.services.broker.single_flight import SingleFlight
+from tidelog.storage.errors import Fenced
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_log import ManifestLog
@@ -25,7 +26,7 @@ from tidelog.storage.wal_index import IndexedEntry
 
 class ShardPartitions:
     """Partition states by topic and number. Loading raises `Unavailable`, `Corrupt`. `measurements` hear of each
-    manifest that comes by."""
+    manifest that comes by; `on_overtaken` of a proof that another broker leads the shard."""
 
     def __init__(self, store: ObjectStore, wal: Wal, measurements: Measurements | None = None) -> None:
         self.wal = wal
@@ -38,6 +39,7 @@ class ShardPartitions:
         self._newer: dict[TopicPartition, Manifest] = {}
         self._born: set[str] = set()
         self._holes: Sequence[int] = ()
+        self.on_overtaken: Callable[[str], None] = _ignore
 
     def __iter__(self) -> Iterator[PartitionState]:
         """The partitions that are loaded."""
@@ -72,10 +74,17 @@ class ShardPartitions:
         self._measurements.version_made(manifest)
 
     async def refresh(self, state: PartitionState) -> None:
-        """Read the newest manifest: another process may have archived or merged, as a job or a compactor does."""
+        """Read the newest manifest: another process may have merged, as a compactor does. A manifest that ends beyond
+        the high watermark proves that another broker leads the shard: it has archived records that this one does not
+        know of. The leader is told (`on_overtaken`) and raises `Fenced`."""
         manifest = await ManifestLog(self._store, state.topic, state.topic_partition).latest()
         if manifest.cold_end > state.high_watermark:
-            return  # another broker leads the shard by now, and has archived what this one does not know of
+            reason = (
+                f"partition {state.topic_partition.partition} of {state.topic!r} is archived up to offset "
+                f"{manifest.cold_end}, beyond offset {state.high_watermark}, where this broker's log ends"
+            )
+            self.on_overtaken(reason)
+            raise Fenced(f"shard {self.wal.shard} is led by another broker now: {reason}")
         self.seen(manifest)
         state.archived(manifest)
 
@@ -153,3 +162,7 @@ class ShardPartitions:
         state.recover(spans, marks, self._holes)
         self._states[topic_partition] = state
         return state
+
+
+def _ignore(_reason: str) -> None:
+    """Nobody leads these partitions yet."""

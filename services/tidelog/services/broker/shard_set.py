@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from tidelog.services.broker.api import Leader
@@ -18,7 +19,7 @@ from tidelog.services.broker.hot_tail import HotTail
 from tidelog.services.broker.led_shard import LedShard
 from tidelog.services.broker.shard_leader import ShardLeader
 from tidelog.storage.backoff import Backoff
-from tidelog.storage.errors import LeaderUnknown, NotLeader
+from tidelog.storage.errors import Fenced, LeaderUnknown, NotLeader
 from tidelog.storage.runtime import Runtime
 
 RETRY_AFTER_S = 0.1
@@ -28,10 +29,18 @@ CLAIM_TIMEOUT_S = 10.0
 LEAD_AGAIN = Backoff(first_s=0.5, max_s=15.0)
 """How long a broker alone waits before it claims a shard that stopped."""
 
+PROVEN_ALONE_S = 5.0
+"""How long a broker without etcd rests on a proof that it leads: so long it may give an older end after another
+broker has taken its bucket. A shorter time costs more requests of consumers that wait at the end of a log."""
+PROVEN_BELOW_END_S = 0.5
+"""How long a proof is enough to read what lies below the end. `record_deletion` waits longer than that."""
+
 _log = logging.getLogger(__name__)
 
 LeaderLookup = Callable[[int], Leader | None]
 """The leader of a shard as far as is known; None if it is this broker, or nobody."""
+LeadsSurely = Callable[[int, int], bool]
+"""Whether a lease proves that this broker leads a shard in an epoch now (`ClusterView.surely_leads`)."""
 
 
 class ShardBuilder(Protocol):
@@ -51,13 +60,20 @@ class ShardSet:
         self._led: dict[int, LedShard] = {}
         self._watchers: set[asyncio.Task[None]] = set()
         self._lookup: LeaderLookup | None = None
+        self._surely_leads: LeadsSurely = _no_lease
         self._changed = asyncio.Event()
         self.handovers = 0
         self.fencings = 0
 
-    def join_cluster(self, lookup: LeaderLookup) -> None:
+    def join_cluster(self, lookup: LeaderLookup, surely_leads: LeadsSurely) -> None:
         """From now on leaders may be elsewhere, where `lookup` says."""
         self._lookup = lookup
+        self._surely_leads = surely_leads
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other broker is known: this one leads every shard of its bucket."""
+        return self._lookup is None
 
     # ---- who leads
 
@@ -87,11 +103,35 @@ class ShardSet:
         if self.leading(leader.shard) is not leader:
             raise self._elsewhere(leader.shard)
 
-    async def check_not_overtaken(self, leader: ShardLeader) -> None:
-        """Raises as `leading` does if the log has gone on under another leader: one that was paused does not know it
-        yet, and must not tell a reader of the newest records that they are not there. Raises `Unavailable` too."""
-        if self._lookup and await leader.overtaken():
-            raise self._elsewhere(leader.shard)
+    @contextmanager
+    def reading(self, leader: ShardLeader) -> Iterator[None]:
+        """A block that reads from the bucket, by which `leader` may learn that it was replaced. It raises as
+        `leading` does then."""
+        try:
+            yield
+        except Fenced:
+            self.check_leading(leader)
+            raise
+
+    async def prove_leading(self, leader: ShardLeader) -> None:
+        """Return once it is proved that `leader` led its shard at a moment after this call began, so that what it knows
+        of the log's end is right. Free while the lease is certain; else the log is asked. A broker alone has no lease,
+        and rests on a proof for `PROVEN_ALONE_S`.
+
+        With proof that another broker leads, steps down and raises as `leading` does. Raises `Unavailable` if neither
+        etcd nor the log could say."""
+        await self._prove(leader, PROVEN_ALONE_S if self.alone else 0.0)
+
+    async def prove_led_lately(self, leader: ShardLeader) -> None:
+        """As `prove_leading`, at a moment at most `PROVEN_BELOW_END_S` ago. A broker alone reads what lies below the
+        end without a proof."""
+        if not self.alone:
+            await self._prove(leader, PROVEN_BELOW_END_S)
+
+    async def _prove(self, leader: ShardLeader, within_s: float) -> None:
+        if not self._surely_leads(leader.shard, leader.epoch) and not await leader.proof.led(within_s):
+            leader.overtaken("its log has gone on in a later epoch")
+        self.check_leading(leader)
 
     async def changed(self) -> None:
         """Return when a shard is led or let go."""
@@ -199,3 +239,8 @@ class ShardSet:
     def _tell(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def _no_lease(_shard: int, _epoch: int) -> bool:
+    """A broker alone has none."""
+    return False

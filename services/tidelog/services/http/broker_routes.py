@@ -51,6 +51,8 @@ class BrokerRoutes:
 
 
 def _ready(status: BrokerStatus) -> dict[str, object]:
-    """What a broker that takes requests says: damaged objects are told, and the rest is served."""
+    """What a broker that takes requests says: `reason` tells what it cannot do, and the objects that are damaged are
+    named; it serves the rest."""
+    reason = {"reason": status.reason} if status.reason else {}
     damaged = {"damaged_objects": [damage.key for damage in status.damages]} if status.damages else {}
-    return {"status": "ready", **damaged}
+    return {"status": "ready", **reason, **damaged}

@@ -44,7 +44,7 @@ JSON_BYTES_DEFAULT = 1 << 20
 STREAM_PAGE_BYTES = 1 << 18
 HEARTBEAT_MS = 15_000
 """A stream is not silent for longer; the shipped load balancer cuts one that is silent for 75 s."""
-_QUERY = frozenset({"offset", "max_records", "max_bytes", "wait_ms", "encoding"})
+_QUERY = frozenset({"offset", "max_records", "max_bytes", "wait_ms", "encoding", "fresh"})
 _THREAD_BYTES_MIN = 1 << 18
 _ENCODER = msgspec.json.Encoder()
 
@@ -104,7 +104,7 @@ class FetchRoutes:
             limits = replace(limits, wait_ms=wait_ms)
         offset = wanted.position.value
         if wanted.position.anchor is not Anchor.OFFSET:
-            offset = await broker.resolve(place.topic, place.partition, wanted.position)
+            offset = await broker.resolve(place.topic, place.partition, wanted.position, fresh=limits.fresh)
         fetched = await self._fetch(request, place, offset, limits)
         if wanted.media is Media.EVENTS:
             page_bytes = min(STREAM_PAGE_BYTES, self._service.settings.fetch_max_bytes)
@@ -126,11 +126,12 @@ class FetchRoutes:
             capped_number(query, "max_records", 1, default_records, records_max),
             capped_number(query, "max_bytes", 1, default_bytes, bytes_max),
             0 if media is Media.EVENTS else capped_number(query, "wait_ms", 0, 0, settings.fetch_max_wait_ms),
+            fresh=flag(query, "fresh", default=True),
         )
 
     async def _fetch(self, request: Request, place: Place, offset: int, limits: FetchLimits) -> Fetched:
         """What is there at once; only with nothing there, and a wait asked for, does the request hold its place."""
-        broker, at_once = self._service.asked(request), FetchLimits(limits.max_records, limits.max_bytes)
+        broker, at_once = self._service.asked(request), replace(limits, wait_ms=0)
         fetched = await broker.fetch(place.topic, place.partition, offset, at_once)
         if fetched.next_offset > offset or not limits.wait_ms:
             return fetched
@@ -153,13 +154,14 @@ class FetchRoutes:
 
     async def offset(self, request: Request) -> Response:
         """Resolve a position."""
-        query = query_of(request, frozenset({"at"}))
+        query = query_of(request, frozenset({"at", "fresh"}))
         if "at" not in query:
             raise Unreadable("at is missing: say ?at=earliest, latest, N, -N or @time", field="at")
         position = parse_position(query["at"], "at")
+        fresh = flag(query, "fresh", default=True)
 
         async def resolve(broker: Broker, place: Place) -> Response:
-            offset = await broker.resolve(place.topic, place.partition, position)
+            offset = await broker.resolve(place.topic, place.partition, position, fresh=fresh)
             return Response(_ENCODER.encode({"offset": offset}), media_type=Media.JSON.value)
 
         return await self._answer(request, Read(_place(request), "offset", query), resolve)

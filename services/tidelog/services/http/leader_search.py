@@ -15,6 +15,8 @@ T = TypeVar("T")
 PAUSE_FIRST_S = 0.02
 PAUSE_MAX_S = 0.25
 """Another look is worth its cost even if this broker hears of no change: the peer may know more."""
+CUT_OFF_PATIENCE_S = 1.0
+"""How long a request looks where no news of a leader can come, since etcd is not reached: another broker may know."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,16 @@ class LeaderSearch:
     async def run(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """What `attempt` gives once it does not raise `NotLeader` or `LeaderUnknown`; its last such error if it always
         does."""
-        give_up_at_s, pause_s = self.clock.monotonic() + self.timeout_s, PAUSE_FIRST_S
+        began_s, pause_s = self.clock.monotonic(), PAUSE_FIRST_S
         while True:
             try:
                 return await attempt()
             except (NotLeader, LeaderUnknown):
-                left_s = give_up_at_s - self.clock.monotonic()
+                left_s = began_s + self._patience_s() - self.clock.monotonic()
                 if left_s <= 0:
                     raise
             await self.broker.routes_changed(min(pause_s, left_s))
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+    def _patience_s(self) -> float:
+        return self.timeout_s if self.broker.hears_of_leaders() else min(self.timeout_s, CUT_OFF_PATIENCE_S)

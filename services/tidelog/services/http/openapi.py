@@ -140,6 +140,9 @@ _FETCHED_EXAMPLE = {
 }
 _EVENT_EXAMPLE = 'id: 41\ndata: {"offset":41,"timestamp":1763712000000,"key":null,"value":"text","headers":[]}\n\n'
 _ENCODING = query("encoding", {"enum": ["base64"]}, "keys and values as base64 always", "base64")
+_FRESH = query(
+    "fresh", {"type": "string", "enum": ["true", "false"]}, "false: as the leader knows it, which may be older", "true"
+)
 _START = {"type": "string", "pattern": r"^(earliest|latest|-?[0-9]{1,18}|@.+)$"}
 _READ_REFUSALS = (400, 404, 406, 416, 422, 500)
 
@@ -164,6 +167,7 @@ FETCH = operation(
         query("max_bytes", whole(1, _INT64_MAX), "about so many bytes of keys and values", 1_048_576),
         query("wait_ms", whole(0, _INT64_MAX), "with no record there, wait so long for one", 0),
         _ENCODING,
+        _FRESH,
         header("Last-Event-ID", TEXT, "event streams: go on after this offset", "41"),
     ],
 )
@@ -231,7 +235,7 @@ LOG = operation(
     parameters=[
         _TOPIC,
         _PARTITION,
-        query("fresh", {"type": "string", "enum": ["true", "false"]}, "false: as the leader knows it", "true"),
+        _FRESH,
     ],
 )
 OFFSET = operation(
@@ -244,5 +248,6 @@ OFFSET = operation(
         _TOPIC,
         _PARTITION,
         query("at", _START, "as `offset` of a fetch", "@2026-01-31T12:00:00Z", required=True),
+        _FRESH,
     ],
 )

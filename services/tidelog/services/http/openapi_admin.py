@@ -114,7 +114,7 @@ DELETE_RECORDS = operation(
 )
 
 _STATUS = record_of({"status": TEXT})
-_READY = record_of({"status": TEXT}, {"damaged_objects": {"type": "array", "items": TEXT}})
+_READY = record_of({"status": TEXT}, {"reason": TEXT, "damaged_objects": {"type": "array", "items": TEXT}})
 HEALTH = operation(
     "GET",
     "broker",
@@ -125,8 +125,8 @@ HEALTH = operation(
 READY = operation(
     "GET",
     "broker",
-    description="200 if the broker takes requests, else 503 and why. Objects of its shards that it knows to be damaged "
-    "are named; it serves the rest.",
+    description="200 if the broker takes requests, else 503 and why. `reason`: what a ready broker cannot do. Damaged "
+    "objects of its shards that it knows of are named; it serves the rest.",
     answers={200: body(_JSON, _READY, {"status": "ready"})},
     refusals=(),
 )

@@ -81,6 +81,7 @@ class HttpPeers:
             "max_records": str(limits.max_records),
             "max_bytes": str(limits.max_bytes),
             "wait_ms": str(limits.wait_ms),
+            **_freshness(fresh=limits.fresh),
         }
         target = _target(topic, partition, "records", query)
         request = PeerRequest("GET", target, [("Accept", ARROW)], waits=limits.wait_ms > 0)
@@ -94,14 +95,15 @@ class HttpPeers:
                 _number(answer.headers, "Tidelog-High-Watermark"),
             )
 
-    async def resolve(self, leader: Leader, topic: str, partition: int, position: Position) -> int:
+    async def resolve(self, leader: Leader, topic: str, partition: int, position: Position, *, fresh: bool) -> int:
         if position.anchor is Anchor.OFFSET:
             return position.value
-        request = PeerRequest("GET", _target(topic, partition, "offset", {"at": _written(position)}))
+        query = {"at": _written(position), **_freshness(fresh=fresh)}
+        request = PeerRequest("GET", _target(topic, partition, "offset", query))
         return _decoded(await self._whole(leader, request, self._call_timeout_s), OffsetAnswer).offset
 
     async def partition_log(self, leader: Leader, topic: str, partition: int, *, fresh: bool) -> PartitionLog:
-        request = PeerRequest("GET", _target(topic, partition, "log", {} if fresh else {"fresh": "false"}))
+        request = PeerRequest("GET", _target(topic, partition, "log", _freshness(fresh=fresh)))
         return partition_log_of(_decoded(await self._whole(leader, request, self._call_timeout_s), PartitionLogJson))
 
     async def delete_records(self, leader: Leader, topic: str, partition: int, before_offset: int) -> int:
@@ -141,6 +143,10 @@ async def _read(answer: PeerAnswer) -> bytes:
 def _target(topic: str, partition: int, what: str, query: Mapping[str, str]) -> str:
     path = f"/v1/topics/{quote(topic, safe='')}/partitions/{partition}/{what}"
     return f"{path}?{urlencode(query)}" if query else path
+
+
+def _freshness(*, fresh: bool) -> dict[str, str]:
+    return {} if fresh else {"fresh": "false"}
 
 
 def _producer_headers(options: ProduceOptions) -> list[tuple[str, str]]:

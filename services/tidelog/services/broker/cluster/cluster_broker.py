@@ -81,7 +81,7 @@ class ClusterBroker:
         self._local.known_topics.shard_count = identity.shards
         self._local.known_topics.read_on = self._coordination.read_on
         self._whereabouts = Whereabouts(self._coordination.view, self._local.shards)
-        self._local.shards.join_cluster(self._whereabouts.leader)
+        self._local.shards.join_cluster(self._whereabouts.leader, self._coordination.view.surely_leads)
         self._started = ClusterRequests(
             self._local,
             self._peers,
@@ -153,8 +153,8 @@ class ClusterBroker:
     async def produce(self, topic: str, draft: Draft, options: ProduceOptions) -> Sequence[Appended]:
         return await self._requests.produce(topic, draft, options)
 
-    async def resolve(self, topic: str, partition: int, position: Position) -> int:
-        return await self._requests.resolve(topic, partition, position)
+    async def resolve(self, topic: str, partition: int, position: Position, *, fresh: bool = True) -> int:
+        return await self._requests.resolve(topic, partition, position, fresh=fresh)
 
     async def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
         return await self._requests.fetch(topic, partition, offset, limits)
@@ -172,6 +172,9 @@ class ClusterBroker:
 
     async def route_fetch(self, topic: str, partition: int, offset: int) -> Route:
         return await self._requests.route_fetch(topic, partition, offset)
+
+    def hears_of_leaders(self) -> bool:
+        return self._whereabouts is None or self._whereabouts.current
 
     async def routes_changed(self, timeout_s: float) -> None:
         if self._whereabouts:

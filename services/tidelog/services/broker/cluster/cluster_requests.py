@@ -78,14 +78,14 @@ class ClusterRequests:
             wait_s=capped.wait_ms / 1000,
         )
 
-    async def resolve(self, topic: str, partition: int, position: Position) -> int:
+    async def resolve(self, topic: str, partition: int, position: Position, *, fresh: bool = True) -> int:
         found = await self._local.known_topics.known(topic, partition)
         if position.anchor is Anchor.OFFSET:
             return position.value
         return await self.calls.read(
             found.shards[partition],
-            lambda: self._local.resolve(topic, partition, position),
-            lambda leader: self._peers.resolve(leader, topic, partition, position),
+            lambda: self._local.resolve(topic, partition, position, fresh=fresh),
+            lambda leader: self._peers.resolve(leader, topic, partition, position, fresh=fresh),
         )
 
     async def partition_log(self, topic: str, partition: int, *, fresh: bool) -> PartitionLog:

@@ -2,7 +2,7 @@
 
     refused with NotLeader, LeaderUnknown     nothing was taken             again
     a read that broke off, or whose leader    it changes nothing, or only   again
-    is another one by now                     once (delete-records)
+    is another one by now, or was replaced    once (delete-records)
     a produce that broke off                  the outcome is unknown        raised to its producer
     a produce whose leader is another one     it may be committed yet       a moment more, then raised as unknown
     by now and which is not answered
@@ -28,6 +28,10 @@ PAUSE_S_FIRST = 0.01
 PAUSE_S_MAX = 0.2
 """A leader is named before it takes requests, and only it knows when it does; so besides waiting for a change a call is
 tried again after a while."""
+
+CUT_OFF_PATIENCE_S = 1.0
+"""How long a call looks for a leader where no news of one can come, since etcd is not reached: another broker may
+know."""
 
 ANSWER_GRACE_S = 1.0
 """How long a produce goes on waiting for the answer of a leader that was replaced."""
@@ -119,12 +123,15 @@ class _Pauses:
     def __init__(self, whereabouts: Whereabouts, clock: Clock, timeout_s: float) -> None:
         self._whereabouts = whereabouts
         self._clock = clock
-        self._end_s = clock.monotonic() + timeout_s
+        began_s = clock.monotonic()
+        self._end_s = began_s + timeout_s
+        self._end_cut_off_s = began_s + min(timeout_s, CUT_OFF_PATIENCE_S)
         self._pause_s = PAUSE_S_FIRST
 
     async def again_or_raise(self, error: Unavailable) -> None:
         """Return when it is time to try again; raise `error` if there is no time left."""
-        left_s = self._end_s - self._clock.monotonic()
+        end_s = self._end_s if self._whereabouts.current else self._end_cut_off_s
+        left_s = end_s - self._clock.monotonic()
         if left_s <= 0 or self._whereabouts.closed:
             raise error
         await self._whereabouts.changed(min(left_s, self._pause_s))

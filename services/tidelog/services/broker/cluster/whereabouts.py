@@ -34,6 +34,11 @@ class Whereabouts:
             self._watcher.cancel()
             await asyncio.gather(self._watcher, return_exceptions=True)
 
+    @property
+    def current(self) -> bool:
+        """Whether this broker hears of new leaders: not while it cannot reach etcd."""
+        return self._view.health().reachable
+
     def leader(self, shard: int) -> Leader | None:
         """The other broker that leads `shard`; None if it is this one, or nobody that is known."""
         record = self._view.leader_of(shard)
