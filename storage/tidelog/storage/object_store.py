@@ -7,7 +7,9 @@ Concepts
 - An object is written whole and read whole or by range; it is visible whole or not at all.
 - `create` is the only consensus Tidelog's data path uses: of any number of racing creates of a key one wins, and the
   others raise `Conflict`.
-- A **version** is an opaque tag of one write of a key; `put(if_version=...)` replaces exactly that one.
+- A **version** is an opaque tag of a key's content; `put(if_version=...)` replaces exactly that content. S3's ETags
+  follow from the bytes, so a version comes again when the same bytes are written again: a caller that must notice that
+  (A, B, A) puts something into the bytes that never comes again, as the floor does with its rising number.
 - After a write was answered, every later get, head and list sees it (S3 has been so since December 2020).
 
 Errors, of every call

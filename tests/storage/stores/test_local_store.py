@@ -31,6 +31,8 @@ async def store(root: Path) -> AsyncIterator[LocalObjectStore]:
 
 
 class TestLocalObjectStore(ObjectStoreConformance):
+    versions_follow_content = False
+
     @pytest.fixture
     async def store(self, root: Path) -> AsyncIterator[ObjectStore]:
         store = LocalObjectStore(root)

@@ -31,6 +31,9 @@ LARGE_BYTES = 9 * 1_024 * 1_024 + 7
 class ObjectStoreConformance:
     """The contract of `tidelog.storage.object_store`, sentence by sentence."""
 
+    versions_follow_content = True
+    """Whether equal bytes have equal versions, as on S3. A store may do better and give each write one of its own."""
+
     async def test_what_was_created_is_read_back(self, store: ObjectStore) -> None:
         version = await store.create("a/b", CONTENT)
         stored = await store.get("a/b")
@@ -80,6 +83,18 @@ class ObjectStoreConformance:
         assert (await store.get("a")).data == b"second"
         await store.put("a", b"third", if_version=newer)
         assert (await store.get("a")).data == b"third"
+
+    async def test_the_same_bytes_have_the_same_version_where_the_store_is_like_s3(self, store: ObjectStore) -> None:
+        """The simulation's store must not be kinder than S3: there code that takes a version for a proof that nothing
+        was written meanwhile is wrong."""
+        if not self.versions_follow_content:
+            return
+        first = await store.create("a", b"one")
+        await store.put("a", b"another")
+        assert await store.put("a", b"one") == first
+        await store.delete("a")
+        assert await store.create("a", b"one") == first
+        await store.put("a", b"another", if_version=first)
 
     async def test_a_put_with_another_version_conflicts(self, store: ObjectStore) -> None:
         old = await store.create("a", b"first")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
+from hashlib import sha256
 
 from tidelog.storage.errors import Conflict, NotFound
 from tidelog.storage.object_store import (
@@ -22,15 +23,17 @@ from tidelog.storage.object_store import (
 )
 from tidelog.storage.runtime import Clock, SystemClock
 
+VERSION_DIGITS = 32
+
 
 class MemoryObjectStore:
-    """Implements `ObjectStore`. Versions are the number of the write, so no two writes share one."""
+    """Implements `ObjectStore`. A version follows from the content, like an ETag of S3: two writes of the same bytes
+    have one version."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._objects: dict[str, StoredObject] = {}
         self._keys: list[str] = []
-        self._writes = 0
 
     @property
     def url(self) -> str:
@@ -78,7 +81,7 @@ class MemoryObjectStore:
     def _write(self, key: str, data: Body) -> str:
         if key not in self._objects:
             insort(self._keys, key)
-        self._writes += 1
-        info = ObjectInfo(key, len(body := bytes(data)), str(self._writes), self._clock.now_ms())
+        body = bytes(data)
+        info = ObjectInfo(key, len(body), sha256(body).hexdigest()[:VERSION_DIGITS], self._clock.now_ms())
         self._objects[key] = StoredObject(info, body)
         return info.version
