@@ -46,10 +46,12 @@ check: $(VENV)/.dev ## format, lint, types and layers; quick
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m infra.alert_rules --check
 
-format: $(VENV)/.dev ## let ruff rewrite what it can
+format: $(VENV)/.dev ## let ruff rewrite what it can, and make the files that are made of others
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
+	@$(BIN)/python -m infra.alert_rules
 
 bench: $(VENV)/.dev ## Tidelog beside Kafka: a table, JSON and a picture in artifacts/
 	@$(BIN)/python -m benchmarks $(ARGS)

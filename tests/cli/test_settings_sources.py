@@ -1,6 +1,6 @@
 """Where settings come from, which source is stronger, and what a slip of the pen is told."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -118,6 +118,51 @@ def test_an_unknown_variable_is_refused() -> None:
 def test_variables_of_other_programs_are_left_alone() -> None:
     environ = {"TIDELOG_BROKER": "http://x", "TIDELOG_REQUIRE_ALL": "1", "PORT": "1", "HOME": "/"}
     assert load_settings(environ=environ).settings == Settings()
+
+
+SERVICE_LINKS = {
+    "TIDELOG_SERVICE_HOST": "10.0.0.1",
+    "TIDELOG_SERVICE_PORT": "8080",
+    "TIDELOG_SERVICE_PORT_HTTP": "8080",
+    "TIDELOG_PORT": "tcp://10.0.0.1:8080",
+    "TIDELOG_PORT_8080_TCP": "tcp://10.0.0.1:8080",
+    "TIDELOG_PORT_8080_TCP_PROTO": "tcp",
+    "TIDELOG_PORT_8080_TCP_PORT": "8080",
+    "TIDELOG_PORT_8080_TCP_ADDR": "10.0.0.1",
+    "TIDELOG_COMPACTOR_SERVICE_HOST": "fd00::7",
+    "TIDELOG_COMPACTOR_SERVICE_PORT": "9090",
+    "TIDELOG_COMPACTOR_PORT": "udp://[fd00::7]:9090",
+    "TIDELOG_COMPACTOR_PORT_9090_UDP_ADDR": "fd00::7",
+}
+"""What Kubernetes puts into a container of a namespace with Services named `tidelog` and `tidelog-compactor`."""
+
+
+def test_variables_that_kubernetes_makes_of_services_are_left_alone() -> None:
+    loaded = load_settings(environ={**SERVICE_LINKS, "TIDELOG_SHARDS": "8"})
+    assert loaded.settings == replace(Settings(), shards=8)
+    assert set(loaded.service_links) == set(SERVICE_LINKS)
+
+
+def test_a_port_that_is_a_number_is_the_setting_beside_a_service_of_that_name() -> None:
+    loaded = load_settings(environ={**SERVICE_LINKS, "TIDELOG_PORT": "9000"})
+    assert loaded.settings.port == 9000
+    assert "TIDELOG_PORT" not in loaded.service_links
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("TIDELOG_SERVICE_PORT", "8080"),  # no TIDELOG_SERVICE_HOST: nobody's but a person's
+        ("TIDELOG_SERVICE_HOST", "10.0.0.1"),
+        ("TIDELOG_SERVICE_NAME", "web"),
+        ("TIDELOG_HTTP_PORT", "8080"),
+        ("TIDELOG_PORT", "tcp://"),
+        ("TIDELOG_PORT_8080", "1"),
+    ],
+)
+def test_a_slip_of_the_pen_that_looks_like_them_is_refused(variable: str, value: str) -> None:
+    with pytest.raises(Invalid, match=f"{variable}: "):
+        load_settings(environ={variable: value})
 
 
 def test_a_file_that_is_not_there_or_no_toml_is_refused(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ VARIABLES: Mapping[str, str] = {
     "S3_SECRET_ACCESS_KEY": "a-secret-key",
     "GRAFANA_PASSWORD": "a-password",
 }
+SPILL_FOLDER = "/var/lib/tidelog/spill"
+"""Where the image has brokers and compactors put what they do not hold in memory."""
 REFERENCE = re.compile(r"(?<!\$)\$\{([A-Z0-9_]+)([^}]*)\}")
 
 

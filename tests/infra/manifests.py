@@ -27,7 +27,13 @@ def built(folder: str) -> Sequence[Manifest]:
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
-def one(kind: str, folder: str = EXAMPLE) -> Manifest:
-    """The only object of that kind."""
-    (found,) = [manifest for manifest in built(folder) if manifest["kind"] == kind]
+def one(kind: str, folder: str = EXAMPLE, name: str = "tidelog") -> Manifest:
+    """The only object of that kind and name."""
+    (found,) = [manifest for manifest in built(folder) if manifest["kind"] == kind and _name(manifest) == name]
     return found
+
+
+def _name(manifest: Manifest) -> str:
+    """Without the hash that kustomize appends to a ConfigMap's."""
+    name: str = manifest["metadata"]["name"]
+    return name.rpartition("-")[0] if manifest["kind"] == "ConfigMap" else name

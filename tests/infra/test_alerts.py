@@ -8,6 +8,7 @@ from typing import Any
 import promql_parser
 import pytest
 import yaml
+from infra.alert_rules import ALERTS, RULE, prometheus_rule, with_runbook
 from tests.components.etcd_server import EtcdServer
 from tests.infra import exported
 from tests.infra.compose_file import ROOT, services
@@ -45,8 +46,31 @@ def test_its_texts_name_labels_that_are_left(rule: dict[str, Any]) -> None:
 @EACH_RULE
 def test_its_runbook_is_a_section_of_the_page(rule: dict[str, Any]) -> None:
     page, _, section = rule["annotations"]["runbook_url"].partition("#")
-    titles = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(), re.MULTILINE)
+    assert re.fullmatch(r"https://[\w.-]+/.*", page), "an alert is read where no relative link leads anywhere"
+    titles = re.findall(r"^#+ (.+)$", (ROOT / "docs/operate.md").read_text(), re.MULTILINE)
     assert section in {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_the_operators_rule_is_made_of_this_file() -> None:
+    assert RULE.read_text() == prometheus_rule(ALERTS.read_text()), "run `make format`"
+
+
+def test_one_command_moves_all_runbook_links() -> None:
+    moved = yaml.safe_load(with_runbook(ALERTS.read_text(), "https://git.mine/operate.md"))
+    links = {rule["annotations"]["runbook_url"] for group in moved["groups"] for rule in group["rules"]}
+    assert {link.partition("#")[0] for link in links} == {"https://git.mine/operate.md"}
+    assert len({link.partition("#")[2] for link in links}) > 1
+
+
+def test_a_relative_link_gets_the_address_of_the_others() -> None:
+    alerts = "runbook_url: docs/operate.md#new\nrunbook_url: https://git.mine/operate.md#old\n"
+    assert with_runbook(alerts).splitlines()[0] == "runbook_url: https://git.mine/operate.md#new"
+
+
+def test_prometheus_sends_alerts_to_the_alertmanagers_of_a_file() -> None:
+    (configured,) = CONFIG["alerting"]["alertmanagers"]
+    (found,) = configured["file_sd_configs"]
+    assert [yaml.safe_load((FOLDER / name).read_text()) for name in found["files"]] == [[]]
 
 
 def test_no_two_alerts_have_one_name() -> None:

@@ -105,7 +105,7 @@ def test_what_is_mounted_from_here_is_here_and_read_only(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in compose_file.services() if name.startswith("broker")])
-def test_a_broker_may_finish_its_stop_and_can_write_nowhere(name: str) -> None:
+def test_a_broker_may_finish_its_stop_and_writes_to_its_spill_volume_alone(name: str) -> None:
     broker = compose_file.services()[name]
     assert int(broker["stop_grace_period"].removesuffix("s")) * 1000 > Settings().shutdown_timeout_ms
     assert broker["read_only"] is True

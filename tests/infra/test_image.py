@@ -10,13 +10,17 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from infra.loopback_ports import free_port
-from tests.end_to_end.broker_process import BrokerProcess
+from tests.coordinator.stepped_clock import SteppedClock
+from tests.end_to_end.broker_process import TIDELOG, BrokerProcess, wait_until
 from tests.infra import compose_file
+
+from tidelog.services.compactor.alive_file import RENEWAL_S, kept_alive
+from tidelog.services.container_health import ALIVE_S_MAX, DEFAULT_PORT, Unhealthy, check
 
 ROOT = compose_file.ROOT
 FILE = ROOT / "infra/docker/Dockerfile"
@@ -84,23 +88,85 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     process.stop()
 
 
-def checks() -> dict[str, Sequence[str]]:
-    """The health checks that are Python, by where they stand."""
-    own = re.search(r"HEALTHCHECK.*?CMD (\[.*?\])\n", FILE.read_text(), re.DOTALL)
-    assert own is not None
-    words: list[str] = json.loads(own[1])
-    return {"Dockerfile": words, "compose": compose_file.services()["broker-1"]["healthcheck"]["test"][1:]}
+@pytest.fixture
+def compactor(broker: BrokerProcess, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A compactor of an empty bucket, with the variables that Kubernetes makes of a Service named tidelog."""
+    (tmp_path / "data").mkdir()
+    command = [*TIDELOG, "compactor", "--store", f"file:{tmp_path / 'data'}", "--alive-file", str(tmp_path / "alive")]
+    links = {"TIDELOG_SERVICE_HOST": "10.0.0.1", "TIDELOG_SERVICE_PORT": "8080", "TIDELOG_PORT": "tcp://10.0.0.1:8080"}
+    process = subprocess.Popen(command, env={**os.environ, **links}, stderr=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.communicate()
 
 
-@pytest.mark.parametrize("place", ["Dockerfile", "compose"])
-def test_a_health_check_sees_a_broker_that_is_well_and_one_that_is_not_there(place: str, broker: BrokerProcess) -> None:
-    assert _exit_code(checks()[place], broker.port) == 0
-    assert _exit_code(checks()[place], free_port()) != 0
+def test_the_compose_files_health_check_sees_a_broker_that_is_well_and_one_that_is_not_there(
+    broker: BrokerProcess,
+) -> None:
+    python, flag, program = compose_file.services()["broker-1"]["healthcheck"]["test"][1:]
+    assert (python, flag) == ("python", "-c")
+    for port, well in ((broker.port, True), (free_port(), False)):
+        command = [sys.executable, flag, program.replace("127.0.0.1:8080", f"127.0.0.1:{port}")]
+        assert (subprocess.run(command, capture_output=True, check=False).returncode == 0) is well
 
 
-def _exit_code(command: Sequence[str], port: int) -> int:
-    assert command[:2] == ["python", "-c"]
-    program = command[2].replace("127.0.0.1:8080", f"127.0.0.1:{port}")
-    environment = {**os.environ, "TIDELOG_PORT": str(port)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=False)
-    return done.returncode
+def test_the_images_health_check_is_the_one_by_role() -> None:
+    found = re.search(r"HEALTHCHECK.*?CMD (\[.*?\])\n", FILE.read_text(), re.DOTALL)
+    assert found is not None
+    assert json.loads(found[1]) == ["python", "-m", "tidelog.services.container_health"]
+
+
+@pytest.mark.parametrize("given", ["variable", "flag", "equals"])
+def test_a_broker_is_healthy_while_it_answers(given: str, broker: BrokerProcess) -> None:
+    def check_at(port: int) -> None:
+        flags = {"variable": [], "flag": ["--port", str(port)], "equals": [f"--port={port}"]}[given]
+        check(["tidelog", "serve", *flags], {"TIDELOG_PORT": str(port)} if given == "variable" else {}, 0.0)
+
+    check_at(broker.port)
+    with pytest.raises(Unhealthy, match="/healthz"):
+        check_at(free_port())
+
+
+def test_a_compactor_is_healthy_while_it_renews_its_file(compactor: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    alive = tmp_path / "alive"
+    command = ["python", "tidelog", "compactor", "--alive-file", str(alive)]
+    wait_until(alive.exists, 30.0, lambda: "no alive file")
+    renewed_s = alive.stat().st_mtime
+    check(command, {}, renewed_s + ALIVE_S_MAX)
+    with pytest.raises(Unhealthy, match="the compactor hangs"):
+        check(command, {}, renewed_s + ALIVE_S_MAX + 1)
+
+    compactor.terminate()
+    _, log = compactor.communicate(timeout=30)
+    assert compactor.returncode == 0
+    assert b"ignored variables that Kubernetes made of Services" in log
+    with pytest.raises(Unhealthy, match="No such file"):
+        check(command, {}, renewed_s)
+
+
+async def test_the_file_is_renewed_again_and_again(tmp_path: Path) -> None:
+    file, clock = tmp_path / "alive", SteppedClock()
+    async with kept_alive(file, clock):
+        for _ in range(2):
+            os.utime(file, (0, 0))
+            await clock.run(RENEWAL_S)
+            assert file.stat().st_mtime > 0
+    assert not file.exists()
+    assert RENEWAL_S * 3 < ALIVE_S_MAX
+
+
+def test_other_commands_are_healthy_while_they_run() -> None:
+    check(["tidelog", "topic", "list"], {}, 0.0)
+    check(["tidelog", "compactor"], {}, 0.0)
+
+
+def test_a_port_that_kubernetes_made_of_a_service_is_not_asked() -> None:
+    with pytest.raises(Unhealthy, match=f"127.0.0.1:{DEFAULT_PORT}/healthz"):
+        check(["tidelog", "serve"], {"TIDELOG_PORT": "tcp://10.0.0.1:1"}, 0.0)
+
+
+def test_a_place_for_spills_is_there_and_belongs_to_the_user() -> None:
+    last = FILE.read_text().rpartition("\nFROM ")[2]
+    folder = re.findall(r"TIDELOG_ARCHIVER_SPILL_FOLDER=(\S+)", last)
+    assert folder == [compose_file.SPILL_FOLDER]
+    assert f"COPY --from=build --chown=65532:65532 /spill {folder[0]}" in last

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
 from tests.infra.manifests import EXAMPLE, Manifest, built, one
 
+from tidelog.coordinator.topic import TopicConfig
+from tidelog.services import container_health
 from tidelog.services.http.app import create_app
 from tidelog.services.settings import Settings
 from tidelog.services.settings_sources import load_settings
@@ -17,8 +20,12 @@ from tidelog.storage.runtime import Runtime
 
 VERSIONS = ("1.32", "1.37")
 """The oldest that has all that is used, and the newest that the validator knows."""
-FOREIGN = {"PodMonitor"}
+FOREIGN = {"AlertmanagerConfig", "PodMonitor", "PrometheusRule"}
 """Of the Prometheus operator, whose schemas the validator does not have."""
+
+COMPACTOR = "tidelog-compactor"
+EACH_DEPLOYMENT = pytest.mark.parametrize("name", ["tidelog", COMPACTOR])
+SPILL = "TIDELOG_ARCHIVER_SPILL_FOLDER"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -36,16 +43,20 @@ def test_the_validator_would_see_a_mistake() -> None:
 
 
 def test_the_example_has_what_the_folder_promises() -> None:
-    kinds = sorted(manifest["kind"] for manifest in built(EXAMPLE))
-    assert kinds == [
-        "ConfigMap",
-        "Deployment",
-        "Namespace",
-        "NetworkPolicy",
-        "PodDisruptionBudget",
-        "PodMonitor",
-        "Service",
-        "ServiceAccount",
+    names = sorted((manifest["kind"], manifest["metadata"]["name"].partition("-")[2]) for manifest in built(EXAMPLE))
+    assert [name for name in names if name[0] != "ConfigMap"] == [
+        ("AlertmanagerConfig", ""),
+        ("Deployment", ""),
+        ("Deployment", "compactor"),
+        ("Namespace", ""),
+        ("NetworkPolicy", ""),
+        ("NetworkPolicy", "compactor"),
+        ("NetworkPolicy", "metadata-credentials"),
+        ("PodDisruptionBudget", ""),
+        ("PodMonitor", ""),
+        ("PrometheusRule", ""),
+        ("Service", ""),
+        ("ServiceAccount", ""),
     ]
 
 
@@ -57,6 +68,7 @@ def test_selectors_find_the_pods(kind: str) -> None:
     labels = one("Deployment")["spec"]["template"]["metadata"]["labels"]
     assert wanted
     assert wanted.items() <= labels.items()
+    assert not wanted.items() <= one("Deployment", name=COMPACTOR)["spec"]["template"]["metadata"]["labels"].items()
 
 
 def test_brokers_understand_their_variables() -> None:
@@ -101,11 +113,12 @@ async def test_probes_ask_what_brokers_answer() -> None:
     await broker.aclose()
 
 
-def test_pods_keep_the_restricted_standard() -> None:
+@EACH_DEPLOYMENT
+def test_pods_keep_the_restricted_standard(name: str) -> None:
     """https://kubernetes.io/docs/concepts/security/pod-security-standards/"""
-    security = pod()["securityContext"]
-    assert pod_spec()["securityContext"]["runAsNonRoot"] is True
-    assert pod_spec()["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    security = pod(name)["securityContext"]
+    assert pod_spec(name)["securityContext"]["runAsNonRoot"] is True
+    assert pod_spec(name)["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert security["allowPrivilegeEscalation"] is False
     assert security["capabilities"] == {"drop": ["ALL"]}
     assert security["readOnlyRootFilesystem"] is True
@@ -117,12 +130,70 @@ def test_no_object_holds_a_secret() -> None:
     assert not [name for name in one("ConfigMap")["data"] if "PASSWORD" in name or "SECRET" in name]
 
 
-def pod_spec() -> Manifest:
-    spec: Manifest = one("Deployment")["spec"]["template"]["spec"]
+@EACH_DEPLOYMENT
+def test_services_of_the_namespace_do_not_become_variables(name: str) -> None:
+    assert pod_spec(name)["enableServiceLinks"] is False
+
+
+@EACH_DEPLOYMENT
+def test_spills_have_a_volume_with_room_for_large_segments_within_the_pods_limit(name: str) -> None:
+    (mount,) = [mount for mount in pod(name)["volumeMounts"] if mount["mountPath"] == variables()[SPILL]]
+    volumes = {volume["name"]: volume["emptyDir"] for volume in pod_spec(name)["volumes"] if "emptyDir" in volume}
+    sizes = {volume: _bytes(found["sizeLimit"]) for volume, found in volumes.items()}
+    assert sizes[mount["name"]] >= 4 * TopicConfig().segment_bytes
+    storage = {which: _bytes(pod(name)["resources"][which]["ephemeral-storage"]) for which in ("requests", "limits")}
+    assert TopicConfig().segment_bytes < storage["requests"] < sum(sizes.values()) < storage["limits"]
+    assert pod_spec(name)["securityContext"]["fsGroup"] == pod_spec(name)["securityContext"]["runAsUser"]
+
+
+def test_upkeep_is_the_compactors_where_there_is_one() -> None:
+    assert load_settings(environ=variables()).settings.archiver_upkeep is False
+    assert "TIDELOG_ARCHIVER_UPKEEP" not in one("ConfigMap", "base")["data"]
+
+
+def test_the_compactor_takes_its_arguments_and_its_probe_reads_the_file_that_it_renews() -> None:
+    container = pod(COMPACTOR)
+    assert container["args"][:2] == ["compactor", "--alive-file"]
+    mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert str(Path(container["args"][2]).parent) in mounted
+    assert container["livenessProbe"]["exec"]["command"] == ["python", "-m", container_health.__name__]
+    assert container["envFrom"] == pod()["envFrom"]
+    assert container["image"] == pod()["image"]
+
+
+def test_pods_reach_metadata_services_where_credentials_come_from_there() -> None:
+    policy = one("NetworkPolicy", name="tidelog-metadata-credentials")["spec"]
+    (names,) = policy["podSelector"]["matchExpressions"]
+    deployments = {one("Deployment", name=name)["metadata"]["labels"][names["key"]] for name in ("tidelog", COMPACTOR)}
+    assert set(names["values"]) == deployments
+    (rule,) = policy["egress"]
+    assert {"169.254.169.254/32", "169.254.170.23/32"} <= {to["ipBlock"]["cidr"] for to in rule["to"]}
+    assert rule["ports"] == [{"port": 80}]
+    assert policy["policyTypes"] == ["Egress"]
+
+
+def test_alerts_carry_the_namespace_by_which_they_are_routed_and_every_severity_has_a_receiver() -> None:
+    rules = [rule for group in one("PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+    assert {rule["labels"]["namespace"] for rule in rules} == {one("Namespace")["metadata"]["name"]}
+    spec = one("AlertmanagerConfig")["spec"]
+    routed = {route["receiver"]: route["matchers"] for route in spec["route"]["routes"]}
+    assert routed == {"page": [{"name": "severity", "value": "page"}]}
+    assert {rule["labels"]["severity"] for rule in rules} == {*routed, spec["route"]["receiver"]}
+    assert {receiver["name"] for receiver in spec["receivers"]} == {"page", "ticket"}
+
+
+def _bytes(quantity: str) -> int:
+    """A quantity of Kubernetes', of those that the manifests use."""
+    units = {"Mi": 2**20, "Gi": 2**30}
+    return int(quantity[:-2]) * units[quantity[-2:]]
+
+
+def pod_spec(name: str = "tidelog") -> Manifest:
+    spec: Manifest = one("Deployment", name=name)["spec"]["template"]["spec"]
     return spec
 
 
-def pod() -> Mapping[str, Any]:
-    (container,) = pod_spec()["containers"]
+def pod(name: str = "tidelog") -> Mapping[str, Any]:
+    (container,) = pod_spec(name)["containers"]
     found: Mapping[str, Any] = container
     return found

@@ -44,7 +44,8 @@ def test_there_is_no_service_of_these_kinds_that_the_table_does_not_know() -> No
 @pytest.mark.parametrize("wanted", in_containers(), ids=lambda service: service.name)
 def test_a_services_data_lie_on_a_volume_of_its_own(wanted: Service) -> None:
     mounted = compose_file.services()[wanted.name].get("volumes", [])
-    assert mounted == ([] if wanted.program is Program.BROKER else [f"{wanted.name}:/data"])
+    spill = f"{wanted.name}-spill:{compose_file.SPILL_FOLDER}"
+    assert mounted == ([spill] if wanted.program is Program.BROKER else [f"{wanted.name}:/data"])
 
 
 def test_the_bucket_that_is_made_is_the_one_that_brokers_use() -> None:

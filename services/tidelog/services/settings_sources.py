@@ -2,7 +2,8 @@
 
 A file may write ``flush.interval.ms = 100`` or nest tables; a variable is the name in capitals with underscores,
 ``TIDELOG_FLUSH_INTERVAL_MS``. A name that is not known is an error that tells its source and the nearest known name,
-so that a slip of the pen never runs a broker with a default.
+so that a slip of the pen never runs a broker with a default. Variables that Kubernetes makes of Services are ignored
+(`kubernetes_names`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tidelog.services.kubernetes_names import service_links
 from tidelog.services.setting_rules import Setting, Value, known_settings
 from tidelog.services.settings import Settings
 from tidelog.storage.errors import Invalid
@@ -37,10 +39,12 @@ class Chosen:
 
 @dataclass(frozen=True)
 class LoadedSettings:
-    """`settings` for the broker; `chosen` tells people how they came about, a line each."""
+    """`settings` for the broker; `chosen` tells people how they came about, a line each. `service_links`: ignored
+    variables, which Kubernetes made."""
 
     settings: Settings
     chosen: tuple[Chosen, ...]
+    service_links: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ def load_settings(
 ) -> LoadedSettings:
     """The effective settings. `flags` are by dotted name, None where a flag was not given; without `config` the file
     is the one that ``TIDELOG_CONFIG`` names. Raises `Invalid` with the setting and its source."""
-    variables = environ or {}
+    links = service_links(environ or {})
+    variables = {name: value for name, value in (environ or {}).items() if name not in links}
     path = config or (Path(variables[CONFIG_VARIABLE]) if variables.get(CONFIG_VARIABLE) else None)
     known = known_settings()
     chosen = {name: Chosen(setting, setting.default, DEFAULT) for name, setting in known.items()}
@@ -73,7 +78,7 @@ def load_settings(
     values = {choice.setting.field: choice.value for choice in chosen.values()}
     settings = replace(Settings(), **values)  # type: ignore[arg-type]  # each value was parsed with its field's type
     _check_together(settings)
-    return LoadedSettings(settings, tuple(chosen.values()))
+    return LoadedSettings(settings, tuple(chosen.values()), tuple(sorted(links)))
 
 
 def _from_file(path: Path | None) -> Iterator[_Given]:

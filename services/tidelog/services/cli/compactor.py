@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -12,6 +13,7 @@ import typer
 from tidelog.services.cli.bucket import check_there
 from tidelog.services.cli.console import complain, size_text
 from tidelog.services.cli.exit_codes import DAMAGED, UNAVAILABLE
+from tidelog.services.kubernetes_names import log_ignored
 from tidelog.services.lean_arrow import choose_pool, leave_out_pandas
 from tidelog.services.settings_sources import LoadedSettings
 
@@ -29,6 +31,10 @@ OnceOption = Annotated[bool, typer.Option("--once", help="End as soon as nothing
 IntervalOption = Annotated[
     float, typer.Option("--interval", help="Seconds between two rounds, if nothing is due before.", metavar="S", min=1)
 ]
+AliveOption = Annotated[
+    Path | None,
+    typer.Option("--alive-file", help="Renew this file every 10 s, for a health check.", metavar="FILE"),
+]
 LinesOption = Annotated[bool, typer.Option("--json", help="Print a JSON object for each version, for programs.")]
 
 
@@ -37,6 +43,7 @@ def compactor(
     topic: TopicsOption = None,
     once: OnceOption = False,
     interval_s: IntervalOption = 60.0,
+    alive_file: AliveOption = None,
     as_json: LinesOption = False,
 ) -> None:
     """Look after the segments of a bucket, beside its brokers or for them, until SIGTERM or Ctrl-C.
@@ -55,7 +62,8 @@ def compactor(
     check_there(settings.store)
     configure_logs(settings.log_level, settings.log_format)
     bound_malloc()
-    options = CompactorOptions(tuple(topic or ()), interval_s, once)
+    log_ignored(loaded.service_links)
+    options = CompactorOptions(tuple(topic or ()), interval_s, once, alive_file)
     totals = asyncio.run(run_compactor(settings, options, _print_json if as_json else _print_text))
     complain(f"{totals.versions} versions made in {totals.rounds} rounds; {totals.failures} partitions passed over")
     if once and totals.failures:

@@ -45,7 +45,7 @@ def serve(loaded: LoadedSettings) -> None:
     leave_out_pandas()
     from tidelog.services.http.server import serve as run_broker
 
-    raise typer.Exit(run_broker(loaded.settings))
+    raise typer.Exit(run_broker(loaded.settings, loaded.service_links))
 
 
 def config(

@@ -14,8 +14,10 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from tidelog.coordinator.journal import Journal
+from tidelog.services.compactor.alive_file import kept_alive
 from tidelog.services.compactor.compactor import Appended, Compactor, RoundReport
 from tidelog.services.settings import Settings
 from tidelog.services.upkeep_wiring import build_sweeps, build_upkeep
@@ -33,11 +35,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CompactorOptions:
-    """`topics`: those to tend, none for all; `interval_s`: between two rounds, if nothing is due before."""
+    """`topics`: those to tend, none for all; `interval_s`: between two rounds, if nothing is due before; `alive_file`:
+    renewed while it runs."""
 
     topics: tuple[str, ...] = ()
     interval_s: float = 60.0
     once: bool = False
+    alive_file: Path | None = None
 
     @property
     def sweeps(self) -> bool:
@@ -68,7 +72,7 @@ async def run_compactor(settings: Settings, options: CompactorOptions, told: Cal
         await compactor.open()
         _log.info("tending", extra={"fields": {"store": store.url, "topics": list(options.topics) or "all"}})
         rounds = _Rounds(compactor, options, runtime, told)
-        async with _sweeping(settings, options, runtime, store):
+        async with _sweeping(settings, options, runtime, store), kept_alive(options.alive_file, runtime.clock):
             with _ended_by_signals(asyncio.create_task(rounds.run())) as running:
                 await asyncio.wait((running,))
         if not running.cancelled():

@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
@@ -27,6 +27,7 @@ from tidelog.services.http.joined_writes import JoinedWritesProtocol
 from tidelog.services.http.logs import configure_logs
 from tidelog.services.http.malloc_bounds import bound_malloc
 from tidelog.services.http.service import Service
+from tidelog.services.kubernetes_names import log_ignored
 from tidelog.services.settings import Settings
 from tidelog.services.wiring import open_broker
 from tidelog.storage.errors import TidelogError
@@ -94,10 +95,11 @@ class DrainingServer(uvicorn.Server):
         self.stop()
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings, service_links: Collection[str] = ()) -> int:
     """Run a broker until a signal. 0 after a clean stop; 1 if it could not start or could not flush, with the reason
-    in the log."""
+    in the log. `service_links`: ignored variables, to be logged."""
     configure_logs(settings.log_level, settings.log_format)
+    log_ignored(service_links)
     bound_malloc()
     try:
         listening = _bind(settings.host, settings.port)
