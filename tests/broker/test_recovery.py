@@ -1,9 +1,11 @@
 """What a broker finds when it opens: everything that was committed, and nothing twice."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
+import pyarrow as pa
 import pytest
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import draft, numbered, offsets_of, timestamps_of, values_of
@@ -13,6 +15,8 @@ from tests.storage.scripted_store import ScriptedObjectStore
 
 from tidelog.services.broker.api import Anchor, FetchLimits, Position, ProduceOptions, ProducerSequence
 from tidelog.services.broker.log_opening import LogOpening
+from tidelog.services.broker.partition_reader import Partitions
+from tidelog.services.broker.partition_state import PartitionState
 from tidelog.services.settings import Settings
 from tidelog.services.wiring import open_broker
 from tidelog.storage.errors import ProducerFenced, SequenceConflict
@@ -189,3 +193,28 @@ async def test_what_the_floor_passes_while_headers_are_read_is_let_go() -> None:
     log = await LogOpening(Wal(scripted, 0, ParquetWalCodec()), WalIndex(scripted, 0)).read(3)
     assert log.floor == 2
     assert [entry.header.seq for entry in log.entries] == [2]
+
+
+async def test_a_retry_after_a_restart_is_answered_with_the_largest_timestamp_of_all_that_is_read_of_the_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The batch comes in several reads, and the first of them holds the largest timestamp."""
+    store = MemoryObjectStore()
+    options = ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 0))
+    batch = draft([b"v"] * 5, timestamps=[9_000, 2_000, 3_000, 1_000, 5_000])
+    async with running_broker(store, shards=1) as first:
+        await first.create_topic("t", 1, {})
+        (answer,) = await first.produce("t", batch, options)
+        assert answer.timestamp_ms == 9_000
+        await first.archive_now()
+    async with running_broker(store, shards=1) as second:
+        whole = second._parts.reader.read
+
+        async def two_at_once(
+            partitions: Partitions, state: PartitionState, offset: int, limits: FetchLimits
+        ) -> tuple[Sequence[pa.RecordBatch], int]:
+            return await whole(partitions, state, offset, replace(limits, max_records=2))
+
+        monkeypatch.setattr(second._parts.reader, "read", two_at_once)
+        (again,) = await second.produce("t", batch, options)
+        assert (again.duplicate, again.timestamp_ms) == (True, 9_000)

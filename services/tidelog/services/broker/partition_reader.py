@@ -137,7 +137,7 @@ class PartitionReader:
         latest_ms, end = -1, min(offset + count, state.high_watermark)
         while offset < end:
             batches, offset = await self.read(partitions, state, offset, FetchLimits(end - offset, 1 << 62))
-            latest_ms = max((int(timestamps_ms(batch).max()) for batch in batches), default=latest_ms)
+            latest_ms = max((latest_ms, *(int(timestamps_ms(batch).max()) for batch in batches)))
         return latest_ms
 
     async def _read_segment(
