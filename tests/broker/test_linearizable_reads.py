@@ -205,3 +205,40 @@ async def test_a_broker_alone_asks_its_log_now_and_then_while_its_end_is_asked_f
                 await broker.fetch("t", 0, 4, ALL)
             clock.advance(PROVEN_ALONE_S / 10)
         assert (counting.usage() - before).counts().gets <= 2 * 5
+
+
+async def forgotten(world: World, *, of: str = "a") -> None:
+    """Nothing of the log is in memory, and the bucket holds it in segments alone, as after the grace."""
+    parts = world.brokers[of].here._parts
+    parts.means.hot_tail.drop(0)
+    for info in await parts.store.list("wal/0000/"):
+        if info.key.endswith(".parquet"):
+            await parts.store.delete(info.key)
+
+
+async def test_a_replaced_leader_whose_entries_are_deleted_sends_its_readers_elsewhere() -> None:
+    async with running_world(two(), shards=1, settings=HASTY) as world:
+        a, b = await deposed(world, archived=True)
+        await forgotten(world)
+        with pytest.raises(LeaderUnknown):
+            await a.here.fetch("t", 0, 0, replace(ALL, fresh=False))
+        assert not a.route("t", 0).local
+        assert values_of(await a.fetch("t", 0, 0, ALL)) == [b"%d" % n for n in range(5)], "from segments"
+        assert values_of(await b.fetch("t", 0, 0, ALL)) == [b"%d" % n for n in range(5)]
+
+
+async def test_a_replaced_leader_finds_entries_that_were_deleted_in_the_segments_of_the_new_one() -> None:
+    """The new leader has archived nothing beyond what the replaced one knows: there is no proof of it in the
+    manifest."""
+    async with running_world(two(), shards=1, settings=HASTY) as world:
+        a, b = world.brokers["a"], world.brokers["b"]
+        await a.create_topic("t", 1, {})
+        await a.produce("t", numbered(0, 3), TO_ZERO)
+        world.coordinations["a"].cut_off()
+        await world.usurp(0, "b")
+        await b.known_topic("t")
+        assert await b.resolve("t", 0, LATEST) == 3
+        await b.archive_now()
+        await forgotten(world)
+        assert values_of(await a.here.fetch("t", 0, 0, replace(ALL, fresh=False))) == [b"0", b"1", b"2"]
+        assert await a.here.resolve("t", 0, Position(Anchor.TIMESTAMP, 0), fresh=False) == 0

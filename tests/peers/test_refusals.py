@@ -59,9 +59,15 @@ def told(error: errors.TidelogError) -> errors.TidelogError:
 
 
 def test_there_is_a_sample_of_every_kind_that_has_a_verdict() -> None:
-    assert {type(sample) for sample in SAMPLES} == {kind for kind, _ in VERDICTS}
+    assert {type(sample) for sample in SAMPLES} == {kind for kind, _ in VERDICTS} - {errors.NoSuchObject}
     kinds = {kind for kind in every_kind(errors.TidelogError)[1:] if kind.__module__ == errors.__name__}
-    assert kinds - {type(sample) for sample in SAMPLES} == {errors.Contended}, "told as what it is a kind of"
+    without = kinds - {type(sample) for sample in SAMPLES}
+    assert without - {errors.NoSuchObject} == {errors.Contended, errors.RecordsLost}, "told as what it is a kind of"
+
+
+def test_an_object_that_the_store_does_not_have_is_no_topic_that_is_not_there() -> None:
+    """Clients take `not_found` for the end; they go to another broker with `unavailable`."""
+    assert type(told(errors.NoSuchObject("get s3://b/wal/1: there is no such object"))) is errors.Unavailable
 
 
 @pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)

@@ -5,7 +5,8 @@
     │   ├── OutOfRange       the offset or time asked for is not in the log; carries the range that is
     │   ├── TooLarge         over a limit that has a name; carries it
     │   └── UnsupportedMedia the bytes are of a kind not spoken here
-    ├── NotFound             there is no such object, topic or partition
+    ├── NotFound             there is no such topic, partition or object
+    │   └── NoSuchObject     the store has no such object: another broker may have moved what it held
     ├── Conflict             another came first: read what is there and decide
     │   ├── AlreadyExists        a topic of that name
     │   ├── OffsetConflict       `expected_offset` was not the next one; carries the next one
@@ -70,6 +71,11 @@ class UnsupportedMedia(Invalid):
 
 class NotFound(TidelogError):
     """No such object, topic or partition."""
+
+
+class NoSuchObject(NotFound):
+    """The store has no such object. It says nothing of topics and partitions, so no client is told `not_found`: who
+    reads a log that moves looks where its records are now, or asks again."""
 
 
 class Conflict(TidelogError):

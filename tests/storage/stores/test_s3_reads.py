@@ -23,7 +23,7 @@ from tests.storage.stores.misbehaving_server import (
     silence,
 )
 
-from tidelog.storage.errors import Denied, Invalid, NotFound, TidelogError, Unavailable
+from tidelog.storage.errors import Denied, Invalid, NoSuchObject, TidelogError, Unavailable
 from tidelog.storage.object_store import ByteRange
 from tidelog.storage.stores import s3_client
 from tidelog.storage.stores.s3 import S3ObjectStore
@@ -90,9 +90,9 @@ async def test_a_get_of_all_after_one_of_a_range_asks_for_all() -> None:
         (answer("502 Bad Gateway", b"<html><body>no gateway</body></html>"), Unavailable),
         (refusal("429 Too Many Requests", "TooManyRequests"), Unavailable),
         (refusal("403 Forbidden", "AccessDenied"), Denied),
-        (refusal("404 Not Found", "NoSuchKey"), NotFound),
+        (refusal("404 Not Found", "NoSuchKey"), NoSuchObject),
         (refusal("404 Not Found", "NoSuchBucket"), Denied),
-        (answer("404 Not Found"), NotFound),
+        (answer("404 Not Found"), NoSuchObject),
         (refusal("405 Method Not Allowed", "MethodNotAllowed"), Invalid),
         (reset, Unavailable),
         (raw(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), Unavailable),

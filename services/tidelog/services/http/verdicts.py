@@ -1,7 +1,8 @@
 """Which status and code tells which error, and which error an answer of that status and code stands for.
 
 One table for both ways, so that they cannot drift: a broker that is asked reads it forwards (`problems`), a broker that
-asks a peer reads it backwards (`error_told`). It is read from the most special class to the least.
+asks a peer reads it backwards (`error_told`). It is read from the most special class to the least; a verdict that two
+classes share tells the later one.
 
 The errors that only HTTP knows are here as well: a body that cannot be read at all (`Unreadable`, where `Invalid` is
 one that can be read and is not allowed), an answer nobody here can give (`NotAcceptable`), a body that came too
@@ -84,6 +85,7 @@ VERDICTS: tuple[tuple[type[Exception], Verdict], ...] = (
     (errors.TooLarge, Verdict(413, "too_large")),
     (errors.UnsupportedMedia, Verdict(415, "unsupported_media_type")),
     (errors.Invalid, Verdict(422, "invalid")),
+    (errors.NoSuchObject, Verdict(503, "unavailable")),
     (errors.NotFound, Verdict(404, "not_found")),
     (errors.AlreadyExists, Verdict(409, "already_exists")),
     (errors.OffsetConflict, Verdict(409, "offset_conflict")),

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tidelog.storage.errors import Denied, Invalid, NotFound, Unavailable
+from tidelog.storage.errors import Denied, Invalid, NoSuchObject, Unavailable
 from tidelog.storage.object_store import begins_a_key, checked_key
 
 PRIVATE_FOLDER = ".tidelog"
@@ -46,15 +46,15 @@ class Directory:
 
     @contextmanager
     def opened(self, key: str) -> Iterator[int]:
-        """A descriptor to read the file of `key`. Raises `NotFound`, also where a folder has the name."""
+        """A descriptor to read the file of `key`. Raises `NoSuchObject`, also where a folder has the name."""
         path = self.path(key)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(f"there is no object {key}") from None
+            raise NoSuchObject(f"there is no object {key}") from None
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise NotFound(f"there is no object {key}, only something that is no file")
+                raise NoSuchObject(f"there is no object {key}, only something that is no file")
             yield descriptor
         finally:
             os.close(descriptor)

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from hashlib import sha256
 
-from tidelog.storage.errors import Conflict, NotFound
+from tidelog.storage.errors import Conflict, NoSuchObject
 from tidelog.storage.object_store import (
     LIST_PAGE_MAX,
     Body,
@@ -76,7 +76,7 @@ class MemoryObjectStore:
         try:
             return self._objects[checked_key(key)]
         except KeyError:
-            raise NotFound(f"there is no object {key}") from None
+            raise NoSuchObject(f"there is no object {key}") from None
 
     def _write(self, key: str, data: Body) -> str:
         if key not in self._objects:

@@ -2,7 +2,7 @@
 
 412                          Conflict      the precondition did not hold
 409                          Contended     another write of the key was under way; this one did nothing
-404                          NotFound      (a bucket that is not there is the operator's matter: Denied)
+404                          NoSuchObject  (a bucket that is not there is the operator's matter: Denied)
 401, 403, 301, 307           Denied        credentials, permissions, the wrong region
 429, 5xx, and some 400s      Unavailable   busy, broken, or the body was damaged on its way
 any other 4xx                Invalid
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidelog.storage.errors import Conflict, Contended, Denied, Invalid, NotFound, TidelogError, Unavailable
+from tidelog.storage.errors import Conflict, Contended, Denied, Invalid, NoSuchObject, TidelogError, Unavailable
 
 RANGE_NOT_SATISFIABLE = 416
 
@@ -54,7 +54,7 @@ def error_of(refusal: Refusal, what: str) -> TidelogError:
     if status == 409:
         return Contended(f"{what}: another write of this key was under way ({refusal}): send it again")
     if status == 404:
-        return NotFound(f"{what}: there is no such object")
+        return NoSuchObject(f"{what}: there is no such object")
     if status in (401, 403) or code in _CREDENTIAL_CODES:
         return Denied(f"{what}: the store refused ({refusal}): check the credentials and their permissions")
     if status in (301, 307):
