@@ -27,7 +27,7 @@ SETTINGS = Settings(
     request_max_bytes=1 << 20,
     request_max_records=10_000,
     request_read_timeout_ms=400,
-    connections_max=8,
+    connections_max=9,
 )
 
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import httpx
-from tests.http.conftest import Served
+import pytest
+from tests.http.conftest import SETTINGS, Served
 from tests.http.requests import JSON, TEXT, offsets_of
 from tests.http.sockets import connected, happens, head
 
+from tidelog.services.settings import Settings
+
 PATH = "/v1/topics/web/partitions/0/records"
 BODY = b'{"records":[{"value":"x"}]}'
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """With room for many connections."""
+    return replace(SETTINGS, connections_max=100)
 
 
 async def test_a_body_that_comes_too_slowly_is_answered_408(served: Served, live: httpx.AsyncClient) -> None:

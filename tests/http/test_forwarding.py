@@ -14,7 +14,9 @@ from tests.http.requests import ARROW, EVENTS, JSON, arrow_stream, problem, read
 from tests.http.sockets import connected, happens, head
 from tests.peers.listening_broker import SETTINGS, ListeningBroker, listening_broker, proofs
 
+from tidelog.services.http.app import create_app
 from tidelog.services.peers.proof import PEER_HEADER
+from tidelog.storage.runtime import Runtime
 
 PATH = "/v1/topics/web/partitions/0"
 
@@ -286,3 +288,11 @@ async def test_a_broker_that_stops_ends_what_it_passes_on_as_whole_answers(
     asked.service.connections.drain()
     assert (await polled).json()["next_offset"] == 0
     assert (await stream).status_code == 200
+
+
+async def test_a_leader_at_an_ipv6_address_is_told_with_brackets(leader: ListeningBroker) -> None:
+    settings = replace(SETTINGS, host="fd00::7", port=8080, etcd_endpoints="http://127.0.0.1:2379")
+    app = create_app(leader.broker, settings, Runtime())
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://[fd00::7]:8080") as http:
+        answer = await http.get(f"{PATH}/records")
+    assert answer.headers["tidelog-leader"] == "http://[fd00::7]:8080"

@@ -13,6 +13,7 @@ from tidelog.services.http.front.host_check import HostCheck
 from tidelog.services.http.front.http_front import FrontChecks, HttpFront
 from tidelog.services.http.front.origin_check import OriginCheck
 from tidelog.services.http.front.request_ids import RequestIds
+from tidelog.services.http.front.request_measurements import RequestMeasurements
 from tidelog.services.http.problems import problem_of
 from tidelog.services.peers.proof import PeerProofs
 from tidelog.storage.runtime import SystemClock, SystemEntropy
@@ -47,8 +48,8 @@ async def cancelled(inner: Endless, *, stopping: bool) -> list[Message]:
     async def receive() -> Message:
         return {"type": "http.disconnect"}
 
-    ids = RequestIds(SystemEntropy())
-    front = HttpFront(inner, CHECKS, ids, lambda _, error: problem_of(error).response(), lambda: stopping)
+    ids, measured = RequestIds(SystemEntropy()), RequestMeasurements(SystemClock())
+    front = HttpFront(inner, CHECKS, ids, measured, lambda _, error: problem_of(error).response(), lambda: stopping)
     task = asyncio.ensure_future(front(dict(SCOPE), receive, send))
     await inner.reached.wait()
     task.cancel()

@@ -11,6 +11,7 @@ import yaml
 from tests.components.required import require_component
 from tests.infra.test_alerts import FOLDER, RULES
 
+PRODUCE = "/v1/topics/{topic}/records"
 MINUTES = 40
 AT_MINUTE = 35
 """Long after everything below began, at minute 0."""
@@ -57,6 +58,7 @@ WELL: Mapping[str, str] = {
     f'tidelog_wal_bytes{{{broker(1)},shard="0"}}': always(64_000_000),
     f'tidelog_shard_denied_seconds{{{broker(1)},shard="2"}}': always(0),
     f'tidelog_http_problems_total{{{broker(1)},status="404",code="not_found"}}': growing(6_000),
+    f'tidelog_http_requests_total{{{broker(1)},route="{PRODUCE}",method="POST",status="200"}}': growing(90),
     f'tidelog_archive_debt_seconds{{{broker(1)},topic="web"}}': always(60),
     f'tidelog_cold_bytes{{{broker(1)},topic="web"}}': always(100e9),
     f'tidelog_garbage_bytes{{{broker(1)},topic="web"}}': always(30e9),
@@ -96,6 +98,14 @@ SCENES: Mapping[str, tuple[Mapping[str, str], set[str]]] = {
     "answers are 503": (
         {f'tidelog_http_problems_total{{{broker(1)},status="503",code="unavailable"}}': growing(120)},
         {"TidelogServerErrors"},
+    ),
+    "one answer in ten is a 500": (
+        {f'tidelog_http_requests_total{{{broker(1)},route="{PRODUCE}",method="POST",status="500"}}': growing(10)},
+        {"TidelogErrorRatio"},
+    ),
+    "a broker that is not ready says so to its balancer": (
+        {f'tidelog_http_requests_total{{{broker(1)},route="/readyz",method="GET",status="503"}}': growing(60)},
+        set(),
     ),
     "nothing is archived": ({f'tidelog_wal_bytes{{{broker(1)},shard="0"}}': always(2e9)}, {"TidelogArchiveBehind"}),
     "a topic's oldest records wait": (

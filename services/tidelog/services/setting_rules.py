@@ -132,13 +132,21 @@ RULES: Mapping[str, Rule] = {
     ),
     "request_max_bytes": Rule("Requests", "of one body, after decompression; beyond it, 413", low=KIB, high=GIB),
     "request_max_records": Rule("Requests", "records in one body", low=1, high=100_000_000),
+    "request_head_timeout_ms": Rule(
+        "Requests", "how long the head of a request may take to arrive", low=100, high=HOUR_MS
+    ),
     "request_read_timeout_ms": Rule("Requests", "how long a body may take to arrive", low=100, high=HOUR_MS),
     "fetch_max_bytes": Rule("Read path", "about the largest answer to one fetch", low=KIB, high=GIB),
     "fetch_max_records": Rule("Read path", "records in one answer", low=1, high=100_000_000),
     "fetch_max_wait_ms": Rule("Read path", "the longest a fetch may wait for records", high=HOUR_MS),
     "fetch_cold_concurrency": Rule("Read path", "reads of cold segments at once", low=1, high=1_024),
     "key_max_bytes": Rule("Requests", "of a record's key", low=1, high=GIB),
-    "connections_max": Rule("Network", "connections at once", low=1, high=1_000_000),
+    "connections_max": Rule(
+        "Network",
+        "connections at once, of which nine tenths may wait for records; beyond it, 503",
+        low=1,
+        high=1_000_000,
+    ),
     "http_hosts_allowed": Rule(
         "Network",
         "names that a request's Host may have besides localhost, IP addresses and the advertised address; several with "

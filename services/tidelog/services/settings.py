@@ -33,6 +33,7 @@ class Settings:
     request_max_bytes: int = 64 * MIB  # of one body, after decompression
     request_max_records: int = 1_000_000
     request_read_timeout_ms: int = 30_000
+    request_head_timeout_ms: int = 10_000
     fetch_max_bytes: int = 16 * MIB
     fetch_max_records: int = 500_000
     fetch_max_wait_ms: int = 60_000

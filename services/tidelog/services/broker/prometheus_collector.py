@@ -6,7 +6,8 @@ Dollars are what the requests would cost on S3 Standard, whatever the store is, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -129,13 +130,15 @@ def _cluster_metrics(counts: ClusterCounts) -> Iterator[Metric]:
         yield CounterMetricFamily(name, help_text, total)
 
 
+def cumulated_buckets(observed: Histogram) -> Sequence[tuple[str, int]]:
+    """The buckets as Prometheus has them: each counts what is at most its bound."""
+    bounds = (*map(str, observed.bounds), "+Inf")
+    return list(zip(bounds, accumulate(observed.counts), strict=True))
+
+
 def _ack_seconds(observed: Histogram) -> Metric:
-    cumulated, buckets = 0, []
-    for bound, count in zip((*map(str, observed.bounds), "+Inf"), observed.counts, strict=True):
-        cumulated += count
-        buckets.append((bound, cumulated))
     family = HistogramMetricFamily("tidelog_ack_seconds", "From a produce with acks=all to its answer")
-    family.add_metric([], buckets, observed.total)
+    family.add_metric([], cumulated_buckets(observed), observed.total)
     return family
 
 

@@ -127,7 +127,7 @@ def create_app(broker: StartableBroker, settings: Settings, runtime: Runtime) ->
     problems.install(app)
     lane = DirectLane(app.routed, produce.produce, fetch.fetch, problems.tell)
     ids, checks = RequestIds(runtime.entropy), _checks(settings, proofs)
-    app.front = HttpFront(lane, checks, ids, problems.tell, lambda: service.connections.draining)
+    app.front = HttpFront(lane, checks, ids, service.requests, problems.tell, lambda: service.connections.draining)
     return app
 
 

@@ -63,7 +63,7 @@ class Connections:
         if self.waiters >= self._waiters_max:
             work.close()
             raise Overloaded(
-                f"{self._waiters_max} requests wait already (connections.max): come back later",
+                f"{self._waiters_max} requests wait already, nine tenths of connections.max: come back later",
                 retry_after_s=_RETRY_AFTER_S,
             )
         self.waiters += 1

@@ -15,8 +15,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidelog.services.http.direct_route import Endpoint
+from tidelog.services.http.front.request_measurements import name_route
 from tidelog.storage.errors import Overloaded
 
+RECORDS = "/v1/topics/{topic}/records"
+PARTITION_RECORDS = "/v1/topics/{topic}/partitions/{partition}/records"
 Teller = Callable[[Request, Exception], Response]
 """How an error that left an endpoint is answered."""
 
@@ -52,10 +55,12 @@ class DirectLane:
         match scope["method"], scope["path"].split("/"):
             case "POST", ["", "v1", "topics", topic, "records"] if topic:
                 scope["path_params"] = {"topic": topic}
+                name_route(scope, RECORDS)
                 return self._produce
             case "POST" | "GET" as method, ["", "v1", "topics", topic, "partitions", partition, "records"] if (
                 topic and partition
             ):
                 scope["path_params"] = {"topic": topic, "partition": partition}
+                name_route(scope, PARTITION_RECORDS)
                 return self._produce if method == "POST" else self._fetch
         return None

@@ -18,12 +18,13 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 
 import uvicorn
 
 from tidelog.services.http.app import create_app, running
-from tidelog.services.http.joined_writes import JoinedWritesProtocol
+from tidelog.services.http.connection_bounds import BoundedProtocol, ConnectionBounds
 from tidelog.services.http.logs import configure_logs
 from tidelog.services.http.malloc_bounds import bound_malloc
 from tidelog.services.http.service import Service
@@ -131,8 +132,12 @@ def _bind(host: str, port: int) -> socket.socket:
     return listening
 
 
+def _authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _bind_failure(settings: Settings, error: OSError) -> str:
-    place = f"{settings.host}:{settings.port}"
+    place = _authority(settings.host, settings.port)
     if error.errno == errno.EADDRINUSE:
         return f"{place} is in use by another process: stop that one, or choose another port with --port"
     return f"cannot listen on {place}: {error.strerror or error}"
@@ -146,9 +151,11 @@ async def _serve(settings: Settings, listening: socket.socket) -> int:
         app = create_app(broker, settings, runtime)
         service: Service = app.state.service
         async with running(broker, service):
-            host, port = listening.getsockname()[:2]
-            address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-            fields = {"address": address, "store": settings.store, "version": version("tidelog")}
+            fields = {
+                "address": f"http://{_authority(*listening.getsockname()[:2])}",
+                "store": settings.store,
+                "version": version("tidelog"),
+            }
             logger.info("listening", extra={"fields": fields})
             _spare_the_collector()
             server = DrainingServer(server_config(app, settings), service, hand_over=broker.hand_over)
@@ -177,10 +184,14 @@ def _spare_the_collector() -> None:
     gc.freeze()
 
 
+def _bounds(settings: Settings) -> ConnectionBounds:
+    return ConnectionBounds(settings.connections_max, settings.request_head_timeout_ms / 1000)
+
+
 def server_config(app: object, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]  # a FastAPI application; uvicorn's own type is wider than any
-        http=JoinedWritesProtocol,
+        http=partial(BoundedProtocol, bounds=_bounds(settings)),  # type: ignore[arg-type]  # uvicorn calls it as a class
         ws="none",
         lifespan="off",
         loop="none",

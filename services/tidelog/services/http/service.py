@@ -13,6 +13,7 @@ from tidelog.services.broker.api import Broker
 from tidelog.services.http.body_reading import BodyReader
 from tidelog.services.http.connections import Connections
 from tidelog.services.http.front.request_context import context_of
+from tidelog.services.http.front.request_measurements import RequestMeasurements
 from tidelog.services.peers.proof import PeerProofs
 from tidelog.services.settings import Settings
 from tidelog.storage.runtime import Runtime
@@ -20,6 +21,8 @@ from tidelog.storage.runtime import Runtime
 if TYPE_CHECKING:
     from tidelog.services.peers.pool import PeerPool
 
+WAITERS_SHARE = 0.9
+"""Of ``connections.max``: how many may wait, so that there is always a connection for those who do not."""
 SHARE_RECORD_BYTES = 32
 """What a record has in Arrow, at the most, besides its key, value and headers: offsets, validity, timestamp."""
 
@@ -36,6 +39,7 @@ class Service:
     connections: Connections
     decoding: Executor
     problems: Counter[tuple[int, str]]
+    requests: RequestMeasurements
     peers: PeerPool | None = None
     forwarded: Counter[str] = field(default_factory=Counter)
 
@@ -60,9 +64,10 @@ def open_service(broker: Broker, settings: Settings, runtime: Runtime, proofs: P
         bodies=BodyReader(
             settings.request_max_bytes, settings.buffer_max_bytes, settings.request_read_timeout_ms / 1000
         ),
-        connections=Connections(settings.connections_max),
+        connections=Connections(max(1, int(WAITERS_SHARE * settings.connections_max))),
         decoding=ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidelog-decode"),
         problems=Counter(),
+        requests=RequestMeasurements(runtime.clock),
         peers=_open_pool(proofs) if settings.etcd_endpoints else None,
     )
 

@@ -1,6 +1,7 @@
 """The ASGI application that every request meets first: before the direct lane, the router, and FastAPI's middleware.
 
-    path ─▶ Host ─▶ Origin ─▶ content type ─▶ peer ─▶ RequestContext ─▶ direct lane or router ─▶ stamped answer
+    connection ─▶ path ─▶ Host ─▶ Origin ─▶ content type ─▶ peer ─▶ RequestContext
+        ─▶ direct lane or router ─▶ stamped and measured answer
 
 A check that fails is answered at once, in the form of every refusal, and nothing else sees the request. One who makes
 an answer further in reads the context by `request_context.context_of`.
@@ -21,6 +22,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidelog.services.http.front.change_check import check_change
+from tidelog.services.http.front.connection_check import check_connection
 from tidelog.services.http.front.host_check import HostCheck
 from tidelog.services.http.front.origin_check import PREFLIGHT_HEADERS, Headers, OriginCheck, is_preflight
 from tidelog.services.http.front.path_check import check_path
@@ -28,6 +30,7 @@ from tidelog.services.http.front.peer_check import proved_peer
 from tidelog.services.http.front.request_context import RequestContext, store_context
 from tidelog.services.http.front.request_head import RequestHead, head_of
 from tidelog.services.http.front.request_ids import CLIENT_ID_HEADER, REQUEST_ID_HEADER, RequestIds, sane_id
+from tidelog.services.http.front.request_measurements import RequestMeasurements
 from tidelog.services.http.front.stamped_answer import StampedAnswer
 from tidelog.services.peers.proof import PeerProofs
 from tidelog.storage.errors import TidelogError, Unavailable
@@ -62,11 +65,18 @@ class HttpFront:
     """`inner` behind the checks. `stopping`: whether the broker stops."""
 
     def __init__(
-        self, inner: ASGIApp, checks: FrontChecks, ids: RequestIds, tell: Teller, stopping: Callable[[], bool]
+        self,
+        inner: ASGIApp,
+        checks: FrontChecks,
+        ids: RequestIds,
+        measurements: RequestMeasurements,
+        tell: Teller,
+        stopping: Callable[[], bool],
     ) -> None:
         self._inner = inner
         self._checks = checks
         self._ids = ids
+        self._measurements = measurements
         self._tell = tell
         self._stopping = stopping
 
@@ -74,11 +84,12 @@ class HttpFront:
         if scope["type"] != "http":
             await self._inner(scope, receive, send)
             return
+        began = self._measurements.begun(scope)
         head = head_of(scope)
-        admitted = self._admitted(head)
+        admitted = self._admitted(scope, head)
         context = self._context(head, admitted)
         store_context(scope, context)
-        answer = StampedAnswer(send, ((_REQUEST_ID, context.request_id.encode()), *admitted.granted))
+        answer = StampedAnswer(send, ((_REQUEST_ID, context.request_id.encode()), *admitted.granted), began)
         if admitted.refusal is not None:
             await self._tell(Request(scope), admitted.refusal)(scope, receive, answer)
             return
@@ -93,9 +104,10 @@ class HttpFront:
             error = Unavailable("the broker stopped before it could answer: the outcome is unknown, ask another")
             await self._tell(Request(scope), error)(scope, receive, answer)
 
-    def _admitted(self, head: RequestHead) -> _Admitted:
+    def _admitted(self, scope: Scope, head: RequestHead) -> _Admitted:
         admitted = _Admitted()
         try:
+            check_connection(scope)
             check_path(head)
             self._checks.hosts.check(head)
             admitted.granted = self._checks.origins.check(head)

@@ -1,6 +1,8 @@
-"""The way of an answer out: each gets the headers that the front has for it, and the front sees when it began."""
+"""The way of an answer out: its head gets the headers that the front has for it, and is measured."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from starlette.types import Message, Send
 
@@ -8,17 +10,20 @@ from tidelog.services.http.front.origin_check import Headers
 
 
 class StampedAnswer:
-    """`send` of the server, with `headers` added to the head of the answer. `status` is 0 until the answer began."""
+    """`send` of the server, with `headers` added to the head of the answer. `began` hears of its status; `status` is 0
+    until then."""
 
-    __slots__ = ("_headers", "_send", "status")
+    __slots__ = ("_began", "_headers", "_send", "status")
 
-    def __init__(self, send: Send, headers: Headers) -> None:
+    def __init__(self, send: Send, headers: Headers, began: Callable[[int], None]) -> None:
         self._send = send
         self._headers = headers
+        self._began = began
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message["headers"] = [*message.get("headers", ()), *self._headers]
+            self._began(self.status)
         await self._send(message)
