@@ -5,21 +5,27 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from infra.loopback_ports import free_port
 from tests.cli.conftest import Tidelog
 from tests.end_to_end.broker_process import TIDELOG, BrokerProcess, run_tidelog, wait_until
 
 from tidelog.services.cli.exit_codes import MEANINGS
+from tidelog.services.cli.main import app
 
 HELP_S_MAX = 0.5
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_topics_are_created_listed_described_altered_and_deleted(tidelog: Tidelog) -> None:
-    assert tidelog("topic", "create", "t1", "-p", "2", "-c", "retention.ms=1000").returncode == 0
+    created = tidelog("topic", "create", "t1", "-p", "2", "-c", "retention.ms=7d", "-c", "segment.bytes=2MiB", "--json")
+    configs = json.loads(created.stdout)["configs"]
+    assert (str(configs["retention.ms"]), str(configs["segment.bytes"])) == ("604800000", "2097152")
     again = tidelog("topic", "create", "t1")
     assert (again.returncode, again.stdout) == (5, b"")
     assert tidelog("topic", "create", "t1", "--if-not-exists").returncode == 0
@@ -30,7 +36,7 @@ def test_topics_are_created_listed_described_altered_and_deleted(tidelog: Tidelo
     assert (len(altered["partitions"]), str(altered["configs"]["segment.bytes"])) == (3, "2000000")
     assert tidelog("topic", "alter", "t1", "--unset", "retention.ms").returncode == 0
     assert b"604800000" in tidelog("topic", "describe", "t1").stdout
-    assert tidelog("topic", "delete", "t1").returncode == 0
+    assert tidelog("topic", "delete", "t1", "--yes").returncode == 0
     gone = tidelog("topic", "describe", "t1")
     assert (gone.returncode, gone.stdout) == (4, b"")
     assert b"no topic 't1'" in gone.stderr
@@ -38,11 +44,14 @@ def test_topics_are_created_listed_described_altered_and_deleted(tidelog: Tidelo
 
 def test_records_below_an_offset_are_deleted(tidelog: Tidelog) -> None:
     assert tidelog("topic", "produce", "cut", stdin=b"a\nb\nc\n").returncode == 0
-    assert tidelog("topic", "delete-records", "cut", "0", "2").stdout == b"cut/0 begins at offset 2\n"
+    unsure = tidelog("topic", "delete-records", "cut", "0", "2")
+    assert (unsure.returncode, unsure.stdout) == (2, b"")
+    assert b"--yes" in unsure.stderr
+    assert tidelog("topic", "delete-records", "cut", "0", "2", "-y").stdout == b"cut/0 begins at offset 2\n"
     assert tidelog("topic", "consume", "cut", "-o", "start", "-e").stdout == b"c\n"
-    told = json.loads(tidelog("topic", "delete-records", "cut", "0", "latest", "--json").stdout)
+    told = json.loads(tidelog("topic", "delete-records", "cut", "0", "latest", "--json", "-y").stdout)
     assert told == {"topic": "cut", "partition": 0, "log_start_offset": 3}
-    beyond = tidelog("topic", "delete-records", "cut", "0", "4")
+    beyond = tidelog("topic", "delete-records", "cut", "0", "4", "-y")
     assert (beyond.returncode, beyond.stdout) == (2, b"")
     assert b"3 to 3" in beyond.stderr
     assert tidelog("topic", "delete-records", "cut", "0", "soon").returncode == 2
@@ -118,6 +127,9 @@ def test_a_damaged_bucket_ends_verify_with_6(tidelog: Tidelog, store: Path, tmp_
         (["topic", "create", "no spaces"], 2, b"not a topic name"),
         (["topic", "create", "c", "-c", "colour=red"], 2, b"colour"),
         (["topic", "create", "c", "-c", "novalue"], 2, b"KEY=VALUE"),
+        (["topic", "create", "c", "-c", "retention.ms=7 weeks"], 2, b"retention.ms is a duration as 30s"),
+        (["topic", "delete", "no-such"], 2, b"add --yes"),
+        (["topic", "produce", "p", "--resume", "x"], 2, b"--resume takes"),
         (["topic", "produce", "p", "--acks", "2"], 2, b"acks"),
         (["topic", "produce", "p", "-k", "json:"], 2, b"json:"),
         (["topic", "alter", "a"], 2, b"nothing to alter"),
@@ -209,8 +221,22 @@ def test_help_is_there_at_once() -> None:
     assert min(cpu_s() for _ in range(3)) < HELP_S_MAX
 
 
+def test_every_command_has_an_example_in_its_help() -> None:
+    def leaves(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+        for name, found in group.commands.items():
+            if hasattr(found, "commands"):
+                yield from leaves(found, f"{path} {name}")
+            else:
+                yield f"{path} {name}", found
+
+    found = dict(leaves(typer.main.get_command(app), "tidelog"))
+    assert len(found) > 20
+    assert [path for path, one in found.items() if f"[dim]{path}" not in (one.help or "")] == []
+
+
 def test_version_and_completion_are_told(tidelog: Tidelog) -> None:
     assert tidelog("version").stdout.startswith(b"tidelog 0.")
+    assert tidelog("--version").stdout == tidelog("version").stdout
     in_a_shell = ["bash", "-c", '"$@"; exit $?', "bash", *TIDELOG, "--show-completion"]  # it asks who its parent is
     assert b"complete" in subprocess.run(in_a_shell, capture_output=True, check=True, timeout=60).stdout
 

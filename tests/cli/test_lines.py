@@ -1,5 +1,6 @@
 """Bytes to lines: the same records however the blocks fall."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -75,5 +76,15 @@ def test_a_line_that_is_no_json_is_told() -> None:
 
 def test_keys_stand_beside_their_values() -> None:
     (array,) = line_arrays(blocks(b"a:1\n2\n"))
-    assert keyed_table(array, key_finder(":")).to_pydict() == {"key": [b"a", None], "value": [b"1", b"2"]}
-    assert keyed_table(array, None).to_pydict() == {"value": [b"a:1", b"2"]}
+    table, wrong = keyed_table(array, key_finder(":"))
+    assert (table.to_pydict(), wrong) == ({"key": [b"a", None], "value": [b"1", b"2"]}, None)
+    table, wrong = keyed_table(array, None)
+    assert (table.to_pydict(), wrong) == ({"value": [b"a:1", b"2"]}, None)
+
+
+@pytest.mark.parametrize(("finder", "told"), [(":", "no key.*--allow-missing-key"), ("json:id", "not JSON")])
+def test_a_table_ends_before_the_first_line_that_is_wrong(finder: str, told: str) -> None:
+    (array,) = line_arrays(blocks(b'{"id":1}\n{"id":2}\nplain\n{"id":3}\n'))
+    table, wrong = keyed_table(array, key_finder(finder), required=True)
+    assert table.num_rows == 2
+    assert re.search(told, str(wrong))

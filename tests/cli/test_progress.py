@@ -1,11 +1,15 @@
-"""A progress bar where a person watches, and only there."""
+"""A progress bar where a person watches, plain lines where nobody does."""
 
 import os
 import pty
 import subprocess
 from pathlib import Path
 
+import pytest
 from tests.end_to_end.broker_process import TIDELOG, BrokerProcess, run_tidelog
+
+from tidelog.services.cli import progress
+from tidelog.services.cli.progress import Progress
 
 
 def test_a_bar_shows_on_a_terminal_and_the_count_stays(broker: BrokerProcess, tmp_path: Path) -> None:
@@ -23,9 +27,20 @@ def test_a_bar_shows_on_a_terminal_and_the_count_stays(broker: BrokerProcess, tm
     assert shown.rstrip().endswith(b"300,000 records to watched")
 
 
-def test_without_a_terminal_nothing_is_said(broker: BrokerProcess) -> None:
+def test_without_a_terminal_the_count_is_a_plain_line(broker: BrokerProcess) -> None:
     produced = run_tidelog(["topic", "produce", "unwatched"], broker=broker.url, stdin=b"x\n")
-    assert (produced.stdout, produced.stderr) == (b"", b"")
+    assert (produced.stdout, produced.stderr) == (b"", b"tidelog: 1 records to unwatched\n")
+
+
+def test_long_work_prints_plain_lines_without_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "PLAIN_EVERY_S", 0.0)
+    with Progress("to web", 2_000_000) as work:
+        work.records = 12_345
+        work.advance(1_000_000)
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "tidelog: to web: 12,345 records, 1.0 MB of 2.0 MB\n")
 
 
 def everything_from(terminal: int) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.client.costs import MONTH_S, RATE_S_MIN, ClusterCost, CostDescription, TopicCostDescription
+from tidelog.client.costs import MONTH_S, OBSERVED_S_MIN, ClusterCost, CostDescription, TopicCostDescription
 from tidelog.storage.stores.counting import S3_STANDARD, PriceTable, RequestCounts
 
 PRICES = PriceTable(put_usd=0.01, get_usd=0.001, list_usd=0.01, head_usd=0.001, stored_gb_month_usd=2.0)
@@ -71,6 +71,14 @@ def test_shards_that_nobody_told_of_are_counted() -> None:
     assert ClusterCost((broker("a"), broker("b", shards=(1,)))).shards_without_numbers == 0
 
 
-def test_a_broker_that_has_just_started_does_not_go_on_like_that() -> None:
-    found = ClusterCost((broker("a", TopicCostDescription("t", RequestCounts(puts=1)), days=0),))
-    assert found.month_usd(found.topics[0], PRICES) == pytest.approx(MONTH_S / RATE_S_MIN * PRICES.put_usd)
+def test_no_month_is_estimated_before_every_broker_has_counted_for_long_enough() -> None:
+    topic = TopicCostDescription("t", RequestCounts(puts=1), cold_bytes=1 << 30)
+    hour = OBSERVED_S_MIN / 86_400
+    young, old = broker("a", topic, days=hour * 0.99), broker("b", topic, days=hour)
+    found = ClusterCost((young, old))
+    assert found.young == (young,)
+    assert (found.month_usd(found.topics[0], PRICES), found.rest_month_usd(PRICES)) == (None, None)
+    assert found.topics[0].stored_usd_month(PRICES) == pytest.approx(4.0), "what lies there is known at once"
+    alone = ClusterCost((old,))
+    requests = MONTH_S / OBSERVED_S_MIN * PRICES.put_usd
+    assert alone.month_usd(alone.topics[0], PRICES) == pytest.approx(requests + 2.0)

@@ -10,14 +10,15 @@ A month has 30 days, a gigabyte written 10^9 bytes, a gigabyte stored what price
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 from tidelog.storage.stores.counting import NO_REQUESTS, PriceTable, RequestCounts
 
 MONTH_S = 30 * 86_400
 GB_BYTES = 10**9
-RATE_S_MIN = 600.0
+OBSERVED_S_MIN = 3_600.0
+"""A month is estimated from no less. A broker that has just started asks for much that it will not ask for again."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +107,16 @@ class CostDescription:
     topics: tuple[TopicCostDescription, ...]
     rest: RequestCounts = NO_REQUESTS
 
-    def month_requests_usd(self, requests: RequestCounts, prices: PriceTable) -> float:
-        """What a month of `requests` costs if they go on as since the start, or as over `RATE_S_MIN`: a broker that has
-        just started has asked for much that it will not ask for again."""
-        seconds = max(RATE_S_MIN, (self.now_ms - self.since_ms) / 1_000)
-        return requests.usd(prices) * MONTH_S / seconds
+    @property
+    def observed_s(self) -> float:
+        """How long it has counted."""
+        return (self.now_ms - self.since_ms) / 1_000
+
+    def month_requests_usd(self, requests: RequestCounts, prices: PriceTable) -> float | None:
+        """What a month of `requests` costs if they go on as since the start; None before `OBSERVED_S_MIN`."""
+        if self.observed_s < OBSERVED_S_MIN:
+            return None
+        return requests.usd(prices) * MONTH_S / self.observed_s
 
 
 @dataclass(frozen=True)
@@ -145,18 +151,30 @@ class ClusterCost:
         led = {shard for broker in self.brokers for shard in broker.shards}
         return max(broker.shards_total for broker in self.brokers) - len(led)
 
-    def rest_month_usd(self, prices: PriceTable) -> float:
-        """A month of the requests that are no topic's."""
-        return sum(broker.month_requests_usd(broker.rest, prices) for broker in self.brokers)
+    @property
+    def young(self) -> tuple[CostDescription, ...]:
+        """Brokers that have not counted for `OBSERVED_S_MIN` yet, so that no month can be estimated."""
+        return tuple(broker for broker in self.brokers if broker.observed_s < OBSERVED_S_MIN)
 
-    def month_usd(self, topic: TopicCostDescription, prices: PriceTable) -> float:
-        """A month of one of `topics`, or of `total`: its requests as since each broker's start, and what lies there."""
-        asked = sum(
+    def rest_month_usd(self, prices: PriceTable) -> float | None:
+        """A month of the requests that are no topic's; None while a broker is `young`."""
+        return _total([broker.month_requests_usd(broker.rest, prices) for broker in self.brokers])
+
+    def month_usd(self, topic: TopicCostDescription, prices: PriceTable) -> float | None:
+        """A month of one of `topics`, or of `total`: its requests as since each broker's start, and what lies there.
+        None while a broker is `young`."""
+        asked = [
             broker.month_requests_usd(requests, prices)
             for broker in self.brokers
-            for requests in _requests_of(broker, topic.topic)
-        )
-        return asked + topic.stored_usd_month(prices)
+            for requests in (NO_REQUESTS, *_requests_of(broker, topic.topic))
+        ]
+        return _total([*asked, topic.stored_usd_month(prices)])
+
+
+def _total(parts: Sequence[float | None]) -> float | None:
+    """The sum; None if a part is unknown."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
 
 
 def _requests_of(broker: CostDescription, topic: str) -> Iterable[RequestCounts]:

@@ -7,7 +7,7 @@ arrive in order and their sequences without a gap (inv. 7); several lanes are un
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -74,6 +74,10 @@ class Lanes:
         waiting = [int(lane.waiting[0].numbers[0]) for lane in lanes if lane.waiting]
         under_way = [lane.under_way.first_number for lane in lanes if lane.under_way]
         return min(waiting + under_way + self._lost, default=None)
+
+    def begin_at(self, sequences: Mapping[int, int]) -> None:
+        """Sequences go on from these, by partition; nothing was put yet."""
+        self._lanes.update({partition: _Lane(next_sequence=first) for partition, first in sequences.items()})
 
     def put(self, share: Share) -> None:
         """Queue a share behind those of its partition."""

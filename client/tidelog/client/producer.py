@@ -19,7 +19,7 @@ With `acks="all"` each request carries a producer id and a sequence, so that a r
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,7 +33,7 @@ from tidelog.client.drafts import RECORD_OVERHEAD_BYTES, Draft, Extras, Headers,
 from tidelog.client.lanes import Lanes, Parcel
 from tidelog.client.producer_options import ProducerOptions
 from tidelog.client.refusals import Refusals, Refused, refused_here
-from tidelog.client.sequences import ProducerIdentity
+from tidelog.client.sequences import ProducerIdentity, held_sequences
 from tidelog.storage.errors import Invalid, NotFound, Unavailable
 from tidelog.storage.runtime import Runtime
 
@@ -72,8 +72,9 @@ class Producer:
         self._failure: Exception | None = None
         self._refusals = Refusals()
         self._closing = False
+        self._producer = self._identity()
         refuse = on_refusal or self._keep_refusal
-        self._delivery = Delivery(self._connection, topic, self._options.acks, self._identity(), on_delivery, refuse)
+        self._delivery = Delivery(self._connection, topic, self._options.acks, self._producer, on_delivery, refuse)
         self._threads = [
             threading.Thread(target=self._send_on, name=f"tidelog-producer-{n}", daemon=True)
             for n in range(min(self._options.in_flight_max, self._partition_count))
@@ -131,6 +132,17 @@ class Producer:
             for start in range(0, table.num_rows, rows):
                 records = table.slice(start, rows)
                 self._queue(records, None if named is None else named.slice(start, rows), self._next(records.num_rows))
+
+    def resume(self) -> Mapping[int, int]:
+        """Go on where an earlier producer with the same `producer_id` and epoch stopped, also if it did not know what
+        became of its last requests. Returns how many of its records each partition holds; the records sent from now on
+        are behind those. Call it before the first `send`. Raises `Invalid` unless acks is "all"."""
+        if self._producer is None:
+            raise Invalid('only a producer with acks="all" can be resumed', field="acks")
+        held = held_sequences(self._connection, self.topic, self._partition_count, self._producer)
+        with self._lock:
+            self._lanes.begin_at(held)
+        return held
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Return when every record sent so far is answered. Raises the error of the first that failed or was refused,

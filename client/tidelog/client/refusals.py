@@ -109,10 +109,14 @@ def refused_here(topic: str, number: int, error: Invalid) -> Refused:
 def _named(error: Invalid, topic: str, partition: int, number: int, key: bytes | None) -> Invalid:
     """`error` as that of one record, which its message names."""
     with_key = "" if key is None else f" with key {key[:80]!r}"
-    told = f"record {number} (from 0){with_key}, for {topic}/{partition}, was refused: {error}"
-    if isinstance(error, TooLarge):
-        return TooLarge(told, limit_name=error.limit_name, limit_bytes=error.limit_bytes, record=number)
-    return Invalid(told, field=error.field, record=number)
+    text = f"record {number} (from 0){with_key}, for {topic}/{partition}, was refused: {error}"
+    told = (
+        TooLarge(text, limit_name=error.limit_name, limit_bytes=error.limit_bytes, record=number)
+        if isinstance(error, TooLarge)
+        else Invalid(text, field=error.field, record=number)
+    )
+    told.__cause__ = error
+    return told
 
 
 def _cut(part: Part, start: int, end: int) -> Part:

@@ -51,3 +51,12 @@ def next_sequence(connection: Connection, topic: str, partition: int, identity: 
     except OffsetConflict:
         return None
     raise AssertionError("a log has the highest offset there is")
+
+
+def held_sequences(
+    connection: Connection, topic: str, partition_count: int, identity: ProducerIdentity
+) -> Mapping[int, int]:
+    """`next_sequence` of each partition, 0 where it does not know `identity`."""
+    return {
+        partition: next_sequence(connection, topic, partition, identity) or 0 for partition in range(partition_count)
+    }

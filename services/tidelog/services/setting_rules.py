@@ -70,7 +70,7 @@ class Setting:
             return _switch(self.name, value)
         if self.kind == "text":
             return self._text(value)
-        number = self._number(value)
+        number = measured(self.name, self.kind, value)
         if not self.rule.low <= number <= self.rule.high:
             raise Invalid(
                 f"{self.name} is {self.shown(self.rule.low)} to {self.shown(self.rule.high)}, not {value}",
@@ -103,13 +103,15 @@ class Setting:
             raise Invalid(f"{self.name} is one of {' | '.join(self.rule.choices)}, not {value!r}", field=self.name)
         return value
 
-    def _number(self, value: object) -> int:
-        units = {"size": _SIZE_UNITS, "duration": _TIME_UNITS}.get(self.kind, {"": 1})
-        found = None if isinstance(value, bool) else re.fullmatch(r"(-?\d{1,18})\s*([a-zA-Z]*)", str(value).strip())
-        if not found or found.group(2).lower() not in units:
-            wanted = {"size": "a size as 8MiB or 8388608", "duration": "a duration as 30s or 30000 (ms)"}
-            raise Invalid(f"{self.name} is {wanted.get(self.kind, 'a whole number')}, not {value!r}", field=self.name)
-        return int(found.group(1)) * units[found.group(2).lower()]
+
+def measured(name: str, kind: str, value: object) -> int:
+    """`value` as a number of bytes (kind size), of ms (duration) or of things (count). Raises `Invalid`."""
+    units = {"size": _SIZE_UNITS, "duration": _TIME_UNITS}.get(kind, {"": 1})
+    found = None if isinstance(value, bool) else re.fullmatch(r"(-?\d{1,18})\s*([a-zA-Z]*)", str(value).strip())
+    if not found or found.group(2).lower() not in units:
+        wanted = {"size": "a size as 8MiB or 8388608", "duration": "a duration as 30s or 30000 (ms)"}
+        raise Invalid(f"{name} is {wanted.get(kind, 'a whole number')}, not {value!r}", field=name)
+    return int(found.group(1)) * units[found.group(2).lower()]
 
 
 RULES: Mapping[str, Rule] = {

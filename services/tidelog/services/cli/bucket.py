@@ -24,7 +24,10 @@ def ls(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """List the bucket's objects: size, time of the last change, key. With --json an object a line."""
+    """List the bucket's objects: size, time of the last change, key. With --json it prints one object per line.
+
+    [dim]tidelog bucket ls topics/web/ --store s3://my-bucket/log[/dim]
+    """
     asyncio.run(_list(store, prefix, as_json=as_json))
 
 

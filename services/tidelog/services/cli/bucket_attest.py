@@ -34,8 +34,11 @@ def attest(
 ) -> None:
     """Print the hash that stands for each partition's history, and one digest of them all.
 
-    With --since every hash of every history is computed anew, and the heads in FILE have to be among them. Partitions
-    that cannot be proved are named; exit code 6 then. A broker may run meanwhile.
+    With --since, every hash of every history is computed again, and the heads in FILE must be
+    among them. Partitions that cannot be proved are named, with exit code 6. Brokers may run meanwhile.
+
+    [dim]tidelog bucket attest --json > then.json
+    tidelog bucket attest --since then.json[/dim]
     """
     if not asyncio.run(_attest(store, since.read_bytes() if since else None, as_json=as_json)):
         raise typer.Exit(DAMAGED)

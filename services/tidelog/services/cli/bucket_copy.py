@@ -54,9 +54,12 @@ def copy(
     grace: GraceOption = "1m",
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a bucket while it is being written; again and again, what is there already is skipped.
+    """Copy a bucket while brokers write to it. A second run copies only what is new.
 
-    A broker on the copy serves what was acknowledged before the copy began. Exit code 6 if the source is damaged.
+    A broker on the copy serves what was acknowledged before the copy began.
+    Exit code 6 if the source is damaged.
+
+    [dim]tidelog bucket copy s3://my-bucket/log s3://backup/log[/dim]
     """
     settings = (int(MEMORY.parsed(memory) or 0), int(GRACE.parsed(grace) or 0) / 1_000)
     report = asyncio.run(_copy(source, target, requests=requests, memory_bytes=settings[0], grace_s=settings[1]))

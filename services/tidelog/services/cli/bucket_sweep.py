@@ -39,8 +39,12 @@ def sweep(
 ) -> None:
     """Find uploads without a manifest, remains of deleted topics, dead staging areas, unfinished uploads.
 
-    Without --delete it only tells. Brokers and jobs may run meanwhile; the grace has to be longer than delete.grace.ms.
-    With --json: a stray object a line, then a line that sums up.
+    Without --delete it only prints them. Brokers and jobs may run meanwhile;
+    the grace must be longer than delete.grace.ms.
+    With --json it prints one stray object per line, then a line with the sums.
+
+    [dim]tidelog bucket sweep --store s3://my-bucket/log
+    tidelog bucket sweep --delete --grace 3d --store s3://my-bucket/log[/dim]
     """
     grace_ms = int(GRACE.parsed(grace) or 0)
     report = asyncio.run(_sweep(store, grace_ms=grace_ms, delete=delete, as_json=as_json))

@@ -44,8 +44,11 @@ def verify(
 ) -> None:
     """Prove the bucket: checksums, offsets without gap or overlap, manifests against objects, the journal.
 
-    Prints what is not as it should be; exit code 6 if records are damaged or missing. A broker may run meanwhile.
-    With --json: a finding a line, then a line that sums up.
+    It prints each finding; exit code 6 if records are damaged or missing.
+    Brokers may run meanwhile. With --json it prints one finding per line, then a line with the sums.
+
+    [dim]tidelog bucket verify --deep --store s3://my-bucket/log
+    tidelog bucket verify --resume walk.json[/dim]
     """
     summary = asyncio.run(_verify(store, deep=deep, resume=resume, requests=requests, as_json=as_json))
     if as_json:

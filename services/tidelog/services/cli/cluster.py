@@ -20,7 +20,10 @@ TimeoutOption = Annotated[float, typer.Option("--timeout", help="Seconds to wait
 
 
 def info(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:
-    """Show the cluster: brokers, shards, who leads them in which epoch, and how even that is."""
+    """Show the cluster: brokers, shards, who leads them in which epoch, and how even that is.
+
+    [dim]tidelog cluster info --json[/dim]
+    """
     from tidelog.client import Admin
 
     with Admin(broker) as admin:
@@ -51,7 +54,13 @@ def drain(
     wait: WaitOption = False,
     timeout_s: TimeoutOption = 60.0,
 ) -> None:
-    """Let a broker lead nothing until it starts again: its shards go to the others. As before stopping it for good."""
+    """Move all shards of a broker to the others, and let it lead nothing until it starts again.
+
+    Do this before you take a broker away for good.
+
+    [dim]tidelog cluster drain broker-2 --wait
+    tidelog cluster drain broker-2 --undo[/dim]
+    """
     from tidelog.client import Admin
 
     with Admin(broker) as admin:
@@ -68,7 +77,10 @@ def drain(
 
 
 def health(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:
-    """Say whether the broker lives and takes requests; exit code 3 if not."""
+    """Say whether the broker lives and takes requests; exit code 3 if not.
+
+    [dim]tidelog cluster health --broker http://10.0.0.7:8080[/dim]
+    """
     from tidelog.client import Admin
 
     with Admin(broker) as admin:

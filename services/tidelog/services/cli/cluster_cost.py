@@ -24,7 +24,12 @@ ORPHANS_HINT = "tidelog bucket sweep --dry-run"
 
 
 def cost(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False, prices: PricesOption = None) -> None:
-    """Show what each topic costs: requests, bytes hot and cold, dollars a GB and a month, what the archive owes."""
+    """Show what each topic costs: requests, bytes hot and cold, dollars a GB and a month, what the archive owes.
+
+    A month is estimated from the requests since the brokers started, once each has counted for an hour.
+
+    [dim]tidelog cluster cost --prices prices.toml[/dim]
+    """
     from tidelog.client import Admin
     from tidelog.storage.stores.counting import S3_STANDARD
     from tidelog.storage.stores.price_file import read_prices
@@ -38,6 +43,9 @@ def cost(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False, pri
         print_json(cost_document(found, table))
     else:
         _print(found, table)
+    if found.young:
+        names = ", ".join(f"{young.broker} ({_duration(round(young.observed_s * 1_000))})" for young in found.young)
+        complain(f"no month is estimated: these brokers have counted for less than an hour: {names}")
     for silent in found.silent:
         complain(f"broker {silent} does not answer: its requests are not in these numbers")
 

@@ -26,10 +26,13 @@ def recover(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the cluster's keys in etcd again from the bucket: etcd was wiped, set back or replaced.
+    """Write the cluster's keys in etcd again from the bucket, after etcd was wiped, set back or replaced.
 
-    Needs --store, --etcd-endpoints and --cluster-name as `serve` has them. Nothing in etcd is lowered, and another
-    cluster's keys are left alone; leader keys that would outlive their brokers are deleted; brokers may run meanwhile.
+    It needs --store, --etcd-endpoints and --cluster-name as `serve` has them. Nothing in etcd is
+    lowered, and another cluster's keys are left alone. Leader keys that would outlive their
+    brokers are deleted. Brokers may run meanwhile.
+
+    [dim]tidelog cluster recover --store s3://my-bucket/log --etcd-endpoints http://10.0.0.5:2379 --dry-run[/dim]
     """
     plan = asyncio.run(_recover(loaded.settings, dry_run=dry_run, yes=yes))
     if as_json:

@@ -46,11 +46,15 @@ def compactor(
     alive_file: AliveOption = None,
     as_json: LinesOption = False,
 ) -> None:
-    """Look after the segments of a bucket, beside its brokers or for them, until SIGTERM or Ctrl-C.
+    """Maintain the segments of a bucket, beside its brokers or for them, until SIGTERM or Ctrl-C.
 
-    Merges, compacts and expires segments and collects their garbage, as the leaders of shards do; any number of
-    compactors and brokers may do so at once. Prints a line for each version of a partition that it made. Without
-    --once and --topic it also sweeps the bucket, each archiver.sweep.interval.ms.
+    It merges, compacts and expires segments and collects their garbage, as the leaders of shards do.
+    Any number of compactors and brokers may do so at once. It prints a line for each version of a
+    partition that it made. Without --once and --topic it also sweeps the bucket, each
+    archiver.sweep.interval.ms.
+
+    [dim]tidelog compactor --store s3://my-bucket/log
+    tidelog compactor --once --topic web[/dim]
     """
     choose_pool()
     leave_out_pandas()

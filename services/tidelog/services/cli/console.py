@@ -1,4 +1,4 @@
-"""The command's two outputs: what was asked for on stdout, all else on stderr."""
+"""Input and output of the command: what was asked for goes to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from tidelog.services.cli.exit_codes import FAILED
+from tidelog.storage.errors import Invalid
+
 _SIZE_UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
@@ -15,6 +18,20 @@ def complain(message: str) -> None:
     """A line on stderr."""
     mark = "\x1b[31mtidelog:\x1b[0m" if sys.stderr.isatty() else "tidelog:"
     print(f"{mark} {message}", file=sys.stderr)
+
+
+def check_may_ask(yes: bool) -> None:
+    """Raises `Invalid` where nobody can be asked and --yes was not given."""
+    if not yes and not sys.stdin.isatty():
+        raise Invalid("stdin is no terminal, so nobody can confirm this: add --yes", field="yes")
+
+
+def confirm(question: str) -> None:
+    """Ask on the terminal; anything but yes ends the command with code 1."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        complain("nothing was deleted")
+        raise SystemExit(FAILED)
 
 
 def print_json(value: object) -> None:

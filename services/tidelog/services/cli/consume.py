@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidelog.services.cli.console import complain
 from tidelog.services.cli.line_format import VALUES_ONLY
 from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, TopicArgument
+from tidelog.storage.errors import OutOfRange
 
 if TYPE_CHECKING:
     from tidelog.client import Batch, Consumer
@@ -55,6 +57,9 @@ def consume(
 ) -> None:
     """Print records from the oldest on and follow the log: by default each value and a newline.
 
+    An offset (-o N) beyond the end of every partition is an error, exit code 2.
+    If some partitions end before N, these are read from their end on; stderr says so.
+
     [dim]tidelog topic consume web -o start -e > access.log
     tidelog topic consume web -o -10 -n 10 -f '%t %p %o %k %v\\n'[/dim]
     """
@@ -69,9 +74,33 @@ def consume(
         ) as output,  # sys.stdout.buffer may be unbuffered: it writes short
         Consumer(broker, topic, partitions=partitions, start=start, options=options) as consumer,
     ):
+        if start.isdigit():
+            _check_not_beyond(consumer)
         for batch in _bounded(consumer, count, follow=not exit_at_end):
             output.write(render(batch))
             output.flush()
+
+
+def _check_not_beyond(consumer: Consumer) -> None:
+    """Begin at the end of each partition that ends before the offset asked for. `OutOfRange` if all do: a mistyped
+    offset would wait for ever."""
+    ends = consumer.end_offsets()
+    beyond = {partition: offset for partition, offset in consumer.positions.items() if offset > ends[partition]}
+    if not beyond:
+        return
+    last_end = max(ends.values())
+    if len(beyond) == len(ends):
+        asked = next(iter(beyond.values()))
+        raise OutOfRange(
+            f"offset {asked} is beyond the end of {consumer.topic}: its longest partition ends at {last_end}. Say "
+            "-o end to wait for what comes next, or -o -N for the last N records",
+            log_start_offset=0,
+            high_watermark=last_end,
+        )
+    for partition, offset in sorted(beyond.items()):
+        end = ends[partition]
+        complain(f"{consumer.topic}/{partition} ends at offset {end}, before {offset}: it is read from its end on")
+        consumer.seek(partition, end)
 
 
 def _bounded(consumer: Consumer, count: int | None, *, follow: bool) -> Iterator[Batch]:

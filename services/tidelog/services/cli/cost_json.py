@@ -1,10 +1,14 @@
-"""What `tidelog cluster cost --json` prints: the numbers of the brokers, and what they come to at a price table."""
+"""What `tidelog cluster cost --json` prints: the numbers of the brokers, and what they come to at a price table.
+
+Dollars have four significant digits, ratios and numbers of requests (a topic's part of shared requests is a fraction)
+three decimals.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
-from tidelog.client.costs import ClusterCost, TopicCostDescription
+from tidelog.client.costs import OBSERVED_S_MIN, ClusterCost, TopicCostDescription
 from tidelog.storage.stores.counting import PriceTable, RequestCounts
 
 
@@ -16,7 +20,7 @@ class TopicCostLine:
     requests_usd: float
     usd_per_gb_written: float | None
     stored_usd_month: float
-    month_usd: float
+    month_usd: float | None
     write_amplification: float | None
     compaction_ratio: float | None
     compression_ratio: float | None
@@ -24,11 +28,14 @@ class TopicCostLine:
 
 @dataclass(frozen=True)
 class CostDocument:
-    """`brokers` are those whose numbers are in it, `silent` those that did not answer."""
+    """`brokers` are those whose numbers are in it, `silent` those that did not answer. `month_usd` is null while a
+    broker is in `young`: it has counted for less than `observed_s_min`."""
 
     prices: PriceTable
     brokers: tuple[str, ...]
     silent: tuple[str, ...]
+    young: tuple[str, ...]
+    observed_s_min: float
     shards_without_numbers: int
     total: TopicCostLine
     topics: tuple[TopicCostLine, ...]
@@ -41,21 +48,35 @@ def cost_document(found: ClusterCost, prices: PriceTable) -> CostDocument:
         prices=prices,
         brokers=tuple(broker.broker for broker in found.brokers),
         silent=found.silent,
+        young=tuple(broker.broker for broker in found.young),
+        observed_s_min=OBSERVED_S_MIN,
         shards_without_numbers=found.shards_without_numbers,
         total=_line(found, found.total, prices),
         topics=tuple(_line(found, topic, prices) for topic in found.topics),
-        rest=found.rest,
+        rest=_rounded(found.rest),
     )
 
 
 def _line(found: ClusterCost, topic: TopicCostDescription, prices: PriceTable) -> TopicCostLine:
     return TopicCostLine(
-        figures=topic,
-        requests_usd=topic.usd(prices),
-        usd_per_gb_written=topic.usd_per_gb_written(prices),
-        stored_usd_month=topic.stored_usd_month(prices),
-        month_usd=found.month_usd(topic, prices),
-        write_amplification=topic.write_amplification,
-        compaction_ratio=topic.compaction_ratio,
-        compression_ratio=topic.compression_ratio,
+        figures=replace(topic, requests=_rounded(topic.requests)),
+        requests_usd=_usd(topic.usd(prices)) or 0.0,
+        usd_per_gb_written=_usd(topic.usd_per_gb_written(prices)),
+        stored_usd_month=_usd(topic.stored_usd_month(prices)) or 0.0,
+        month_usd=_usd(found.month_usd(topic, prices)),
+        write_amplification=_ratio(topic.write_amplification),
+        compaction_ratio=_ratio(topic.compaction_ratio),
+        compression_ratio=_ratio(topic.compression_ratio),
     )
+
+
+def _rounded(requests: RequestCounts) -> RequestCounts:
+    return RequestCounts(**{each.name: round(getattr(requests, each.name), 3) for each in fields(requests)})
+
+
+def _usd(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.4g}")
+
+
+def _ratio(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

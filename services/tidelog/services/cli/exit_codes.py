@@ -1,4 +1,4 @@
-"""What the command's exit code tells a script. The table of ``docs/cli.md`` is this one."""
+"""The exit codes of the command, for scripts. ``docs/cli.md`` has the same table."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ NOT_FOUND = 4
 CONFLICT = 5
 DAMAGED = 6
 INTERRUPTED = 130
+TERMINATED = 143
 
 MEANINGS = {
     OK: "done; also when the reader of a pipe had enough and left",
     FAILED: "refused or failed for another reason than those below",
-    USAGE: "the command line or the input is wrong: change it",
+    USAGE: "the command line or the input is wrong, or a confirmation is missing: change it",
     UNAVAILABLE: "no broker or store answers, or it is overloaded: try again",
     NOT_FOUND: "there is no such topic, partition or object",
     CONFLICT: "it exists already, or another came first",
     DAMAGED: "an object of the bucket is damaged, or `bucket verify` or `attest` found what should not be",
-    INTERRUPTED: "Ctrl-C",
+    INTERRUPTED: "interrupted by Ctrl-C; `serve` and `compactor` stop gracefully instead, with 0",
+    TERMINATED: "ended by SIGTERM; `serve` and `compactor` stop gracefully instead, with 0",
 }
 
 _BY_ERROR: tuple[tuple[type[TidelogError], int], ...] = (

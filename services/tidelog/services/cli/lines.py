@@ -48,13 +48,26 @@ def line_arrays(read_block: ReadBlock) -> Iterator[Lines]:
         yield pa.array([b"".join(started)], pa.binary())
 
 
-def keyed_table(lines: Lines, key_of: KeyOf | None) -> pa.Table:
-    """Lines as a table with `value`, and `key` where `key_of` finds one in a line."""
+def keyed_table(lines: Lines, key_of: KeyOf | None, *, required: bool = False) -> tuple[pa.Table, Invalid | None]:
+    """Lines as a table with `value`, and `key` where `key_of` finds one in a line. The table ends before the first line
+    that is wrong, or has no key where one is `required`; the error says why."""
     if key_of is None:
-        return pa.table({"value": lines})
-    pairs = [key_of(line) for line in cast("list[bytes]", lines.to_pylist())]
-    keys, values = zip(*pairs, strict=True)
-    return pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
+        return pa.table({"value": lines}), None
+    keys: list[bytes | None] = []
+    values: list[bytes] = []
+    wrong = None
+    for line in cast("list[bytes]", lines.to_pylist()):
+        try:
+            key, value = key_of(line)
+        except Invalid as error:
+            wrong = error
+            break
+        if key is None and required:
+            wrong = Invalid(f"it has no key: {line[:80]!r}. Add --allow-missing-key if that is right", field="key")
+            break
+        keys.append(key)
+        values.append(value)
+    return pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}), wrong
 
 
 def key_finder(text: str) -> KeyOf:
@@ -82,7 +95,7 @@ def _json_key(path: str) -> KeyOf:
         try:
             value: object = msgspec.json.decode(line)
         except msgspec.DecodeError as error:
-            raise Invalid(f"a line is not JSON ({error}): {line[:80]!r}", field="key") from error
+            raise Invalid(f"it is not JSON ({error}): {line[:80]!r}", field="key") from error
         for name in names:
             value = value.get(name) if isinstance(value, dict) else None
         if value is None:

@@ -1,13 +1,21 @@
-"""The command `tidelog`: its tree, and how it ends.
+"""The command `tidelog`: the tree of its commands, and how it ends.
 
-Each command lives in the module of its noun and imports what it needs when it runs, so that `tidelog --help` is there
-at once. Errors of `tidelog.storage.errors` end it with a line on stderr and a code of `exit_codes`.
+Each command is in the module of its noun and imports what it needs when it runs, so `tidelog --help` answers at once.
+Errors of `tidelog.storage.errors` end the command with lines on stderr and a code of `exit_codes`.
+
+Ctrl-C and SIGTERM end every command in the same way: SIGTERM is turned into the interrupt that Ctrl-C is, so what a
+command does on an interrupt (`produce` flushes, `bucket verify` saves its place) happens for both.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import sys
+from dataclasses import dataclass
+from types import FrameType
+from typing import Annotated
 
 import typer
 
@@ -28,13 +36,12 @@ from tidelog.services.cli import (
     topic,
 )
 from tidelog.services.cli.console import complain
-from tidelog.services.cli.exit_codes import FAILED, INTERRUPTED, OK, exit_code_of
+from tidelog.services.cli.exit_codes import FAILED, INTERRUPTED, OK, TERMINATED, exit_code_of
 from tidelog.services.demo import command as demo
 from tidelog.storage.errors import TidelogError
 
 app = typer.Typer(
     name="tidelog",
-    help="A log service with Kafka's semantics whose only truth is an object-storage bucket.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -74,27 +81,73 @@ buckets.command("attest")(bucket_attest.attest)
 
 @app.command()
 def version() -> None:
-    """Print the version."""
+    """Print the version, as --version does.
+
+    [dim]tidelog version[/dim]
+    """
     from importlib.metadata import version as version_of
 
     print(f"tidelog {version_of('tidelog')}")
 
 
+def _version_and_end(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_version_and_end, is_eager=True),
+    ] = False,
+) -> None:
+    """A log service with Kafka's semantics whose only truth is an object-storage bucket."""
+
+
 def main() -> int:
     """Run the command line; the exit code."""
+    sigterm = _Sigterm()
+    signal.signal(signal.SIGTERM, sigterm)
+    logging.getLogger("tidelog.client").handlers = [_Complaining()]
+    code = _run()
+    return TERMINATED if sigterm.came and code == INTERRUPTED else code
+
+
+def _run() -> int:
     try:
         app(prog_name="tidelog")
     except SystemExit as end:
         reader_left = isinstance(end.__context__, BrokenPipeError)  # Typer makes an exit code 1 of it
         return _quiet_end() if reader_left else _flushed(_code(end))
     except TidelogError as error:
-        complain(str(error))
+        for line in (str(error), *getattr(error, "__notes__", ())):
+            complain(line)
         return exit_code_of(error)
     except BrokenPipeError:
         return _quiet_end()
     except KeyboardInterrupt:
         return INTERRUPTED
     return OK
+
+
+@dataclass
+class _Sigterm:
+    """Turns SIGTERM into an interrupt, until a command installs a handler of its own (`serve`, `compactor`)."""
+
+    came: bool = False
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        self.came = True
+        signal.raise_signal(signal.SIGINT)
+
+
+class _Complaining(logging.Handler):
+    """Shows warnings of the client as the command's own lines on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(record.getMessage())
 
 
 def _code(end: SystemExit) -> int:

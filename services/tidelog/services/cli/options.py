@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from tidelog.services.cli.completion import topic_names
+
 BrokerOption = Annotated[
     str,
     typer.Option(
@@ -17,7 +19,9 @@ BrokerOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-TopicArgument = Annotated[str, typer.Argument(help="The topic's name.", metavar="TOPIC", show_default=False)]
+TopicArgument = Annotated[
+    str, typer.Argument(help="The topic's name.", metavar="TOPIC", show_default=False, autocompletion=topic_names)
+]
 StoreOption = Annotated[
     str,
     typer.Option("--store", envvar="TIDELOG_STORE", help="The bucket: file:PATH or s3://BUCKET/PREFIX.", metavar="URL"),

@@ -6,7 +6,8 @@ import contextlib
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,24 +19,39 @@ from tidelog.services.cli.progress import Progress
 from tidelog.storage.errors import Invalid
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-BLOCK_BYTES = 1 << 20
-INTERRUPTED_FLUSH_S = 5.0
-"""After Ctrl-C, how long what was read already may take to be acknowledged."""
-
+    from tidelog.client import ProducerOptions
+    from tidelog.services.cli.line_run import LineRules, LineRun, RunName
 
 FilesOption = Annotated[
     list[Path] | None, typer.Option("--file", "-f", help="Read this file instead of stdin. Repeatable.", metavar="FILE")
 ]
 KeyOption = Annotated[
     str | None,
-    typer.Option("--key", "-k", help="Key: a separator before the value, or json:FIELD.", metavar="SEP|json:FIELD"),
+    typer.Option(
+        "--key",
+        "-k",
+        help="Where a line has its key: before a separator, or in a field of the JSON that it is.",
+        metavar="SEP|json:FIELD",
+    ),
+]
+MissingKeyOption = Annotated[
+    bool, typer.Option("--allow-missing-key", help="With -k: a line without a key becomes a record without one.")
 ]
 PartitionOption = Annotated[int | None, typer.Option("--partition", "-p", help="All records to this partition.", min=0)]
 AcksOption = Annotated[Literal["0", "1", "all"], typer.Option("--acks", help="When the broker answers: 0, 1 or all.")]
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", help="Seconds to keep trying when the broker does not answer.", min=0)
+]
+FromLineOption = Annotated[
+    int | None,
+    typer.Option("--resume-from-line", help="Begin at this line of the input; the first is 1.", metavar="N", min=1),
+]
+ResumeOption = Annotated[
+    str | None,
+    typer.Option("--resume", help="Go on where an earlier run stopped: what it printed.", metavar="RUN"),
+]
+DecompressOption = Annotated[
+    bool, typer.Option("--decompress/--no-decompress", help="Read gzip and zstd input as what it was compressed from.")
 ]
 
 
@@ -43,39 +59,105 @@ def produce(
     topic: TopicArgument,
     files: FilesOption = None,
     key: KeyOption = None,
+    allow_missing_key: MissingKeyOption = False,
     partition: PartitionOption = None,
     acks: AcksOption = "all",
     timeout_s: TimeoutOption = 120.0,
+    from_line: FromLineOption = None,
+    resume: ResumeOption = None,
+    decompress: DecompressOption = True,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
     """Append lines from stdin or files: a record a line, byte for byte. The topic is created if need be.
 
-    [dim]tidelog topic produce web < access.log
-    tidelog topic produce web -k json:user.id < events.ndjson[/dim]
-    """
-    from tidelog.client import Producer, ProducerOptions
-    from tidelog.services.cli.lines import key_finder, keyed_table, line_arrays
+    Lines are counted from 1 over all files together. A command that stops early
+    says how many records are in the topic, and which option goes on exactly there.
 
-    key_of = None if key is None else key_finder(key)
-    options = ProducerOptions(acks=acks, delivery_timeout_s=timeout_s, connect_timeout_s=min(timeout_s, 5.0))
-    with (
-        _inputs(files) as inputs,
-        Progress(f"to {topic}", _size_bytes(inputs)) as progress,
-        Producer(broker, topic, options) as producer,
-    ):
-        try:
-            for descriptor in inputs:
-                for lines in line_arrays(_reader(descriptor, progress)):
-                    producer.send_batch(_placed(keyed_table(lines, key_of), partition))
-                    progress.records += len(lines)
-        except KeyboardInterrupt:
-            producer.flush(INTERRUPTED_FLUSH_S)
-            raise
+    [dim]tidelog topic produce web < access.log
+    tidelog topic produce web -k json:user.id -f events.ndjson.gz
+    tidelog topic produce web -f access.log --resume-from-line 1001[/dim]
+    """
+    from tidelog.services.cli.line_run import LineRules, RunName
+    from tidelog.services.cli.lines import key_finder
+
+    rules = LineRules(None if key is None else key_finder(key), key is not None and not allow_missing_key, partition)
+    start = _start_of(acks, from_line, None if resume is None else RunName.parsed(resume))
+    options = _options(acks, timeout_s, start)
+    with _inputs(files) as inputs, Progress(f"to {topic}", _size_bytes(inputs)) as progress:
+        records = _produce(broker, topic, options, rules, start, inputs, progress, decompress=decompress)
     if as_json:
-        print_json({"topic": topic, "records": progress.records})
-    elif sys.stderr.isatty():
-        complain(f"{progress.records:,} records to {topic}")
+        print_json({"topic": topic, "records": records})
+    else:
+        complain(f"{records:,} records to {topic}")
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Where a run begins. `random_id` is None where a run cannot be resumed."""
+
+    first_line: int
+    random_id: str | None
+    earlier: RunName | None
+
+
+def _start_of(acks: str, from_line: int | None, earlier: RunName | None) -> _Start:
+    from tidelog.storage.runtime import Runtime
+
+    if earlier is not None:
+        if from_line is not None or acks != "all":
+            raise Invalid("--resume needs --acks all, and knows its line: leave out --resume-from-line", field="resume")
+        return _Start(earlier.first_line, earlier.random_id, earlier)
+    return _Start(from_line or 1, Runtime().entropy.new_id() if acks == "all" else None, None)
+
+
+def _options(acks: Literal["0", "1", "all"], timeout_s: float, start: _Start) -> ProducerOptions:
+    from tidelog.client import ProducerOptions
+
+    return ProducerOptions(
+        acks=acks,
+        delivery_timeout_s=timeout_s,
+        connect_timeout_s=min(timeout_s, 5.0),
+        close_timeout_s=timeout_s,
+        producer_id=None if start.random_id is None else f"cli.{start.random_id}",
+    )
+
+
+def _produce(
+    broker: str,
+    topic: str,
+    options: ProducerOptions,
+    rules: LineRules,
+    start: _Start,
+    inputs: list[int],
+    progress: Progress,
+    *,
+    decompress: bool,
+) -> int:
+    """Send all lines; how many records are in the topic by this run."""
+    from tidelog.client import Producer
+    from tidelog.services.cli.line_run import LineRun, Tally
+
+    tally = Tally()
+    with Producer(broker, topic, options, on_delivery=tally.delivered, on_refusal=tally.refuse) as producer:
+        run = LineRun(producer, tally, rules, first_line=start.first_line, random_id=start.random_id)
+        if start.earlier is not None:
+            run.resume(start.earlier)
+        with run.telling_where_it_stops():
+            _send_all(run, inputs, progress, decompress=decompress)
+    return run.records
+
+
+def _send_all(run: LineRun, inputs: list[int], progress: Progress, *, decompress: bool) -> None:
+    from tidelog.services.cli.input_blocks import input_blocks
+    from tidelog.services.cli.lines import line_arrays
+
+    for descriptor in inputs:
+        blocks = input_blocks(descriptor, progress.advance, decompress=decompress)
+        for lines in line_arrays(lambda blocks=blocks: next(blocks, b"")):  # type: ignore[misc]  # bound at once
+            run.send(lines)
+            progress.records = run.records
+    run.flush()
 
 
 @contextlib.contextmanager
@@ -100,20 +182,3 @@ def _size_bytes(descriptors: list[int]) -> int | None:
     """The size of all inputs together; None if one is a pipe or a terminal, which has none."""
     found = [os.fstat(descriptor) for descriptor in descriptors]
     return sum(one.st_size for one in found) if all(stat.S_ISREG(one.st_mode) for one in found) else None
-
-
-def _reader(descriptor: int, progress: Progress) -> Callable[[], bytes]:
-    def read_block() -> bytes:
-        block = os.read(descriptor, BLOCK_BYTES)
-        progress.advance(len(block))
-        return block
-
-    return read_block
-
-
-def _placed(records: pa.Table, partition: int | None) -> pa.Table:
-    if partition is None:
-        return records
-    import pyarrow as pa
-
-    return records.append_column("partition", pa.repeat(pa.scalar(partition, pa.int32()), records.num_rows))

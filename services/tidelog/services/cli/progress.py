@@ -1,4 +1,4 @@
-"""A progress bar on stderr for long work, if a person watches; otherwise nothing at all."""
+"""How far long work is, on stderr: a bar on a terminal, a plain line now and then where there is none."""
 
 from __future__ import annotations
 
@@ -6,36 +6,51 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from tidelog.services.cli.console import complain, size_text
+from tidelog.storage.runtime import SystemClock
+
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
+PLAIN_EVERY_S = 10.0
+"""Between two plain lines; work that takes less prints none."""
+
 
 class Progress:
-    """Counts bytes of `total_bytes` (None: unknown), and shows them when stderr is a terminal; for a command that reads
-    stdin only if that is none, since a person types there."""
+    """Counts bytes of `total_bytes` (None: unknown). It shows them on a terminal as a bar; a command that reads stdin
+    shows none if stdin is a terminal, since a person types there. Without a terminal it prints a line each
+    `PLAIN_EVERY_S`, without control codes."""
 
     def __init__(self, title: str, total_bytes: int | None, unit: str = "records", *, reads_stdin: bool = True) -> None:
         self.records = 0
         self._title = title
         self._unit = unit
         self._total_bytes = total_bytes
+        self._done_bytes = 0
         self._reads_stdin = reads_stdin
         self._bar: Bar | None = None
+        self._clock = SystemClock()
+        self._told_s = self._clock.monotonic()
 
     @property
     def shows(self) -> bool:
-        """Whether anybody watches."""
+        """Whether a person watches a bar."""
         return self._bar is not None
 
     def expect(self, total_bytes: int) -> None:
         """There are so many bytes in all, by an estimate."""
+        self._total_bytes = total_bytes
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], total=total_bytes)
 
-    def advance(self, read_bytes: int) -> None:
+    def advance(self, done_bytes: int) -> None:
         """So many more bytes are done."""
+        self._done_bytes += done_bytes
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], advance=read_bytes, records=f"{self.records:,} {self._unit}")
+            self._bar.update(self._bar.task_ids[0], advance=done_bytes, records=f"{self.records:,} {self._unit}")
+        elif not sys.stderr.isatty() and self._clock.monotonic() - self._told_s >= PLAIN_EVERY_S:
+            self._told_s = self._clock.monotonic()
+            complain(self._plain())
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty() and not (self._reads_stdin and sys.stdin.isatty()):
@@ -47,6 +62,10 @@ class Progress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+    def _plain(self) -> str:
+        total = "" if self._total_bytes is None else f" of {size_text(self._total_bytes)}"
+        return f"{self._title}: {self.records:,} {self._unit}, {size_text(self._done_bytes)}{total}"
 
 
 def _bar() -> Bar:

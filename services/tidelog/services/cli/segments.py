@@ -24,7 +24,10 @@ def segments(
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """List the Parquet segments that hold a topic's cold records, each record once."""
+    """List the Parquet segments that hold a topic's cold records, each record once.
+
+    [dim]tidelog topic segments web --urls[/dim]
+    """
     from tidelog.client import Admin
 
     with Admin(broker) as admin:

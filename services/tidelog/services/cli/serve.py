@@ -38,8 +38,10 @@ def with_settings(command: Callable[..., None], *, groups: Collection[str] = ())
 def serve(loaded: LoadedSettings) -> None:
     """Run a broker, until SIGTERM or Ctrl-C.
 
-    Settings come from defaults < --config FILE < TIDELOG_* variables < flags. Sizes are written 8MiB or 8388608,
-    times 250ms, 30s or 30000.
+    Settings come from defaults < --config FILE < TIDELOG_* variables < flags.
+    Sizes are written 8MiB or 8388608, times 250ms, 30s or 30000.
+
+    [dim]tidelog serve --store s3://my-bucket/log --port 9000[/dim]
     """
     choose_pool()
     leave_out_pandas()
@@ -51,7 +53,10 @@ def serve(loaded: LoadedSettings) -> None:
 def config(
     loaded: LoadedSettings, as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False
 ) -> None:
-    """Show every setting as `serve` would have it, and where each value comes from."""
+    """Show every setting as `serve` would have it, and where each value comes from.
+
+    [dim]tidelog config --config tidelog.toml[/dim]
+    """
     if as_json:
         print_json({c.setting.name: {"value": c.setting.public(c.value), "source": c.source} for c in loaded.chosen})
         return

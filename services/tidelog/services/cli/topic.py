@@ -2,39 +2,56 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.services.cli.console import print_facts, print_json, print_table, time_text
+from tidelog.services.cli.completion import topic_names
+from tidelog.services.cli.config_values import config_changes
+from tidelog.services.cli.console import check_may_ask, confirm, print_facts, print_json, print_table, time_text
 from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, TopicArgument
 from tidelog.storage.errors import AlreadyExists, Invalid
 
 if TYPE_CHECKING:
     from tidelog.client.descriptions import TopicDescription
 
-NamesArgument = Annotated[list[str], typer.Argument(help="Names of topics.", metavar="TOPIC...", show_default=False)]
+NewNamesArgument = Annotated[
+    list[str], typer.Argument(help="Names of new topics.", metavar="TOPIC...", show_default=False)
+]
+NamesArgument = Annotated[
+    list[str],
+    typer.Argument(help="Names of topics.", metavar="TOPIC...", show_default=False, autocompletion=topic_names),
+]
 ConfigOption = Annotated[
     list[str] | None,
-    typer.Option("--set", "-c", help="A topic config, as retention.ms=86400000. Repeatable.", metavar="KEY=VALUE"),
+    typer.Option(
+        "--set",
+        "-c",
+        help="A topic config, as retention.ms=7d or segment.bytes=1GiB. Repeatable.",
+        metavar="KEY=VALUE",
+    ),
 ]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Needed where stdin is no terminal.")]
 PartitionsOption = Annotated[int | None, typer.Option("--partitions", "-p", help="How many partitions.", min=1)]
 
 
 def create(
-    names: NamesArgument,
+    names: NewNamesArgument,
     partitions: PartitionsOption = None,
     configs: ConfigOption = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="One that exists is no error.")] = False,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Leave a topic alone that exists already.")
+    ] = False,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """Create topics."""
+    """Create topics. Configs in ms and bytes may have a unit.
+
+    [dim]tidelog topic create web -p 4 -c retention.ms=7d -c segment.bytes=256MiB[/dim]
+    """
     from tidelog.client import Admin
 
-    changes = _configs(configs)
+    changes = config_changes(configs or [])
     with Admin(broker) as admin:
         for name in names:
             try:
@@ -50,7 +67,10 @@ def create(
 
 
 def list_topics(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:
-    """List topics."""
+    """List topics, with their partitions and records.
+
+    [dim]tidelog topic list --json[/dim]
+    """
     from tidelog.client import Admin
 
     with Admin(broker) as admin:
@@ -63,7 +83,10 @@ def list_topics(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = Fal
 
 
 def describe(names: NamesArgument, broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:
-    """Show the partitions and configs of topics."""
+    """Show the partitions and configs of topics.
+
+    [dim]tidelog topic describe web[/dim]
+    """
     from tidelog.client import Admin
 
     with Admin(broker) as admin:
@@ -77,7 +100,9 @@ def describe(names: NamesArgument, broker: BrokerOption = DEFAULT_BROKER, as_jso
 
 def alter(
     topic: TopicArgument,
-    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="More partitions.", min=1)] = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", help="The new number of partitions: more than now.", min=1)
+    ] = None,
     configs: ConfigOption = None,
     unset: Annotated[
         list[str] | None, typer.Option("--unset", help="A topic config to put back to its default.", metavar="KEY")
@@ -85,10 +110,14 @@ def alter(
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a topic's configs, or add partitions."""
+    """Change a topic's configs, or add partitions.
+
+    [dim]tidelog topic alter web --set retention.ms=30d
+    tidelog topic alter web --unset retention.ms -p 8[/dim]
+    """
     from tidelog.client import Admin
 
-    changes = {**_configs(configs), **dict.fromkeys(unset or [])}
+    changes: dict[str, str | None] = {**config_changes(configs or []), **dict.fromkeys(unset or [])}
     if partitions is None and not changes:
         raise Invalid("nothing to alter: say --partitions N, --set KEY=VALUE or --unset KEY")
     with Admin(broker) as admin:
@@ -101,16 +130,20 @@ def alter(
 
 def delete(
     names: NamesArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     broker: BrokerOption = DEFAULT_BROKER,
 ) -> None:
-    """Delete topics and all their records. Asks first when on a terminal."""
+    """Delete topics and all their records. It asks first on a terminal; without one it needs --yes.
+
+    [dim]tidelog topic delete web --yes[/dim]
+    """
     from tidelog.client import Admin
 
+    check_may_ask(yes)
     with Admin(broker) as admin:
         for name in names:
-            if not yes and sys.stdin.isatty():
-                typer.confirm(f"Delete {name} and its {admin.topic(name).records} records?", abort=True)
+            if not yes:
+                confirm(f"Delete {name} and its {admin.topic(name).records:,} records?")
             admin.delete_topic(name)
             print(f"deleted {name}")
 
@@ -122,17 +155,22 @@ def delete_records(
         str,
         typer.Argument(help="The first offset that stays, or latest for none.", metavar="OFFSET", show_default=False),
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete the records of a partition below an offset. Asks first when on a terminal."""
+    """Delete the records of a partition below an offset. It asks first on a terminal; without one it needs --yes.
+
+    [dim]tidelog topic delete-records web 0 1000 --yes
+    tidelog topic delete-records web 0 latest --yes[/dim]
+    """
     from tidelog.client import Admin
 
     before_offset = _before_offset(before)
+    check_may_ask(yes)
     with Admin(broker) as admin:
-        if not yes and sys.stdin.isatty():
-            typer.confirm(f"Delete the records of {topic}/{partition} below {before}?", abort=True)
+        if not yes:
+            confirm(f"Delete the records of {topic}/{partition} below {before}?")
         log_start_offset = admin.delete_records(topic, partition, before_offset)
     if as_json:
         print_json({"topic": topic, "partition": partition, "log_start_offset": log_start_offset})
@@ -146,16 +184,6 @@ def _before_offset(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise Invalid(f"OFFSET is a number or latest, not {text!r}", field="before_offset")
     return int(text)
-
-
-def _configs(pairs: list[str] | None) -> Mapping[str, str | None]:
-    changes: dict[str, str | None] = {}
-    for pair in pairs or []:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise Invalid(f"--set takes KEY=VALUE, as retention.ms=86400000, not {pair!r}")
-        changes[key] = value
-    return changes
 
 
 def _print_topic(topic: TopicDescription) -> None:

@@ -43,7 +43,10 @@ def demo(
 ) -> None:
     """The main job from end to end: a broker, a million events, a crash, a fetch and two Spark queries.
 
-    Ends with 1 if any number differs between the generator, HTTP and Spark."""
+    Exit code 1 if any number differs between the generator, HTTP and Spark.
+
+    [dim]tidelog demo --events 100000 --no-spark[/dim]
+    """
     from tidelog.services.demo.narrator import Narrator
     from tidelog.services.demo.story import DemoOptions, run_demo
     from tidelog.storage.runtime import SystemClock

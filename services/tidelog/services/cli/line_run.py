@@ -1,0 +1,244 @@
+"""The lines of one input on their way into one topic: what is in the log when it stops, and how to go on exactly there.
+
+Lines are counted from 1 over the whole input. A run stops at a line that is wrong or refused, at Ctrl-C, or when no
+broker answers. Then there are two cases:
+
+- Every line that was handed over is answered. The next run begins at the next line: ``--resume-from-line N``.
+- The outcome of some lines is unknown. Each partition then holds a first part of the lines that belong to it, and the
+  log knows how many, because the run numbers its records by a producer id (inv. 7). ``--resume RUN`` asks for those
+  numbers and leaves out so many lines of each partition. For this, the partition of a line may depend on nothing but
+  the input: its key, or its place in the input (`PLACE_BYTES`).
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.client import Delivered, Producer, Refused
+from tidelog.services.cli.console import complain
+from tidelog.services.cli.lines import KeyOf, Lines, keyed_table
+from tidelog.storage.errors import Invalid, TidelogError
+from tidelog.storage.partitioner import NO_PARTITION, partitions_of
+
+PLACE_BYTES = 1 << 20
+"""Lines without a key go to the partitions in turn, so many bytes of input to each."""
+STOPPED_FLUSH_S = 5.0
+"""At an interrupt, how long the lines handed over already may take to be acknowledged."""
+
+Partitions = npt.NDArray[np.int32]
+_RUN = re.compile(r"(\d{1,18})\.(\d{1,9})\.(\d{1,18})\.([0-9a-f]{32})")
+
+
+@dataclass(frozen=True)
+class RunName:
+    """What ``--resume`` takes: the first line of the run, how many partitions there were, how many records were
+    acknowledged, and a random id.
+
+    >>> RunName.parsed("1.4.1000." + "0" * 32).records
+    1000
+    """
+
+    first_line: int
+    partition_count: int
+    records: int
+    random_id: str
+
+    @classmethod
+    def parsed(cls, text: str) -> RunName:
+        found = _RUN.fullmatch(text)
+        if not found:
+            raise Invalid("--resume takes what an earlier `topic produce` printed when it stopped", field="resume")
+        return cls(int(found[1]), int(found[2]), int(found[3]), found[4])
+
+    def __str__(self) -> str:
+        return f"{self.first_line}.{self.partition_count}.{self.records}.{self.random_id}"
+
+
+@dataclass(frozen=True)
+class LineRules:
+    """How lines become records."""
+
+    key_of: KeyOf | None
+    key_required: bool
+    partition: int | None
+
+
+class Tally:
+    """What became of records, told by the producer's threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.acknowledged = 0
+        self.refused: Refused | None = None
+
+    def delivered(self, delivered: Delivered) -> None:
+        with self._lock:
+            self.acknowledged += delivered.count
+
+    def refuse(self, refused: Refused) -> None:
+        with self._lock:
+            if self.refused is None or refused.number < self.refused.number:
+                self.refused = refused
+
+
+class LineRun:
+    """Sends lines from `first_line` on. `random_id` is None where the run cannot be resumed (acks is not all)."""
+
+    def __init__(
+        self, producer: Producer, tally: Tally, rules: LineRules, *, first_line: int = 1, random_id: str | None = None
+    ) -> None:
+        self._producer = producer
+        self._tally = tally
+        self._rules = rules
+        self._first_line = first_line
+        self._random_id = random_id
+        self._next_line = 1
+        self._next_byte = 0
+        self._held: dict[int, int] = {}
+        self._held_records = 0
+        self._given = 0
+        self._base_line = first_line
+        self._sent_again: list[npt.NDArray[np.int64]] = []
+
+    @property
+    def records(self) -> int:
+        """How many records of this run, and of the one that it resumes, are in the log."""
+        return self._held_records + self._tally.acknowledged
+
+    def resume(self, earlier: RunName) -> None:
+        """Leave out the lines that the log holds of `earlier`. Raises `Invalid` if that cannot be known any more."""
+        if self._producer.partition_count != earlier.partition_count:
+            raise Invalid(
+                f"{self._producer.topic} had {earlier.partition_count} partitions and has "
+                f"{self._producer.partition_count}: which lines are in it cannot be known. Look at its end, and say "
+                "--resume-from-line",
+                field="resume",
+            )
+        self._held = dict(self._producer.resume())
+        self._held_records = sum(self._held.values())
+        if self._held_records < earlier.records:
+            raise Invalid(
+                f"the broker remembers {self._held_records:,} records of this run, and {earlier.records:,} were "
+                "acknowledged: it has forgotten the run. Look at the topic's end, and say --resume-from-line",
+                field="resume",
+            )
+
+    def send(self, lines: Lines) -> None:
+        """Hand over the next lines of the input. Raises `Invalid` for the first that is wrong, once those before it are
+        on their way, and for one that was refused."""
+        first, places = self._next_line, self._places(lines)
+        before = min(max(0, self._first_line - first), len(lines))
+        table, wrong = keyed_table(lines.slice(before), self._rules.key_of, required=self._rules.key_required)
+        self._next_line = first + before + table.num_rows
+        self._hand_over(table, places[before : before + table.num_rows], first + before)
+        if wrong is not None:
+            raise Invalid(f"line {self._next_line:,} is wrong: {wrong}", field=wrong.field) from wrong
+        self._raise_refusal()
+
+    def flush(self) -> None:
+        """Return when everything is in the log."""
+        self._producer.flush()
+        self._raise_refusal()
+
+    @contextmanager
+    def telling_where_it_stops(self) -> Iterator[None]:
+        """Adds to an error, or prints at an interrupt, how many records are in the log and how to go on."""
+        try:
+            yield
+        except TidelogError as error:
+            error.add_note(self._how_to_go_on(None))
+            raise
+        except KeyboardInterrupt:
+            complain(f"stopped: {self._how_to_go_on(STOPPED_FLUSH_S)}")
+            raise
+
+    # ---- sending
+
+    def _places(self, lines: Lines) -> Partitions:
+        """The partition of each line by its place in the input."""
+        sizes = cast(Any, pc).binary_length(lines).to_numpy().astype(np.int64) + 1  # the newline, too
+        ends: npt.NDArray[np.int64] = self._next_byte + np.cumsum(sizes)
+        self._next_byte = int(ends[-1])
+        places: Partitions = ((ends - sizes) // PLACE_BYTES % self._producer.partition_count).astype(np.int32)
+        return places
+
+    def _hand_over(self, table: pa.Table, places: Partitions, first_line: int) -> None:
+        if not table.num_rows:
+            return
+        if self._rules.partition is not None:
+            places = np.full(table.num_rows, self._rules.partition, np.int32)
+        elif "key" in table.column_names:
+            by_key = partitions_of(table.column("key"), self._producer.partition_count)
+            places = np.where(by_key == NO_PARTITION, places, by_key).astype(np.int32)
+        if any(self._held.values()):
+            rows = self._not_held(places)
+            self._sent_again.append(rows + first_line)
+            table, places = table.take(rows), places[rows]
+        else:
+            self._base_line = first_line - self._given
+            self._given += table.num_rows
+        edges = np.flatnonzero(np.diff(places)) + 1 if self._rules.key_of is None else np.empty(0, np.int64)
+        for start, end in zip([0, *edges.tolist()], [*edges.tolist(), table.num_rows], strict=True):
+            self._send_some(table.slice(start, end - start), places[start:end])
+
+    def _send_some(self, table: pa.Table, places: Partitions) -> None:
+        if self._producer.partition_count > 1 or self._rules.partition is not None:
+            table = table.append_column("partition", pa.array(places))
+        if table.num_rows:
+            self._producer.send_batch(table)
+
+    def _not_held(self, places: Partitions) -> npt.NDArray[np.int64]:
+        """The rows that the log does not hold yet."""
+        kept = np.ones(len(places), bool)
+        for partition, held in self._held.items():
+            rows = np.flatnonzero(places == partition)[:held]
+            kept[rows] = False
+            self._held[partition] = held - len(rows)
+        return np.flatnonzero(kept)
+
+    # ---- stopping
+
+    def _raise_refusal(self) -> None:
+        refused = self._tally.refused
+        if refused is not None:
+            line, reason = self._line_of(refused.number), refused.error.__cause__ or refused.error
+            raise Invalid(f"line {line:,} was refused and is not in the log: {reason}", field=refused.error.field)
+
+    def _line_of(self, number: int) -> int:
+        """The line of the record that the producer was given after `number` others."""
+        for lines in self._sent_again:
+            if number < len(lines):
+                return int(lines[number])
+            number -= len(lines)
+        return number + self._base_line
+
+    def _how_to_go_on(self, flush_s: float | None) -> str:
+        answered = self._all_answered(flush_s)
+        told = f"{self.records:,} records are in {self._producer.topic}"
+        if answered:
+            return f"{told}. To go on with the same input: --resume-from-line {max(self._next_line, self._first_line)}"
+        first_open = self._producer.first_open
+        line = self._next_line if first_open is None else self._line_of(first_open)
+        told += f" for certain; line {line:,} is the first of which it is unknown"
+        if self._random_id is None or self._tally.refused is not None:
+            return f"{told}. --resume-from-line {line} goes on there, and may repeat records"
+        run = RunName(self._first_line, self._producer.partition_count, self.records, self._random_id)
+        return f"{told}. To go on exactly where the log ends, with the same input and options: --resume {run}"
+
+    def _all_answered(self, flush_s: float | None) -> bool:
+        """Whether all that was handed over is in the log or refused, now or within `flush_s`."""
+        try:
+            self._producer.flush(flush_s)
+        except TidelogError:
+            return False
+        return self._producer.first_open is None
