@@ -14,6 +14,7 @@ from tests.broker.drafts import numbered, values_of
 from tests.coordinator.stepped_clock import SteppedClock
 
 from tidelog.services.broker.api import Anchor, Broker, FetchLimits, Position, ProduceOptions
+from tidelog.services.broker.log_start_trust import READERS_TRUST_S
 from tidelog.services.broker.poll_watch import PROVE_EVERY_S
 from tidelog.services.broker.shard_set import PROVEN_ALONE_S
 from tidelog.storage.errors import Fenced, LeaderUnknown, OutOfRange, Unavailable
@@ -66,8 +67,8 @@ def two(store: ObjectStore | None = None) -> dict[str, ObjectStore]:
 async def test_a_replaced_leader_that_is_cut_off_sends_its_clients_elsewhere(question: Question) -> None:
     async with running_world(two(), shards=1, settings=HASTY) as world:
         a, _ = await deposed(world)
-        if question is QUESTIONS["fetch below its end"]:
-            await asyncio.sleep(0.6)  # longer than a proof is enough for that
+        if question in (QUESTIONS["earliest"], QUESTIONS["fetch below its end"]):
+            await asyncio.sleep(READERS_TRUST_S)  # so long a commit is proof enough for that
         with pytest.raises(LeaderUnknown):
             await question(a)
         assert a.here.route("t", 0).local

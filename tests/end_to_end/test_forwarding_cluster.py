@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from subprocess import CompletedProcess
 
 import httpx
@@ -104,12 +105,16 @@ def test_records_are_deleted_through_any_broker(
         records = {"records": [{"value": f"{n}"} for n in range(10)]}
         httpx.post(f"{brokers[0].url}/{under}/{partition}/records", json=records, timeout=20).raise_for_status()
     for turn, broker in enumerate(brokers, start=1):
-        for partition in range(SHARDS):
-            call = f"{broker.url}/{under}/{partition}/delete-records"
-            answer = httpx.post(call, json={"before_offset": 2 * turn}, timeout=40)
-            assert (answer.status_code, answer.json()) == (200, {"log_start_offset": 2 * turn})
+
+        def delete(partition: int, url: str = broker.url, offset: int = 2 * turn) -> None:
+            call = f"{url}/{under}/{partition}/delete-records"
+            answer = httpx.post(call, json={"before_offset": offset}, timeout=40)
+            assert (answer.status_code, answer.json()) == (200, {"log_start_offset": offset})
             refused = httpx.post(call, json={"before_offset": 11}, timeout=40)
-            assert (refused.status_code, refused.json()["log_start_offset"]) == (416, 2 * turn)
+            assert (refused.status_code, refused.json()["log_start_offset"]) == (416, offset)
+
+        with ThreadPoolExecutor(SHARDS) as deleting:
+            list(deleting.map(delete, range(SHARDS)))
     for broker in brokers:
         gone = httpx.get(f"{broker.url}/{under}/0/records?offset=5", timeout=20)
         assert (gone.status_code, gone.json()["high_watermark"]) == (416, 10)

@@ -58,7 +58,7 @@ class LocalBroker:
         self.sharing = Sharing(parts.settings, parts.means.runtime.clock, parts.means.executor)
         timeout_s = parts.settings.commit_timeout_ms / 1000
         self._produce_path = ProducePath(parts.shards, parts.means.budget, parts.reader, commit_timeout_s=timeout_s)
-        self._deletion = RecordDeletion(parts.shards, parts.archivist)
+        self._deletion = RecordDeletion(parts.shards, parts.archivist, self._clock)
         self._polls = LongPolls()
         self._reads = LocalReads(parts, self.known_topics, self._polls)
         self._loops = (*parts.loops, PollWatch(self._polls, parts.shards, self._clock))

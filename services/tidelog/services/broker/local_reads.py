@@ -31,20 +31,20 @@ class LocalReads:
 
     async def resolve(self, topic: str, partition: int, position: Position, *, fresh: bool) -> int:
         leader, state = await self.state(topic, partition)
-        if fresh and position.anchor is not Anchor.OFFSET:
-            await self._shards.prove_leading(leader)
         match position.anchor:
             case Anchor.OFFSET:
                 return position.value
             case Anchor.EARLIEST:
+                await self._prove_for(leader, state, state.log_start_offset, fresh=fresh)
                 return state.log_start_offset
-            case Anchor.LATEST:
-                return state.high_watermark
-            case Anchor.FROM_END:
+            case Anchor.LATEST | Anchor.FROM_END:
+                await self._prove_for(leader, state, state.high_watermark, fresh=fresh)
                 return max(state.log_start_offset, state.high_watermark - position.value)
             case Anchor.TIMESTAMP:
                 with self._shards.reading(leader):
-                    return await self._reader.first_at(leader.partitions, state, position.value)
+                    offset = await self._reader.first_at(leader.partitions, state, position.value)
+                await self._prove_for(leader, state, offset, fresh=fresh)
+                return offset
 
     async def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
         leader, state = await self.state(topic, partition)

@@ -3,16 +3,20 @@
 What the offset cuts off has to be cold, since only a manifest can say where a log begins. So if records beyond the cold
 end are to go, the shard is archived first; their WAL entries are then deleted as all are, after the grace (inv. 6).
 Damage that keeps the partition from being archived is answered as `Corrupt`.
+
+In a cluster the answer comes once no reader of any broker gets the deleted records any more (`log_start_trust`).
 """
 
 from __future__ import annotations
 
 from tidelog.coordinator.topic import Topic
 from tidelog.services.broker.archiving import Archivist
+from tidelog.services.broker.log_start_trust import DELETION_WAIT_S
 from tidelog.services.broker.partition_state import PartitionState
 from tidelog.services.broker.shard_leader import ShardLeader
 from tidelog.services.broker.shard_set import ShardSet
 from tidelog.storage.errors import Conflict, Corrupt, Invalid, RecordsLost, Unavailable
+from tidelog.storage.runtime import Clock
 
 HIGH_WATERMARK = -1
 """As an offset: all that is committed now. Kafka's word for it."""
@@ -21,9 +25,10 @@ HIGH_WATERMARK = -1
 class RecordDeletion:
     """Of the partitions that are led here."""
 
-    def __init__(self, shards: ShardSet, archivist: Archivist) -> None:
+    def __init__(self, shards: ShardSet, archivist: Archivist, clock: Clock) -> None:
         self._shards = shards
         self._archivist = archivist
+        self._clock = clock
 
     async def delete(self, topic: Topic, leader: ShardLeader, state: PartitionState, before_offset: int) -> int:
         """See `api.Broker.delete_records`."""
@@ -36,7 +41,14 @@ class RecordDeletion:
                 raise _blocked(leader, state, fault)
         if offset > state.log_start_offset:
             await self._delete(topic, leader, state, offset)
+        await self._until_all_readers_know(leader)
         return state.log_start_offset
+
+    async def _until_all_readers_know(self, leader: ShardLeader) -> None:
+        """Also if nothing was to be deleted: a call whose answer was lost may have deleted it a moment ago."""
+        if not self._shards.alone:
+            await self._clock.sleep(DELETION_WAIT_S)
+            await self._shards.prove_leading(leader)
 
     async def _delete(self, topic: Topic, leader: ShardLeader, state: PartitionState, offset: int) -> None:
         try:

@@ -17,6 +17,7 @@ from typing import Protocol
 from tidelog.services.broker.api import Leader
 from tidelog.services.broker.hot_tail import HotTail
 from tidelog.services.broker.led_shard import LedShard
+from tidelog.services.broker.log_start_trust import READERS_TRUST_S
 from tidelog.services.broker.shard_leader import ShardLeader
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Fenced, LeaderUnknown, NotLeader
@@ -32,8 +33,6 @@ LEAD_AGAIN = Backoff(first_s=0.5, max_s=15.0)
 PROVEN_ALONE_S = 5.0
 """How long a broker without etcd rests on a proof that it leads: so long it may give an older end after another
 broker has taken its bucket. A shorter time costs more requests of consumers that wait at the end of a log."""
-PROVEN_BELOW_END_S = 0.5
-"""How long a proof is enough to read what lies below the end. `record_deletion` waits longer than that."""
 
 _log = logging.getLogger(__name__)
 
@@ -123,10 +122,10 @@ class ShardSet:
         await self._prove(leader, PROVEN_ALONE_S if self.alone else 0.0)
 
     async def prove_led_lately(self, leader: ShardLeader) -> None:
-        """As `prove_leading`, at a moment at most `PROVEN_BELOW_END_S` ago. A broker alone reads what lies below the
-        end without a proof."""
+        """As `prove_leading`, at a moment at most `READERS_TRUST_S` ago. A broker alone reads what lies below the end
+        without a proof."""
         if not self.alone:
-            await self._prove(leader, PROVEN_BELOW_END_S)
+            await self._prove(leader, READERS_TRUST_S)
 
     async def _prove(self, leader: ShardLeader, within_s: float) -> None:
         if not self._surely_leads(leader.shard, leader.epoch) and not await leader.proof.led(within_s):

@@ -74,6 +74,11 @@ class ManifestLog:
         return self._latest.version
 
     @property
+    def known_at_s(self) -> float:
+        """The last moment at which `latest` is known to have been the newest version."""
+        return self._known_s
+
+    @property
     def known(self) -> Manifest | None:
         """The newest version as it was when this was last sure of it, for who appends to it: `append` says whether it
         still is. None before `latest`, and after an append that failed."""
@@ -103,6 +108,22 @@ class ManifestLog:
         self._known_s = asked_s
         self._asked = True
         return self._latest
+
+    async def renew(self) -> bool:
+        """Whether the version that `latest` gave is the newest still, in one HEAD; False: ask `latest`.
+
+        The version after it may have been collected if it was long ago that this one was the newest. Within
+        `FLOOR_TRUST_S` it cannot have been (`floor_trust`), so its absence tells."""
+        asked_s, trusted_until_s = self._clock.monotonic(), self._known_s + FLOOR_TRUST_S
+        if asked_s >= trusted_until_s:
+            return False
+        try:
+            await self._log.version_of(self._latest.version + 1)
+        except NotFound:
+            if self._clock.monotonic() < trusted_until_s:
+                self._known_s = asked_s
+                return True
+        return False
 
     async def read(self, version: int) -> Manifest:
         """One version. Raises `NotFound`, `Corrupt`."""

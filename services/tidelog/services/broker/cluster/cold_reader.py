@@ -1,25 +1,32 @@
 """Cold records for readers of partitions that are led elsewhere, from the bucket alone, without the leader.
 
-A partition's manifest is kept once it was read. It is read again when an offset lies beyond what it holds and it is
-older than a while, which doubles from `FRESH_S_MIN` to `FRESH_S_MAX` as long as that is in vain: so a reader who works
-off a backlog costs hardly a request for manifests, one at the end of the log a LIST now and then, and what the kept
-manifest does not hold is the leader's to answer. While there is no leader, it is read again each `FRESH_S_MIN`. What
-was cold stays so, so a manifest that is old is right as far as it goes (inv. 5), but for records that were deleted
-since: those are gone for readers here after `FRESH_S_MAX`. A segment that was replaced is looked up anew.
+A partition's manifest is kept once it was read.
+
+- Records that it holds are given out if it was the newest at most `READERS_TRUST_S` before the call began, so that
+  nothing is given out that was deleted (`log_start_trust`). A HEAD of the version after it tells: two a second for a
+  partition that is read from all the time, sent ahead of the call that needs it.
+- An offset beyond it is the leader's to answer. The manifest is read again then, if it is older than a while, which
+  doubles from `FRESH_S_MIN` to `FRESH_S_MAX` as long as that is in vain: a reader at the end of the log costs a LIST
+  now and then. While there is no leader, it is read again each `FRESH_S_MIN`.
+- A segment that was replaced is looked up anew.
 
 Readers here know of no high watermark but the cold end: that is what they are told.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from tidelog.coordinator.topic import Topic
 from tidelog.services.broker.api import Fetched, FetchLimits
+from tidelog.services.broker.log_start_trust import READERS_TRUST_S
 from tidelog.services.broker.partition_reader import PartitionReader
 from tidelog.services.broker.partition_state import PartitionState
 from tidelog.services.broker.single_flight import SingleFlight
+from tidelog.storage.errors import TidelogError
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_log import ManifestLog
@@ -33,6 +40,8 @@ FRESH_S_MAX = 300.0
 MANIFESTS_MAX = 1_000
 SEGMENTS_MAX = 200_000
 """Of all manifests kept: a segment's line takes some 500 bytes."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,7 @@ class ColdReader:
         self._kept: OrderedDict[TopicPartition, _Kept] = OrderedDict()
         self._segments = 0
         self._flights: SingleFlight[TopicPartition, _Kept] = SingleFlight()
+        self._ahead: set[asyncio.Task[None]] = set()
 
     async def holds(self, topic: Topic, partition: int, offset: int, *, leader_known: bool) -> bool:
         """Whether the record at `offset` is cold, as far as is known here."""
@@ -81,23 +91,53 @@ class ColdReader:
         return (await self._flights.run(topic_partition, lambda: self._read(topic, topic_partition))).manifest
 
     async def _manifest(self, topic: Topic, partition: int, offset: int, *, leader_known: bool) -> Manifest:
-        """One that holds `offset`, or a fresh one."""
+        """One that holds `offset` and was the newest a moment ago, or one that does not hold it."""
         topic_partition = topic.partition(partition)
         kept = self._kept.get(topic_partition)
         if kept:
-            age_s = self._clock.monotonic() - kept.read_at_s
-            held = offset < kept.manifest.cold_end and age_s < FRESH_S_MAX
-            if held or age_s < (kept.fresh_s if leader_known else FRESH_S_MIN):
-                self._kept.move_to_end(topic_partition)
+            self._kept.move_to_end(topic_partition)
+            if offset < kept.manifest.cold_end:
+                return await self._current(topic, topic_partition)
+            if self._clock.monotonic() - kept.read_at_s < (kept.fresh_s if leader_known else FRESH_S_MIN):
                 return kept.manifest
         manifest = await self.newest(topic, topic_partition)
         if kept and offset >= manifest.cold_end and (now := self._kept.get(topic_partition)):
             self._kept[topic_partition] = replace(now, fresh_s=min(2 * kept.fresh_s, FRESH_S_MAX))
         return manifest
 
+    async def _current(self, topic: Topic, topic_partition: TopicPartition) -> Manifest:
+        """The manifest that was the newest at a moment at most `READERS_TRUST_S` before this call began, or later."""
+        since_s = self._clock.monotonic() - READERS_TRUST_S
+        while True:
+            kept = self._kept.get(topic_partition)
+            if kept and kept.log.known_at_s > since_s:
+                if kept.log.known_at_s < since_s + READERS_TRUST_S / 2:
+                    self._renew_ahead(topic, topic_partition)
+                return kept.manifest
+            await self._flights.run(topic_partition, lambda: self._renewed(topic, topic_partition))
+
+    def _renew_ahead(self, topic: Topic, topic_partition: TopicPartition) -> None:
+        """For the next call, which will come before this one's records are read."""
+        if not self._flights.running(topic_partition):
+            renewing = asyncio.create_task(self._try_to_renew(topic, topic_partition))
+            self._ahead.add(renewing)
+            renewing.add_done_callback(self._ahead.discard)
+
+    async def _try_to_renew(self, topic: Topic, topic_partition: TopicPartition) -> None:
+        try:
+            await self._flights.run(topic_partition, lambda: self._renewed(topic, topic_partition))
+        except TidelogError as error:
+            _log.debug("the manifest of %s is not renewed, its next reader will see: %s", topic.name, error)
+
+    async def _renewed(self, topic: Topic, topic_partition: TopicPartition) -> _Kept:
+        kept = self._kept.get(topic_partition)
+        if kept and await kept.log.renew():
+            return kept
+        return await self._read(topic, topic_partition)
+
     async def _read(self, topic: Topic, topic_partition: TopicPartition) -> _Kept:
         kept = self._kept.get(topic_partition)
-        log = kept.log if kept else ManifestLog(self._store, topic.name, topic_partition)
+        log = kept.log if kept else ManifestLog(self._store, topic.name, topic_partition, self._clock)
         read_at_s = self._clock.monotonic()
         kept = _Kept(log, await log.latest(), read_at_s)
         self._drop(topic_partition)
