@@ -116,6 +116,18 @@ def measured(name: str, kind: str, value: object) -> int:
 
 RULES: Mapping[str, Rule] = {
     "store": Rule("Store", "where the log lives: memory:, file:PATH or s3://BUCKET/PREFIX"),
+    "store_request_timeout_ms": Rule(
+        "Store",
+        "how long S3 may take for a request, and a second more for each MiB of its body; then it is sent again",
+        low=100,
+        high=60_000,
+    ),
+    "store_connect_timeout_ms": Rule("Store", "how long a connection to S3 may take to open", low=100, high=60_000),
+    "store_hedge_ms": Rule(
+        "Store",
+        "a read or commit that S3 takes longer for is sent a second time beside the first; 0 is never",
+        high=60_000,
+    ),
     "host": Rule("Network", "the address to listen on"),
     "port": Rule("Network", "the port to listen on; 0 takes a free one", high=65_535),
     "log_level": Rule("Logging", "the least severe lines to log", choices=("debug", "info", "warning", "error")),

@@ -15,6 +15,9 @@ class Settings:
     """A broker's settings; sizes in bytes, times in milliseconds. `None` for an interval: the store's own default."""
 
     store: str = "file:./tidelog-data"
+    store_request_timeout_ms: int = 5_000  # of one request to S3; more for its body, a second for each MiB
+    store_connect_timeout_ms: int = 3_000
+    store_hedge_ms: int = 1_000  # a request to S3 that takes longer is sent a second time; 0: never
     host: str = "127.0.0.1"
     port: int = 8080
     log_level: str = "info"

@@ -1,6 +1,6 @@
 """From settings to a broker: the one place where components are put together.
 
-RetryingObjectStore( CountingObjectStore( the store that `settings.store` names ) )
+RetryingObjectStore( HedgingObjectStore( CountingObjectStore( the store that `settings.store` names )))
     Journal, Catalog                 topics
     ShardSet                         a LedShard for each that is led: ShardLeader, Archiver, ShardUpkeep,
                                      ShardPartitions, Wal
@@ -41,6 +41,7 @@ from tidelog.services.broker.shard_upkeep import ShardUpkeep
 from tidelog.services.broker.topic_remover import TopicRemover
 from tidelog.services.broker.upkeep_worker import UpkeepWorker
 from tidelog.services.settings import Settings
+from tidelog.services.store_opening import open_named_store
 from tidelog.services.sweeping.sweep_loop import Turn
 from tidelog.services.upkeep_wiring import build_sweeps, build_upkeep
 from tidelog.storage.archiver import Archiver, ArchiverSettings
@@ -50,7 +51,7 @@ from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segments.segment_reader import SegmentReader
 from tidelog.storage.stores.counting import CountingObjectStore
-from tidelog.storage.stores.opening import open_store
+from tidelog.storage.stores.hedging import HedgingObjectStore
 from tidelog.storage.stores.retrying import RetryingObjectStore
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_codec import ParquetWalCodec
@@ -80,7 +81,7 @@ def open_broker(
     """A broker on the store that the settings name, or on `store`: one of a cluster if they name etcd, else one alone.
     It takes requests from `start` to `aclose`, which closes the store too. Raises `Invalid` for a store, an etcd or an
     address that cannot be."""
-    parts = broker_parts(settings, runtime, store or open_store(settings.store, runtime=runtime))
+    parts = broker_parts(settings, runtime, store or open_named_store(settings, runtime))
     return LocalBroker(parts) if settings.etcd_endpoints is None else _cluster_broker(parts)
 
 
@@ -113,7 +114,8 @@ def _check_reachable(settings: Settings) -> None:
 def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> BrokerParts:
     """What a broker runs on, over `store`."""
     counting = CountingObjectStore(store)
-    retrying = RetryingObjectStore(counting, runtime)
+    hedging = _hedging(settings, counting)
+    retrying = RetryingObjectStore(hedging or counting, runtime)
     means = _means(settings, runtime, retrying.url)
     journal = Journal(retrying, runtime)
     catalog = _catalog(settings, journal, runtime)
@@ -127,6 +129,7 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
     return BrokerParts(
         store=retrying,
         counting=counting,
+        hedging=hedging,
         settings=settings,
         journal=journal,
         catalog=catalog,
@@ -140,6 +143,17 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
         account=ArchiveAccount(retrying, catalog, shards, means.measurements, runtime.clock),
         peer_secrets=PeerSecrets(settings.peer_secret, runtime.clock),
     )
+
+
+def _hedging(settings: Settings, counting: CountingObjectStore) -> HedgingObjectStore | None:
+    """Only S3 is asked over connections that can hang."""
+    if not _is_s3(counting.url) or settings.store_hedge_ms == 0:
+        return None
+    return HedgingObjectStore(counting, after_s=settings.store_hedge_ms / 1000)
+
+
+def _is_s3(store_url: str) -> bool:
+    return store_url.startswith("s3:")
 
 
 def _sweeping_turn(settings: Settings, shards: ShardSet) -> Turn | None:
@@ -217,7 +231,7 @@ def _hot_bytes(cache_bytes: int) -> int:
 def _flush_interval_ms(settings: Settings, store_url: str) -> int:
     if settings.flush_interval_ms is not None:
         return settings.flush_interval_ms
-    return S3_FLUSH_INTERVAL_MS if store_url.startswith("s3:") else 0
+    return S3_FLUSH_INTERVAL_MS if _is_s3(store_url) else 0
 
 
 def _reader(settings: Settings, means: ShardMeans, store: ObjectStore) -> PartitionReader:

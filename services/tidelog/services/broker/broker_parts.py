@@ -20,6 +20,7 @@ from tidelog.services.settings import Settings
 from tidelog.services.sweeping.sweep_loop import SweepLoop
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.counting import CountingObjectStore
+from tidelog.storage.stores.hedging import HedgingObjectStore
 
 
 class BackgroundLoop(Protocol):
@@ -36,6 +37,7 @@ class BrokerParts:
 
     store: ObjectStore
     counting: CountingObjectStore
+    hedging: HedgingObjectStore | None
     settings: Settings
     journal: Journal
     catalog: Catalog

@@ -232,6 +232,7 @@ class LocalBroker:
             waiting_fetches=len(self._polls),
             lags=tuple(lag_of(state) for state in states),
             usage=self._parts.counting.usage(),
+            hedges=self._parts.hedging.hedges if self._parts.hedging else 0,
             cluster=ClusterCounts(len(self.shards.led()), self.shards.handovers, self.shards.fencings),
             archives=self._parts.account.archives(),
             sweeps=self._parts.sweeps.counts,

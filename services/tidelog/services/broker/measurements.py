@@ -62,7 +62,7 @@ class ClusterCounts:
 @dataclass(frozen=True)
 class BrokerMeasurements:
     """One picture of a broker. `topics` by name; `lags` of the partitions that are loaded, as are the `archives`, by
-    topic; `usage`: every request to the store."""
+    topic; `usage`: every request to the store; `hedges`: those that were sent beside one that took too long."""
 
     topics: Mapping[str, TopicCounts]
     ack_seconds: Histogram
@@ -71,6 +71,7 @@ class BrokerMeasurements:
     waiting_fetches: int
     lags: Sequence[PartitionLag]
     usage: Usage
+    hedges: int = 0
     cluster: ClusterCounts = ClusterCounts()
     archives: Mapping[str, TopicArchive] = field(default_factory=dict)
     sweeps: SweepCounts = field(default_factory=SweepCounts)

@@ -45,6 +45,7 @@ class BrokerCollector(Collector):
         yield from archive_metrics(measured.archives, measured.topics)
         yield from sweep_metrics(measured.sweeps)
         yield from _store_metrics(measured.usage)
+        yield CounterMetricFamily("tidelog_store_hedges", "Requests sent again beside a slow one", measured.hedges)
         status = self._broker.status()
         yield from _shard_metrics(status.shards)
         yield GaugeMetricFamily("tidelog_damaged_objects", "Known to be missing or damaged", len(status.damages))

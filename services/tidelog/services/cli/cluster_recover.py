@@ -51,14 +51,14 @@ async def _recover(settings: Settings, *, dry_run: bool, yes: bool) -> RecoveryP
     from tidelog.coordinator.journal import Journal
     from tidelog.coordinator.recover import apply_recovery, plan_recovery
     from tidelog.services.etcd_opening import open_etcd
+    from tidelog.services.store_opening import open_named_store
     from tidelog.storage.runtime import Runtime
-    from tidelog.storage.stores.opening import open_store
     from tidelog.storage.stores.retrying import RetryingObjectStore
 
     check_there(settings.store)
     runtime, keys = Runtime(), ClusterKeys(settings.cluster_name)
     kv = open_etcd(settings, runtime)
-    bucket = RetryingObjectStore(open_store(settings.store, runtime=runtime), runtime)
+    bucket = RetryingObjectStore(open_named_store(settings, runtime), runtime)
     try:
         journal = Journal(bucket, runtime)
         await journal.open()

@@ -20,11 +20,11 @@ from tidelog.coordinator.journal import Journal
 from tidelog.services.compactor.alive_file import kept_alive
 from tidelog.services.compactor.compactor import Appended, Compactor, RoundReport
 from tidelog.services.settings import Settings
+from tidelog.services.store_opening import open_named_store
 from tidelog.services.upkeep_wiring import build_sweeps, build_upkeep
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.stores.opening import open_store
 from tidelog.storage.stores.retrying import RetryingObjectStore
 
 PAUSE_S_MIN = 1.0
@@ -150,7 +150,7 @@ async def _sweeping(
 
 @contextlib.asynccontextmanager
 async def _opened(settings: Settings, runtime: Runtime) -> AsyncIterator[ObjectStore]:
-    store = RetryingObjectStore(open_store(settings.store, runtime=runtime), runtime)
+    store = RetryingObjectStore(open_named_store(settings, runtime), runtime)
     try:
         yield store
     finally:

@@ -25,6 +25,7 @@ from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
@@ -53,8 +54,8 @@ from tidelog.storage.object_store import (
 )
 from tidelog.storage.stores.loop_thread import LoopThread
 from tidelog.storage.stores.s3_answers import RANGE_NOT_SATISFIABLE, Refusal, error_of, refusal_of
-from tidelog.storage.stores.s3_client import connect
-from tidelog.storage.stores.s3_credentials import ProfileCredentials
+from tidelog.storage.stores.s3_client import Connection, connect
+from tidelog.storage.stores.s3_limits import RequestLimits
 from tidelog.storage.stores.s3_partials import S3PartialUploads
 from tidelog.storage.stores.s3_reads import S3Reads, range_header, stored_of
 from tidelog.storage.stores.s3_settings import S3Settings
@@ -66,6 +67,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LIST_BYTES = 4 << 20
+"""A listing has the time of an answer of that size: the store may look for long before it answers."""
+
 _NO_ACCESS = (NoCredentialsError, PartialCredentialsError, TokenRetrievalError, ProfileNotFound)
 _WRONG_INPUT = (ParamValidationError, NoRegionError)
 _sending: ContextVar[memoryview] = ContextVar("_sending")
@@ -73,9 +77,12 @@ _sending: ContextVar[memoryview] = ContextVar("_sending")
 
 @dataclass(frozen=True)
 class _Opened:
-    client: S3Client
+    connection: Connection
     reads: S3Reads
-    credentials: ProfileCredentials
+
+    @property
+    def client(self) -> S3Client:
+        return self.connection.client
 
 
 class S3ObjectStore:
@@ -85,6 +92,7 @@ class S3ObjectStore:
         self._bucket = bucket
         self._prefix = f"{checked_key(prefix.strip('/'))}/" if prefix.strip("/") else ""
         self._settings = settings or S3Settings()
+        self._limits = RequestLimits(self._settings.request_s, self._settings.request_s_max)
         self._thread = LoopThread(f"tidelog-s3-{bucket}")
         self._open = AsyncExitStack()
         self._opened: _Opened | None = None
@@ -100,7 +108,7 @@ class S3ObjectStore:
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
         what = f"get {self.url}/{key}"
-        return await self._thread.run(self._answered(what, lambda opened: self._get(opened, key, byte_range)))
+        return await self._thread.run(self._answered(what, lambda opened: self._get(opened, key, byte_range), None))
 
     async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
         request = self._write_request(key)
@@ -129,7 +137,8 @@ class S3ObjectStore:
         checked_limit(limit)
         if not begins_a_key(prefix):  # MinIO answers such a prefix with an error
             return ()
-        return await self._asked("list", prefix, lambda client: self._page(client, prefix, start_after, limit))
+        page = partial(self._page, prefix=prefix, start_after=start_after, limit=limit)
+        return await self._asked("list", prefix, page, LIST_BYTES)
 
     async def head(self, key: str) -> ObjectInfo:
         return await self._asked("head", key, lambda client: self._info(client, key))
@@ -144,23 +153,43 @@ class S3ObjectStore:
     def _write_request(self, key: str) -> PutObjectRequestTypeDef:
         return {"Bucket": self._bucket, "Key": self._name(key)}
 
-    async def _asked(self, verb: str, key: str, ask: Callable[[S3Client], Awaitable[T]]) -> T:
-        return await self._thread.run(self._answered(f"{verb} {self.url}/{key}", lambda opened: ask(opened.client)))
+    async def _asked(self, verb: str, key: str, ask: Callable[[S3Client], Awaitable[T]], body_bytes: int = 0) -> T:
+        what = f"{verb} {self.url}/{key}"
+        return await self._thread.run(self._answered(what, lambda opened: ask(opened.client), body_bytes))
 
-    async def _answered(self, what: str, ask: Callable[[_Opened], Awaitable[T]]) -> T:
-        """In the store's thread: one request, and any failure of it as an error of Tidelog's."""
+    async def _answered(self, what: str, ask: Callable[[_Opened], Awaitable[T]], body_bytes: int | None) -> T:
+        """In the store's thread: one request, and any failure of it as an error of Tidelog's. `body_bytes` None: the
+        answer's body is of unknown size, and `ask` keeps to the limits by itself."""
         try:
             async with asyncio.timeout(self._settings.request_s_max):
-                return await ask(await self._connected())
+                opened = await self._connected()
+            return await self._in_time(what, ask(opened), opened, body_bytes)
         except ClientError as error:
             told = error_of(refusal_of(error.response), what)
             if isinstance(told, Denied) and self._opened:
-                await self._opened.credentials.look_again()
+                await self._opened.connection.credentials.look_again()
             raise told from error
         except RecursionError as error:  # botocore asks where the bucket lies, and that request is redirected too
             raise error_of(Refusal(301, "PermanentRedirect", "the store redirects without end"), what) from error
         except (BotoCoreError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise _without_answer(error, what, self._settings) from error
+            raise _without_answer(error, what) from error
+
+    async def _in_time(self, what: str, asking: Awaitable[T], opened: _Opened, body_bytes: int | None) -> T:
+        """What `asking` comes to. Raises `Unavailable` after its time; other connections are not trusted then."""
+        clock, limit_s = asyncio.get_running_loop().time, self._limits.seconds(body_bytes or 0)
+        began_s = clock()
+        try:
+            async with asyncio.timeout(self._limits.longest_s if body_bytes is None else limit_s):
+                answer = await asking
+        except TimeoutError as error:
+            self._limits.timed_out(limit_s)
+            opened.connection.http.close_idle()
+            raise Unavailable(f"{what}: no answer within {round(limit_s, 1):g} s") from error
+        except ClientError:
+            self._limits.answered(clock() - began_s)
+            raise
+        self._limits.answered(clock() - began_s)
+        return answer
 
     async def _written(self, verb: str, key: str, data: Body, request: PutObjectRequestTypeDef) -> str:
         async def write(client: S3Client) -> str:
@@ -170,7 +199,7 @@ class S3ObjectStore:
             request["ChecksumCRC32"] = await crc32_of(body)
             return (await client.put_object(**request))["ETag"]
 
-        return await self._asked(verb, key, write)
+        return await self._asked(verb, key, write, memoryview(data).nbytes)
 
     async def _get(self, opened: _Opened, key: str, byte_range: ByteRange | None) -> StoredObject:
         name = self._name(key)
@@ -225,8 +254,7 @@ class S3ObjectStore:
             if self._opened is None:
                 connection = await connect(self._settings, self._open)
                 connection.client.meta.events.register("before-call.s3.PutObject", _attach_body)
-                reads = S3Reads(connection, self._bucket)
-                self._opened = _Opened(connection.client, reads, connection.credentials)
+                self._opened = _Opened(connection, S3Reads(connection, self._bucket, self._limits))
             return self._opened
 
 
@@ -241,12 +269,10 @@ def _ms(moment: datetime) -> int:
     return int(moment.timestamp() * 1_000)
 
 
-def _without_answer(error: Exception, what: str, settings: S3Settings) -> TidelogError:
+def _without_answer(error: Exception, what: str) -> TidelogError:
     """The error for an exchange that gave no answer of the store's."""
     if isinstance(error, _NO_ACCESS):
         return Denied(f"{what}: {error}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
     if isinstance(error, (*_WRONG_INPUT, ValueError)) and not isinstance(error, UnicodeError):
         return Invalid(f"{what}: {error}")
-    if isinstance(error, TimeoutError):
-        return Unavailable(f"{what}: no answer within {settings.request_s_max:g} s")
     return Unavailable(f"{what}: the exchange broke off: {error}")

@@ -6,6 +6,7 @@ store is one request (`stores.s3`).
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from aiobotocore.httpsession import AIOHTTPSession
 from botocore.awsrequest import AWSPreparedRequest
 
 from tidelog.storage.stores.s3_credentials import ProfileCredentials
+from tidelog.storage.stores.s3_limits import RequestLimits
 from tidelog.storage.stores.s3_settings import S3Settings, is_amazon
 
 if TYPE_CHECKING:
@@ -42,15 +44,25 @@ class Answer:
 class OneTrySession(AIOHTTPSession):
     """aiohttp sends a PUT again by itself when a kept-alive connection breaks; here nothing is sent twice."""
 
-    async def exchange(self, request: AWSPreparedRequest) -> Answer:
+    async def exchange(self, request: AWSPreparedRequest, limits: RequestLimits) -> Answer:
         """Send a signed request and read its answer. Raises `BotoCoreError` if none comes, `aiohttp.ClientError` if it
-        breaks off."""
+        breaks off, `TimeoutError` if its head or its body takes longer than `limits` give it."""
         request.stream_output = True  # the body is read here
-        response: Any = await self.send(cast(Any, request))  # the stubs take it for another library's
+        async with asyncio.timeout(limits.seconds(0)):
+            response: Any = await self.send(cast(Any, request))  # the stubs take it for another library's
         declared_bytes = int(response.headers.get("content-length", 0))
-        async with response.raw as answer:
+        async with response.raw as answer, asyncio.timeout(limits.seconds(declared_bytes)):
             data = await _body(answer.content, declared_bytes)
         return Answer(response.status_code, response.headers, data)
+
+    def close_idle(self) -> None:
+        """Close the connections that no request uses: after one hung, the others that are as old may hang, too."""
+        sessions: Any = self._sessions  # type: ignore[attr-defined]  # the stubs leave it out
+        for connector in (session.connector for session in sessions.values()):
+            for kept in connector._conns.values():
+                for protocol, _ in kept:
+                    protocol.close()
+            connector._conns.clear()
 
     async def _get_session(self, proxy_url: str | None) -> aiohttp.ClientSession:
         session: aiohttp.ClientSession = await super()._get_session(proxy_url)  # type: ignore[misc]  # the stubs leave it out

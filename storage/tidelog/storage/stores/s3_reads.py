@@ -13,6 +13,7 @@ The pattern is taken only from what it fits: Signature Version 4 in a header, a 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from botocore.parsers import create_parser
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.object_store import ByteRange, ObjectInfo, StoredObject
 from tidelog.storage.stores.s3_client import Answer, Connection
+from tidelog.storage.stores.s3_limits import RequestLimits
 
 if TYPE_CHECKING:
     from aiobotocore.signers import AioRequestSigner
@@ -56,11 +58,13 @@ class _Pattern:
 
 
 class S3Reads:
-    """GETs of one bucket. Raises what aiobotocore's client does; a body that is not whole raises too."""
+    """GETs of one bucket. Raises what aiobotocore's client does; a body that is not whole raises too, and so does one
+    that takes longer than `limits` give it."""
 
-    def __init__(self, connection: Connection, bucket: str) -> None:
+    def __init__(self, connection: Connection, bucket: str, limits: RequestLimits) -> None:
         self._connection = connection
         self._bucket = bucket
+        self._limits = limits
         self._seen: _Pattern | None = None
         self._proved: _Pattern | None = None
         connection.client.meta.events.register(f"before-sign.s3.{_OPERATION}", self._see)
@@ -81,7 +85,7 @@ class S3Reads:
     async def _get_by(self, pattern: _Pattern, name: str, asked_range: str | None) -> Answer:
         request = pattern.request(name, asked_range)
         await pattern.signer.sign(_OPERATION, request)  # type: ignore[arg-type]  # the stubs name another library's class
-        answer = await self._connection.http.exchange(request.prepare())
+        answer = await self._connection.http.exchange(request.prepare(), self._limits)
         if answer.status >= 301:
             told = {"status_code": answer.status, "headers": answer.headers, "body": answer.data}
             refusal = create_parser("rest-xml").parse(told, cast(Any, None))  # an error has no shape
@@ -91,8 +95,9 @@ class S3Reads:
     async def _get_by_botocore(self, name: str, asked_range: str | None) -> Answer:
         _asked_name.set(name)
         request: dict[str, Any] = {} if asked_range is None else {"Range": asked_range}
-        answer = await self._connection.client.get_object(Bucket=self._bucket, Key=name, **request)
-        async with answer["Body"] as stream:
+        async with asyncio.timeout(self._limits.seconds(0)):
+            answer = await self._connection.client.get_object(Bucket=self._bucket, Key=name, **request)
+        async with answer["Body"] as stream, asyncio.timeout(self._limits.seconds(answer.get("ContentLength", 0))):
             data = await stream.read()
         told = answer["ResponseMetadata"]
         return Answer(told["HTTPStatusCode"], told["HTTPHeaders"], data)

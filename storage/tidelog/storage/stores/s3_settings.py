@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 class S3Settings:
     """What is None comes from the usual AWS settings: environment, profile, instance role.
 
-    `path_style` None means: path style at an endpoint that is not Amazon's. `request_s_max` bounds one request whole,
-    its wait for one of the `connections_max` connections included.
+    `path_style` None means: path style at an endpoint that is not Amazon's. `request_s` is how long a request without a
+    body may take at first, its wait for one of the `connections_max` connections included; `request_s_max` is the
+    longest that any request may take (`s3_limits`).
     """
 
     endpoint_url: str | None = None
@@ -19,7 +20,8 @@ class S3Settings:
     secret_access_key: str | None = field(default=None, repr=False)
     path_style: bool | None = None
     connections_max: int = 64
-    connect_s_max: float = 5.0
+    connect_s_max: float = 3.0
+    request_s: float = 5.0
     request_s_max: float = 60.0
 
 
