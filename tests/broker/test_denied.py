@@ -6,11 +6,14 @@ import pytest
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import draft, numbered, values_of
 from tests.broker.fast_clock import FastClock
+from tests.components.minio_admin import MinioAdmin, policy_of
+from tests.components.s3_endpoint import S3Bucket
 
 from tidelog.services.broker.api import Acks, FetchLimits, ProduceOptions, ProducerSequence
 from tidelog.storage.errors import Corrupt, Denied, TidelogError, Unavailable
 from tidelog.storage.object_store import Body
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.s3 import S3ObjectStore
 
 ALL = FetchLimits(1_000_000, 1 << 30)
 TO_ZERO = ProduceOptions(partition=0)
@@ -90,20 +93,23 @@ async def test_a_refusal_names_the_partitions_of_a_request_that_are_committed() 
 
 
 @pytest.mark.parametrize("acks", [Acks.NONE, Acks.LEADER])
-async def test_a_produce_that_does_not_wait_for_its_commit_is_refused_with_nothing_taken(acks: Acks) -> None:
+async def test_while_commits_are_refused_nothing_is_acknowledged_before_its_commit(acks: Acks) -> None:
     store = RefusingStore()
-    async with running_broker(store, shards=1) as broker:
+    async with running_broker(store, shards=1, commit_timeout_ms=300, shutdown_timeout_ms=50) as broker:
         await broker.create_topic("t", 1, {})
         await broker.fetch("t", 0, 0, ALL)
         store.error = Denied("403 ExpiredToken")
         first = asyncio.create_task(broker.produce("t", numbered(0, 1), TO_ZERO))
         await until(lambda: not broker.status().ready)
-        held_bytes = broker.measurements().buffered_bytes
-        with pytest.raises(Denied, match="nothing was taken"):
+        with pytest.raises(Denied, match="outcome is unknown"):
             await broker.produce("t", numbered(1, 1), ProduceOptions(acks, partition=0))
-        assert broker.measurements().buffered_bytes == held_bytes
+        waiting = asyncio.create_task(broker.produce("t", numbered(2, 1), ProduceOptions(acks, partition=0)))
+        await asyncio.sleep(0)
         store.error = None
-        await first
+        await asyncio.gather(first, return_exceptions=True)
+        await asyncio.gather(waiting, return_exceptions=True)  # committed in time, or not known
+        await until(lambda: broker.measurements().buffered_bytes == 0)
+        assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"0", b"1", b"2"]
 
 
 @pytest.mark.parametrize(
@@ -142,3 +148,26 @@ async def test_a_broker_alone_that_stops_gives_up_leading_again() -> None:
         store.error = None
         assert [shard.leading for shard in broker.status().shards] == [False]
         assert len(await store.list("wal/")) == entries
+
+
+async def test_a_broker_whose_s3_user_loses_its_permissions_for_a_while_goes_on_by_itself(
+    minio_bucket: S3Bucket, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin = MinioAdmin(minio_bucket.endpoint)
+    everything = policy_of(minio_bucket, ["s3:*"])
+    user = admin.user(everything)
+    store = S3ObjectStore(minio_bucket.name, "log", user.settings())
+    async with running_broker(store, shards=1, flush_interval_ms=0) as broker:
+        await broker.create_topic("t", 1, {})
+        await broker.produce("t", numbered(0, 1), TO_ZERO)
+        admin.set_policy(user.access_key_id, policy_of(minio_bucket, ["s3:GetObject", "s3:ListBucket"]))
+        waiting = asyncio.create_task(broker.produce("t", numbered(1, 1), TO_ZERO))
+        await until(lambda: not broker.status().ready)
+        assert "AccessDenied" in broker.status().reason
+        admin.set_policy(user.access_key_id, everything)
+        (answer,) = await waiting
+        assert answer.base_offset == 1
+        assert broker.status().ready
+        assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"0", b"1"]
+    told = [record.levelname for record in caplog.records if record.name == "tidelog.storage.commit_retries"]
+    assert told == ["ERROR", "WARNING"]

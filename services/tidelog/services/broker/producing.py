@@ -58,14 +58,16 @@ class ProducePath:
         places = [await self._place(topic, share) for share in shares]
         for place in places:
             self._shards.check_leading(place.leader)
-            _check_wanted(place, options)
+            if place.state.deleted:
+                raise NotFound(f"topic {topic.name!r} was deleted")
         if options.producer or options.expected_offset is not None:
             duplicate = await self._duplicate(places[0], options)
             if duplicate:
                 return (await self._answer_again(places[0], duplicate, options.acks),)
         outcomes = self._take(places, options)
         answers = tuple(_appended(place.share, append, options.acks) for place, append, _ in outcomes)
-        if options.acks is Acks.ALL:
+        # While the store refuses commits no records are acknowledged before theirs, whatever `acks` says.
+        if options.acks is Acks.ALL or any(place.leader.retries.denied for place in places):
             await self._all_committed([(place, outcome) for place, _, outcome in outcomes])
         return answers
 
@@ -165,14 +167,6 @@ class ProducePath:
         except (Denied, Fenced, Unavailable) as error:
             error.committed = committed
             raise
-
-
-def _check_wanted(place: _Place, options: ProduceOptions) -> None:
-    """Raises if the partition is gone, or if the records would be acknowledged though the store refuses them."""
-    if place.state.deleted:
-        raise NotFound(f"topic {place.state.topic!r} was deleted")
-    if options.acks is not Acks.ALL and (denied := place.leader.retries.denied):
-        raise Denied(f"the store refuses the broker's commits, and nothing was taken: {denied}")
 
 
 def _checked(place: _Place, options: ProduceOptions) -> RememberedBatch | None:
