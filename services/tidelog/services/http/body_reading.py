@@ -1,8 +1,9 @@
 """Reading a request's body within bounds of size, time and memory (inv. 10).
 
 A body is refused by its Content-Length before a byte of it is read, or at the first chunk past the limit where it
-tells none or lies. A compressed one is undone only as far as the limit. All bodies being read or served at one time
-share `in_flight_bytes_max`: past it `Overloaded`, with nothing taken.
+tells none or lies. A compressed one is expanded only as far as the limit, piece by piece; each piece is counted before
+it is made, and all but a small first one are made in a thread. All bodies being read or served at one time share
+`in_flight_bytes_max`: past it `Overloaded`, with nothing taken.
 """
 
 from __future__ import annotations
@@ -10,22 +11,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
 
-import pyarrow as pa
 from starlette.requests import Request
 from starlette.types import Receive
 
 from tidelog.services.http.arriving_body import ArrivingBody
+from tidelog.services.http.expanding_body import ExpandingBody
 from tidelog.services.http.media import body_encoding
-from tidelog.services.http.problems import BodyTimeout, ClientGone, Unreadable
+from tidelog.services.http.problems import BodyTimeout, ClientGone
 from tidelog.storage.errors import Overloaded, TooLarge
 from tidelog.storage.object_store import Body
 
 LIMIT_NAME = "request.max.bytes"
 _RETRY_AFTER_S = 1.0
-_THREAD_BYTES_MIN = 65_536
-_CODECS: dict[str, Literal["gzip", "zstd"]] = {"gzip": "gzip", "zstd": "zstd"}
+INLINE_BYTES = 1 << 14
+"""So much of a compressed body is expanded on the event loop: most bodies end there."""
+EXPANDED_PIECE_BYTES = 1 << 20
 
 
 class InFlightBody:
@@ -42,6 +43,11 @@ class InFlightBody:
         """Take `size_bytes` more, or raise `Overloaded`."""
         self._reader.take(size_bytes)
         self.bytes_held += size_bytes
+
+    def give_back(self, size_bytes: int) -> None:
+        """Of what was taken, return what is not needed after all."""
+        self._reader.in_flight_bytes -= size_bytes
+        self.bytes_held -= size_bytes
 
     def arriving(self, told_bytes: int | None) -> ArrivingBody:
         """Where the body is to be put together, as large as it was told if there is room for it beside the others."""
@@ -99,15 +105,28 @@ class BodyReader:
         return await self.undone(body, encoding, held)
 
     async def undone(self, body: Body, encoding: str, held: InFlightBody) -> Body:
-        """`body` without its Content-Encoding. Raises `TooLarge`, `Overloaded`, `Unreadable`."""
+        """`body` without its Content-Encoding. It is expanded piece by piece, each counted before it is made. Raises
+        `TooLarge`, `Overloaded`, `Unreadable`."""
         if encoding == "identity":
             return body
-        if len(body) < _THREAD_BYTES_MIN:
-            plain = self._undo(body, encoding, held.limit_bytes)
+        plain, asked_bytes = bytearray(), INLINE_BYTES
+        with ExpandingBody(body, encoding) as expanding:
+            while piece := await self._expanded(expanding, min(asked_bytes, held.limit_bytes + 1 - len(plain)), held):
+                plain += piece
+                if len(plain) > held.limit_bytes:
+                    raise _too_large(f"the {encoding} body expands to", held.limit_bytes)
+                asked_bytes = INLINE_BYTES if len(piece) < asked_bytes else EXPANDED_PIECE_BYTES
+        return memoryview(plain).toreadonly()
+
+    async def _expanded(self, expanding: ExpandingBody, size_bytes: int, held: InFlightBody) -> bytes:
+        """The next `size_bytes`, fewer at the end. A small piece is made here, another one in a thread."""
+        held.grow(size_bytes)
+        if size_bytes <= INLINE_BYTES:
+            piece = expanding.read(size_bytes)
         else:
-            plain = await asyncio.to_thread(self._undo, body, encoding, held.limit_bytes)
-        held.grow(len(plain))
-        return plain
+            piece = await asyncio.to_thread(expanding.read, size_bytes)
+        held.give_back(size_bytes - len(piece))
+        return piece
 
     def told_bytes(self, request: Request, held: InFlightBody) -> int | None:
         """The body's size by its Content-Length, if it has one. Raises `TooLarge`."""
@@ -141,17 +160,6 @@ class BodyReader:
             if not more:
                 return arriving.whole()
         raise ClientGone("the client left before its body was complete")
-
-    def _undo(self, body: Body, encoding: str, limit_bytes: int) -> bytes:
-        """The bytes that `body` was compressed from; never more than the limit and one are made."""
-        try:
-            with pa.CompressedInputStream(pa.BufferReader(body), _CODECS[encoding]) as stream:
-                plain: bytes = stream.read(limit_bytes + 1)
-        except OSError as error:
-            raise Unreadable(f"the body is not whole {encoding}: {error}") from error
-        if len(plain) > limit_bytes:
-            raise _too_large(f"the {encoding} body expands to", limit_bytes)
-        return plain
 
 
 def _too_large(what: str, limit_bytes: int) -> TooLarge:

@@ -74,7 +74,7 @@ class Forwarding:
                 if self._answered_here(request, route):
                     address = self._address(place, route)
                     plain = await bodies.undone(await body.whole(), body_encoding(request), held)
-                    return self._signed(await append(plain), place, address)
+                    return self._signed(await append(plain, held), place, address)
                 return await self._produced_there(request, place, query, body, _leader(route), sequenced=sequenced)
 
             return await self._search(request).run(attempt)

@@ -8,10 +8,11 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
+from tidelog.services.http.body_reading import InFlightBody
 from tidelog.storage.object_store import Body
 
-Append = Callable[[Body], Awaitable[Response]]
-"""Answers a produce here, given its body without its encoding."""
+Append = Callable[[Body, InFlightBody], Awaitable[Response]]
+"""Answers a produce here, given its body without its encoding, and the body's share of the memory for bodies."""
 LocalRead = Callable[[int], Awaitable[Response]]
 """Answers a read here, given how many ms of its wait are left."""
 

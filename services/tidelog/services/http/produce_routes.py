@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.services.broker.api import Acks, Appended, Broker, Draft, ProduceOptions, ProducerSequence
+from tidelog.services.broker.api import Acks, Appended, Broker, ProduceOptions, ProducerSequence
 from tidelog.services.http import openapi
-from tidelog.services.http.bodies.arrow_body import decode_arrow
-from tidelog.services.http.bodies.json_body import decode_json
-from tidelog.services.http.bodies.line_body import LineFields, decode_ndjson, decode_text
+from tidelog.services.http.bodies.line_body import LineFields
+from tidelog.services.http.body_reading import InFlightBody
+from tidelog.services.http.decoding import BodyForm
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.media import Media, body_media
 from tidelog.services.http.parameters import OFFSET_MAX, optional_number, partition_of, query_of, topic_of, whole_number
@@ -35,7 +34,6 @@ _QUERY = frozenset({"acks", "expected_offset", "key_field", "timestamp_field"})
 _ACKS = {acks.value: acks for acks in Acks}
 _PRODUCER_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _PRODUCER_EPOCH_MAX = 2**31 - 1
-_THREAD_BYTES_MIN = 1 << 20
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -62,9 +60,7 @@ class _Wanted:
 
     topic: str
     options: ProduceOptions
-    media: Media
-    fields: LineFields
-    body_bytes_max: int
+    form: BodyForm
 
 
 class ProduceRoutes:
@@ -89,37 +85,20 @@ class ProduceRoutes:
         fields = LineFields(query.get("key_field"), query.get("timestamp_field"))
         _check_fields(media, fields)
         limit_bytes = self._service.body_limit_bytes(request)
-        wanted = _Wanted(topic_of(request), options, media, fields, limit_bytes)
+        wanted = _Wanted(topic_of(request), options, BodyForm(media, fields, limit_bytes))
         if self._forwarding and partition is not None:
             place, sequenced = Place(wanted.topic, partition), options.producer is not None
             append = partial(self._append, self._service.broker.here, wanted)
             return await self._forwarding.produce(request, place, query, sequenced=sequenced, append=append)
         bodies = self._service.bodies
         with bodies.in_flight(limit_bytes) as held:
-            return await self._append(self._service.asked(request), wanted, await bodies.read(request, held))
+            return await self._append(self._service.asked(request), wanted, await bodies.read(request, held), held)
 
-    async def _append(self, broker: Broker, wanted: _Wanted, body: Body) -> Response:
-        draft = await self._decode(wanted, body)
+    async def _append(self, broker: Broker, wanted: _Wanted, body: Body, held: InFlightBody) -> Response:
+        draft = await self._service.decoding.draft(wanted.form, body, held)
         del body  # what the records do not view is not to wait for the commit with them
         appended = await broker.produce(wanted.topic, draft, wanted.options)
         return _answer(wanted.topic, appended, wanted.options.acks)
-
-    async def _decode(self, wanted: _Wanted, body: Body) -> Draft:
-        records_max = self._service.settings.request_max_records
-        if len(body) < _THREAD_BYTES_MIN:
-            return _decode(wanted, records_max, body)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._service.decoding, _decode, wanted, records_max, body)
-
-
-def _decode(wanted: _Wanted, records_max: int, body: Body) -> Draft:
-    if wanted.media is Media.JSON:
-        return decode_json(body, records_max)
-    if wanted.media is Media.NDJSON:
-        return decode_ndjson(bytes(body), records_max, wanted.fields)
-    if wanted.media is Media.TEXT:
-        return decode_text(bytes(body), records_max, wanted.fields)
-    return decode_arrow(body, records_max, wanted.body_bytes_max)
 
 
 def _options(request: Request, query: Mapping[str, str], partition: int | None, *, auto_create: bool) -> ProduceOptions:

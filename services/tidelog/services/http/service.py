@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from starlette.requests import Request
 from tidelog.services.broker.api import Broker
 from tidelog.services.http.body_reading import BodyReader
 from tidelog.services.http.connections import Connections
+from tidelog.services.http.decoding import Decoding, added_bytes
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.front.request_measurements import RequestMeasurements
 from tidelog.services.peers.proof import PeerProofs
@@ -37,7 +37,7 @@ class Service:
     runtime: Runtime
     bodies: BodyReader
     connections: Connections
-    decoding: Executor
+    decoding: Decoding
     problems: Counter[tuple[int, str]]
     requests: RequestMeasurements
     peers: PeerPool | None = None
@@ -56,16 +56,16 @@ class Service:
 
 
 def open_service(broker: Broker, settings: Settings, runtime: Runtime, proofs: PeerProofs) -> Service:
-    """One thread decodes large bodies, one after the other: what a hostile one costs is paid once at a time."""
+    """One body has room in the memory for bodies whatever the settings are: as it came, expanded and decoded."""
+    body_bytes, records_max = settings.request_max_bytes, settings.request_max_records
+    in_flight_bytes_max = max(settings.buffer_max_bytes, 2 * body_bytes + added_bytes(body_bytes, records_max))
     return Service(
         broker=broker,
         settings=settings,
         runtime=runtime,
-        bodies=BodyReader(
-            settings.request_max_bytes, settings.buffer_max_bytes, settings.request_read_timeout_ms / 1000
-        ),
+        bodies=BodyReader(body_bytes, in_flight_bytes_max, settings.request_read_timeout_ms / 1000),
         connections=Connections(max(1, int(WAITERS_SHARE * settings.connections_max))),
-        decoding=ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidelog-decode"),
+        decoding=Decoding(records_max),
         problems=Counter(),
         requests=RequestMeasurements(runtime.clock),
         peers=_open_pool(proofs) if settings.etcd_endpoints else None,

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidelog.services.broker.api import Draft
-from tidelog.services.http.bodies.arrow_framing import read_claims
+from tidelog.services.http.bodies.arrow_framing import StreamClaims, read_claims
 from tidelog.services.http.bodies.draft_columns import BINARY, PARTITION, check_record_count, draft_of
 from tidelog.services.http.problems import Unreadable
 from tidelog.storage.errors import Invalid, TooLarge
@@ -31,9 +31,13 @@ _TYPES: dict[str, pa.DataType] = {
 def decode_arrow(body: Body, records_max: int, expanded_bytes_max: int) -> Draft:
     """The records of an IPC stream. `Unreadable` if it is not one, `Invalid` for another schema or too many records,
     `TooLarge` if its buffers would expand past `expanded_bytes_max`."""
-    if not body:
-        raise Unreadable("the body is empty: send an Arrow IPC stream")
     claims = read_claims(body)
+    check_claims(claims, records_max, expanded_bytes_max)
+    return decode_claimed(body, claims, records_max)
+
+
+def check_claims(claims: StreamClaims, records_max: int, expanded_bytes_max: int) -> None:
+    """Raises `TooLarge`, `Invalid` for a stream that claims too much, before any of it is expanded."""
     if claims.expanded_bytes > expanded_bytes_max:
         raise TooLarge(
             f"the Arrow buffers expand to {claims.expanded_bytes} bytes: send fewer records a request",
@@ -41,6 +45,10 @@ def decode_arrow(body: Body, records_max: int, expanded_bytes_max: int) -> Draft
             limit_bytes=expanded_bytes_max,
         )
     check_record_count(claims.records, records_max)
+
+
+def decode_claimed(body: Body, claims: StreamClaims, records_max: int) -> Draft:
+    """As `decode_arrow`, of a stream whose `claims` have been checked."""
     table = _read_table(body)
     check_record_count(table.num_rows, records_max)
     columns = {name: table.column(name) for name in table.column_names}

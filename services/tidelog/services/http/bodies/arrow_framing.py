@@ -84,6 +84,8 @@ def read_claims(stream: Body) -> StreamClaims:
 
     `Unreadable` for anything else: other messages (dictionaries, tensors), big-endian data, lengths that do not fit, a
     buffer outside its body, bytes after the end."""
+    if not stream:
+        raise Unreadable("the body is empty: send an Arrow IPC stream")
     try:
         return _walk(stream)
     except struct.error as error:

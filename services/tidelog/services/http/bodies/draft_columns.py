@@ -16,6 +16,9 @@ from tidelog.storage.records import DRAFT_SCHEMA, HEADERS, TIMESTAMP
 BINARY = pa.binary()
 PARTITION = pa.int32()
 KEPT_NULLS_MAX = 1_000
+RECORD_BYTES = 32
+"""What a record takes in columns, at the most, besides its key, value and headers. Of short ones it is more than their
+text."""
 Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
 
 
@@ -44,7 +47,7 @@ def draft_of(
         _nulls(count, HEADERS) if headers is None else headers,
     ]
     records = pa.Table.from_arrays(columns, schema=DRAFT_SCHEMA)
-    return Draft(records, None if partitions is None else _chunked(partitions), body_bytes)
+    return Draft(records, None if partitions is None else _chunked(partitions), max(body_bytes, RECORD_BYTES * count))
 
 
 def _nulls(count: int, kind: Any) -> Column:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -17,7 +18,8 @@ import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
 from tidelog.services.broker.api import Draft
-from tidelog.services.http.bodies.draft_columns import BINARY, PARTITION, check_record_count, draft_of
+from tidelog.services.http.bodies.draft_columns import BINARY, PARTITION, Column, check_record_count, draft_of
+from tidelog.services.http.bodies.json_pieces import PIECE_BYTES, decoded_pieces
 from tidelog.services.http.bodies.typed_json import parse_typed
 from tidelog.services.http.positions import TIMESTAMP_MS_MAX, parse_iso_ms
 from tidelog.services.http.problems import Unreadable
@@ -60,45 +62,112 @@ class RecordsForm(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 _DECODER = msgspec.json.Decoder(RecordsForm)
+_PIECE_DECODER = msgspec.json.Decoder(list[RecordForm])
 _ROW = re.compile(r"records\[(\d+)\]")
+_PIECE_PATH = re.compile(r"\[(\d+)\](.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Some records, column by column; one that is null in every row is None."""
+
+    count: int
+    value: pa.Array[Any]
+    key: pa.Array[Any] | None
+    timestamp: pa.Array[Any] | None
+    headers: pa.Array[Any] | None
+    partitions: pa.Array[Any] | None
 
 
 def decode_json(body: Body, records_max: int) -> Draft:
     """The records of `body`. `Unreadable` if it is not JSON; `Invalid` with the field's path, and the record's index,
-    if it is of another form than above."""
+    if it is of another form than above, or has more than `records_max` records."""
     try:
-        return _decoded(body, records_max)
+        return _draft(_decoded(body, records_max), len(body))
     except Invalid as error:
         if row := _ROW.match(error.field or ""):
             error.record = int(row[1])
         raise
 
 
-def _decoded(body: Body, records_max: int) -> Draft:
-    records = parse_typed(_DECODER, body).records
-    check_record_count(len(records), records_max)
+def _decoded(body: Body, records_max: int) -> Sequence[_Columns]:
+    """The records piece by piece; they are counted before the next piece is decoded."""
+    if len(body) <= PIECE_BYTES:
+        records = parse_typed(_DECODER, body).records
+        check_record_count(len(records), records_max)
+        return [_columns(records, 0)]
+    count, pieces = 0, []
+    for records in decoded_pieces(body, _decode_piece):
+        check_record_count(count + len(records), records_max)
+        pieces.append(_columns(records, count))
+        count += len(records)
+    return pieces
+
+
+def _decode_piece(piece: bytes, first: int) -> list[RecordForm]:
+    """`first`: the number in the body of the first record of `piece`."""
+    try:
+        return parse_typed(_PIECE_DECODER, piece)
+    except Invalid as error:
+        found = _PIECE_PATH.fullmatch(error.field or "")
+        if found is None:
+            where = f"in the part of the body that begins with record {first}"
+            raise type(error)(f"{error} ({where})", field=error.field) from None
+        path = f"records[{first + int(found[1])}]{found[2]}"
+        raise type(error)(str(error).replace(found[0], path, 1), field=path) from None
+
+
+def _draft(pieces: Sequence[_Columns], body_bytes: int) -> Draft:
+    return draft_of(
+        _values(pieces),
+        key=_joined([piece.key for piece in pieces], pieces, BINARY),
+        timestamp=_joined([piece.timestamp for piece in pieces], pieces, TIMESTAMP),
+        headers=_joined([piece.headers for piece in pieces], pieces, HEADERS),
+        partitions=_joined([piece.partitions for piece in pieces], pieces, PARTITION),
+        body_bytes=body_bytes,
+    )
+
+
+def _columns(records: Sequence[RecordForm], first: int) -> _Columns:
+    """`first`: the number of the first of `records` in the body, for messages."""
     keys = [record.key for record in records]
     timestamps = [record.timestamp for record in records]
     headers = [record.headers for record in records]
     partitions = [record.partition for record in records]
-    return draft_of(
-        _payload_column([record.value for record in records], "value"),
-        key=None if _all_none(keys) else _payload_column(keys, "key"),
-        timestamp=None if _all_none(timestamps) else _timestamp_column(timestamps),
-        headers=None if _all_none(headers) else _header_column(headers),
-        partitions=None if _all_none(partitions) else pa.array(partitions, PARTITION),
-        body_bytes=len(body),
+    return _Columns(
+        len(records),
+        _payload_column([record.value for record in records], "value", first),
+        None if _all_none(keys) else _payload_column(keys, "key", first),
+        None if _all_none(timestamps) else _timestamp_column(timestamps, first),
+        None if _all_none(headers) else _header_column(headers, first),
+        None if _all_none(partitions) else pa.array(partitions, PARTITION),
     )
+
+
+def _values(pieces: Sequence[_Columns]) -> Column:
+    return pieces[0].value if len(pieces) == 1 else pa.chunked_array([piece.value for piece in pieces], BINARY)
+
+
+def _joined(columns: Sequence[pa.Array[Any] | None], pieces: Sequence[_Columns], kind: Any) -> Column | None:
+    """A column of all pieces; None if it is null in every row."""
+    if len(columns) == 1:
+        return columns[0]
+    if all(column is None for column in columns):
+        return None
+    chunks: Any = [
+        pa.nulls(piece.count, kind) if column is None else column for column, piece in zip(columns, pieces, strict=True)
+    ]
+    return pa.chunked_array(chunks, kind)
 
 
 def _all_none(cells: Sequence[object]) -> bool:
     return cells.count(None) == len(cells)
 
 
-def _payload_column(cells: Sequence[Payload], name: str) -> pa.Array[Any]:
+def _payload_column(cells: Sequence[Payload], name: str, first: int) -> pa.Array[Any]:
     """A binary column; text goes over in one call, without a look at each."""
     if any(type(cell) is Encoded for cell in cells):
-        cells = [_payload(cell, f"records[{row}].{name}") for row, cell in enumerate(cells)]  # type: ignore[misc]
+        cells = [_payload(cell, f"records[{row}].{name}") for row, cell in enumerate(cells, first)]  # type: ignore[misc]
     return pa.array(cells, BINARY)
 
 
@@ -126,9 +195,10 @@ def _json_bytes(raw: msgspec.Raw, path: str) -> bytes:
     return text
 
 
-def _timestamp_column(cells: Sequence[int | str | None]) -> pa.Array[Any]:
+def _timestamp_column(cells: Sequence[int | str | None], first: int) -> pa.Array[Any]:
     times = [
-        None if cell is None else _timestamp_ms(cell, f"records[{row}].timestamp") for row, cell in enumerate(cells)
+        None if cell is None else _timestamp_ms(cell, f"records[{row}].timestamp")
+        for row, cell in enumerate(cells, first)
     ]
     return pa.array(times, pa.int64()).cast(TIMESTAMP)
 
@@ -144,7 +214,7 @@ def _timestamp_ms(cell: int | str, path: str) -> int:
     return cell
 
 
-def _header_column(rows: Sequence[list[HeaderForm] | None]) -> pa.Array[Any]:
+def _header_column(rows: Sequence[list[HeaderForm] | None], first: int) -> pa.Array[Any]:
     cells = [
         None
         if headers is None
@@ -152,6 +222,6 @@ def _header_column(rows: Sequence[list[HeaderForm] | None]) -> pa.Array[Any]:
             (header.key, _payload(header.value, f"records[{row}].headers[{n}].value"))
             for n, header in enumerate(headers)
         ]
-        for row, headers in enumerate(rows)
+        for row, headers in enumerate(rows, first)
     ]
     return pa.array(cells, HEADERS)

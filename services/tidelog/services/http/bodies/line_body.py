@@ -7,18 +7,21 @@ JSON lines that give a record's key and timestamp.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from tidelog.services.broker.api import Draft
-from tidelog.services.http.bodies.draft_columns import BINARY, check_record_count, draft_of
+from tidelog.services.http.bodies.draft_columns import BINARY, Column, check_record_count, draft_of
+from tidelog.services.http.bodies.line_pieces import count_bytes, line_pieces
 from tidelog.services.http.bodies.typed_json import parse_typed
 from tidelog.services.http.positions import TIMESTAMP_MS_MAX, parse_iso_ms
 from tidelog.services.http.problems import Unreadable
 from tidelog.storage.errors import Invalid
+from tidelog.storage.object_store import Body
 from tidelog.storage.records import TIMESTAMP
 
 _VALUE = msgspec.json.Decoder(msgspec.Raw)
@@ -35,36 +38,72 @@ class LineFields:
     timestamp: str | None = None
 
 
-def decode_text(body: bytes, records_max: int, fields: LineFields) -> Draft:
+@dataclass(frozen=True)
+class _Columns:
+    """Some records, column by column."""
+
+    value: pa.Array[Any]
+    key: pa.Array[Any] | None
+    timestamp: pa.Array[Any] | None
+
+
+LinesOf = Callable[[bytes, int], list[tuple[int, bytes]]]
+"""The records of a piece with their line numbers, given the number of its first line."""
+
+
+def decode_text(body: Body, records_max: int, fields: LineFields) -> Draft:
     """Each line a record. `Invalid` with the line's number if `fields` are asked for and it is no JSON object."""
-    check_record_count(body.count(b"\n"), records_max)
-    lines = body.split(b"\n")
+    return _decode(body, records_max, fields, _text_lines)
+
+
+def decode_ndjson(body: Body, records_max: int, fields: LineFields) -> Draft:
+    """Each line that is not blank a record. `Unreadable` with the line's number if one is not JSON."""
+    return _decode(body, records_max, fields, _json_lines)
+
+
+def _decode(body: Body, records_max: int, fields: LineFields, lines_of: LinesOf) -> Draft:
+    """The lines are counted before any is made an object, and are objects piece by piece."""
+    check_record_count(count_bytes(body, b"\n"), records_max)
+    number, count, pieces = 1, 0, []
+    for piece in line_pieces(body):
+        lines = lines_of(piece, number)
+        count += len(lines)
+        check_record_count(count, records_max)
+        pieces.append(_columns(lines, fields))
+        if len(piece) < len(body):
+            number += count_bytes(piece, b"\n")
+    return draft_of(
+        _values(pieces),
+        key=_joined([piece.key for piece in pieces]),
+        timestamp=_joined([piece.timestamp for piece in pieces]),
+        body_bytes=len(body),
+    )
+
+
+def _text_lines(piece: bytes, first: int) -> list[tuple[int, bytes]]:
+    lines = piece.split(b"\n")
     if not lines[-1]:
         lines.pop()
-    check_record_count(len(lines), records_max)
-    return _draft(list(enumerate(lines, 1)), body, fields)
+    return list(enumerate(lines, first))
 
 
-def decode_ndjson(body: bytes, records_max: int, fields: LineFields) -> Draft:
-    """Each line that is not blank a record. `Unreadable` with the line's number if one is not JSON."""
-    check_record_count(body.count(b"\n"), records_max)
-    _check_utf8(body)
-    lines = [(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line and not line.isspace()]
-    check_record_count(len(lines), records_max)
+def _json_lines(piece: bytes, first: int) -> list[tuple[int, bytes]]:
+    _check_utf8(piece, first)
+    lines = [(number, line) for number, line in enumerate(piece.split(b"\n"), first) if line and not line.isspace()]
     try:
         for _, line in lines:
             _VALUE.decode(line)
     except (msgspec.DecodeError, RecursionError):
         _name_bad_line(lines)
         raise
-    return _draft(lines, body, fields)
+    return lines
 
 
-def _check_utf8(body: bytes) -> None:
+def _check_utf8(piece: bytes, first: int) -> None:
     try:
-        body.decode()
+        piece.decode()
     except UnicodeDecodeError as error:
-        line = body.count(b"\n", 0, error.start) + 1
+        line = first + piece.count(b"\n", 0, error.start)
         raise Unreadable(f"line {line} is not UTF-8: {error.reason}", field=f"line {line}") from None
 
 
@@ -77,15 +116,26 @@ def _name_bad_line(lines: Sequence[tuple[int, bytes]]) -> None:
             raise Unreadable(str(error), field=f"line {number}") from None
 
 
-def _draft(lines: Sequence[tuple[int, bytes]], body: bytes, fields: LineFields) -> Draft:
+def _columns(lines: Sequence[tuple[int, bytes]], fields: LineFields) -> _Columns:
     keys = None if fields.key is None else pa.array([_key(line, n, fields.key) for n, line in lines], BINARY)
     times = None if fields.timestamp is None else [_time_ms(line, n, fields.timestamp) for n, line in lines]
-    return draft_of(
+    return _Columns(
         pa.array([line for _, line in lines], BINARY),
-        key=keys,
-        timestamp=None if times is None else pa.array(times, pa.int64()).cast(TIMESTAMP),
-        body_bytes=len(body),
+        keys,
+        None if times is None else pa.array(times, pa.int64()).cast(TIMESTAMP),
     )
+
+
+def _values(pieces: Sequence[_Columns]) -> Column:
+    return pieces[0].value if len(pieces) == 1 else pa.chunked_array([piece.value for piece in pieces], BINARY)
+
+
+def _joined(columns: Sequence[pa.Array[Any] | None]) -> Column | None:
+    """A column of all pieces; a column that none has is None."""
+    if len(columns) <= 1:
+        return columns[0] if columns else None
+    there: Any = [column for column in columns if column is not None]
+    return pa.chunked_array(there) if there else None
 
 
 def _at(line: bytes, number: int, path: str) -> msgspec.Raw | None:

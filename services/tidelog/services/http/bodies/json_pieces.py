@@ -1,0 +1,138 @@
+"""A large JSON body of records, decoded piece by piece.
+
+The parser decodes a document in one call, in which no other thread runs, and makes objects that take up to 25 times the
+bytes of a hostile document. So a large body is cut between records into pieces of about `PIECE_BYTES`. Each piece is
+decoded, turned into columns and dropped before the next one: memory holds the objects of one piece.
+
+A cut is guessed first: it looks for the start of a record as the first one starts. A wrong guess (inside a text, or
+between two headers) leaves brackets or quotes open, so that piece cannot be decoded. Then the cut is found by a scan of
+all brackets and quotes from the last cut on (`record_end`), a block at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.services.http.problems import Unreadable
+from tidelog.storage.errors import Invalid
+from tidelog.storage.object_store import Body
+
+T = TypeVar("T")
+
+PIECE_BYTES = 1 << 18
+SCAN_BYTES = 1 << 18
+END_BYTES_MAX = 1 << 12
+"""Of the body's last bracket, brace and white space."""
+
+_BEGIN = re.compile(rb'\s*\{\s*"records"\s*:\s*\[\s*')
+_END = re.compile(rb"\s*\]\s*\}\s*\Z")
+_FIRST_KEY = re.compile(rb'\{\s*("[a-z]{3,9}")')
+_BETWEEN = rb"\}\s*,\s*(?=\{\s*%b)"
+_QUOTE, _OPEN, _CLOSE, _BACKSLASH = 1, 2, 3, 4
+_KINDS = np.zeros(256, np.uint8)
+_KINDS[np.frombuffer(b'"', np.uint8)] = _QUOTE
+_KINDS[np.frombuffer(b"{[", np.uint8)] = _OPEN
+_KINDS[np.frombuffer(b"}]", np.uint8)] = _CLOSE
+_KINDS[np.frombuffer(b"\\", np.uint8)] = _BACKSLASH
+
+
+def decoded_pieces(body: Body, decode: Callable[[bytes, int], list[T]]) -> Iterator[list[T]]:
+    """The records of each piece in their order. `decode` is given a piece as a JSON array and how many records came
+    before it; it raises `Invalid` for what it cannot decode. Raises `Unreadable` if the body does not begin and end as
+    ``{"records": […]}``."""
+    start, end = _bounds(body)
+    guess, count = _guess(body, start), 0
+    while start < end:
+        cut = _guessed_cut(body, start, end, guess) if guess else _scanned_cut(body, start, end)
+        try:
+            records = decode(_array(body, start, cut[0]), count)
+        except Invalid:
+            if guess is None:
+                raise
+            guess = None  # the scan is slower, but never wrong
+            continue
+        yield records
+        start, count = cut[1], count + len(records)
+
+
+def record_end(body: Body, start: int, end: int, least: int) -> int:
+    """Where the first record ends that ends at `least` or later, `end` if none does. `start`: where a record begins."""
+    depth, in_text, escaped = 0, False, False
+    for first in range(start, end, SCAN_BYTES):
+        block = np.frombuffer(body[first : min(end, first + SCAN_BYTES)], np.uint8)
+        places, kinds, escaped = _marks(block, escaped=escaped)
+        texts = (np.cumsum(kinds == _QUOTE) + in_text) % 2 == 1
+        steps = np.where(texts, 0, (kinds == _OPEN).astype(np.int64) - (kinds == _CLOSE))
+        depths = np.cumsum(steps) + depth
+        ends = places[(steps == -1) & (depths == 0) & (places + first + 1 >= least)]
+        if len(ends):
+            return first + int(ends[0]) + 1
+        if len(places):
+            depth, in_text = int(depths[-1]), bool(texts[-1])
+    return end
+
+
+def _bounds(body: Body) -> tuple[int, int]:
+    """Where the records begin and end."""
+    begun = _BEGIN.match(body)
+    tail_start = max(0, len(body) - END_BYTES_MAX)
+    ended = _END.search(bytes(body[tail_start:]))
+    if begun is None or ended is None or tail_start + ended.start() < begun.end():
+        raise Unreadable(f'a body of more than {PIECE_BYTES} bytes begins with {{"records": [ and ends with ]}}')
+    return begun.end(), tail_start + ended.start()
+
+
+def _guess(body: Body, start: int) -> re.Pattern[bytes] | None:
+    """What probably stands between two records, if the first one tells."""
+    key = _FIRST_KEY.match(body, start)
+    return re.compile(_BETWEEN % re.escape(key[1])) if key else None
+
+
+def _guessed_cut(body: Body, start: int, end: int, guess: re.Pattern[bytes]) -> tuple[int, int]:
+    """Where a piece ends, and where the next one begins."""
+    found = guess.search(body, start + PIECE_BYTES, end) if end - start > PIECE_BYTES else None
+    return (found.start() + 1, found.end()) if found else (end, end)
+
+
+def _scanned_cut(body: Body, start: int, end: int) -> tuple[int, int]:
+    cut = record_end(body, start, end, start + PIECE_BYTES)
+    if cut == end:
+        return end, end
+    comma = re.compile(rb"\s*,\s*").match(body, cut, end)
+    if comma is None or comma.end() == end:
+        raise Unreadable(f"the body is not JSON: a comma and a record are missing (byte {cut})")
+    return cut, comma.end()
+
+
+def _array(body: Body, start: int, end: int) -> bytes:
+    return b"".join((b"[", body[start:end], b"]"))
+
+
+def _marks(block: npt.NDArray[np.uint8], *, escaped: bool) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], bool]:
+    """Places and kinds of the brackets and of the quotes that are not escaped. `escaped`: the block's first byte is;
+    returns too whether the byte after the block is."""
+    kinds = _KINDS[block]
+    places = np.flatnonzero(kinds)
+    if escaped and len(places) and places[0] == 0:
+        places = places[1:]
+    found = kinds[places]
+    if not (found == _BACKSLASH).any():
+        return places, found, False
+    return _without_escaped(places, found, len(block))
+
+
+def _without_escaped(
+    places: npt.NDArray[np.int64], kinds: npt.NDArray[np.uint8], block_bytes: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], bool]:
+    """In a run of backslashes each second one is escaped; what follows a run of odd length is escaped."""
+    backslashes = places[kinds == _BACKSLASH]
+    starts = np.flatnonzero(np.diff(backslashes, prepend=-2) != 1)
+    lengths = np.diff(starts, append=len(backslashes))
+    after = (backslashes[starts] + lengths)[lengths % 2 == 1]
+    kept = (kinds != _BACKSLASH) & ~np.isin(places, after)
+    return places[kept], kinds[kept], bool(len(after) and after[-1] == block_bytes)
