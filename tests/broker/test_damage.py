@@ -64,7 +64,7 @@ async def test_a_lost_wal_entry_is_named_once_and_the_rest_is_archived(
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(errors) == 1
     assert entry_key(2) in errors[0].getMessage()
-    assert "tidelog bucket verify" in errors[0].getMessage()
+    assert "tidelog bucket repair" in errors[0].getMessage()
 
 
 async def test_the_archiver_of_a_damaged_log_does_not_run_hot() -> None:

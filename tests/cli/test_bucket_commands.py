@@ -1,4 +1,4 @@
-"""`tidelog bucket verify | sweep | copy` as a script sees them: output, files, exit codes."""
+"""`tidelog bucket verify | repair | sweep | copy` as a script sees them: output, files, exit codes."""
 
 from __future__ import annotations
 
@@ -49,6 +49,20 @@ def damage(bucket: Path) -> str:
     entry = max(bucket.glob("wal/*/*.parquet"), key=lambda path: path.stat().st_size)
     entry.write_bytes(entry.read_bytes()[:-1])
     return str(entry.relative_to(bucket))
+
+
+def test_repair_tells_what_is_lost_and_records_it_if_told_to(own: Path) -> None:
+    key, store = damage(own), f"file:{own}"
+    entry = own / key
+    entry.write_bytes(b"X" * 20 + entry.read_bytes()[20:] + b"1")  # records that are damaged, and a footer that is not
+    code, lines, _ = ended("repair", "--json", "--store", store)
+    *actions, last = lines
+    assert (code, last) == (6, {"applied": False, "repaired": False})
+    assert {(action["action"], action["object"]) for action in actions} == {("lose", key), ("give up", key)}
+    code, lines, _ = ended("repair", "--apply", "--json", "--store", store)
+    assert (code, lines[-1]) == (0, {"applied": True, "repaired": True})
+    code, lines, _ = ended("verify", "--deep", "--json", "--store", store)
+    assert (code, [finding["severity"] for finding in lines[:-1]]) == (0, ["loss"])
 
 
 def test_verify_prints_an_object_a_finding_and_sums_up(own: Path) -> None:

@@ -60,6 +60,12 @@ class ArchiveDamage:
     def __bool__(self) -> bool:
         return bool(self.entries or self.partitions)
 
+    def first_fault(self) -> Corrupt | None:
+        """Of an entry, else of a partition; None if nothing is damaged."""
+        faults = [lost.fault for lost in self.entries.values()]
+        faults += [stuck.fault for stuck in self.partitions.values()]
+        return faults[0] if faults else None
+
     def lose(self, lost: LostEntry, now_s: float) -> None:
         """An entry is lost."""
         self._begin(now_s)

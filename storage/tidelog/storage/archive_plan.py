@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifests.losses import Loss, past_losses
 from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.wal_entry import ProducerMark, Span, WalEntry
 
@@ -41,10 +42,10 @@ class PartitionPlan:
     def next_offset(self) -> int:
         return self.pieces[-1].span.next_offset
 
-    def records_from(self, cold_end: int) -> pa.Table:
-        """The records that a manifest up to `cold_end` lacks, `RECORD_SCHEMA`. Raises `RecordsLost` if some in
-        between are in neither (inv. 5)."""
-        if cold_end < self.base_offset:
+    def records_from(self, cold_end: int, losses: Sequence[Loss] = ()) -> pa.Table:
+        """The records that a manifest up to `cold_end`, with `losses`, lacks, `RECORD_SCHEMA`. Raises `RecordsLost` if
+        some in between are in neither (inv. 5)."""
+        if past_losses(losses, cold_end) < self.base_offset:
             partition = f"{self.topic_partition.topic_id}/{self.topic_partition.partition}"
             text = f"offsets {cold_end} to {self.base_offset - 1} are neither in a segment nor in the WAL"
             raise RecordsLost(partition, text, first_offset=cold_end, next_offset=self.base_offset)

@@ -46,6 +46,7 @@ from tidelog.storage.archive_plan import PartitionPlan, plan_archive
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
 from tidelog.storage.in_flight import each_of
 from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifests.losses import past_losses
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
@@ -208,7 +209,7 @@ class Archiver:
             manifest = await ManifestLog(self._store, stuck.topic, stuck.place).latest()
         except (Corrupt, NotFound):
             return False
-        return manifest.cold_end >= stuck.base_offset
+        return past_losses(manifest.losses, manifest.cold_end) >= stuck.base_offset
 
     async def _archive_or_hold(self, named: tuple[str, PartitionPlan]) -> None:
         """`_archive`; a partition that is damaged is noted, and left out of the passes that follow."""
@@ -249,7 +250,7 @@ class Archiver:
 
     async def _append(self, log: ManifestLog, topic: str, plan: PartitionPlan, manifest: Manifest) -> Manifest:
         segment_id = self._runtime.entropy.new_id()
-        encoded = await self._in_thread(_encoded, topic, plan, manifest.cold_end, segment_id)
+        encoded = await self._in_thread(_encoded, topic, plan, manifest, segment_id)
         segment = replace(encoded.segment, archived_at_ms=self._runtime.clock.now_ms())
 
         def grown(latest: Manifest, added: Sequence[Segment]) -> Manifest:
@@ -257,7 +258,7 @@ class Archiver:
                 raise Conflict(f"another archiver was faster: {latest.cold_end} is the cold end")
             return replace(
                 latest,
-                cold_end=segment.next_offset,
+                cold_end=past_losses(latest.losses, segment.next_offset),
                 segments=(*latest.segments, *added),
                 producers=plan.producers_after(latest.producers, self._settings.producers_max),
             )
@@ -296,5 +297,6 @@ def _planned(entries: Sequence[WalEntry]) -> tuple[Sequence[PartitionPlan], int]
     return plan_archive(entries), sum(entry.records.nbytes for entry in entries)
 
 
-def _encoded(topic: str, plan: PartitionPlan, cold_end: int, segment_id: str) -> EncodedSegment:
-    return encode_segment(topic, plan.topic_partition, plan.records_from(cold_end), segment_id)
+def _encoded(topic: str, plan: PartitionPlan, before: Manifest, segment_id: str) -> EncodedSegment:
+    records = plan.records_from(before.cold_end, before.losses)
+    return encode_segment(topic, plan.topic_partition, records, segment_id)

@@ -204,6 +204,8 @@ class Archivist:
 
     async def _archive_to_the_end(self, led: LedShard) -> None:
         end = led.leader.next_seq
+        if led.faults():
+            await self._archive(led)  # the floor may have passed what was lost
         while led.serving and (led.archived_to < end or led.begins_again):
             await self._archive(led)
 

@@ -15,7 +15,7 @@ from tidelog.storage.runtime import Clock
 REPEAT_S = 600.0
 """Between two log lines about the same damaged object."""
 
-WHAT_TO_DO = "run `tidelog bucket verify`, and put the object back from a backup if there is one"
+WHAT_TO_DO = "put the object back from a backup, else see `tidelog bucket repair` (docs/repair.md)"
 
 _log = logging.getLogger(__name__)
 

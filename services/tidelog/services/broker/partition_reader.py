@@ -71,6 +71,7 @@ class PartitionReader:
         try:
             while not budget.spent and offset < state.high_watermark:
                 state.check_readable(offset)
+                state.check_not_lost(offset)
                 if offset >= state.cold_end:
                     offset = await self._read_span(partitions, state, offset, budget)
                 elif budget.well_filled and (

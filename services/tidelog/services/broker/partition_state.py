@@ -19,6 +19,7 @@ from tidelog.services.broker.hot_tail import EntryName
 from tidelog.services.broker.idempotence import ProducerTable
 from tidelog.storage.errors import NotFound, OutOfRange, RecordsLost
 from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifests.losses import loss_at
 from tidelog.storage.manifests.manifest import Manifest, Segment
 from tidelog.storage.wal_entry import ProducerMark, Span
 
@@ -150,6 +151,12 @@ class PartitionState:
                 log_start_offset=self.log_start_offset,
                 high_watermark=self.high_watermark,
             )
+
+    def check_not_lost(self, offset: int) -> None:
+        """Raises `RecordsLost` for an offset that is recorded as lost."""
+        if loss := loss_at(self.manifest.losses, offset):
+            reason = "held records that are recorded as lost"
+            raise RecordsLost(loss.key, reason, first_offset=loss.first_offset, next_offset=loss.next_offset)
 
     def next_commit(self) -> asyncio.Future[None]:
         """Done at the next commit (or deletion). Whoever stops waiting cancels it."""

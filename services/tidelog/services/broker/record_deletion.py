@@ -65,7 +65,7 @@ class RecordDeletion:
 def _blocked(leader: ShardLeader, state: PartitionState, fault: Corrupt) -> Corrupt:
     """Why records beyond the cold end cannot be deleted: `fault`, with the offsets that are lost if they are known."""
     span = next(state.spans_from(state.cold_end), None)
-    reason = f"{fault.reason}; records from {state.cold_end} on cannot be deleted before it is mended"
+    reason = f"{fault.reason}; records from {state.cold_end} on cannot be deleted before `tidelog bucket repair`"
     if span is None or fault.name.startswith("topics/"):
         return Corrupt(fault.name, reason)
     key = leader.partitions.wal.key(span.entry.seq)

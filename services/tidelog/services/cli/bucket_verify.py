@@ -147,6 +147,8 @@ def _text(summary: Summary) -> str:
         parts.append(f"{summary.waiting} of them wait for deletion ({size_text(summary.waiting_bytes)})")
     if summary.orphans:
         parts.append(f"{summary.orphans} are orphans ({size_text(summary.orphan_bytes)})")
+    if summary.losses:
+        parts.append(f"{summary.losses} recorded losses")
     if summary.warnings:
         parts.append(f"{summary.warnings} warnings")
     verdict = "sound" if summary.sound else f"DAMAGED, {summary.errors} errors"

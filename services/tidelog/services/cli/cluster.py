@@ -90,7 +90,7 @@ def health(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -
     elif found.ready:
         print(f"{broker} is ready")
         for key in found.damaged_objects:
-            complain(f"damaged object: {key}; see `tidelog bucket verify`")
+            complain(f"damaged object: {key}; see `tidelog bucket repair`")
     else:
         complain(found.reason)
     if not found.ready:

@@ -23,6 +23,7 @@ from tidelog.services.cli import (
     bucket,
     bucket_attest,
     bucket_copy,
+    bucket_repair,
     bucket_sweep,
     bucket_verify,
     cluster,
@@ -74,6 +75,7 @@ clusters.command("health")(cluster.health)
 clusters.command("recover")(serve.with_settings(cluster_recover.recover))
 buckets.command("ls")(bucket.ls)
 buckets.command("verify")(bucket_verify.verify)
+buckets.command("repair")(bucket_repair.repair)
 buckets.command("sweep")(bucket_sweep.sweep)
 buckets.command("copy")(bucket_copy.copy)
 buckets.command("attest")(bucket_attest.attest)

@@ -13,6 +13,9 @@ of the two (inv. 1).
 Between 1 and 4 entries above the floor of t0 may be archived and, a grace later, deleted, and a stalled writer may make
 such a number anew. So if the floor has moved and more than the least grace a broker may have is over since t0, or
 an entry is not what was listed, the cut is made again: most of it is there already then.
+
+Entries that lack though the floor has not moved are lost. They are named, and the rest is copied: the copy lacks what
+the source lacks, and is repaired as that is (`repair`).
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from tidelog.storage.bucket.copy_transfer import Changed, Transfer
-from tidelog.storage.errors import Conflict, Corrupt, NotFound, Unavailable
+from tidelog.storage.errors import Conflict, NotFound, Unavailable
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import floor_key, number_of, wal_prefix, wal_suffix
 from tidelog.storage.object_store import ObjectInfo, list_all
@@ -47,7 +50,7 @@ class ShardCopy:
 
     async def cut(self) -> int:
         """Copy the shard; the number after its last entry. Raises `Unavailable` if the source deletes faster than it
-        is copied, `Conflict` if something else writes to the target, `Corrupt`."""
+        is copied, `Conflict` if something else writes to the target, `Corrupt` if the floor is damaged."""
         for _ in range(CUTS_MAX):
             try:
                 end = await self._try()
@@ -67,9 +70,9 @@ class ShardCopy:
         entries = await self._listed(floor.number)
         moved = (await self._wal.floor()).number > floor.number
         if not self._is_dense(entries, floor.number):
-            if not moved:
-                raise Corrupt(wal_prefix(self._shard), "lacks entries above its floor: see `tidelog bucket verify`")
-            return None
+            if moved:
+                return None
+            self._name_lost(entries, floor.number)
         if moved and self._clock.monotonic() - began_s > self._grace_s:
             return None
         await self._copy_entries(entries)
@@ -77,7 +80,7 @@ class ShardCopy:
             target = Wal(self._transfer.target, self._shard, ParquetWalCodec())
             await target.advance_floor(floor.number, floor.epoch)
         await self._prune({info.key for info in entries})
-        return floor.number + len(entries)
+        return max([floor.number, *(self._number_of(info) + 1 for info in entries[-1:])])
 
     async def _listed(self, floor: int) -> Sequence[ObjectInfo]:
         start_after = self._wal.log.before(floor)
@@ -86,6 +89,21 @@ class ShardCopy:
 
     def _number(self, key: str) -> int | None:
         return number_of(key, wal_prefix(self._shard), wal_suffix())
+
+    def _number_of(self, info: ObjectInfo) -> int:
+        """Of an entry that was listed."""
+        number = self._number(info.key)
+        assert number is not None, info.key
+        return number
+
+    def _name_lost(self, entries: Sequence[ObjectInfo], floor: int) -> None:
+        expected = floor
+        for info in entries:
+            number = self._number_of(info)
+            if number > expected:
+                text = f"is missing, with all up to entry {number - 1}: see `tidelog bucket repair`"
+                self._transfer.is_damaged(self._wal.key(expected), text)
+            expected = number + 1
 
     def _is_dense(self, entries: Sequence[ObjectInfo], floor: int) -> bool:
         """Deletion under way leaves a gap at the beginning of a listing; it is no gap of the log."""

@@ -8,11 +8,13 @@ from enum import Enum
 
 class Severity(Enum):
     """ERROR: an invariant is broken or bytes are damaged. WARNING: it may be in order, a person should look.
-    ORPHAN: an object that nothing names, left to the sweep unless a write is just under way."""
+    ORPHAN: an object that nothing names, left to the sweep unless a write is just under way. LOSS: records that are
+    recorded as lost; nothing is to be done."""
 
     ERROR = "error"
     WARNING = "warning"
     ORPHAN = "orphan"
+    LOSS = "loss"
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,11 @@ class Summary:
     orphan_bytes: int = 0
     waiting: int = 0
     waiting_bytes: int = 0
+    losses: int = 0
 
     @property
     def sound(self) -> bool:
-        """No record is damaged or missing."""
+        """No record is damaged or missing, but for those that are recorded as lost."""
         return self.errors == 0
 
     def after(self, seen: Seen) -> Summary:
@@ -81,4 +84,6 @@ class Summary:
             return replace(self, errors=self.errors + 1)
         if seen.severity is Severity.WARNING:
             return replace(self, warnings=self.warnings + 1)
+        if seen.severity is Severity.LOSS:
+            return replace(self, losses=self.losses + 1)
         return replace(self, orphans=self.orphans + 1, orphan_bytes=self.orphan_bytes + seen.size_bytes)

@@ -6,7 +6,8 @@
     fault = replay.end_fault(newest)
 
 A history is sound if each head is the hash of the one before it and of what the step changed; if the step could change
-that (only retention and its like take records away, only merging and compaction put others in the place of segments);
+that (only retention and its like take records away, only merging, compaction and repair put others in the place of
+segments);
 and if the segments that are left after the last step are those the newest manifest lists, byte for byte.
 """
 
@@ -19,8 +20,11 @@ from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import GENESIS, ChangeKind, Manifest
 from tidelog.storage.manifests.manifest_chain import Step, head_after
 
-REMOVES = frozenset({ChangeKind.MERGE, ChangeKind.COMPACT, ChangeKind.EXPIRE, ChangeKind.DELETE_RECORDS})
-ADDS = frozenset({ChangeKind.ARCHIVE, ChangeKind.MERGE, ChangeKind.COMPACT})
+REMOVES = frozenset(
+    {ChangeKind.MERGE, ChangeKind.COMPACT, ChangeKind.EXPIRE, ChangeKind.DELETE_RECORDS, ChangeKind.LOSE}
+)
+ADDS = frozenset({ChangeKind.ARCHIVE, ChangeKind.MERGE, ChangeKind.COMPACT, ChangeKind.LOSE})
+MOVES_COLD_END = frozenset({ChangeKind.ARCHIVE, ChangeKind.LOSE})
 MOVES_LOG_START = frozenset({ChangeKind.EXPIRE, ChangeKind.DELETE_RECORDS})
 
 
@@ -75,7 +79,7 @@ class Replay:
             return "moved the log start or the cold end back"
         if step.log_start_offset > self._log_start_offset and kind not in MOVES_LOG_START:
             return f"moved the log start, which {kind.value} does not do"
-        if step.cold_end > self._cold_end and kind is not ChangeKind.ARCHIVE:
+        if step.cold_end > self._cold_end and kind not in MOVES_COLD_END:
             return f"moved the cold end, which {kind.value} does not do"
         return None
 

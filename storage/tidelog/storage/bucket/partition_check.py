@@ -99,6 +99,9 @@ class PartitionCheck:
                 await self._error(key, fault)
         for segment, fault in segment_faults(manifest, self._topic):
             await self._error(segment.key, fault)
+        for loss in manifest.losses:
+            text = f"offsets {loss.first_offset} to {loss.next_offset - 1} are recorded as lost; {loss.key} held them"
+            await self._tell(Finding(Severity.LOSS, key, text))
         if wal.below and wal.below.next_offset > manifest.cold_end and wal.stretch is None:
             text = (
                 f"lies below the floor and holds offsets up to {wal.below.next_offset - 1} of {self._topic}-"

@@ -1,8 +1,8 @@
 """The manifest of a partition: which segments hold its cold records, as the newest entry of an object log.
 
 Segments are ascending and do not overlap; together they hold ``[log_start_offset, cold_end)``, with gaps only below
-`clean_end`, where compaction removed records (inv. 4, 5). Appending version *v + 1* is a create-if-absent: of two
-workers on one partition one wins, the other starts over (`manifest_log`).
+`clean_end`, where compaction removed records, and where `losses` says so (inv. 4, 5). Appending version *v + 1* is a
+create-if-absent: of two workers on one partition one wins, the other starts over (`manifest_log`).
 
 A version also says what it changed, and hashes that together with its predecessor's hash: `head` stands for the whole
 history of the partition, so that a later archive can be shown to be this one grown (`tidelog bucket attest`). What left
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifests.losses import Loss
 from tidelog.storage.wal_entry import ProducerMark
 
 MANIFEST_FORMAT_VERSION = 2
@@ -54,6 +55,7 @@ class ChangeKind(Enum):
     COMPACT = "compact"  # older records of a key left
     EXPIRE = "expire"  # retention moved the log start
     DELETE_RECORDS = "delete-records"  # somebody moved the log start
+    LOSE = "lose"  # a repair recorded losses, and what of the segments is left
     COLLECT = "collect"  # garbage was deleted
     SWEEP = "sweep"  # nothing; what was uploaded before and has no name yet gets none any more
 
@@ -91,7 +93,7 @@ class Cleaning:
 class Manifest:
     """One version. `version` is -1 for a partition that has none yet; `producers` is the last batch of each
     idempotent producer at the cold end (inv. 7 outlives the WAL). Below `clean_end` a key was last compacted;
-    `cleanings`, ascending, say when each stretch of that first was.
+    `cleanings`, ascending, say when each stretch of that first was. `losses`, ascending, may lie beyond the cold end.
 
     `garbage`, `previous_head`, `head`, `change` and `base_version` are made by `ManifestLog.append`; a worker changes
     the rest. `base_version` is the version that this one is stored as a difference to, None: it is stored whole."""
@@ -104,6 +106,7 @@ class Manifest:
     producers: tuple[ProducerMark, ...] = ()
     clean_end: int = 0
     cleanings: tuple[Cleaning, ...] = ()
+    losses: tuple[Loss, ...] = ()
     garbage: tuple[Garbage, ...] = ()
     previous_head: str = GENESIS
     head: str = GENESIS

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifests.losses import from_log_start
 from tidelog.storage.manifests.manifest import GENESIS, Change, ChangeKind, Garbage, Manifest
 from tidelog.storage.manifests.manifest_delta import shared_ends
 
@@ -52,6 +53,7 @@ def grown(before: Manifest, after: Manifest, kind: ChangeKind) -> Manifest:
     made = replace(
         after,
         version=version,
+        losses=from_log_start(after.losses, after.log_start_offset),
         garbage=(*after.garbage, *(Garbage(segment.key, segment.size_bytes, version) for segment in left)),
         previous_head=before.head,
         change=change,

@@ -20,6 +20,7 @@ import msgspec
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.json_envelope import seal, unseal
+from tidelog.storage.manifests.losses import Loss, losses_fault
 from tidelog.storage.manifests.manifest import (
     MANIFEST_FORMAT_VERSION,
     Change,
@@ -75,6 +76,13 @@ class _Cleaning(msgspec.Struct, forbid_unknown_fields=True):
     at_ms: int
 
 
+class _Loss(msgspec.Struct, forbid_unknown_fields=True):
+    first_offset: _Natural
+    next_offset: _Natural
+    key: str
+    at_ms: int
+
+
 class _Mark(msgspec.Struct, forbid_unknown_fields=True):
     producer_id: str
     producer_epoch: int
@@ -109,6 +117,7 @@ class _Version(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_fie
     previous_head: str
     head: str
     change: _Change | None
+    losses: list[_Loss] = []
 
 
 class _Whole(_Version, forbid_unknown_fields=True, kw_only=True, tag="whole"):
@@ -241,7 +250,7 @@ def _encode(manifest: Manifest, document: dict[str, Any]) -> bytes:
 
 def _told(manifest: Manifest) -> dict[str, Any]:
     """What both forms say, but for the lists: values whose fields are called as on the wire."""
-    return {
+    told: dict[str, Any] = {
         "topic_id": manifest.topic_partition.topic_id,
         "partition": manifest.topic_partition.partition,
         "version": manifest.version,
@@ -253,6 +262,7 @@ def _told(manifest: Manifest) -> dict[str, Any]:
         "head": manifest.head,
         "change": manifest.change,
     }
+    return {**told, "losses": manifest.losses} if manifest.losses else told
 
 
 def _wire_marks(marks: Sequence[ProducerMark]) -> list[_Mark]:
@@ -269,6 +279,7 @@ def _manifest(document: _Whole | _Difference) -> Manifest:
         clean_end=document.clean_end,
         cleanings=msgspec.convert(document.cleanings, tuple[Cleaning, ...], from_attributes=True),
         previous_head=document.previous_head,
+        losses=msgspec.convert(document.losses, tuple[Loss, ...], from_attributes=True),
         head=document.head,
         change=msgspec.convert(document.change, Change | None, from_attributes=True),
         base_version=document.base_version if isinstance(document, _Difference) else None,
@@ -306,6 +317,8 @@ def _fault(manifest: Manifest) -> str | None:
         reached = segment.next_offset
     if reached > manifest.cold_end or not 0 <= manifest.log_start_offset <= manifest.cold_end:
         return f"ends at {manifest.cold_end}, begins at {manifest.log_start_offset}, and has segments up to {reached}"
+    if fault := losses_fault(manifest.losses):
+        return fault
     if any(garbage.since_version > manifest.version for garbage in manifest.garbage):
         return "names garbage of a version that is yet to come"
     if any(mark.topic_partition != manifest.topic_partition for mark in manifest.producers):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.layout import SegmentName, parse_segment_key
+from tidelog.storage.manifests.losses import lost_between, past_losses
 from tidelog.storage.manifests.manifest import Manifest, Segment
 
 LEVEL_MAX = 2
@@ -16,15 +17,13 @@ LEVEL_MAX = 2
 
 def density_fault(manifest: Manifest) -> str | None:
     """Why the segments do not hold every offset from the log start to the cold end, though compaction has not been
-    there; None if they do. Only below `clean_end` may records lack."""
-    expected = manifest.log_start_offset
+    there; None if they do. Only below `clean_end`, and where a loss is recorded, may records lack."""
+    expected = past_losses(manifest.losses, max(manifest.log_start_offset, manifest.clean_end))
     for segment in manifest.segments:
-        if segment.base_offset > max(expected, manifest.clean_end):
-            return _gap(max(expected, manifest.clean_end), segment.base_offset)
-        expected = max(expected, segment.next_offset)
-    if max(expected, manifest.clean_end) < manifest.cold_end:
-        return _gap(max(expected, manifest.clean_end), manifest.cold_end)
-    return None
+        if segment.base_offset > expected:
+            return _gap(expected, segment.base_offset)
+        expected = past_losses(manifest.losses, max(expected, segment.next_offset))
+    return _gap(expected, manifest.cold_end) if expected < manifest.cold_end else None
 
 
 def _gap(first: int, end: int) -> str:
@@ -47,15 +46,16 @@ def segment_faults(manifest: Manifest, topic: str) -> Iterator[tuple[Segment, st
         if said != name:
             text = f"is named by the manifest of {topic}-{place.partition} as offsets {segment.base_offset} to "
             yield segment, f"{text}{segment.last_offset}, which its key contradicts"
-        if fault := _count_fault(segment, manifest.clean_end):
+        if fault := _count_fault(segment, manifest):
             yield segment, fault
         if segment.level > LEVEL_MAX:
             yield segment, f"is of level {segment.level}; the highest is {LEVEL_MAX}"
 
 
-def _count_fault(segment: Segment, clean_end: int) -> str | None:
-    offsets = segment.next_offset - segment.base_offset
-    if segment.base_offset >= clean_end and segment.records != offsets:
+def _count_fault(segment: Segment, manifest: Manifest) -> str | None:
+    lost = lost_between(manifest.losses, segment.base_offset, segment.next_offset)
+    offsets = segment.next_offset - segment.base_offset - lost
+    if segment.base_offset >= manifest.clean_end and segment.records != offsets:
         return f"has {segment.records} records for {offsets} offsets, where compaction has not been (inv. 4)"
     if not 0 < segment.records <= offsets:
         return f"has {segment.records} records for {offsets} offsets"

@@ -1,0 +1,106 @@
+"""`tidelog bucket repair`: tells how a bucket that lost objects can be repaired, and does it if told to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.services.cli.bucket import json_line, opened_bucket
+from tidelog.services.cli.console import complain
+from tidelog.services.cli.exit_codes import DAMAGED
+from tidelog.services.cli.options import DEFAULT_STORE, JsonOption, StoreOption
+
+if TYPE_CHECKING:
+    from tidelog.storage.bucket.repair import RepairPlan
+
+ApplyOption = Annotated[bool, typer.Option("--apply/--dry-run", help="Do it, or only tell what would be done.")]
+DeepOption = Annotated[bool, typer.Option("--deep", help="Read every byte of segments.")]
+
+ROUNDS_MAX = 4
+"""Repairing one thing may show another: a log is looked at again once its manifests are mended."""
+
+
+def repair(
+    apply: ApplyOption = False,
+    deep: DeepOption = False,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Record what is lost for good as lost, so that the rest of the log lives on. Put objects back from a backup first.
+
+    Without --apply it only tells. Exit code 6 if something is damaged and was not repaired. Brokers may run while WAL
+    entries are repaired; stop brokers and compactors before manifests or segments are. With --json: an action a line,
+    then a line that sums up.
+    """
+    if not asyncio.run(_repair(store, apply=apply, deep=deep, as_json=as_json)):
+        raise typer.Exit(DAMAGED)
+
+
+async def _repair(store: str, *, apply: bool, deep: bool, as_json: bool) -> bool:
+    """Whether nothing is left to do."""
+    from tidelog.coordinator.journal_topics import JournalTopics
+    from tidelog.storage.bucket.repair import BucketRepair
+    from tidelog.storage.runtime import Runtime
+
+    runtime = Runtime()
+    async with opened_bucket(store) as opened:
+        bucket = BucketRepair(opened, JournalTopics(opened, runtime), runtime, deep=deep)
+        plan = await bucket.plan()
+        done = 0
+        _print(plan, as_json=as_json)
+        while apply and plan and done < ROUNDS_MAX:
+            await bucket.apply(plan)
+            done += 1
+            plan = await bucket.plan()
+            _print(plan, as_json=as_json)
+    _sum_up(plan, applied=done > 0, as_json=as_json)
+    return not plan and not plan.unsolved
+
+
+def _print(plan: RepairPlan, *, as_json: bool) -> None:
+    for action in _actions(plan):
+        print(json_line(action) if as_json else _line(action))
+
+
+def _actions(plan: RepairPlan) -> Iterator[dict[str, object]]:
+    """What a plan does, one object or one loss each."""
+    for partition in plan.partitions:
+        where = {"topic": partition.topic, "partition": partition.place.partition}
+        for key, reason in partition.damaged.items():
+            yield {"action": "replace", "object": key, "reason": reason, **where}
+        for segment in partition.added:
+            yield {"action": "list", "object": segment.key, "reason": "holds the same records", **where}
+        for loss in partition.losses:
+            offsets = {"first_offset": loss.first_offset, "next_offset": loss.next_offset}
+            yield {"action": "lose", "object": loss.key, "reason": "nothing else holds them", **where, **offsets}
+    for log in plan.logs:
+        for entry in log.entries.values():
+            known = "what it held is known" if entry.header else "nothing tells the last offsets that it held"
+            yield {"action": "give up", "object": entry.key, "reason": f"{entry.reason}; {known}", "shard": log.shard}
+    for finding in plan.unsolved:
+        yield {"action": "none", "object": finding.key, "reason": finding.text}
+
+
+def _line(action: dict[str, object]) -> str:
+    where = f" of {action['topic']}-{action['partition']}" if "topic" in action else ""
+    if action["action"] == "lose":
+        last = int(str(action["next_offset"])) - 1
+        return f"lose: offsets {action['first_offset']} to {last}{where}, which {action['object']} held"
+    if action["action"] == "none":
+        return f"cannot repair: {action['object']}: {action['reason']}"
+    return f"{action['action']}: {action['object']}{where}: {action['reason']}"
+
+
+def _sum_up(plan: RepairPlan, *, applied: bool, as_json: bool) -> None:
+    left = bool(plan) or bool(plan.unsolved)
+    if as_json:
+        print(json_line({"applied": applied, "repaired": not left}))
+    elif plan and not applied:
+        complain("nothing was changed: put objects back from a backup if you can, else say --apply")
+    elif left:
+        complain("NOT REPAIRED: see above")
+    else:
+        complain("repaired" if applied else "nothing is damaged")

@@ -1,0 +1,277 @@
+"""A bucket that lost an object is repaired: what is lost is recorded, everything else is there byte for byte, and the
+bucket verifies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+from tests.broker.brokers import running_broker
+from tests.broker.drafts import numbered, offsets_of, values_of
+from tests.broker.fast_clock import FastClock
+from tests.broker.test_recovery import s3_store
+from tests.components.s3_endpoint import S3Bucket
+from tests.storage.copy_scenes import Source
+from tests.storage.damage_by_hand import Harm, cut, delete, flip
+
+from tidelog.coordinator.journal_check import JournalCheck
+from tidelog.coordinator.journal_topics import JournalTopics
+from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.storage.bucket.attest import BucketAttestation
+from tidelog.storage.bucket.attestation import PartitionHead
+from tidelog.storage.bucket.copy import BucketCopy
+from tidelog.storage.bucket.copy_transfer import CopyReport, Transfer
+from tidelog.storage.bucket.finding import Severity
+from tidelog.storage.bucket.repair import BucketRepair, RepairPlan
+from tidelog.storage.bucket.verify import BucketVerification
+from tidelog.storage.errors import Corrupt, RecordsLost
+from tidelog.storage.layout import floor_key, index_prefix, numbered_key, wal_prefix
+from tidelog.storage.object_store import ObjectStore, list_all
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.memory import MemoryObjectStore
+
+ALL = FetchLimits(1_000_000, 1 << 30)
+PARTITIONS = 3
+ROUNDS = 4
+COUNT = 10
+
+
+def entry_key(seq: int) -> str:
+    return numbered_key(wal_prefix(0), seq, ".parquet")
+
+
+async def fill(broker: LocalBroker, rounds: Sequence[int] = range(ROUNDS), *, archived: bool = False) -> None:
+    """An entry a partition and round: entry 1 + round * PARTITIONS + partition."""
+    for number in rounds:
+        for partition in range(PARTITIONS):
+            await broker.produce("t", numbered(number * COUNT, COUNT), ProduceOptions(partition=partition))
+        if archived:
+            await broker.archive_now()
+
+
+def repair_of(store: ObjectStore, *, deep: bool = True) -> BucketRepair:
+    return BucketRepair(store, JournalTopics(store, Runtime()), Runtime(), deep=deep)
+
+
+async def repaired(store: ObjectStore) -> RepairPlan:
+    """Repair until nothing is left to do; the first plan."""
+    repair = repair_of(store)
+    first = plan = await repair.plan()
+    for _ in range(3):
+        await repair.apply(plan)
+        plan = await repair.plan()
+    assert not plan
+    assert not plan.unsolved
+    return first
+
+
+async def check_sound(store: ObjectStore, *, losses: int) -> None:
+    runtime = Runtime()
+    topics = JournalTopics(store, runtime)
+    verification = BucketVerification(
+        store, deep=True, topics=topics, journal=lambda: JournalCheck(store, runtime, deep=True).findings()
+    )
+    found = [finding async for finding in verification.findings()]
+    assert [finding for finding in found if finding.severity is Severity.ERROR] == []
+    assert verification.summary.losses == losses
+    attested = [told async for told in BucketAttestation(store, None).partitions()]
+    assert all(isinstance(told, PartitionHead) for told in attested)
+
+
+async def check_reads(broker: LocalBroker, lost: Mapping[int, range], end: int = ROUNDS * COUNT) -> None:
+    """All records but the lost ones are there, byte for byte, and a reader of those is told where to go on."""
+    for partition in range(PARTITIONS):
+        hole = lost.get(partition, range(0))
+        offset, values = 0, []
+        while offset < end:
+            if offset in hole:
+                with pytest.raises(RecordsLost) as told:
+                    await broker.fetch("t", partition, offset, ALL)
+                assert (told.value.first_offset, told.value.next_offset) == (hole.start, hole.stop)
+                offset = hole.stop
+                continue
+            fetched = await broker.fetch("t", partition, offset, ALL)
+            values += values_of(fetched)
+            offset = fetched.next_offset
+        assert values == [b"%d" % number for number in range(end) if number not in hole], partition
+
+
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("harm", [delete, flip])
+@pytest.mark.parametrize("seq", [1, 5, 9])
+async def test_a_lost_wal_entry(harm: Harm, seq: int, running: bool) -> None:
+    store = MemoryObjectStore()
+    lost = {(seq - 1) % PARTITIONS: range((seq - 1) // PARTITIONS * COUNT, ((seq - 1) // PARTITIONS + 1) * COUNT)}
+    async with running_broker(store, clock=FastClock(100.0), shards=1, cache_max_bytes=0) as broker:
+        await broker.create_topic("t", PARTITIONS, {})
+        await fill(broker)
+        await harm(store, entry_key(seq))
+        if running:
+            with pytest.raises(Corrupt, match=entry_key(seq)):
+                await broker.archive_now()
+            plan = await repaired(store)
+            await broker.archive_now()
+            assert broker.status().damages == []
+            assert broker.status().shards[0].wal_bytes == 0
+            await fill(broker, range(ROUNDS, ROUNDS + 1))
+            await check_reads(broker, lost, (ROUNDS + 1) * COUNT)
+    end = (ROUNDS + running) * COUNT
+    if not running:
+        plan = await repaired(store)
+    assert [log.entries.keys() for log in plan.logs] == [{seq}]
+    async with running_broker(store, shards=1) as broker:
+        await check_reads(broker, lost, end)
+        await broker.archive_now()
+        await check_reads(broker, lost, end)
+        await broker.tend_now()
+    await check_sound(store, losses=1)
+    async with running_broker(store, shards=1) as broker:
+        await check_reads(broker, lost, end)
+
+
+async def test_several_lost_entries_and_the_last_of_a_partition() -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store, shards=1, cache_max_bytes=0) as broker:
+        await broker.create_topic("t", PARTITIONS, {})
+        await fill(broker)
+        for seq in (1, 2, 7, 12):  # of partitions 0, 1, 0 again, and the last of 2
+            await store.delete(entry_key(seq))
+        with pytest.raises(Corrupt):
+            await broker.archive_now()
+        while not await store.list(index_prefix(0)):  # noqa: ASYNC110  # the bucket tells nobody
+            await asyncio.sleep(0.001)
+        await broker.produce("t", numbered(40, 1), ProduceOptions(partition=0))
+    plan = await repaired(store)
+    losses = {(p.place.partition, loss.first_offset, loss.next_offset) for p in plan.partitions for loss in p.losses}
+    assert losses == {(0, 0, 10), (0, 20, 30), (1, 0, 10), (2, 30, 40)}
+    async with running_broker(store, shards=1) as broker:
+        await broker.archive_now()
+        assert offsets_of(await broker.fetch("t", 2, 0, ALL)) == list(range(30))
+        (answer,) = await broker.produce("t", numbered(40, 1), ProduceOptions(partition=2))
+        assert answer.base_offset == 40, "no offset is given out twice"
+        assert offsets_of(await broker.fetch("t", 0, 10, ALL)) == list(range(10, 20))
+        assert offsets_of(await broker.fetch("t", 0, 30, ALL)) == list(range(30, 41))
+    await check_sound(store, losses=4)
+
+
+@pytest.mark.parametrize("harm", [delete, flip, cut])
+async def test_a_lost_segment(harm: Harm) -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store, shards=1) as broker:
+        await broker.create_topic("t", PARTITIONS, {})
+        await fill(broker, archived=True)
+        key = (await broker.partition_log("t", 1)).segments[2].key
+    await harm(store, key)
+    plan = await repaired(store)
+    assert [repair.damaged.keys() for repair in plan.partitions] == [{key}]
+    async with running_broker(store, shards=1) as broker:
+        await check_reads(broker, {1: range(20, 30)})
+    await check_sound(store, losses=1)
+
+
+@pytest.mark.parametrize("harm", [flip, cut])
+@pytest.mark.parametrize("rounds", [1, 3])
+async def test_a_damaged_manifest_is_made_anew_of_what_is_there(harm: Harm, rounds: int) -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store, shards=1) as broker:
+        await broker.create_topic("t", PARTITIONS, {})
+        await fill(broker, range(rounds), archived=True)
+        topic_id = broker.topic("t").topic_id
+        await fill(broker, range(rounds, ROUNDS))
+    prefix = f"topics/t/{topic_id}/_manifest/00001/"
+    newest = [info.key async for info in list_all(store, prefix)][-1]
+    await harm(store, newest)
+    if rounds == 1:
+        plan = await repair_of(store).plan()
+        assert not plan
+        assert [finding.key for finding in plan.unsolved] == [prefix], "there is no version before it"
+        return
+    await repaired(store)
+    async with running_broker(store, shards=1) as broker:
+        await check_reads(broker, {})
+        await broker.archive_now()
+        await check_reads(broker, {})
+    await check_sound(store, losses=0)
+
+
+async def test_a_deleted_manifest_whose_segments_are_there() -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store, shards=1) as broker:
+        await broker.create_topic("t", PARTITIONS, {})
+        await fill(broker, range(3), archived=True)
+        topic_id = broker.topic("t").topic_id
+        await fill(broker, range(3, 4))
+    await store.delete([info.key async for info in list_all(store, f"topics/t/{topic_id}/_manifest/00001/")][-1])
+    await repaired(store)
+    async with running_broker(store, shards=1) as broker:
+        await check_reads(broker, {})
+    await check_sound(store, losses=0)
+
+
+async def test_a_sound_bucket_has_nothing_to_repair_while_a_broker_archives() -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store, shards=1, archiver_interval_ms=0, archiver_min_bytes=1) as broker:
+        await broker.create_topic("t", PARTITIONS, {})
+        for number in range(20):
+            await fill(broker, [number])
+            plan = await repair_of(store, deep=False).plan()
+            assert not plan
+            assert not plan.unsolved
+
+
+@pytest.mark.parametrize("harm", [flip, cut, delete])
+async def test_a_damaged_floor_is_named(harm: Harm) -> None:
+    store = MemoryObjectStore()
+    async with running_broker(store, shards=1) as broker:
+        await broker.create_topic("t", PARTITIONS, {})
+        await fill(broker, archived=True)
+        await broker.produce("t", numbered(0, 1), ProduceOptions(partition=0))
+    for seq in range(3):
+        await store.delete(entry_key(seq))
+    await harm(store, floor_key(0))
+    plan = await repair_of(store).plan()
+    assert not plan
+    assert [finding.key for finding in plan.unsolved] == [floor_key(0)]
+
+
+async def copied(store: ObjectStore, target: ObjectStore) -> CopyReport:
+    runtime = Runtime()
+    return await BucketCopy(Transfer(store, target), JournalTopics(store, runtime), "", runtime).run()
+
+
+async def test_a_copy_names_what_is_lost_and_carries_what_is_recorded() -> None:
+    store, target = Source(), MemoryObjectStore()
+    async with running_broker(store, shards=1) as broker:
+        await broker.create_topic("t", PARTITIONS, {})
+        await fill(broker)
+    await store.delete(entry_key(5))
+    report = await copied(store, target)
+    assert [finding.key for finding in report.damaged] == [entry_key(5)]
+    await repaired(store)
+    for bucket in (store, target):
+        if bucket is target:
+            assert (await copied(store, bucket)).whole
+        async with running_broker(bucket, shards=1) as broker:
+            await check_reads(broker, {1: range(10, 20)})
+        await check_sound(bucket, losses=1)
+
+
+async def test_a_bucket_on_minio_that_lost_an_entry(minio_bucket: S3Bucket) -> None:
+    async with running_broker(s3_store(minio_bucket), shards=1, flush_interval_ms=0, cache_max_bytes=0) as broker:
+        await broker.create_topic("t", PARTITIONS, {})
+        await fill(broker)
+        store = s3_store(minio_bucket)
+        await store.delete(entry_key(5))
+        with pytest.raises(RecordsLost) as told:
+            await broker.fetch("t", 1, COUNT, ALL)
+        assert (told.value.first_offset, told.value.next_offset) == (10, 20)
+        with pytest.raises(Corrupt, match=entry_key(5)):
+            await broker.archive_now()
+        await repaired(store)
+        await broker.archive_now()
+        assert broker.status().damages == []
+        await check_reads(broker, {1: range(10, 20)})
+    await check_sound(store, losses=1)
+    await store.aclose()
