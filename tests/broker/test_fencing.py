@@ -57,7 +57,7 @@ async def test_whoever_waits_at_a_fenced_broker_is_told() -> None:
 async def test_everything_buffered_behind_a_fenced_entry_fails_and_frees_its_room() -> None:
     inner = MemoryObjectStore()
     gated = GatedObjectStore(inner)
-    async with running_broker(gated, shards=1, flush_max_bytes=20_000) as first:
+    async with running_broker(gated, shards=1, flush_max_bytes=20_000, acks1_loss_max_ms=60_000) as first:
         await first.create_topic("t", 1, {})
         gated.hold()
         waiting = [asyncio.create_task(first.produce("t", numbered(n, 1), TO_ZERO)) for n in range(30)]

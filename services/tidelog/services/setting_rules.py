@@ -141,6 +141,12 @@ RULES: Mapping[str, Rule] = {
     "flush_max_bytes": Rule("Write path", "a batch this large is flushed at once", low=64 * KIB, high=GIB),
     "buffer_max_bytes": Rule("Write path", "records waiting for their commit; beyond it, 503", low=MIB),
     "cache_max_bytes": Rule("Read path", "recent records kept in memory for readers", low=0),
+    "acks1_loss_max_ms": Rule(
+        "Write path",
+        "how much of what was acknowledged with acks=1 a crash may lose: once the oldest uncommitted record of a shard "
+        "is so old, acks=1 waits for the store; auto is 750 more than flush.interval.ms",
+        high=HOUR_MS,
+    ),
     "commit_timeout_ms": Rule(
         "Write path", "how long a produce waits for its commit before 503", low=100, high=HOUR_MS
     ),

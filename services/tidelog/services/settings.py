@@ -31,6 +31,7 @@ class Settings:
     flush_max_bytes: int = 8 * MIB
     buffer_max_bytes: int = 256 * MIB
     cache_max_bytes: int = 96 * MIB
+    acks1_loss_max_ms: int | None = None  # of a shard's records, in a crash; None: 750 more than the flush interval
     commit_timeout_ms: int = 30_000  # how long a produce waits for its commit before 503 "outcome unknown"
 
     request_max_bytes: int = 64 * MIB  # of one body, after decompression

@@ -40,10 +40,16 @@ from tidelog.services.broker.routing import Share
 from tidelog.services.broker.sharing import Sharing, check_partition
 from tidelog.services.broker.status import broker_status, sole_broker_id, sole_cluster
 from tidelog.services.broker.topics import Topics
+from tidelog.services.settings import Settings
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, Overloaded
 
 DRAIN_SHARE = 0.8
 """How much of ``shutdown.timeout.ms`` goes to committing what was taken; the rest is for letting go."""
+
+
+ACKS1_LOSS_BEYOND_FLUSH_S = 0.75
+"""The default of ``acks1.loss.max.ms`` is so much more than the flush interval: several PUTs of a bucket in good
+health."""
 
 
 class LocalBroker:
@@ -56,8 +62,13 @@ class LocalBroker:
         self.shards = parts.shards
         self.known_topics = Topics(parts.catalog, parts.settings, self.forget)
         self.sharing = Sharing(parts.settings, parts.means.runtime.clock, parts.means.executor)
-        timeout_s = parts.settings.commit_timeout_ms / 1000
-        self._produce_path = ProducePath(parts.shards, parts.means.budget, parts.reader, commit_timeout_s=timeout_s)
+        self._produce_path = ProducePath(
+            parts.shards,
+            parts.means.budget,
+            parts.reader,
+            commit_timeout_s=parts.settings.commit_timeout_ms / 1000,
+            acks1_loss_max_s=_acks1_loss_max_s(parts.settings, parts.means.policy.interval_s),
+        )
         self._deletion = RecordDeletion(parts.shards, parts.archivist, self._clock)
         self._polls = LongPolls()
         self._reads = LocalReads(parts, self.known_topics, self._polls)
@@ -272,3 +283,9 @@ class LocalBroker:
         """Raises `Overloaded` unless this broker takes requests."""
         if self._not_ready:
             raise Overloaded(f"{self._not_ready}; nothing was taken", retry_after_s=RETRY_AFTER_S)
+
+
+def _acks1_loss_max_s(settings: Settings, flush_interval_s: float) -> float:
+    if settings.acks1_loss_max_ms is not None:
+        return settings.acks1_loss_max_ms / 1000
+    return flush_interval_s + ACKS1_LOSS_BEYOND_FLUSH_S

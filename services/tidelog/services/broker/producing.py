@@ -46,11 +46,13 @@ class ProducePath:
         reader: PartitionReader,
         *,
         commit_timeout_s: float,
+        acks1_loss_max_s: float,
     ) -> None:
         self._shards = shards
         self._budget = budget
         self._reader = reader
         self._commit_timeout_s = commit_timeout_s
+        self._acks1_loss_max_s = acks1_loss_max_s
 
     async def produce(self, topic: Topic, shares: Sequence[Share], options: ProduceOptions) -> Sequence[Appended]:
         """Take `shares` and answer as `options.acks` says. Raises what `api.Broker.produce` lists."""
@@ -69,6 +71,8 @@ class ProducePath:
         # While the store refuses commits no records are acknowledged before theirs, whatever `acks` says.
         if options.acks is Acks.ALL or any(place.leader.retries.denied for place in places):
             await self._all_committed([(place, outcome) for place, _, outcome in outcomes])
+        elif options.acks is Acks.LEADER:
+            await self._loss_bounded([(place, outcome) for place, _, outcome in outcomes])
         return answers
 
     # ---- finding
@@ -118,6 +122,8 @@ class ProducePath:
         """Answer a repeated batch as the first time, when it is committed."""
         if acks is Acks.ALL and batch.base_offset >= place.state.high_watermark:
             await self._committed(place)
+        elif acks is Acks.LEADER and place.state.last_outcome:
+            await self._loss_bounded([(place, place.state.last_outcome)])
         timestamp_ms = batch.timestamp_ms
         if timestamp_ms is None:
             timestamp_ms = await self._reader.latest_timestamp_ms(
@@ -158,15 +164,15 @@ class ProducePath:
         waiting = {outcome for _, outcome in outcomes if not outcome.done()}
         if waiting:
             await asyncio.wait(waiting, timeout=self._commit_timeout_s)
-        committed = tuple(place.share.partition for place, o in outcomes if o.done() and o.result() is None)
-        if len(committed) == len(outcomes):
-            return
-        try:
-            for place, outcome in outcomes:
-                _check_outcome(place, outcome)
-        except (Denied, Fenced, Unavailable) as error:
-            error.committed = committed
-            raise
+        _check_outcomes(outcomes)
+
+    async def _loss_bounded(self, outcomes: Sequence[tuple[_Place, Outcome]]) -> None:
+        """Return once a crash would lose no more than ``acks1.loss.max.ms`` of what each shard has taken; else raise
+        what is known of the records."""
+        bound_s = self._acks1_loss_max_s
+        for place, outcome in outcomes:
+            await place.leader.loss_window.narrowed(bound_s, outcome, self._commit_timeout_s)
+        _check_outcomes([(p, o) for p, o in outcomes if o.done() or p.leader.loss_window.is_wider(bound_s)])
 
 
 def _checked(place: _Place, options: ProduceOptions) -> RememberedBatch | None:
@@ -211,6 +217,19 @@ def _mark(state: PartitionState, options: ProduceOptions, base_offset: int, coun
 def _appended(share: Share, append: Append, acks: Acks) -> Appended:
     base_offset = None if acks is Acks.NONE else append.base_offset
     return Appended(share.partition, base_offset, append.count, share.timestamp_ms_max)
+
+
+def _check_outcomes(outcomes: Sequence[tuple[_Place, Outcome]]) -> None:
+    """Raises unless all are committed, and says which are."""
+    committed = tuple(place.share.partition for place, o in outcomes if o.done() and o.result() is None)
+    if len(committed) == len(outcomes):
+        return
+    try:
+        for place, outcome in outcomes:
+            _check_outcome(place, outcome)
+    except (Denied, Fenced, Unavailable) as error:
+        error.committed = committed
+        raise
 
 
 def _check_outcome(place: _Place, outcome: Outcome) -> None:

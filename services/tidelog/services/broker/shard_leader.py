@@ -29,6 +29,7 @@ from tidelog.services.broker.hot_tail import EntryName, HotTail
 from tidelog.services.broker.index_keeper import IndexKeeper
 from tidelog.services.broker.leadership_proof import LeadershipProof
 from tidelog.services.broker.log_opening import LogOpening
+from tidelog.services.broker.loss_window import LossWindow
 from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_state import hot_span
 from tidelog.services.broker.shard_partitions import ShardPartitions
@@ -77,6 +78,7 @@ class ShardLeader:
         self.shard = partitions.wal.shard
         self.partitions = partitions
         self.proof = LeadershipProof(self._overtaken, means.runtime.clock)
+        self.loss_window = LossWindow(means.runtime.clock)
         self.extent = WalExtent()
         self._index = index
         self._keeper = IndexKeeper(index, means.executor)
@@ -190,6 +192,7 @@ class ShardLeader:
         assert not self._failure
         idle = self._buffer.next_bytes == 0
         outcome = self._buffer.add(append)
+        self.loss_window.took(outcome)
         self._settled.clear()
         if idle or self._buffer.next_bytes >= self._means.policy.batch_bytes_early:
             self._changed.set()
@@ -276,6 +279,7 @@ class ShardLeader:
 
     def _settle(self, batch: Batch, failure: Failure | None) -> None:
         self._means.budget.release(batch.held_bytes)
+        self.loss_window.settled(batch.outcome)
         batch.outcome.set_result(failure)
 
     # ---- stepping down
