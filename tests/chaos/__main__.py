@@ -20,7 +20,7 @@ from infra.cluster.process import Failed
 from infra.cluster.topology import Shape
 from infra.components import component, prepare
 from tests.chaos.chaos_run import ChaosRun, DidNotRecover
-from tests.chaos.faults import kinds_for
+from tests.chaos.fault_kinds import kinds_for
 from tests.chaos.report import report_on, write_report
 
 

@@ -25,6 +25,7 @@ from tests.chaos.checker.coverage import unrecorded
 from tests.chaos.checker.history import FaultWindow, History
 from tests.chaos.checker.history_lines import format_operation, parse_history
 from tests.chaos.checker.judge import Verdict, judge
+from tests.chaos.commit import commit_of
 from tests.chaos.faults import Calm
 from tests.chaos.load.workload import CONTENDED, MIXED, ORDERED, Workload
 from tests.chaos.load_process import LoadProcess, LoadStatus
@@ -66,6 +67,7 @@ class Outcome:
     history: History
     verdict: Verdict
     oracle: str
+    commit: str
     trouble: Sequence[str]
     epoch_s: float
 
@@ -77,7 +79,7 @@ class Outcome:
         """For a failing test: how to run it again, and where everything is."""
         faults = "\n".join(f"  {fault.began_at:.3f} {fault.kind}: {fault.told}" for fault in self.struck)
         lines = [
-            f"seed {self.seed}; histories and logs in {self.folder}",
+            f"seed {self.seed} at commit {self.commit}; histories and logs in {self.folder}",
             str(self.verdict),
             self.oracle,
             *self.trouble,
@@ -145,6 +147,7 @@ class ChaosRun:
             history,
             judge(history),
             oracle,
+            commit_of(Path(__file__).parent),
             self._trouble,
             time.time() - time.monotonic(),
         )

@@ -1,23 +1,20 @@
-"""What is done to a cluster. A fault begins, lasts, and ends; afterwards everything is as it was before.
-
-Kinds are drawn by the schedule with the broker or node they strike. Those that need etcd or several brokers are not
-drawn for a broker alone.
-"""
+"""Faults of a cluster. A fault begins, lasts, and ends; afterwards everything is as it was before."""
 
 from __future__ import annotations
 
-import random
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from infra.cluster.process import ServiceProcess
-from infra.cluster.topology import Shape
 from tests.chaos.network import Condition
-from tests.chaos.world import CLIENTS, LEASE_S, PEERS, STORE, World, link
+from tests.chaos.world import World
 
 READY_S_MAX = 90.0
+FIRST_ALONE = 0.3
+"""The share of the first fault's time after which an overlapping one begins."""
 
 
 class Fault(Protocol):
@@ -127,6 +124,24 @@ class Disturb:
 
 
 @dataclass(frozen=True)
+class ClockStep:
+    """The wall clock of a broker is wrong by `seconds`, forward or back, and right again at the end."""
+
+    name: str
+    seconds: float
+    duration_s: float
+
+    def begin(self, world: World) -> None:
+        world.step_clock(self.name, self.seconds)
+
+    def end(self, world: World) -> None:
+        world.step_clock(self.name, 0.0)
+
+    def __str__(self) -> str:
+        return f"clock of {self.name} stepped by {self.seconds:+.0f} s"
+
+
+@dataclass(frozen=True)
 class Drain:
     """One broker is told to lead nothing, by the command that operators use, and may again at the end."""
 
@@ -167,84 +182,54 @@ class WipeEtcd:
         return "wipe etcd, then tidelog cluster recover"
 
 
+Overlapping = Kill | Pause | Disturb | ClockStep
+"""Faults that may be in force together with another."""
+
+
+def touched(fault: Overlapping) -> frozenset[str]:
+    """The processes or links that a fault changes."""
+    match fault:
+        case Kill():
+            return frozenset(fault.names)
+        case Disturb():
+            return frozenset(fault.links)
+        case Pause() | ClockStep():
+            return frozenset({fault.name})
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Two faults, of which the second begins while the first is in force. They touch different things. What others need
+    to become ready is ended first: links, then the store and etcd, then brokers."""
+
+    first: Overlapping
+    second: Overlapping
+
+    @property
+    def duration_s(self) -> float:
+        return max(self.first.duration_s, self.second.duration_s)
+
+    def begin(self, world: World) -> None:
+        self.first.begin(world)
+        threading.Event().wait(FIRST_ALONE * self.first.duration_s)
+        self.second.begin(world)
+
+    def end(self, world: World) -> None:
+        for fault in sorted((self.first, self.second), key=_end_order):
+            fault.end(world)
+
+    def __str__(self) -> str:
+        return f"{self.first}; meanwhile {self.second}"
+
+
+def _end_order(fault: Overlapping) -> int:
+    if not isinstance(fault, Kill):
+        return 0
+    return 2 if any(name.startswith("broker") for name in fault.names) else 1
+
+
 def _start_again(processes: Sequence[ServiceProcess]) -> None:
     for process in processes:
         process.start()
     for process in processes:
         process.await_healthy(READY_S_MAX)
-
-
-class Drawn:
-    """The seed's choices for one fault."""
-
-    def __init__(self, draw: random.Random, shape: Shape) -> None:
-        self._draw = draw
-        self.shape = shape
-
-    def broker(self) -> str:
-        return self._draw.choice(self.shape.broker_names)
-
-    def etcd(self) -> str:
-        return self._draw.choice(self.shape.etcd_names)
-
-    def seconds(self, low: float, high: float) -> float:
-        return self._draw.uniform(low, high)
-
-    def some_brokers(self) -> Sequence[str]:
-        """One of them, or all."""
-        return (self.broker(),) if self._draw.random() < 0.5 else self.shape.broker_names
-
-    def store_links(self) -> Sequence[str]:
-        return [link(broker, STORE) for broker in self.some_brokers()]
-
-    def etcd_links(self, brokers: Sequence[str]) -> Sequence[str]:
-        return [link(broker, etcd) for broker in brokers for etcd in self.shape.etcd_names]
-
-
-Kind = Callable[[Drawn], Fault]
-
-ALONE: Mapping[str, Kind] = {
-    "broker killed": lambda drawn: Kill((drawn.broker(),), drawn.seconds(0, 8)),
-    "broker paused": lambda drawn: Pause(drawn.broker(), drawn.seconds(1.2, 3) * LEASE_S),
-    "rolling restart": lambda drawn: RollingRestart(),
-    "store refuses connections": lambda drawn: Disturb(drawn.store_links(), Condition.REFUSED, drawn.seconds(1, 8)),
-    "store unreachable": lambda drawn: Disturb(drawn.store_links(), Condition.SILENT, drawn.seconds(1, 12)),
-    "store's answers lost": lambda drawn: Disturb(drawn.store_links(), Condition.DEAF, drawn.seconds(1, 5)),
-    "store answers 503": lambda drawn: Disturb(drawn.store_links(), Condition.FAILING, drawn.seconds(1, 6)),
-    "store slow": lambda drawn: Disturb(
-        drawn.store_links(), Condition.OPEN, drawn.seconds(3, 8), drawn.seconds(0.05, 0.4)
-    ),
-    "clients cut off": lambda drawn: Disturb([link(CLIENTS, drawn.broker())], Condition.SILENT, drawn.seconds(1, 8)),
-    "clients' answers lost": lambda drawn: Disturb(
-        [link(CLIENTS, drawn.broker())], Condition.DEAF, drawn.seconds(1, 5)
-    ),
-    "calm weather": lambda drawn: Calm(drawn.seconds(10, 20)),
-}
-"""What can be done to one broker and its store."""
-
-TOGETHER: Mapping[str, Kind] = {
-    "two brokers killed": lambda drawn: Kill(drawn.shape.broker_names[:2], drawn.seconds(0, 8)),
-    "all brokers killed": lambda drawn: Kill(drawn.shape.broker_names, drawn.seconds(0, 3)),
-    "etcd node killed": lambda drawn: Kill((drawn.etcd(),), drawn.seconds(2, 10)),
-    "etcd node paused": lambda drawn: Pause(drawn.etcd(), drawn.seconds(2, 10)),
-    "etcd down": lambda drawn: Kill(drawn.shape.etcd_names, drawn.seconds(20, 60)),
-    "broker cut off from etcd": lambda drawn: Disturb(
-        drawn.etcd_links([drawn.broker()]), Condition.SILENT, drawn.seconds(1.5, 4) * LEASE_S
-    ),
-    "etcd refuses connections": lambda drawn: Disturb(
-        drawn.etcd_links(drawn.some_brokers()), Condition.REFUSED, drawn.seconds(1, 3) * LEASE_S
-    ),
-    "etcd slow": lambda drawn: Disturb(
-        drawn.etcd_links(drawn.shape.broker_names), Condition.OPEN, drawn.seconds(3, 8), drawn.seconds(0.1, 0.8)
-    ),
-    "peers cut off": lambda drawn: Disturb([link(PEERS, drawn.broker())], Condition.SILENT, drawn.seconds(2, 10)),
-    "peers' answers lost": lambda drawn: Disturb([link(PEERS, drawn.broker())], Condition.DEAF, drawn.seconds(1, 5)),
-    "etcd wiped": lambda drawn: WipeEtcd(drawn.seconds(2, 12)),
-    "broker drained": lambda drawn: Drain(drawn.broker(), drawn.seconds(2, 8)),
-}
-"""What needs several brokers and etcd."""
-
-
-def kinds_for(shape: Shape) -> Mapping[str, Kind]:
-    """All that can be done to a cluster of that shape."""
-    return {**ALONE, **TOGETHER} if shape.etcd_nodes else ALONE

@@ -50,6 +50,7 @@ class Report:
     """`acknowledged` and the like count requests; values are records."""
 
     seed: int
+    commit: str
     minutes: float
     brokers: int
     etcd_nodes: int
@@ -91,6 +92,7 @@ def report_on(outcome: Outcome) -> Report:
     known, verdict = outcome.verdict.appends, outcome.verdict
     return Report(
         seed=outcome.seed,
+        commit=outcome.commit,
         minutes=round((outcome.ended_at - outcome.began_at) / 60, 2),
         brokers=outcome.shape.brokers,
         etcd_nodes=outcome.shape.etcd_nodes,
@@ -194,6 +196,7 @@ def _handovers(outcome: Outcome) -> dict[str, Quantiles]:
 def _markdown(report: Report) -> Iterable[str]:
     yield f"# Chaos, seed {report.seed}: {'holds' if report.holds else 'BROKEN'}"
     yield ""
+    yield f"Commit {report.commit}."
     yield f"{report.minutes:g} minutes, {report.brokers} brokers, {report.etcd_nodes} nodes of etcd, MinIO."
     yield f"{len(report.faults)} faults of {len(report.kinds)} kinds."
     yield ""

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infra.cluster.topology import Shape
-from tests.chaos.faults import Drawn, Fault, kinds_for
+from tests.chaos.fault_kinds import Drawn, kinds_for
+from tests.chaos.faults import Fault
 
 CALM_S = (2.0, 6.0)
 

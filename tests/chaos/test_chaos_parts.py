@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -15,13 +18,16 @@ from tests.chaos.checker.history import Outcome as Known
 from tests.chaos.checker.history import Run
 from tests.chaos.checker.history_lines import format_history
 from tests.chaos.checker.judge import judge
-from tests.chaos.faults import kinds_for
+from tests.chaos.commit import commit_of
+from tests.chaos.fault_kinds import kinds_for
+from tests.chaos.faults import Overlap, touched
 from tests.chaos.histories import held, sent, story
 from tests.chaos.load.calls import BROKEN, NOT_CONNECTED, Answer
 from tests.chaos.load.values import Value, runs_of
 from tests.chaos.load.workload import Workload, parse_workload
 from tests.chaos.report import quantiles, report_on, write_report
 from tests.chaos.schedule import plan
+from tests.chaos.world import STEPPED_CLOCK
 
 CLUSTER = Shape()
 
@@ -88,7 +94,7 @@ def test_a_fault_is_charged_with_the_outage_it_overlaps_and_the_cure_it_needed(t
         held(Run(0, "p", 0, 3)),
     )
     struck = [Struck("killed", "kill -9 broker-1", 2.5, 8, 10), Struck("other", "pause broker-1", 11, 11.5, 11.6)]
-    outcome = Outcome(7, tmp_path, CLUSTER, 0, 60, struck, history, judge(history), "", [], 0.0)
+    outcome = Outcome(7, tmp_path, CLUSTER, 0, 60, struck, history, judge(history), "", "v1-0-gabc", [], 0.0)
     report = report_on(outcome)
     killed, other = report.kinds
     assert (killed.outage_s_max, killed.outage_at, killed.cure_s_max) == (9.0, "t/0", 7.0)
@@ -96,12 +102,15 @@ def test_a_fault_is_charged_with_the_outage_it_overlaps_and_the_cure_it_needed(t
     assert report.calm_append.count == 1
     text = write_report(report, tmp_path).read_text()
     assert "# Chaos, seed 7: holds" in text
+    assert "Commit v1-0-gabc." in text
     assert "| killed | 1 | 9.00 | t/0 | 7.00 | 2.00 |" in text
 
 
 def test_trouble_breaks_a_run_that_the_judge_passes(tmp_path: Path) -> None:
     history = story(sent("p", 0, at=0, outcome=Known.FAIL), held())
-    outcome = Outcome(7, tmp_path, CLUSTER, 0, 60, [], history, judge(history), "", ["unexpected answer: 500"], 0.0)
+    outcome = Outcome(
+        7, tmp_path, CLUSTER, 0, 60, [], history, judge(history), "", "v1-0-gabc", ["unexpected answer: 500"], 0.0
+    )
     assert not outcome.holds
     assert "seed 7" in outcome.summary()
     assert "unexpected answer: 500" in write_report(report_on(outcome), tmp_path).read_text()
@@ -129,6 +138,33 @@ def test_a_release_by_a_broker_that_had_lost_the_shard_is_not_where_a_handover_b
     log("broker-4", (40.5, "shard 2 is led here in epoch 4"))
     expected = [Handover(TAKEOVER, 2, 2.0), Handover(TAKEOVER, 2, 3.0), Handover(HANDOVER, 2, 0.5)]
     assert handovers_in(tmp_path, [3.0, 28.0]) == expected
+
+
+def test_a_pair_of_faults_touches_different_things() -> None:
+    pairs = [each.fault for each in islice(plan(3, CLUSTER, ["two faults at once"]), 200)]
+    assert all(isinstance(pair, Overlap) and not touched(pair.first) & touched(pair.second) for pair in pairs)
+    assert len({str(pair) for pair in pairs}) > len(pairs) / 2
+
+
+def test_a_report_names_its_commit(tmp_path: Path) -> None:
+    assert commit_of(tmp_path) == "unknown"
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@t", "-C", str(tmp_path)]
+    for arguments in (["init", "--quiet"], ["commit", "--quiet", "--allow-empty", "--message", "first"]):
+        subprocess.run([*git, *arguments], check=True)
+    sha = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+    assert sha.startswith(commit_of(tmp_path))
+
+
+def test_a_stepped_clock_moves_the_wall_clock_of_one_broker_and_no_other(tmp_path: Path) -> None:
+    def now_ms(port: str) -> int:
+        environment = {**os.environ, "PYTHONPATH": str(STEPPED_CLOCK), "CHAOS_CLOCKS": str(tmp_path)}
+        environment["TIDELOG_PORT"] = port
+        script = "from tidelog.storage.runtime import SystemClock; print(SystemClock().now_ms())"
+        command = [sys.executable, "-c", script]
+        return int(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+
+    (tmp_path / "8081").write_text("-300000")
+    assert now_ms("8082") - now_ms("8081") > 250_000
 
 
 def test_the_command_names_the_kinds_it_knows(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,8 @@ SETTINGS: Mapping[str, str] = {
 """Times shorter than the defaults, so that a run of minutes goes through segments, moving floors and deletions."""
 CLUSTER_SETTINGS: Mapping[str, str] = {"TIDELOG_LEASE_TTL_MS": "4000", "TIDELOG_REBALANCE_DELAY_MS": "2000"}
 LEASE_S = 4.0
+GRACE_S = 60.0
+STEPPED_CLOCK = Path(__file__).parent / "stepped_clock"
 
 
 def link(viewer: str, target: str) -> str:
@@ -53,10 +55,22 @@ class World:
     def shape(self) -> Shape:
         return self.cluster.shape
 
+    def step_clock(self, broker: str, seconds: float) -> None:
+        """Let the wall clock of `broker` be wrong by `seconds` from now on; see `stepped_clock`."""
+        path = clocks_folder(self.cluster.folder) / str(self.cluster.addresses[broker].port)
+        fresh = path.with_suffix(".fresh")
+        fresh.write_text(str(int(1_000 * seconds)))
+        fresh.replace(path)
+
     @property
     def client_urls(self) -> list[str]:
         """The brokers, as clients reach them."""
         return [f"http://127.0.0.1:{self.ports[link(CLIENTS, name)]}" for name in self.shape.broker_names]
+
+
+def clocks_folder(folder: Path) -> Path:
+    """Where the brokers of a cluster find how wrong their clocks are."""
+    return folder / "clocks"
 
 
 @contextmanager
@@ -64,7 +78,10 @@ def open_world(folder: Path, shape: Shape, settings: Mapping[str, str] | None = 
     """A cluster that is ready, every link open; all of it is stopped at the end."""
     names = list(links(shape))
     ports = dict(zip(names, free_ports(len(names)), strict=True))
-    chosen = {**SETTINGS, **(CLUSTER_SETTINGS if shape.etcd_nodes else {}), **(settings or {})}
+    clocks = clocks_folder(folder / "cluster")
+    clocks.mkdir(parents=True, exist_ok=True)
+    hook = {"PYTHONPATH": str(STEPPED_CLOCK), "CHAOS_CLOCKS": str(clocks.resolve())}
+    chosen = {**SETTINGS, **(CLUSTER_SETTINGS if shape.etcd_nodes else {}), **hook, **(settings or {})}
 
     def route(viewer: str, target: str) -> str:
         return f"127.0.0.1:{ports[link(viewer, target)]}"

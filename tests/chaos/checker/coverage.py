@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from tests.chaos.checker.history import Append, EndQuery, History, Outcome, Read
+from tests.chaos.checker.history import Acks, Append, EndQuery, History, Outcome, Read
 
 OF_EACH_MIN = 5
 """How often each kind must have been recorded at the least."""
@@ -28,6 +28,10 @@ def _answered(query: EndQuery) -> bool:
     return query.outcome is Outcome.OK
 
 
+def _kept_by(prefix: str, acks: Acks = Acks.ALL) -> Callable[[History], int]:
+    return _appends(lambda append: append.client.startswith(prefix) and append.acks is acks)
+
+
 KINDS: Mapping[str, Callable[[History], int]] = {
     "appends with sequences": _appends(lambda append: append.sequenced),
     "appends without sequences": _appends(lambda append: append.partition is not None and not append.sequenced),
@@ -37,6 +41,17 @@ KINDS: Mapping[str, Callable[[History], int]] = {
     ),
     "appends at an expected offset": _appends(lambda append: append.expected_offset is not None),
     "conflicts": lambda history: sum(each.outcome is Outcome.CONFLICT for each in history.appends),
+    "appends with acks=1": _kept_by("fast-", Acks.LEADER),
+    "appends with acks=0": _kept_by("fast-", Acks.NONE),
+    "appends as Arrow": _kept_by("arrow"),
+    "appends by the shipped producer": _kept_by("shipped-producer-"),
+    "appends to a compacted topic": _kept_by("overwriter"),
+    "appends to a topic whose records expire": _kept_by("expiring"),
+    "appends to a topic that gets partitions": _kept_by("grower"),
+    "appends to topics that are deleted": _kept_by("remaker"),
+    "deletions of records": lambda history: sum(trim.outcome is Outcome.OK for trim in history.trims),
+    "reads as Arrow": _reads("arrow-tail"),
+    "reads by the shipped consumer": _reads("shipped-consumer"),
     "reads that follow": _reads("tail-"),
     "empty reads": _reads("", empty=True),
     "reads by event streams": _reads("stream-"),

@@ -27,7 +27,7 @@ class Deletions:
     def explain(self, batch: Batch, attempt: Append, missing: Sequence[int]) -> bool:
         """Whether all of `missing`, values of `batch` that `attempt` acknowledged, may have been deleted. Where the
         service spread a batch over partitions, the answer does not name the values: they are only counted."""
-        if self._logs.rules(batch.topic).compacted:
+        if self._logs.rules(batch.topic).compacted and attempt.placed:
             return all(self._superseded(batch, attempt, value) for value in missing)
         starts = [self._logs.starts.get((batch.topic, placed.partition), 0) for placed in attempt.placed]
         below = (min(start - at.base_offset, at.count) for start, at in zip(starts, attempt.placed, strict=True))

@@ -82,6 +82,8 @@ def _acknowledged(logs: FinalLogs, batch: Batch, pieces: Found, deletions: Delet
         if missing and not deletions.explain(batch, attempt, missing):
             names = f"{logs.name(missing[0])} ({len(missing)} values)"
             yield Violation(Rule.LOST, f"{names} of {batch}, acknowledged at {attempt.end:.3f} in {attempt.placed}")
+        if not attempt.placed:
+            continue  # acknowledged by a later answer, which tells no offset
         if sum(placed.count for placed in attempt.placed) != batch.count:
             yield Violation(Rule.MISPLACED, f"the answer to {batch} tells other counts: {attempt.placed}")
         doubled = sum(piece.count for _, piece in pieces) > batch.count  # breaks another rule

@@ -89,7 +89,7 @@ def _expected(attempt: Append) -> Findings:
     told = (
         f"{attempt.client}:{attempt.first} to {attempt.topic}/{attempt.partition}, expecting {attempt.expected_offset}"
     )
-    if attempt.outcome is Outcome.OK and attempt.placed[0].base_offset != attempt.expected_offset:
+    if attempt.outcome is Outcome.OK and attempt.placed and attempt.placed[0].base_offset != attempt.expected_offset:
         yield Violation(Rule.EXPECTED_OFFSET, f"{told}, was placed at {attempt.placed[0].base_offset}")
     if attempt.outcome is Outcome.CONFLICT and attempt.next_offset == attempt.expected_offset:
         yield Violation(Rule.CONFLICT_ANSWER, f"{told}, was refused though that is what it was told")

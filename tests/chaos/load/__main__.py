@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import uvloop
-from tests.chaos.load.calls import Caller, open_session
+from tests.chaos.checker.history import Acks
+from tests.chaos.load.calls import OUT_OF_RANGE, Caller, open_session
 from tests.chaos.load.producers import (
     Client,
     Means,
@@ -28,6 +30,18 @@ from tests.chaos.load.producers import (
 )
 from tests.chaos.load.readers import ReplayReader, StreamReader, TailReader, read_finally, read_once
 from tests.chaos.load.recorder import Recorder
+from tests.chaos.load.shipped_clients import ShippedConsumer, ShippedProducer
+from tests.chaos.load.topic_clients import (
+    JSON_BODY,
+    Appender,
+    ArrowAppender,
+    FastProducer,
+    Grower,
+    Overwriter,
+    Remaker,
+    Trimmer,
+)
+from tests.chaos.load.topics import ARROW, EXPIRING, SHIPPED, SPECIAL
 from tests.chaos.load.workload import CONTENDED, MIXED, ORDERED, Chance, Workload, parse_workload
 
 RIVALS = 3
@@ -40,8 +54,7 @@ async def main(workload: Workload, history: Path) -> None:
     with Recorder(history) as recorder:
         async with open_session() as session:
             caller = Caller(session)
-            for topic, partitions in workload.partitions.items():
-                await _create(caller, workload.brokers[0], topic, partitions)
+            await _create_all(caller, recorder, workload)
             means = Means(workload, caller, recorder, asyncio.Event())
             tasks = [asyncio.create_task(client()) for client in _clients(means)]
             failing = asyncio.gather(*tasks)
@@ -75,14 +88,42 @@ def _clients(means: Means) -> list[Client]:
         StreamReader(means, "stream-1", ORDERED, 0).run,
         StreamReader(means, "stream-2", MIXED, 0).run,
     ]
-    return clients + [ReplayReader(means, f"replay-{n}").run for n in range(REPLAYERS)]
+    clients += [ReplayReader(means, f"replay-{n}").run for n in range(REPLAYERS)]
+    return clients + _special_clients(means)
 
 
-async def _create(caller: Caller, broker: str, topic: str, partitions: int) -> None:
-    body = json.dumps({"name": topic, "partitions": partitions}).encode()
-    created = await caller.post(f"{broker}/v1/topics", body, {"Content-Type": "application/json"})
+def _special_clients(means: Means) -> list[Client]:
+    """The clients of the topics in `SPECIAL`, and of one that is deleted again and again."""
+    readers = [TailReader(means, f"tail-{topic}", topic, 0) for topic in SPECIAL if topic != ARROW]
+    return [
+        FastProducer(means, "fast-leader", Acks.LEADER).run,
+        FastProducer(means, "fast-none", Acks.NONE).run,
+        Overwriter(means, "overwriter").run,
+        Appender(means, "expiring", EXPIRING).run,
+        Trimmer(means, "trimmer").run,
+        Grower(means, "grower").run,
+        Remaker(means, "remaker").run,
+        ArrowAppender(means, "arrow", ARROW).run,
+        TailReader(means, "arrow-tail", ARROW, 0, arrow=True).run,
+        *(ShippedProducer(means, partition).run for partition in range(SPECIAL[SHIPPED].partitions)),
+        ShippedConsumer(means).run,
+        *(reader.run for reader in readers),
+    ]
+
+
+async def _create_all(caller: Caller, recorder: Recorder, workload: Workload) -> None:
+    broker = workload.brokers[0]
+    for topic, partitions in workload.partitions.items():
+        await _create(caller, broker, {"name": topic, "partitions": partitions})
+    for topic, special in SPECIAL.items():
+        recorder.topic(special.rules)
+        await _create(caller, broker, {"name": topic, "partitions": special.partitions, "configs": special.configs})
+
+
+async def _create(caller: Caller, broker: str, topic: Mapping[str, object]) -> None:
+    created = await caller.post(f"{broker}/v1/topics", json.dumps(topic).encode(), JSON_BODY)
     if created.status != 201:
-        raise RuntimeError(f"topic {topic} was not created: {created}")
+        raise RuntimeError(f"topic {topic['name']} was not created: {created}")
 
 
 async def _obey(recorder: Recorder, failing: asyncio.Future[list[None]]) -> bool:
@@ -113,11 +154,22 @@ def _status(recorder: Recorder) -> str:
 
 async def _read_to_the_end(means: Means) -> None:
     workload, chance = means.workload, Chance(means.workload, "final")
-    for topic, partition in workload.places():
+    for topic, partition in [*workload.places(), *await _special_places(means)]:
         first = chance.broker()
         await read_finally(means.caller, means.recorder, first, topic, partition)
         other = next((broker for broker in workload.brokers if broker != first), first)
         await _read_again(means, other, topic, partition)
+
+
+async def _special_places(means: Means) -> list[tuple[str, int]]:
+    """The partitions of the special topics. Only the service knows how many some of them have now."""
+    places = []
+    for topic in SPECIAL:
+        told = await means.caller.get(f"{means.workload.brokers[0]}/v1/topics/{topic}")
+        if not told.ok:
+            raise RuntimeError(f"nobody tells the partitions of {topic}: {told}")
+        places += [(topic, each["partition"]) for each in told.body["partitions"]]
+    return places
 
 
 async def _read_again(means: Means, broker: str, topic: str, partition: int) -> None:
@@ -125,9 +177,13 @@ async def _read_again(means: Means, broker: str, topic: str, partition: int) -> 
     offset, empty = 0, False
     while not empty:
         again = await read_once(means.caller, means.recorder, "again", broker, topic, partition, offset)
-        if not again.ok:
+        if again.code == OUT_OF_RANGE and offset < again.body["log_start_offset"]:
+            offset = again.body["log_start_offset"]
+        elif not again.ok:
             raise RuntimeError(f"the second final read of {topic}/{partition} at {offset} failed: {again}")
-        offset, empty = again.body["next_offset"], not again.body["records"]
+        else:
+            empty = again.body["next_offset"] == offset
+            offset = again.body["next_offset"]
 
 
 if __name__ == "__main__":

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
+import pyarrow as pa
 from tests.chaos.checker.history import Outcome
 
 CALL_S_MAX = 20.0
+ARROW = "application/vnd.apache.arrow.stream"
 NOTHING_TAKEN = frozenset({"overloaded", "not_leader", "leader_unknown"})
 CONFLICT = "offset_conflict"
 OUT_OF_RANGE = "out_of_range"
@@ -64,10 +66,14 @@ class Caller:
         self._session = session
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        return await self._call("POST", url, body, headers)
+        return await self.call("POST", url, body, headers)
 
     async def get(self, url: str) -> Answer:
-        return await self._call("GET", url, None, {"Accept": "application/json"})
+        return await self.call("GET", url, None, {"Accept": "application/json"})
+
+    async def get_arrow(self, url: str) -> Answer:
+        """A fetch whose records come as Arrow. Its answer has the form of the JSON one."""
+        return await self.call("GET", url, None, {"Accept": ARROW})
 
     async def events(self, url: str, last_event_id: str) -> AsyncGenerator[Sequence[Mapping[str, Any]] | Answer]:
         """The records of an event stream as they arrive. A stream that is refused, breaks or ends with a problem yields
@@ -92,18 +98,39 @@ class Caller:
         except aiohttp.ClientError as error:
             yield Answer(0, BROKEN, start, time.monotonic(), {"detail": repr(error)}, broker)
 
-    async def _call(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+    async def call(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+        """Any request."""
         start = time.monotonic()
         broker = _broker(url)
         try:
             async with self._session.request(method, url, data=body, headers=headers) as response:
                 content = await response.read()
-                status = response.status
+                status, told = response.status, response.headers
         except aiohttp.ClientConnectorError:
             return Answer(0, NOT_CONNECTED, start, time.monotonic(), broker=broker)
         except (aiohttp.ClientError, TimeoutError) as error:
             return Answer(0, BROKEN, start, time.monotonic(), {"detail": repr(error)}, broker)
+        if status == 200 and told.get("Content-Type") == ARROW:
+            return Answer(status, "", start, time.monotonic(), _arrow_body(content, told), broker)
         return _answer(status, content, start, broker)
+
+
+def _arrow_body(content: bytes, headers: Mapping[str, str]) -> Mapping[str, Any]:
+    with pa.ipc.open_stream(content) as stream:
+        table = stream.read_all()
+    rows = table.select(["offset", "key", "value"]).to_pylist()
+    records = [{name: _decoded(value) for name, value in row.items()} for row in rows]
+    watermark, start = headers["Tidelog-High-Watermark"], headers["Tidelog-Log-Start-Offset"]
+    return {
+        "records": records,
+        "next_offset": int(headers["Tidelog-Next-Offset"]),
+        "high_watermark": int(watermark),
+        "log_start_offset": int(start),
+    }
+
+
+def _decoded(value: object) -> object:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def _broker(url: str) -> str:

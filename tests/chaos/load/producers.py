@@ -71,7 +71,7 @@ class SequencedProducer:
             "Tidelog-Producer-Epoch": "0",
             "Tidelog-Sequence": str(first),
         }
-        answer = await self._means.caller.post(url, _lines(self._name, first, count), headers)
+        answer = await self._means.caller.post(url, lines_of(self._name, first, count), headers)
         self._means.recorder.append(self._name, self._topic, self._partition, first, count, answer, sequenced=True)
         return answer
 
@@ -93,7 +93,7 @@ class PlainProducer:
             partition = self._chance.below(self._means.workload.partitions[self._topic])
             url = f"{self._chance.broker()}/v1/topics/{self._topic}/partitions/{partition}/records"
             answer = await self._means.caller.post(
-                url, _lines(self._name, first, count), {"Content-Type": "text/plain"}
+                url, lines_of(self._name, first, count), {"Content-Type": "text/plain"}
             )
             self._means.recorder.append(self._name, self._topic, partition, first, count, answer)
             await self._means.pause(self._chance.pause_s())
@@ -122,7 +122,9 @@ class SpreadingProducer:
     async def _send(self, first: int, count: int, keys: list[str]) -> Answer:
         url = f"{self._chance.broker()}/v1/topics/{self._topic}/records"
         if not keys:
-            return await self._means.caller.post(url, _lines(self._name, first, count), {"Content-Type": "text/plain"})
+            return await self._means.caller.post(
+                url, lines_of(self._name, first, count), {"Content-Type": "text/plain"}
+            )
         records = [{"key": key, "value": Value(self._name, first + n, key).text} for n, key in enumerate(keys)]
         body = json.dumps({"records": records}).encode()
         return await self._means.caller.post(url, body, {"Content-Type": "application/json"})
@@ -153,7 +155,7 @@ class Rival:
 
     async def _attempt(self, first: int, count: int) -> Answer:
         path = f"/v1/topics/{self._topic}/partitions/{self._partition}/records?expected_offset={self._end}"
-        body = _lines(self._name, first, count)
+        body = lines_of(self._name, first, count)
         answer = await self._means.caller.post(self._chance.broker() + path, body, {"Content-Type": "text/plain"})
         self._means.recorder.append(
             self._name, self._topic, self._partition, first, count, answer, expected_offset=self._end
@@ -161,5 +163,6 @@ class Rival:
         return answer
 
 
-def _lines(client: str, first: int, count: int) -> bytes:
+def lines_of(client: str, first: int, count: int) -> bytes:
+    """Values a line each."""
     return "".join(f"{Value(client, number).text}\n" for number in range(first, first + count)).encode()

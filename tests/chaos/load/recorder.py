@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -93,6 +94,16 @@ class Recorder:
         trim = Trim(client, topic, partition, before_offset, answer.start, answer.end, answer.outcome, answer.code)
         self._record(client, topic, partition, answer, trim)
 
+    def changed(self, client: str, what: str, answer: Answer) -> None:
+        """A change of a topic, which no rule judges but by its error code."""
+        self.counts[f"change {answer.outcome.value}"] += 1
+        self._note_unexpected(client, what, answer)
+
+    def failed(self, client: str, told: str) -> None:
+        """A shipped client gave up, which breaks the run."""
+        if len(self.unexpected) < UNEXPECTED_KEPT_MAX:
+            self.unexpected.append(f"{client} at {time.monotonic():.3f}: {told}")
+
     def topic(self, rules: TopicRules) -> None:
         """What the settings of a topic take back of the promises."""
         self._write(rules)
@@ -113,10 +124,13 @@ class Recorder:
             self.acknowledged_at[place] = max(self.acknowledged_at[place], answer.start)
 
     def _record(self, client: str, topic: str, partition: int | None, answer: Answer, operation: Operation) -> None:
-        if not answer.expected and len(self.unexpected) < UNEXPECTED_KEPT_MAX:
-            told = f"{client} on {topic}/{partition} at {answer.start:.3f}: {answer.status} {answer.code}"
-            self.unexpected.append(f"{told}: {answer.body.get('detail', '')}")
+        self._note_unexpected(client, f"{topic}/{partition}", answer)
         self._write(operation, broker=answer.broker)
+
+    def _note_unexpected(self, client: str, what: str, answer: Answer) -> None:
+        if not answer.expected and len(self.unexpected) < UNEXPECTED_KEPT_MAX:
+            told = f"{client} on {what} at {answer.start:.3f}: {answer.status} {answer.code}"
+            self.unexpected.append(f"{told}: {answer.body.get('detail', '')}")
 
     def _write(self, operation: Operation, broker: str = "") -> None:
         self._file.write(format_operation(operation, broker=broker) + "\n")

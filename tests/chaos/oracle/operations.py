@@ -30,7 +30,7 @@ class _Batch:
     @property
     def acknowledged(self) -> Append | None:
         """The attempt that was answered first."""
-        answered = (a for a in self.attempts if a.outcome is Outcome.OK and a.acks is Acks.ALL)
+        answered = (a for a in self.attempts if a.outcome is Outcome.OK and a.acks is Acks.ALL and a.placed)
         return min(answered, key=lambda attempt: attempt.end, default=None)
 
     @property
@@ -102,7 +102,7 @@ def _of_acknowledged(batch: _Batch, known: Append, finals: dict[tuple[str, int],
     for placed in known.placed:
         if final := finals.get((known.topic, placed.partition)):
             values = [batch.values] if known.partition is not None else _among(final, batch)
-            offset = placed.base_offset if known.expected_offset is None else known.expected_offset
+            offset = placed.base_offset if known.expected_offset in (None, placed.base_offset) else NO_OFFSET
             place = f"{known.topic}/{placed.partition}"
             yield _placed(place, batch, known.end, offset, _told_count(values, placed))
 

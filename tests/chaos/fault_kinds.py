@@ -1,0 +1,127 @@
+"""The kinds of faults that the schedule draws, with the broker, node or link that each strikes.
+
+A broker alone is given no fault that needs etcd or several brokers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+
+from infra.cluster.topology import Shape
+from tests.chaos.faults import (
+    Calm,
+    ClockStep,
+    Disturb,
+    Drain,
+    Fault,
+    Kill,
+    Overlap,
+    Overlapping,
+    Pause,
+    RollingRestart,
+    WipeEtcd,
+    touched,
+)
+from tests.chaos.network import Condition
+from tests.chaos.world import CLIENTS, GRACE_S, LEASE_S, PEERS, STORE, link
+
+CLOCK_STEP_S_MAX = 600.0
+OVERLAPPING_S_MAX = 30.0
+"""Faults that last longer are not drawn for a pair."""
+
+
+class Drawn:
+    """The seed's choices for one fault."""
+
+    def __init__(self, draw: random.Random, shape: Shape) -> None:
+        self._draw = draw
+        self.shape = shape
+
+    def broker(self) -> str:
+        return self._draw.choice(self.shape.broker_names)
+
+    def etcd(self) -> str:
+        return self._draw.choice(self.shape.etcd_names)
+
+    def seconds(self, low: float, high: float) -> float:
+        return self._draw.uniform(low, high)
+
+    def some_brokers(self) -> Sequence[str]:
+        """One of them, or all."""
+        return (self.broker(),) if self._draw.random() < 0.5 else self.shape.broker_names
+
+    def store_links(self) -> Sequence[str]:
+        return [link(broker, STORE) for broker in self.some_brokers()]
+
+    def etcd_links(self, brokers: Sequence[str]) -> Sequence[str]:
+        return [link(broker, etcd) for broker in brokers for etcd in self.shape.etcd_names]
+
+    def pair(self, kinds: Mapping[str, Kind]) -> Overlap:
+        """Two faults that touch different things."""
+        first = self._overlapping(kinds)
+        while True:
+            second = self._overlapping(kinds)
+            if not touched(first) & touched(second):
+                return Overlap(first, second)
+
+    def _overlapping(self, kinds: Mapping[str, Kind]) -> Overlapping:
+        while True:
+            fault = kinds[self._draw.choice(list(kinds))](self)
+            if isinstance(fault, Overlapping) and fault.duration_s <= OVERLAPPING_S_MAX:
+                return fault
+
+
+Kind = Callable[[Drawn], Fault]
+
+ALONE: Mapping[str, Kind] = {
+    "broker killed": lambda drawn: Kill((drawn.broker(),), drawn.seconds(0, 8)),
+    "broker paused": lambda drawn: Pause(drawn.broker(), drawn.seconds(1.2, 3) * LEASE_S),
+    "rolling restart": lambda drawn: RollingRestart(),
+    "store refuses connections": lambda drawn: Disturb(drawn.store_links(), Condition.REFUSED, drawn.seconds(1, 8)),
+    "store unreachable": lambda drawn: Disturb(drawn.store_links(), Condition.SILENT, drawn.seconds(1, 12)),
+    "store's answers lost": lambda drawn: Disturb(drawn.store_links(), Condition.DEAF, drawn.seconds(1, 5)),
+    "store answers 503": lambda drawn: Disturb(drawn.store_links(), Condition.FAILING, drawn.seconds(1, 6)),
+    "store slow": lambda drawn: Disturb(
+        drawn.store_links(), Condition.OPEN, drawn.seconds(3, 8), drawn.seconds(0.05, 0.4)
+    ),
+    "clients cut off": lambda drawn: Disturb([link(CLIENTS, drawn.broker())], Condition.SILENT, drawn.seconds(1, 8)),
+    "clients' answers lost": lambda drawn: Disturb(
+        [link(CLIENTS, drawn.broker())], Condition.DEAF, drawn.seconds(1, 5)
+    ),
+    "broker paused beyond the grace": lambda drawn: Pause(drawn.broker(), drawn.seconds(1.05, 1.2) * GRACE_S),
+    "store killed": lambda drawn: Kill((STORE,), drawn.seconds(0, 10)),
+    "clock stepped": lambda drawn: ClockStep(
+        drawn.broker(), drawn.seconds(-CLOCK_STEP_S_MAX, CLOCK_STEP_S_MAX), drawn.seconds(3, 12)
+    ),
+    "calm weather": lambda drawn: Calm(drawn.seconds(10, 20)),
+}
+"""What can be done to one broker and its store."""
+
+TOGETHER: Mapping[str, Kind] = {
+    "two brokers killed": lambda drawn: Kill(drawn.shape.broker_names[:2], drawn.seconds(0, 8)),
+    "all brokers killed": lambda drawn: Kill(drawn.shape.broker_names, drawn.seconds(0, 3)),
+    "etcd node killed": lambda drawn: Kill((drawn.etcd(),), drawn.seconds(2, 10)),
+    "etcd node paused": lambda drawn: Pause(drawn.etcd(), drawn.seconds(2, 10)),
+    "etcd down": lambda drawn: Kill(drawn.shape.etcd_names, drawn.seconds(20, 60)),
+    "broker cut off from etcd": lambda drawn: Disturb(
+        drawn.etcd_links([drawn.broker()]), Condition.SILENT, drawn.seconds(1.5, 4) * LEASE_S
+    ),
+    "etcd refuses connections": lambda drawn: Disturb(
+        drawn.etcd_links(drawn.some_brokers()), Condition.REFUSED, drawn.seconds(1, 3) * LEASE_S
+    ),
+    "etcd slow": lambda drawn: Disturb(
+        drawn.etcd_links(drawn.shape.broker_names), Condition.OPEN, drawn.seconds(3, 8), drawn.seconds(0.1, 0.8)
+    ),
+    "peers cut off": lambda drawn: Disturb([link(PEERS, drawn.broker())], Condition.SILENT, drawn.seconds(2, 10)),
+    "peers' answers lost": lambda drawn: Disturb([link(PEERS, drawn.broker())], Condition.DEAF, drawn.seconds(1, 5)),
+    "etcd wiped": lambda drawn: WipeEtcd(drawn.seconds(2, 12)),
+    "broker drained": lambda drawn: Drain(drawn.broker(), drawn.seconds(2, 8)),
+}
+"""What needs several brokers and etcd."""
+
+
+def kinds_for(shape: Shape) -> Mapping[str, Kind]:
+    """All that can be done to a cluster of that shape."""
+    single = {**ALONE, **TOGETHER} if shape.etcd_nodes else ALONE
+    return {**single, "two faults at once": lambda drawn: drawn.pair(single)}

@@ -1,0 +1,42 @@
+"""Lets the harness step a broker's wall clock. Python runs this file first in every process that has its folder in
+``PYTHONPATH``.
+
+`SystemClock.now_ms`, which is all that Tidelog asks for the wall clock, is moved by the milliseconds in the file
+``$CHAOS_CLOCKS/$TIDELOG_PORT``, if that is there. The monotonic clock is left alone, as by a real step. The times of
+log lines, and those with which requests to the store are signed, are left alone too.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tidelog.storage.runtime import SystemClock
+
+LOOK_S = 0.05
+
+
+class _SteppedClock:
+    """Reads the file at most every `LOOK_S`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._true_ms = SystemClock.now_ms
+        self._looked_at_s = 0.0
+        self._step_ms = 0
+
+    def now_ms(self, clock: SystemClock) -> int:
+        if clock.monotonic() - self._looked_at_s > LOOK_S:
+            self._looked_at_s = clock.monotonic()
+            self._step_ms = int(self._path.read_text()) if self._path.exists() else 0
+        return self._true_ms(clock) + self._step_ms
+
+
+_stepped = _SteppedClock(Path(os.environ["CHAOS_CLOCKS"]) / os.environ.get("TIDELOG_PORT", "none"))
+
+
+def _now_ms(self: SystemClock) -> int:
+    return _stepped.now_ms(self)
+
+
+SystemClock.now_ms = _now_ms  # type: ignore[method-assign]
