@@ -30,7 +30,7 @@ SPECIAL: Mapping[str, SpecialTopic] = {
     for special in (
         SpecialTopic(
             TopicRules(COMPACTED, compacted=True),
-            configs={"cleanup.policy": "compact", "segment.ms": SEGMENT_MS, "min.cleanable.dirty.ratio": 0.1},
+            configs={"cleanup.policy": "compact", "segment.ms": SEGMENT_MS, "min.cleanable.dirty.ratio": "0.1"},
         ),
         SpecialTopic(
             TopicRules(EXPIRING, expires=True), configs={"retention.ms": RETENTION_MS, "segment.ms": SEGMENT_MS}
