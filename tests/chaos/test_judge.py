@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,13 @@ GOOD: dict[str, History] = {
         sent("p", 0, 2, at=0, base=0), trimmed(1, at=4, outcome=Outcome.UNKNOWN), held(Run(1, "p", 1, 1), log_start=1)
     ),
     "old records expired": story(EXPIRING, sent("p", 0, 2, at=0, base=0), held(Run(1, "p", 1, 1), log_start=1)),
+    "old records expired after the final read": story(
+        EXPIRING,
+        sent("p", 0, 2, at=0, base=0),
+        held(Run(0, "p", 0, 2)),
+        replace(refused("again", 0, at=9), log_start_offset=1),
+        seen("again", 1, Run(1, "p", 1, 1), at=11),
+    ),
     "of a key the newest record stays": story(
         COMPACTED,
         sent("p", 0, 3, at=0, base=0, keys=("a", "b", "a")),

@@ -77,7 +77,8 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One step of a session that reads a partition on and on. OK without runs: the partition ended at `offset`."""
+    """One step of a session that reads a partition on and on. OK without runs: the partition ended at `offset`.
+    `log_start_offset`: what an OUT_OF_RANGE tells."""
 
     session: str
     topic: str
@@ -89,6 +90,7 @@ class Read:
     outcome: Outcome
     runs: Sequence[Run] = ()
     code: str = ""
+    log_start_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ class _Session:
         self._log = logs.log(place)
         self._start = logs.starts.get(place, 0)
         self._compacted = logs.rules(place[0]).compacted
+        self._expires = logs.rules(place[0]).expires
         self._known = known
         self._place = place
         self._due: int | None = None
@@ -45,7 +46,8 @@ class _Session:
                 yield from self._step(read)
 
     def _refused(self, read: Read) -> Findings:
-        if read.offset < self._start:
+        expired = self._expires and read.offset < read.log_start_offset  # also after the final read
+        if read.offset < self._start or expired:
             self._due = None
         elif read.offset <= max(self._due or 0, self._known.before(self._place, read.start)):
             yield Violation(Rule.CUT_OFF, f"{_told(read)}: offset {read.offset} was refused")

@@ -175,8 +175,9 @@ async def read_whole(caller: Caller, broker: str, topic: str, partition: int) ->
     while True:
         url = f"{broker}/v1/topics/{topic}/partitions/{partition}/records"
         answer = await caller.get(f"{url}?offset={offset}&max_records={FETCH_RECORDS_MAX}")
-        if answer.code == OUT_OF_RANGE and not runs:
-            offset = start = answer.body["log_start_offset"]
+        if answer.code == OUT_OF_RANGE and offset < answer.body["log_start_offset"]:  # also if it moves meanwhile
+            runs, offset = [], answer.body["log_start_offset"]
+            start = offset
         elif not answer.ok:
             return answer
         else:

@@ -70,7 +70,17 @@ class Recorder:
         next_offset = answer.body["next_offset"] if answer.ok else offset
         outcome = Outcome.UNKNOWN if answer.outcome is Outcome.FAIL else answer.outcome
         read = Read(
-            session, topic, partition, offset, next_offset, answer.start, answer.end, outcome, tuple(runs), answer.code
+            session=session,
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            next_offset=next_offset,
+            start=answer.start,
+            end=answer.end,
+            outcome=outcome,
+            runs=tuple(runs),
+            code=answer.code,
+            log_start_offset=answer.body.get("log_start_offset", 0),
         )
         self._record(session, topic, partition, answer, read)
 

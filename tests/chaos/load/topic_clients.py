@@ -156,7 +156,8 @@ class Grower(Appender):
 class Remaker:
     """Creates a topic, fills it, reads it to its end, deletes it, and creates it again under the same name.
 
-    Each life of the name is a topic of its own in the history. After a request of unknown outcome the next life gets
+    Each life of the name is a topic of its own in the history. A life ends when every broker says that there is no such
+    topic: until then a broker may append to the deleted one. After a request of unknown outcome the next life gets
     another name, since the request may still be on its way.
     """
 
@@ -181,13 +182,16 @@ class Remaker:
         outcomes = [await self._append(topic, life) for _ in range(REMADE_BATCHES)]
         await self._read_all(topic, life)
         deleted = await self._insisted("DELETE", f"/v1/topics/{topic}", None, {204, 404})
+        for broker in self._means.workload.brokers:
+            await self._insisted("GET", f"/v1/topics/{topic}", None, {404}, broker=broker)
         return created == deleted == 1 and Outcome.UNKNOWN not in outcomes
 
-    async def _insisted(self, method: str, path: str, body: object, done: Set[int]) -> int:
+    async def _insisted(self, method: str, path: str, body: object, done: Set[int], *, broker: str = "") -> int:
         """How often it had to be asked until the answer's status was one of `done`."""
         for attempts in itertools.count(1):
             content = None if body is None else json.dumps(body).encode()
-            answer = await self._means.caller.call(method, self._chance.broker() + path, content, JSON_BODY)
+            url = (broker or self._chance.broker()) + path
+            answer = await self._means.caller.call(method, url, content, JSON_BODY)
             if answer.status in done:
                 return attempts
             self._means.recorder.changed(self._name, path, answer)
