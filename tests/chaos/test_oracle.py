@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from infra.log_oracle import program
 from tests.chaos.checker.history import History, Outcome, Run
-from tests.chaos.checker.history_lines import Operation
+from tests.chaos.checker.history_lines import Operation, format_history
 from tests.chaos.checker.judge import judge
 from tests.chaos.checker.violation import Rule
 from tests.chaos.histories import asked_end, held, random_history, seen, sent, story
+from tests.chaos.oracle.__main__ import main as oracle_on_files
 from tests.chaos.oracle.oracle import LINEARIZABLE, UNDECIDED, VIOLATED, OracleFailed, ask_oracle, oracle_trouble
 from tests.chaos.test_judge import BAD, GOOD
 from tests.chaos.test_judge_properties import DAMAGES, Damage, refuse_a_reached_offset
@@ -131,6 +133,15 @@ def test_a_search_that_takes_too_long_is_undecided_and_no_pass() -> None:
     assert found.verdict == UNDECIDED
     assert oracle_trouble([found])
     assert oracle_trouble([])
+
+
+def test_a_history_that_was_kept_is_judged_by_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "history.jsonl"
+    kept.write_text("\n".join(format_history(GOOD["two acknowledged"])))
+    assert oracle_on_files([str(kept)]) == 0
+    kept.write_text("\n".join(format_history(BAD["an acknowledged record is gone"][1])))
+    assert oracle_on_files([str(kept)]) == 1
+    assert "t/0 is violated" in capsys.readouterr().out
 
 
 def test_what_is_no_history_is_refused() -> None:
