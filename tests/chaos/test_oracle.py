@@ -9,14 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from infra.log_oracle import program
+from tests.chaos.bad_histories import BAD
 from tests.chaos.checker.history import History, Outcome, Run
 from tests.chaos.checker.history_lines import Operation, format_history
 from tests.chaos.checker.judge import judge
 from tests.chaos.checker.violation import Rule
+from tests.chaos.good_histories import GOOD
 from tests.chaos.histories import asked_end, held, random_history, seen, sent, story
 from tests.chaos.oracle.__main__ import main as oracle_on_files
 from tests.chaos.oracle.oracle import LINEARIZABLE, UNDECIDED, VIOLATED, OracleFailed, ask_oracle, oracle_trouble
-from tests.chaos.test_judge import BAD, GOOD
 from tests.chaos.test_judge_properties import DAMAGES, Damage, refuse_a_reached_offset
 from tests.components.required import require_component
 
