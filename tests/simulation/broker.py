@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 COMMIT_TIMEOUT_S = 0.15
 GIVE_UP_AFTER = 4
 IDLE_S = 0.05
+ENDS_TOLD_EVERY = 3
+"""So many idle turns of a leader."""
 
 
 @dataclass
@@ -95,14 +97,25 @@ class Broker:
         view = None
         while view is None:
             view = await replay(wal, self._store, writer.next_seq)
+        idle = 0
         while True:
             batch = self._world.take(self._name)
             if batch is None:
                 await self._runtime.clock.sleep(IDLE_S)
+                idle += 1
+                if idle % ENDS_TOLD_EVERY == 0:
+                    await self._tell_ends(writer, view)
             elif batch in view.batches:
                 self._world.acknowledge(batch, None)
             else:
                 await self._append(wal, writer, view, batch)
+
+    async def _tell_ends(self, writer: WalWriter, view: View) -> None:
+        """Answer a read at the end, as a leader without a lease does; one that was replaced steps down."""
+        acknowledged = self._world.truth.acknowledged_ends()
+        if await writer.is_overtaken():
+            raise Fenced("another leads")
+        self._world.truth.ends_told(view.offsets, acknowledged)
 
     async def _append(self, wal: Wal, writer: WalWriter, view: View, batch: Batch) -> None:
         """Commit `batch`, and sometimes another one that was encoded while it was in flight."""

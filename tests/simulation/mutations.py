@@ -154,6 +154,20 @@ class GoesOnBehind(WalWriter):
             self._begin_put(PreparedEntry(moved, self._wal.codec.encode(moved, NO_RECORDS)))
 
 
+class TellsEndsUnproved(WalWriter):
+    """Answers reads at the end from memory, and asks nobody."""
+
+    async def is_overtaken(self) -> bool:
+        return False
+
+
+class TellsEndsWithoutTheFloor(WalWriter):
+    """Takes an entry that is not there for one that was never made."""
+
+    async def _floor_is_beyond(self) -> bool:
+        return False
+
+
 class FloorBeforeManifest(Archiver):
     """Raises the floor, then archives."""
 
@@ -199,6 +213,8 @@ MUTATIONS: Mapping[str, Cast] = {
     "the trust is counted from the answer": Cast(writer=TrustFromTheAnswer, weather=zombie_weather),
     "the trust is looked at before the PUT": Cast(writer=TrustBeforeThePut, weather=zombie_weather),
     "clocks stop with the machine": Cast(clocks_stop_when_stalled=True, weather=zombie_weather),
+    "tells ends without a proof": Cast(writer=TellsEndsUnproved),
+    "tells ends without a look at the floor": Cast(writer=TellsEndsWithoutTheFloor, weather=zombie_weather),
     "floor before manifest": Cast(archiver=FloorBeforeManifest),
     "no grace": Cast(archiver=NoGrace),
     "archives without a second look at the floor": Cast(

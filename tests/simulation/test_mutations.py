@@ -19,7 +19,7 @@ def test_a_wrong_protocol_is_caught(name: str) -> None:
     outcome = first_broken(MUTATIONS[name])
     assert outcome is not None, f"{SEEDS_MAX} seeds did not catch it"
     assert outcome.violation is not None
-    assert outcome.violation.startswith(("inv. ", "liveness"))
+    assert outcome.violation.startswith(("inv. ", "liveness", "linearizable"))
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,8 @@ def test_a_wrong_protocol_is_caught(name: str) -> None:
         ("goes on behind another's entry", "inv. 3"),
         ("floor before manifest", "inv. 5"),
         ("no grace", "inv. 6"),
+        ("tells ends without a proof", "linearizable"),
+        ("tells ends without a look at the floor", "linearizable"),
     ],
 )
 def test_the_invariant_broken_is_the_one_that_the_mutation_touches(name: str, invariant: str) -> None:

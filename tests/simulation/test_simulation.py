@@ -38,6 +38,7 @@ AT_LEAST_IN_A_CHUNK = {
     "stall": 500,
     "acknowledged": 2000,
     "acknowledged, sent again": 8,
+    "ends told": 500,
 }
 """A third or so of what 500 seeds hold of each: if one is missing, the simulation tests less than it says."""
 

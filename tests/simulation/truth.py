@@ -50,6 +50,7 @@ class Truth:
         self._ids: set[str] = set()
         self._refused: set[str] = set()
         self._partitions: dict[int, list[Batch]] = {}
+        self._acknowledged_ends: dict[int, int] = {}
 
     # ---- effects on the bucket
 
@@ -136,6 +137,8 @@ class Truth:
     def acknowledged(self, batch: Batch, header: WalHeader | None) -> None:
         """A producer heard that `batch` is in the log, in entry `header`, or (None) from an earlier try."""
         require(batch in self.batches, "inv. 1", f"{batch} was acknowledged and is not in the log")
+        end = self._acknowledged_ends.get(batch.partition, 0)
+        self._acknowledged_ends[batch.partition] = max(end, self.batches[batch].next_offset)
         if header is not None:
             self.committed(header)
             require(self.batches[batch] in placed_in(header), "inv. 1", f"{batch} is not where it was acknowledged")
@@ -157,6 +160,20 @@ class Truth:
         records = self._partitions.get(partition, [])
         require(offset < len(records), "inv. 1", f"offset {offset} of {partition} was read and is not in the log")
         require(records[offset] == batch, "inv. 5", f"{batch} was read at {offset}, where {records[offset]} is")
+
+    def acknowledged_ends(self) -> Mapping[int, int]:
+        """Behind the last record of each partition that was acknowledged up to now."""
+        return dict(self._acknowledged_ends)
+
+    def ends_told(self, ends: Mapping[int, int], acknowledged_before: Mapping[int, int]) -> None:
+        """A leader answered a read at the end with `ends`; when that read began, `acknowledged_before` was so."""
+        self.seen["ends told"] += 1
+        for partition, acknowledged in acknowledged_before.items():
+            told = ends.get(partition, 0)
+            require(
+                told >= acknowledged, "linearizable", f"{told} was told for the end of {partition}, {acknowledged} is"
+            )
+            require(told <= self.end_offset(partition), "inv. 1", f"the end of {partition} is not {told} yet")
 
     def end_offset(self, partition: int) -> int:
         """The next offset of `partition`."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.commit_fsm import RESTING, CommitFsm, State
-from tidelog.storage.errors import Denied, Fenced, Invalid, Unavailable
+from tidelog.storage.errors import Denied, Fenced, Invalid, NotFound, Unavailable
 from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal import Wal
@@ -62,6 +62,26 @@ class WalWriter(CommitFsm):
         await self._drive(timeout_s)
         if self._state is not State.LEADING:
             raise Fenced(f"entry {entry.header.seq} of shard {self._wal.shard}: another leader holds the log now")
+
+    async def is_overtaken(self) -> bool:
+        """Whether a later epoch than this writer's has begun in the log. False: none had at a moment of this call, so
+        that all that was acknowledged before the call is known to this writer (docs/adr/0017-linearizable-reads.md).
+
+        May run beside a commit. Two reads, and one more for each entry of this writer's own that is not answered yet.
+        Raises `Unavailable`, `Corrupt`."""
+        seq = self._next_seq
+        while True:
+            try:
+                header = await self._wal.header(seq)
+            except NotFound:
+                return await self._floor_is_beyond()
+            if header.epoch > self._epoch:
+                return True
+            seq += 1
+
+    async def _floor_is_beyond(self) -> bool:
+        """Whether the log goes on where this writer has not been: others have archived and deleted what was there."""
+        return (await self._wal.floor()).number > self._next_seq
 
     def _refuse_overlap(self) -> None:
         if self._driving:

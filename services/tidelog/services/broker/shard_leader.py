@@ -35,7 +35,7 @@ from tidelog.services.broker.partition_state import hot_span
 from tidelog.services.broker.shard_partitions import ShardPartitions
 from tidelog.services.broker.wal_extent import WalExtent
 from tidelog.storage.commit_retries import CommitRetries
-from tidelog.storage.errors import Denied, Fenced, NotFound, TidelogError, Unavailable
+from tidelog.storage.errors import Denied, Fenced, TidelogError, Unavailable
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal_entry import WalHeader
@@ -77,7 +77,7 @@ class ShardLeader:
     def __init__(self, writer: WalWriter, partitions: ShardPartitions, index: WalIndex, means: ShardMeans) -> None:
         self.shard = partitions.wal.shard
         self.partitions = partitions
-        self.proof = LeadershipProof(self._overtaken, means.runtime.clock)
+        self.proof = LeadershipProof(writer.is_overtaken, means.runtime.clock)
         self.loss_window = LossWindow(means.runtime.clock)
         self.extent = WalExtent()
         self._index = index
@@ -173,19 +173,6 @@ class ShardLeader:
         """Raises why this shard cannot be written to or read from here."""
         if self._failure:
             raise self._failure.error()
-
-    async def _overtaken(self) -> bool:
-        """Whether the log has an entry of a later epoch, or its floor has passed this leader's end. Two reads, and one
-        more for each entry of this leader's own whose PUT is not answered yet."""
-        seq = self._writer.next_seq
-        while True:
-            try:
-                header = await self._wal.header(seq)
-            except NotFound:
-                return (await self._wal.floor()).number > self._writer.next_seq
-            if header.epoch > self.epoch:
-                return True
-            seq += 1
 
     def append(self, append: Append) -> Outcome:
         """Take records whose room is reserved and whose offsets are assigned; the outcome comes with their batch."""
