@@ -28,8 +28,9 @@ async def test_a_list_of_topics_asks_the_bucket_nothing_and_a_direct_reader_one_
                 assert (await client.get(path)).status_code == 200
                 return (counting.usage() - before).requests(Verb.LIST)
 
-            await client.get("/v1/topics")  # loads the partitions
             assert await listings("/v1/topics") == 0
+            await client.get("/v1/topics/t")  # loads the partitions
+            assert await listings("/v1/topics?detail=true") == 0
             assert await listings("/v1/topics/t") == 0
             assert await listings(f"{LOG}?fresh=false") == 0
             assert await listings(LOG) == 1

@@ -18,7 +18,9 @@ async def test_a_topic_is_created_described_listed_altered_and_deleted(client: h
     assert [partition["partition"] for partition in topic["partitions"]] == [0, 1, 2]
     assert topic["configs"]["retention.ms"] == "86400000"
     assert (await client.get("/v1/topics/web")).json() == topic
-    assert (await client.get("/v1/topics")).json() == {"topics": [topic]}
+    places = [{"partition": p["partition"], "shard": p["shard"]} for p in topic["partitions"]]
+    assert (await client.get("/v1/topics")).json() == {"topics": [{**topic, "partitions": places}]}
+    assert (await client.get("/v1/topics?detail=true")).json() == {"topics": [topic]}
 
     altered = await client.patch("/v1/topics/web", json={"configs": {"retention.ms": None}, "partitions": 4})
     assert altered.status_code == 200
@@ -110,7 +112,7 @@ async def test_names_in_paths_are_checked(client: httpx.AsyncClient) -> None:
 
 
 async def test_unknown_parameters_and_methods_are_refused(client: httpx.AsyncClient) -> None:
-    problem(await client.get("/v1/topics?limit=3"), 400, "invalid")
+    problem(await client.get("/v1/topics?page=3"), 400, "invalid")
     problem(await client.put("/v1/topics"), 405, "method_not_allowed")
     problem(await client.get("/v2/topics"), 404, "not_found")
     problem(await client.get("/v1/topics", headers={"accept": "text/html"}), 406, "not_acceptable")

@@ -18,7 +18,13 @@ import msgspec
 
 from tidelog.client.connection import DEFAULT_BROKER, FIRST_CONNECT_TIMEOUT_S, JSON, Answer, Connection, Request
 from tidelog.client.costs import ClusterCost, CostDescription
-from tidelog.client.descriptions import ClusterDescription, Health, PartitionLogDescription, TopicDescription
+from tidelog.client.descriptions import (
+    ClusterDescription,
+    Health,
+    ListedTopic,
+    PartitionLogDescription,
+    TopicDescription,
+)
 from tidelog.client.positions import checked_position
 from tidelog.storage.errors import Corrupt, Fenced, Invalid, OffsetConflict, Unavailable
 from tidelog.storage.runtime import Runtime
@@ -31,7 +37,8 @@ PEER_DEADLINE_S = 3.0
 
 @dataclass(frozen=True)
 class _Topics:
-    topics: tuple[TopicDescription, ...]
+    topics: tuple[ListedTopic, ...]
+    next: str | None = None
 
 
 @dataclass(frozen=True)
@@ -84,9 +91,17 @@ class Admin:
         with contextlib.suppress(OffsetConflict):
             self._connection.call(request)
 
-    def topics(self) -> tuple[TopicDescription, ...]:
-        """All topics by name."""
-        return _decoded(self._connection.call(Request("GET", "/v1/topics")), _Topics).topics
+    def topics(self, *, detail: bool = False) -> tuple[ListedTopic, ...]:
+        """All topics by name. `detail`: with the offsets of their partitions, as far as they can be had; that may cost
+        the broker a request to the store for each partition."""
+        found: list[ListedTopic] = []
+        query: dict[str, str | int] = {"detail": "true"} if detail else {}
+        while True:
+            page = _decoded(self._connection.call(Request("GET", "/v1/topics", query=query)), _Topics)
+            found += page.topics
+            if page.next is None:
+                return tuple(found)
+            query["after"] = page.next
 
     def topic(self, name: str) -> TopicDescription:
         """One topic with the offsets of its partitions."""

@@ -40,6 +40,38 @@ class TopicDescription:
 
 
 @dataclass(frozen=True)
+class ListedPartition:
+    """A partition in a list of topics. Offsets are None unless the list was asked for with details."""
+
+    partition: int
+    shard: int
+    log_start_offset: int | None = None
+    cold_end: int | None = None
+    high_watermark: int | None = None
+
+
+@dataclass(frozen=True)
+class ListedTopic:
+    """A topic in a list."""
+
+    name: str
+    topic_id: str
+    partitions: tuple[ListedPartition, ...]
+    configs: Mapping[str, str | int | None] = field(default_factory=dict)
+    created_at_ms: int = 0
+
+    @property
+    def records(self) -> int | None:
+        """How many there are, None if the list does not tell."""
+        counts = [
+            partition.high_watermark - partition.log_start_offset
+            for partition in self.partitions
+            if partition.high_watermark is not None and partition.log_start_offset is not None
+        ]
+        return sum(counts) if len(counts) == len(self.partitions) else None
+
+
+@dataclass(frozen=True)
 class SegmentDescription:
     """One cold Parquet object of a partition."""
 

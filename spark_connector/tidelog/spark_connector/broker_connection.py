@@ -70,8 +70,13 @@ class BrokerConnection:
             self._connection = None
 
     def topics(self) -> list[TopicDescription]:
-        """Every topic."""
-        return [_topic(entry) for entry in self._json("/v1/topics")["topics"]]
+        """Every topic, page by page."""
+        page = self._json("/v1/topics")
+        found = [_topic(entry) for entry in page["topics"]]
+        while "next" in page:
+            page = self._json(f"/v1/topics?after={quote(page['next'], safe='')}")
+            found += [_topic(entry) for entry in page["topics"]]
+        return found
 
     def topic(self, name: str) -> TopicDescription:
         """Raises `NotFound`."""

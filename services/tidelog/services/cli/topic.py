@@ -66,20 +66,37 @@ def create(
                 print(f"created {name} with {len(created.partitions)} partitions")
 
 
-def list_topics(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:
-    """List topics, with their partitions and records.
+def list_topics(
+    records: Annotated[
+        bool, typer.Option("--records", help="Count records too. May cost the broker a request a partition.")
+    ] = False,
+    broker: BrokerOption = DEFAULT_BROKER,
+    as_json: JsonOption = False,
+) -> None:
+    """List topics, with their partitions; with `--records`, with their records too.
 
     [dim]tidelog topic list --json[/dim]
     """
     from tidelog.client import Admin
 
     with Admin(broker) as admin:
-        topics = admin.topics()
+        topics = admin.topics(detail=records)
     if as_json:
         print_json(topics)
         return
-    rows = [(topic.name, len(topic.partitions), topic.records, time_text(topic.created_at_ms)) for topic in topics]
-    print_table(("topic", "partitions", "records", "created"), rows)
+    if records:
+        counted = [
+            (topic.name, len(topic.partitions), _count(topic.records), time_text(topic.created_at_ms))
+            for topic in topics
+        ]
+        print_table(("topic", "partitions", "records", "created"), counted)
+        return
+    rows = [(topic.name, len(topic.partitions), time_text(topic.created_at_ms)) for topic in topics]
+    print_table(("topic", "partitions", "created"), rows)
+
+
+def _count(records: int | None) -> str | int:
+    return "unknown" if records is None else records
 
 
 def describe(names: NamesArgument, broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:

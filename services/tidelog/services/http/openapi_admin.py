@@ -12,6 +12,7 @@ from tidelog.services.http.openapi_parts import (
     operation,
     or_null,
     path,
+    query,
     record_of,
     whole,
 )
@@ -46,6 +47,26 @@ _TOPIC_EXAMPLE = {
     "configs": {"retention.ms": "86400000", "cleanup.policy": "delete"},
     "created_at_ms": 1_763_712_000_000,
 }
+_LISTED_PARTITION = record_of(
+    {"partition": COUNT, "shard": COUNT}, {"log_start_offset": COUNT, "cold_end": COUNT, "high_watermark": COUNT}
+)
+_TOPIC_LIST = record_of(
+    {
+        "topics": list_of(
+            record_of(
+                {
+                    "name": TEXT,
+                    "topic_id": TEXT,
+                    "partitions": list_of(_LISTED_PARTITION),
+                    "configs": {"type": "object", "additionalProperties": TEXT},
+                    "created_at_ms": {"type": "integer"},
+                }
+            )
+        )
+    },
+    {"next": TEXT, "failed": list_of(record_of({"topic": TEXT, "code": TEXT, "detail": TEXT}))},
+)
+_LISTED_EXAMPLE = {**_TOPIC_EXAMPLE, "partitions": [{"partition": 0, "shard": 0}]}
 _BODY_REFUSALS = (400, 408, 409, 413, 415, 422)
 
 CREATE = operation(
@@ -67,9 +88,14 @@ CREATE = operation(
 LIST = operation(
     "GET",
     "topics",
-    description="All topics by name.",
-    answers={200: body(_JSON, record_of({"topics": list_of(_TOPIC_JSON)}), {"topics": [_TOPIC_EXAMPLE]})},
+    description="Topics by name, in pages, from memory; offsets of partitions only with `detail`.",
+    answers={200: body(_JSON, _TOPIC_LIST, {"topics": [_LISTED_EXAMPLE], "next": "web"})},
     refusals=(400, 406),
+    parameters=[
+        query("limit", whole(1, 2**63 - 1), "at most so many topics, 1,000 by default and at the most", 100),
+        query("after", TEXT, "the `next` of the page before", "web"),
+        query("detail", {"enum": ["true", "false"]}, "true: with the offsets of each partition", "false"),
+    ],
 )
 DESCRIBE = operation(
     "GET",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import msgspec
@@ -14,13 +13,23 @@ from tidelog.coordinator.topic import PARTITIONS_MAX, Topic
 from tidelog.services.http import openapi_admin
 from tidelog.services.http.bodies.typed_json import parse_typed
 from tidelog.services.http.media import Media, answer_media, body_media
-from tidelog.services.http.parameters import query_of, topic_of
+from tidelog.services.http.parameters import capped_number, flag, query_of, topic_of
 from tidelog.services.http.service import Service
+from tidelog.services.http.topic_list import (
+    DETAILED_PARTITIONS_MAX,
+    LIMIT_MAX,
+    PARTITIONS_PER_PAGE_MAX,
+    PartitionJson,
+    detailed,
+    listed,
+    partitions_of,
+    topic_page,
+)
 from tidelog.storage.object_store import Body
 
 _ENCODER = msgspec.json.Encoder()
 _NO_QUERY: frozenset[str] = frozenset()
-_LOOKS_AT_ONCE = 32
+_LIST_QUERY = frozenset({"limit", "after", "detail"})
 
 Partitions = Annotated[int, msgspec.Meta(ge=1, le=PARTITIONS_MAX)]
 ConfigForm = dict[str, str | int | None]
@@ -39,16 +48,6 @@ class AlterForm(msgspec.Struct, forbid_unknown_fields=True):
 
     partitions: Partitions | None = None
     configs: ConfigForm = {}
-
-
-class PartitionJson(msgspec.Struct):
-    """Where a partition lives and what it holds."""
-
-    partition: int
-    shard: int
-    log_start_offset: int
-    cold_end: int
-    high_watermark: int
 
 
 class TopicJson(msgspec.Struct):
@@ -90,10 +89,14 @@ class TopicRoutes:
 
     async def list_all(self, request: Request) -> Response:
         """List the topics."""
-        query_of(request, _NO_QUERY)
+        query = query_of(request, _LIST_QUERY)
         answer_media(request, (Media.JSON,))
-        topics = [_topic_json(topic, await self._partitions(topic)) for topic in self._broker.topics()]
-        return Response(_ENCODER.encode({"topics": topics}), media_type=Media.JSON.value)
+        limit = capped_number(query, "limit", 1, LIMIT_MAX, LIMIT_MAX)
+        detail = flag(query, "detail", default=False)
+        partitions_max = DETAILED_PARTITIONS_MAX if detail else PARTITIONS_PER_PAGE_MAX
+        page = topic_page(self._broker.topics(), query.get("after", ""), limit, partitions_max)
+        answer = await detailed(page, self._look) if detail else listed(page)
+        return Response(_ENCODER.encode(answer), media_type=Media.JSON.value)
 
     async def describe(self, request: Request) -> Response:
         """Describe a topic."""
@@ -120,18 +123,12 @@ class TopicRoutes:
             return await self._service.bodies.read(request, held)
 
     async def _answer(self, topic: Topic, status: int) -> Response:
-        return _topic_answer(topic, await self._partitions(topic), status)
+        return _topic_answer(topic, await partitions_of(topic, self._look), status)
 
-    async def _partitions(self, topic: Topic) -> list[PartitionJson]:
-        """Where each stands. One that is not loaded yet costs a look at the bucket, so some go side by side."""
-        turns = asyncio.Semaphore(_LOOKS_AT_ONCE)
-
-        async def look(number: int) -> PartitionJson:
-            async with turns:
-                log = await self._broker.partition_log(topic.name, number, fresh=False)
-            return PartitionJson(number, log.shard, log.log_start_offset, log.cold_end, log.high_watermark)
-
-        return await asyncio.gather(*(look(number) for number in range(topic.partition_count)))
+    async def _look(self, topic: str, number: int) -> PartitionJson:
+        """Where a partition stands. One that is not loaded yet costs a look at the bucket."""
+        log = await self._broker.partition_log(topic, number, fresh=False)
+        return PartitionJson(number, log.shard, log.log_start_offset, log.cold_end, log.high_watermark)
 
 
 def _topic_json(topic: Topic, partitions: list[PartitionJson]) -> TopicJson:
