@@ -157,6 +157,7 @@ async def test_a_conflict_over_an_append_that_commits_meanwhile_tells_the_offset
         options = ProduceOptions(partition=0, expected_offset=0)
         first = asyncio.create_task(broker.produce("t", numbered(0, 1), options))
         await store.arrived.wait()
+        world.coordinations["a"].cut_off()  # with a certain lease it would not look
         store.hold_reads()
         second = asyncio.create_task(broker.produce("t", numbered(1, 1), options))
         await store.read_arrived.wait()  # it looks whether another leads
