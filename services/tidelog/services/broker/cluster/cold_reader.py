@@ -101,7 +101,9 @@ class ColdReader:
             if self._clock.monotonic() - kept.read_at_s < (kept.fresh_s if leader_known else FRESH_S_MIN):
                 return kept.manifest
         manifest = await self.newest(topic, topic_partition)
-        if kept and offset >= manifest.cold_end and (now := self._kept.get(topic_partition)):
+        if offset < manifest.cold_end:
+            return await self._current(topic, topic_partition)
+        if kept and (now := self._kept.get(topic_partition)):
             self._kept[topic_partition] = replace(now, fresh_s=min(2 * kept.fresh_s, FRESH_S_MAX))
         return manifest
 
