@@ -127,6 +127,8 @@ def test_an_offset_beyond_the_end_is_told(
     assert told.err == "tidelog: beyond/1 ends at offset 1, before 2: it is read from its end on\n"
     assert here("topic", "consume", "beyond", "-o", "3", "-e", "-p", "0") == 0
     assert capfd.readouterr() == ("", "")
+    assert here("topic", "consume", "beyond", "-o", "@2999-01-01T00:00:00Z", "-e") == 0
+    assert "no record of beyond is at or after 2999-01-01T00:00:00Z yet" in capfd.readouterr().err
 
 
 def test_names_of_topics_are_completed(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:

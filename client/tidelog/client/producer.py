@@ -29,7 +29,7 @@ import pyarrow as pa
 from tidelog.client.admin import Admin
 from tidelog.client.connection import DEFAULT_BROKER, Connection
 from tidelog.client.delivery import Delivered, Delivery
-from tidelog.client.drafts import RECORD_OVERHEAD_BYTES, Draft, Extras, Headers, Numbers, columns_of, split
+from tidelog.client.drafts import RECORD_OVERHEAD_BYTES, Draft, Extras, Headers, Numbers, Share, columns_of, split
 from tidelog.client.lanes import Lanes, Parcel
 from tidelog.client.producer_options import ProducerOptions
 from tidelog.client.refusals import Refusals, Refused, refused_here
@@ -106,10 +106,8 @@ class Producer:
     ) -> None:
         """Put a record into the batch being gathered; waits only while the buffer is full. Raises what an earlier
         request failed with, and `Invalid` for a partition that is not there and after `close`."""
-        if partition is not None and not 0 <= partition < self._partition_count:
-            raise Invalid(
-                f"{self.topic} has no partition {partition}: it has 0 to {self._partition_count - 1}", field="partition"
-            )
+        if partition is not None:
+            self._check_partition(partition)
         with self._lock:  # a third cheaper than by the condition, and this line runs for every record
             draft = self._draft
             draft.append(value)
@@ -121,9 +119,12 @@ class Producer:
             if draft.room_bytes <= 0:
                 self._begin_or_seal(draft)
 
-    def send_batch(self, records: pa.Table | pa.RecordBatch) -> None:
-        """Append Arrow records: a column `value` and, as wanted, `key`, `timestamp`, `headers`, `partition`."""
+    def send_batch(self, records: pa.Table | pa.RecordBatch, *, partition: int | None = None) -> None:
+        """Append Arrow records: a column `value` and, as wanted, `key`, `timestamp`, `headers`, `partition`. All go to
+        `partition` if it is given, whatever the columns say."""
         table, named = columns_of(records)
+        if partition is not None:
+            self._check_partition(partition)
         pieces = max(1, -(-table.nbytes // self._options.request_bytes))
         rows = max(1, -(-table.num_rows // pieces))
         with self._changed:
@@ -131,7 +132,12 @@ class Producer:
             self._seal()
             for start in range(0, table.num_rows, rows):
                 records = table.slice(start, rows)
-                self._queue(records, None if named is None else named.slice(start, rows), self._next(records.num_rows))
+                numbers = self._next(records.num_rows)
+                if partition is not None:
+                    self._put(Share(partition, records, records.nbytes, numbers))
+                else:
+                    self._queue(records, None if named is None else named.slice(start, rows), numbers)
+            self._changed.notify_all()
 
     def resume(self) -> Mapping[int, int]:
         """Go on where an earlier producer with the same `producer_id` and epoch stopped, also if it did not know what
@@ -196,6 +202,12 @@ class Producer:
         if draft.room_bytes <= 0:
             self._seal()
 
+    def _check_partition(self, partition: int) -> None:
+        if not 0 <= partition < self._partition_count:
+            raise Invalid(
+                f"{self.topic} has no partition {partition}: it has 0 to {self._partition_count - 1}", field="partition"
+            )
+
     def _check(self) -> None:
         self._raise_failure()
         if self._closing:
@@ -250,10 +262,13 @@ class Producer:
             keyless_partition=keyless_partition,
         )
         for share in tuple(shares):
-            if wait:
-                self._await_room()
-            self._lanes.put(share)
+            self._put(share, wait=wait)
         self._changed.notify_all()
+
+    def _put(self, share: Share, *, wait: bool = True) -> None:
+        if wait:
+            self._await_room()
+        self._lanes.put(share)
 
     def _await_room(self) -> None:
         """Wait, once the buffer is full, until half of it is free: to wake at each answer would cost more than it

@@ -76,6 +76,8 @@ def consume(
     ):
         if start.isdigit():
             _check_not_beyond(consumer)
+        elif start.startswith("@"):
+            _tell_if_nothing_is_so_late(consumer, start)
         for batch in _bounded(consumer, count, follow=not exit_at_end):
             output.write(render(batch))
             output.flush()
@@ -101,6 +103,12 @@ def _check_not_beyond(consumer: Consumer) -> None:
         end = ends[partition]
         complain(f"{consumer.topic}/{partition} ends at offset {end}, before {offset}: it is read from its end on")
         consumer.seek(partition, end)
+
+
+def _tell_if_nothing_is_so_late(consumer: Consumer, start: str) -> None:
+    ends = consumer.end_offsets()
+    if all(offset >= ends[partition] for partition, offset in consumer.positions.items()):
+        complain(f"no record of {consumer.topic} is at or after {start[1:]} yet: only what comes next is read")
 
 
 def _bounded(consumer: Consumer, count: int | None, *, follow: bool) -> Iterator[Batch]:

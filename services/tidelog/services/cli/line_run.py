@@ -12,17 +12,17 @@ broker answers. Then there are two cases:
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelog.client import Delivered, Producer, Refused
 from tidelog.services.cli.console import complain
@@ -165,37 +165,39 @@ class LineRun:
     # ---- sending
 
     def _places(self, lines: Lines) -> Partitions:
-        """The partition of each line by its place in the input."""
-        sizes = cast(Any, pc).binary_length(lines).to_numpy().astype(np.int64) + 1  # the newline, too
-        ends: npt.NDArray[np.int64] = self._next_byte + np.cumsum(sizes)
-        self._next_byte = int(ends[-1])
-        places: Partitions = ((ends - sizes) // PLACE_BYTES % self._producer.partition_count).astype(np.int32)
-        return places
+        """The partition of each line, if it has no key: the one that all lines go to, or by its place in the input."""
+        count = self._producer.partition_count
+        if self._rules.partition is not None or count == 1:
+            return np.full(len(lines), self._rules.partition or 0, np.int32)
+        offsets: Any = lines.buffers()[1]  # of whole arrays, as `line_arrays` gives them
+        starts = np.frombuffer(offsets, np.int32, len(lines) + 1) + np.arange(len(lines) + 1)  # newlines count, too
+        first, self._next_byte = self._next_byte, self._next_byte + int(starts[-1])
+        stretches = np.arange(first // PLACE_BYTES, self._next_byte // PLACE_BYTES + 1)
+        edges = np.searchsorted(starts[:-1], [*(stretches[1:] * PLACE_BYTES - first), self._next_byte - first])
+        return np.repeat(stretches % count, np.diff(edges, prepend=0)).astype(np.int32)
 
     def _hand_over(self, table: pa.Table, places: Partitions, first_line: int) -> None:
         if not table.num_rows:
             return
-        if self._rules.partition is not None:
-            places = np.full(table.num_rows, self._rules.partition, np.int32)
-        elif "key" in table.column_names:
-            by_key = partitions_of(table.column("key"), self._producer.partition_count)
-            places = np.where(by_key == NO_PARTITION, places, by_key).astype(np.int32)
+        by_key = self._rules.key_of is not None and self._rules.partition is None
+        if by_key:
+            of_keys = partitions_of(table.column("key"), self._producer.partition_count)
+            places = np.where(of_keys == NO_PARTITION, places, of_keys).astype(np.int32)
         if any(self._held.values()):
             rows = self._not_held(places)
             self._sent_again.append(rows + first_line)
             table, places = table.take(rows), places[rows]
+            if not table.num_rows:
+                return
         else:
             self._base_line = first_line - self._given
             self._given += table.num_rows
-        edges = np.flatnonzero(np.diff(places)) + 1 if self._rules.key_of is None else np.empty(0, np.int64)
-        for start, end in zip([0, *edges.tolist()], [*edges.tolist(), table.num_rows], strict=True):
-            self._send_some(table.slice(start, end - start), places[start:end])
-
-    def _send_some(self, table: pa.Table, places: Partitions) -> None:
-        if self._producer.partition_count > 1 or self._rules.partition is not None:
-            table = table.append_column("partition", pa.array(places))
-        if table.num_rows:
-            self._producer.send_batch(table)
+        if by_key:
+            self._producer.send_batch(table.append_column("partition", _int32_array(places)))
+            return
+        edges = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), table.num_rows]
+        for start, end in itertools.pairwise(edges):
+            self._producer.send_batch(table.slice(start, end - start), partition=int(places[start]))
 
     def _not_held(self, places: Partitions) -> npt.NDArray[np.int64]:
         """The rows that the log does not hold yet."""
@@ -242,3 +244,8 @@ class LineRun:
         except TidelogError:
             return False
         return self._producer.first_open is None
+
+
+def _int32_array(numbers: Partitions) -> pa.Array[Any]:
+    """As Arrow has it, without a copy. `pa.array` would import pandas for it, which takes longer than most inputs."""
+    return pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers).data)])
