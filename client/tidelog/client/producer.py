@@ -19,20 +19,20 @@ With `acks="all"` each request carries a producer id and a sequence, so that a r
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-import numpy as np
 import pyarrow as pa
 
 from tidelog.client.admin import Admin
 from tidelog.client.connection import DEFAULT_BROKER, Connection
 from tidelog.client.delivery import Delivered, Delivery
-from tidelog.client.drafts import RECORD_OVERHEAD_BYTES, Draft, Extras, Headers, Numbers, Share, columns_of, split
+from tidelog.client.drafts import RECORD_OVERHEAD_BYTES, Draft, Extras, Headers, Share, columns_of
+from tidelog.client.gathering import Gathering
 from tidelog.client.lanes import Lanes, Parcel
 from tidelog.client.producer_options import ProducerOptions
-from tidelog.client.refusals import Refusals, Refused, refused_here
+from tidelog.client.refusals import Refusals, Refused
 from tidelog.client.sequences import ProducerIdentity, held_sequences
 from tidelog.storage.errors import Invalid, NotFound, Unavailable
 from tidelog.storage.runtime import Runtime
@@ -65,12 +65,9 @@ class Producer:
         self._lanes = Lanes(request_bytes=self._options.request_bytes, request_records=self._options.request_records)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._draft = Draft()
-        self._draft_since: float | None = None
-        self._turn = 0
-        self._given = 0  # records that have left the draft; each record's number is how many came before it
-        self._failure: Exception | None = None
         self._refusals = Refusals()
+        self._gathering = Gathering(topic, self._partition_count, self._refusals)
+        self._failure: Exception | None = None
         self._closing = False
         self._producer = self._identity()
         refuse = on_refusal or self._keep_refusal
@@ -87,7 +84,7 @@ class Producer:
         """The number (from 0, in the order they were sent) of the first record that is neither known to be in the log
         nor refused; None if there is none."""
         with self._lock:
-            found = (self._lanes.first_open, self._given if len(self._draft) else None)
+            found = (self._lanes.first_open, self._gathering.first_number)
             return min((number for number in found if number is not None), default=None)
 
     @property
@@ -109,7 +106,7 @@ class Producer:
         if partition is not None:
             self._check_partition(partition)
         with self._lock:  # a third cheaper than by the condition, and this line runs for every record
-            draft = self._draft
+            draft = self._gathering.draft
             draft.append(value)
             if key is not None:
                 draft.put_key(key)
@@ -131,13 +128,8 @@ class Producer:
             self._check()
             self._seal()
             for start in range(0, table.num_rows, rows):
-                records = table.slice(start, rows)
-                numbers = self._next(records.num_rows)
-                if partition is not None:
-                    self._put(Share(partition, records, records.nbytes, numbers))
-                else:
-                    self._queue(records, None if named is None else named.slice(start, rows), numbers)
-            self._changed.notify_all()
+                some_named = None if named is None else named.slice(start, rows)
+                self._queue(self._gathering.shares(table.slice(start, rows), some_named, partition))
 
     def resume(self) -> Mapping[int, int]:
         """Go on where an earlier producer with the same `producer_id` and epoch stopped, also if it did not know what
@@ -194,10 +186,9 @@ class Producer:
 
     def _begin_or_seal(self, draft: Draft) -> None:
         """The batch has no room: it has just begun, and gets it, or it is full."""
-        if self._draft_since is None:
+        if self._gathering.since is None:
             self._check()
-            self._draft_since = self._runtime.clock.monotonic()
-            draft.room_bytes += self._options.batch_bytes
+            self._gathering.begin(self._runtime.clock.monotonic(), self._options.batch_bytes)
             self._changed.notify_all()  # a sending thread has to wake when the batch has lingered
         if draft.room_bytes <= 0:
             self._seal()
@@ -223,56 +214,19 @@ class Producer:
 
     def _seal(self, *, wait: bool = True) -> None:
         """Queue the batch being gathered, and begin another."""
-        if not len(self._draft):
-            return
-        draft, self._draft, self._draft_since = self._draft, Draft(), None
-        numbers: Numbers = self._next(len(draft))
-        try:
-            records, named = draft.table()
-        except Invalid as error:
-            numbers, draft = self._refuse_unfit(numbers, draft, error)
-            records, named = draft.table()
-        if len(draft):
-            self._queue(records, named, numbers, wait=wait)
+        if self._gathering.first_number is not None:
+            self._queue(self._gathering.seal(), wait=wait)
 
-    def _refuse_unfit(self, numbers: Numbers, draft: Draft, error: Invalid) -> tuple[Numbers, Draft]:
-        """Refuse the records that Arrow cannot take; the others are returned."""
-        unfit = draft.unfit_rows()
-        for row in unfit:
-            self._keep_refusal(refused_here(self.topic, int(numbers[row]), error))
-        fit = np.delete(np.arange(len(draft)), unfit)
-        return np.asarray(numbers)[fit], draft.picked(fit.tolist())
-
-    def _next(self, count: int) -> range:
-        """The numbers of the next `count` records."""
-        self._given += count
-        return range(self._given - count, self._given)
-
-    def _queue(
-        self, records: pa.Table, named: pa.ChunkedArray[Any] | None, numbers: Numbers, *, wait: bool = True
-    ) -> None:
-        """Put a batch into its lanes. A sending thread does not wait for room: it is who makes it."""
-        keyless_partition = self._turn % self._partition_count
-        self._turn += 1
-        shares = split(
-            records,
-            named,
-            numbers=numbers,
-            partition_count=self._partition_count,
-            keyless_partition=keyless_partition,
-        )
-        for share in tuple(shares):
-            self._put(share, wait=wait)
+    def _queue(self, shares: Sequence[Share], *, wait: bool = True) -> None:
+        """Put a batch into its lanes. A sending thread does not wait for room, because it makes room itself."""
+        for share in shares:
+            if wait:
+                self._await_room()
+            self._lanes.put(share)
         self._changed.notify_all()
 
-    def _put(self, share: Share, *, wait: bool = True) -> None:
-        if wait:
-            self._await_room()
-        self._lanes.put(share)
-
     def _await_room(self) -> None:
-        """Wait, once the buffer is full, until half of it is free: to wake at each answer would cost more than it
-        gives."""
+        """Wait, once the buffer is full, until half of it is free. Waking at each answer would cost more."""
         if self._lanes.bytes >= self._options.buffer_bytes:
             half = self._options.buffer_bytes // 2
             self._changed.notify_all()
@@ -306,17 +260,16 @@ class Producer:
 
     def _linger_left_s(self) -> float | None:
         """How long the batch being gathered may still wait; None if there is none."""
-        if self._draft_since is None:
+        if self._gathering.since is None:
             return None
-        return self._draft_since + self._options.linger_ms / 1_000 - self._runtime.clock.monotonic()
+        return self._gathering.since + self._options.linger_ms / 1_000 - self._runtime.clock.monotonic()
 
     def _fail(self, error: Exception, parcel: Parcel) -> None:
         with self._changed:
-            dropped = len(self._draft) + self._lanes.drop_waiting()
-            self._lanes.lose(parcel.first_number)
-            if len(self._draft):
-                self._lanes.lose(self._given)
-            self._draft, self._draft_since = Draft(), None
+            for lost in (parcel.first_number, self._gathering.first_number):
+                if lost is not None:
+                    self._lanes.lose(lost)
+            dropped = self._gathering.drop() + self._lanes.drop_waiting()
             if self._failure is None:
                 self._failure = error
                 error.add_note(f"the producer of {self.topic!r} stopped; {dropped} records behind it were not sent")
