@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -15,8 +14,9 @@ from starlette.responses import Response
 from tidelog.services.broker.api import Anchor, Broker, Fetched, FetchLimits, Position
 from tidelog.services.http import openapi
 from tidelog.services.http.answers.arrow_answer import ArrowAnswer
-from tidelog.services.http.answers.json_answer import encode_json, encode_ndjson
+from tidelog.services.http.answers.json_answer import JsonDocument, JsonLines, JsonText
 from tidelog.services.http.answers.stream_answer import StreamAnswer
+from tidelog.services.http.answers.text_answer import text_answer
 from tidelog.services.http.connections import Draining
 from tidelog.services.http.media import Media, answer_media
 from tidelog.services.http.parameters import (
@@ -45,7 +45,6 @@ STREAM_PAGE_BYTES = 1 << 18
 HEARTBEAT_MS = 15_000
 """A stream is not silent for longer; the shipped load balancer cuts one that is silent for 75 s."""
 _QUERY = frozenset({"offset", "max_records", "max_bytes", "wait_ms", "encoding", "fresh"})
-_THREAD_BYTES_MIN = 1 << 18
 _ENCODER = msgspec.json.Encoder()
 
 Look = Callable[[Broker, Place], Awaitable[Response]]
@@ -113,8 +112,10 @@ class FetchRoutes:
             return StreamAnswer(self._service.connections, events)
         if wanted.media is Media.ARROW:
             return ArrowAnswer(fetched.batches, _headers(fetched), wanted.media.value)
-        body = await _encode(wanted.media, place.topic, place.partition, fetched, wanted.base64)
-        return Response(body, headers=_headers(fetched), media_type=wanted.media.value)
+        text: JsonText = JsonLines(base64=wanted.base64)
+        if wanted.media is Media.JSON:
+            text = JsonDocument(place.topic, place.partition, fetched, base64=wanted.base64)
+        return await text_answer(fetched.batches, text, _headers(fetched), wanted.media.value)
 
     def _limits(self, query: Mapping[str, str], media: Media) -> FetchLimits:
         settings = self._service.settings
@@ -189,18 +190,6 @@ def wants_base64(query: Mapping[str, str]) -> bool:
     if encoding not in (None, "base64"):
         raise Unreadable(f"encoding is base64 or left out, not {encoding[:80]!r}", field="encoding")
     return encoding == "base64"
-
-
-async def _encode(media: Media, topic: str, partition: int, fetched: Fetched, base64: bool) -> bytes:
-    if sum(batch.nbytes for batch in fetched.batches) > _THREAD_BYTES_MIN:
-        return await asyncio.to_thread(_encode_text, media, topic, partition, fetched, base64)
-    return _encode_text(media, topic, partition, fetched, base64)
-
-
-def _encode_text(media: Media, topic: str, partition: int, fetched: Fetched, base64: bool) -> bytes:
-    if media is Media.NDJSON:
-        return encode_ndjson(fetched.batches, base64=base64)
-    return encode_json(topic, partition, fetched, base64=base64)
 
 
 def _headers(fetched: Fetched) -> dict[str, str]:

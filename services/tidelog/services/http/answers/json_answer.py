@@ -1,34 +1,48 @@
-"""Fetched records as one JSON document, or as JSON lines."""
+"""Fetched records as one JSON document, or as JSON lines, written in groups (`record_slices`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import pyarrow as pa
 
 from tidelog.services.broker.api import Fetched
-from tidelog.services.http.answers.record_json import ENCODER, RecordJson, records_json
+from tidelog.services.http.answers.record_json import ENCODER, records_json
 
 
-class FetchedJson(msgspec.Struct):
-    """The answer to a fetch."""
+class JsonDocument:
+    """``{"topic", "partition", "records": […], "next_offset", "high_watermark", "log_start_offset"}`` of `fetched`."""
 
-    topic: str
-    partition: int
-    records: list[RecordJson]
-    next_offset: int
-    high_watermark: int
-    log_start_offset: int
+    def __init__(self, topic: str, partition: int, fetched: Fetched, *, base64: bool = False) -> None:
+        self._base64 = base64
+        self._places = {"topic": topic, "partition": partition}
+        self._offsets = {
+            "next_offset": fetched.next_offset,
+            "high_watermark": fetched.high_watermark,
+            "log_start_offset": fetched.log_start_offset,
+        }
+        self.head = ENCODER.encode(self._places)[:-1] + b',"records":['
+        self.tail = b"]," + ENCODER.encode(self._offsets)[1:]
+        self.between = b","
+
+    def records(self, group: Sequence[pa.RecordBatch]) -> bytes:
+        return ENCODER.encode(list(records_json(group, base64=self._base64)))[1:-1]
 
 
-def encode_json(topic: str, partition: int, fetched: Fetched, *, base64: bool = False) -> bytes:
-    """``{"topic", "partition", "records": […], "next_offset", "high_watermark", "log_start_offset"}``"""
-    records = list(records_json(fetched.batches, base64=base64))
-    answer = FetchedJson(
-        topic, partition, records, fetched.next_offset, fetched.high_watermark, fetched.log_start_offset
-    )
-    return ENCODER.encode(answer)
+class JsonLines:
+    """A record a line."""
+
+    head = tail = between = b""
+
+    def __init__(self, *, base64: bool = False) -> None:
+        self._base64 = base64
+
+    def records(self, group: Sequence[pa.RecordBatch]) -> bytes:
+        return encode_ndjson(group, base64=self._base64)
+
+
+JsonText = JsonDocument | JsonLines
 
 
 def encode_ndjson(

@@ -9,7 +9,7 @@ slice takes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -32,6 +32,20 @@ def slices_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         step = min(SLICE_RECORDS_MAX, fitting)
         for first in range(0, count, step):
             yield batch.slice(first, step)
+
+
+def groups_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[pa.RecordBatch]]:
+    """The slices of `batches`, several small ones together: each group is within the bounds of one slice."""
+    group: list[pa.RecordBatch] = []
+    records = size_bytes = 0
+    for piece in slices_of(batches):
+        records, size_bytes = records + piece.num_rows, size_bytes + piece.nbytes
+        if group and (records > SLICE_RECORDS_MAX or size_bytes > SLICE_BYTES_MAX):
+            yield group
+            group, records, size_bytes = [], piece.num_rows, piece.nbytes
+        group.append(piece)
+    if group:
+        yield group
 
 
 async def written(piece: pa.RecordBatch, write: Write) -> bytes:
