@@ -5,17 +5,18 @@ import pytest
 from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.topic import PARTITIONS_MAX
+from tidelog.coordinator.topic_limits import TopicLimits
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 
-async def opened(store: ObjectStore, seed: int = 1) -> Catalog:
+async def opened(store: ObjectStore, seed: int = 1, limits: TopicLimits | None = None) -> Catalog:
     runtime = Runtime(entropy=SeededEntropy(seed))
     journal = Journal(store, runtime)
     await journal.open()
-    return Catalog(journal, runtime)
+    return Catalog(journal, runtime, limits=limits)
 
 
 async def test_a_topic_outlives_the_process() -> None:
@@ -62,6 +63,34 @@ async def test_a_topic_has_at_least_one_partition_and_not_too_many(partitions: i
     catalog = await opened(MemoryObjectStore())
     with pytest.raises(Invalid):
         await catalog.create("web", partitions, {}, shard_count=1)
+
+
+async def test_topics_and_partitions_have_limits_that_a_refusal_names() -> None:
+    catalog = await opened(MemoryObjectStore(), limits=TopicLimits(topics=2, topic_partitions=4, partitions=6))
+    await catalog.create("web", 4, {}, shard_count=1)
+    for partitions, name in ((5, r"topic\.partitions\.max"), (3, r" partitions\.max")):
+        with pytest.raises(Invalid, match=name):
+            await catalog.create("shop", partitions, {}, shard_count=1)
+    await catalog.create("shop", 2, {}, shard_count=1)
+    with pytest.raises(Invalid, match=r"topics\.max"):
+        await catalog.create("third", 1, {}, shard_count=1)
+    with pytest.raises(Invalid, match=r" partitions\.max"):
+        await catalog.alter("shop", 3, {}, shard_count=1)
+    await catalog.delete("web")
+    assert (await catalog.alter("shop", 4, {}, shard_count=1)).partition_count == 4
+    with pytest.raises(Invalid, match=r"topic\.partitions\.max"):
+        await catalog.alter("shop", 5, {}, shard_count=1)
+
+
+async def test_what_is_beyond_a_lowered_limit_stays_and_can_be_altered() -> None:
+    store = MemoryObjectStore()
+    before = await opened(store)
+    await before.create("web", 4, {}, shard_count=1)
+    await before.create("shop", 4, {}, shard_count=1)
+    catalog = await opened(store, 2, limits=TopicLimits(topics=1, topic_partitions=2, partitions=2))
+    assert (await catalog.alter("web", 4, {"retention.ms": 5}, shard_count=1)).config.retention_ms == 5
+    with pytest.raises(Invalid):
+        await catalog.alter("web", 5, {}, shard_count=1)
 
 
 async def test_partitions_cannot_become_fewer() -> None:

@@ -120,6 +120,17 @@ async def test_of_too_many_producers_the_oldest_are_forgotten() -> None:
     assert [m.producer_id for m in (await manifest_of(store, WEB)).producers] == ["p3", "p4"]
 
 
+async def test_producers_that_were_silent_for_too_long_are_forgotten() -> None:
+    store = MemoryObjectStore()
+    scene, settings = Scene(store), replace(SETTINGS, producer_expiration_ms=10_000)
+    for producer in ("a", "b", "c", "d"):
+        await scene.append({WEB: 1}, producer=producer)
+        await archiver_of(scene, store, settings=settings).run_once()
+        scene.clock.now_s += 6
+    kept = [mark.producer_id for mark in (await manifest_of(store, WEB)).producers]
+    assert kept == ["b", "c", "d"], "b was archived 12 s ago, but nothing behind it is older than 10 s"
+
+
 async def test_records_of_a_deleted_topic_are_let_go() -> None:
     store = MemoryObjectStore()
     scene = await small_scene(store)

@@ -12,7 +12,8 @@ import msgspec
 
 from tidelog.coordinator.journal import Change, Delete, Journal, Put
 from tidelog.coordinator.placement import place
-from tidelog.coordinator.topic import PARTITIONS_MAX, Topic, TopicConfig, checked_topic_name
+from tidelog.coordinator.topic import Topic, TopicConfig, checked_topic_name
+from tidelog.coordinator.topic_limits import TopicLimits
 from tidelog.storage.errors import AlreadyExists, Corrupt, Invalid, NotFound
 from tidelog.storage.runtime import Runtime
 
@@ -35,8 +36,16 @@ class Catalog:
     """Topics by name. Reads are from memory; `create`, `alter` and `delete` return once the change is in the bucket
     and raise `Unavailable` if that is not known. `beside`: what goes into the journal along with a new topic."""
 
-    def __init__(self, journal: Journal, runtime: Runtime, *, beside: Callable[[], Sequence[Change]] = tuple) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        runtime: Runtime,
+        *,
+        beside: Callable[[], Sequence[Change]] = tuple,
+        limits: TopicLimits | None = None,
+    ) -> None:
         self._beside = beside
+        self._limits = limits or TopicLimits()
         self._journal = journal
         self._runtime = runtime
         self._decoded: dict[str, tuple[msgspec.Raw, Topic]] = {}
@@ -75,7 +84,6 @@ class Catalog:
     ) -> Topic:
         """Raises `AlreadyExists`, `Invalid`, `Unavailable`."""
         checked_topic_name(name)
-        _check_partition_count(partitions)
         config = TopicConfig().altered(configs)
         topic_id, created_at_ms = self._runtime.entropy.new_id(), self._runtime.clock.now_ms()
 
@@ -85,7 +93,9 @@ class Catalog:
                 return ()  # our own create, whose answer was lost
             if found:
                 raise AlreadyExists(f"there is a topic {name!r} already")
-            shards = place(partitions, shard_count, self.list_topics())
+            there = self.list_topics()
+            self._limits.check_new(there, partitions)
+            shards = place(partitions, shard_count, there)
             return _put(_PREFIX + name, Topic(name, topic_id, shards, config, created_at_ms)), *self._beside()
 
         await self._journal.update(decide)
@@ -132,12 +142,13 @@ class Catalog:
     def _grown(self, topic: Topic, partitions: int | None, shard_count: int) -> tuple[int, ...]:
         if partitions is None:
             return topic.shards
-        _check_partition_count(partitions)
+        there = self.list_topics()
+        self._limits.check_grown(there, topic, partitions)
         if (added := partitions - topic.partition_count) < 0:
             raise Invalid(
                 f"{topic.name} has {topic.partition_count} partitions, and they cannot become fewer", field="partitions"
             )
-        return topic.shards + place(added, shard_count, self.list_topics())
+        return topic.shards + place(added, shard_count, there)
 
     def _find(self, name: str) -> Topic | None:
         raw = self._journal.get(_PREFIX + name)
@@ -153,11 +164,6 @@ class Catalog:
         topic = _decoded(key, raw)
         self._decoded[key] = (raw, topic)
         return topic
-
-
-def _check_partition_count(partitions: int) -> None:
-    if not 1 <= partitions <= PARTITIONS_MAX:
-        raise Invalid(f"a topic has 1 to {PARTITIONS_MAX:,} partitions, not {partitions}", field="partitions")
 
 
 def _put(key: str, topic: Topic) -> Put:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import cast, get_type_hints
 
+from tidelog.coordinator.topic import PARTITIONS_MAX
 from tidelog.services.settings import MIB, Settings
 from tidelog.storage.errors import Invalid
 from tidelog.storage.floor_trust import GRACE_S_MIN
@@ -135,6 +136,9 @@ RULES: Mapping[str, Rule] = {
     "shards": Rule("Topics", "write-ahead logs of a new bucket", low=1, high=1_024),
     "num_partitions": Rule("Topics", "partitions of a topic that does not say", low=1, high=100_000),
     "auto_create_topics_enable": Rule("Topics", "create a topic when it is first produced to"),
+    "topics_max": Rule("Topics", "topics; one more is refused", low=1, high=1_000_000),
+    "topic_partitions_max": Rule("Topics", "partitions of one topic", low=1, high=PARTITIONS_MAX),
+    "partitions_max": Rule("Topics", "partitions of all topics together", low=1, high=10_000_000),
     "flush_interval_ms": Rule(
         "Write path", "between PUT starts of a busy shard; auto is 250 on S3 and 0 on a local store", high=60_000
     ),
@@ -160,6 +164,16 @@ RULES: Mapping[str, Rule] = {
     "fetch_max_records": Rule("Read path", "records in one answer", low=1, high=100_000_000),
     "fetch_max_wait_ms": Rule("Read path", "the longest a fetch may wait for records", high=HOUR_MS),
     "fetch_cold_concurrency": Rule("Read path", "reads of cold segments at once", low=1, high=1_024),
+    "producer_id_expiration_ms": Rule(
+        "Requests",
+        "an idempotent producer that was silent for longer is forgotten; a batch that it sends again then is appended "
+        "again",
+        low=60_000,
+        high=365 * DAY_MS,
+    ),
+    "producer_ids_max": Rule(
+        "Requests", "idempotent producers that are remembered, counted in each partition", low=1, high=10_000_000
+    ),
     "key_max_bytes": Rule("Requests", "of a record's key", low=1, high=GIB),
     "connections_max": Rule(
         "Network",

@@ -26,6 +26,9 @@ class Settings:
     shards: int = 4
     num_partitions: int = 1
     auto_create_topics_enable: bool = True
+    topics_max: int = 10_000
+    topic_partitions_max: int = 10_000
+    partitions_max: int = 100_000  # of all topics
 
     flush_interval_ms: int | None = None  # between PUT starts of a busy shard: 0 on local stores, 250 on S3
     flush_max_bytes: int = 8 * MIB
@@ -44,6 +47,8 @@ class Settings:
     fetch_cold_concurrency: int = 4
     key_max_bytes: int = 64 * 1024
     connections_max: int = 10_000
+    producer_id_expiration_ms: int = 86_400_000  # an idempotent producer silent for longer is forgotten
+    producer_ids_max: int = 100_000
     http_hosts_allowed: str | None = None  # further names by which browsers may call this broker, with commas
     http_origins_allowed: str | None = None  # web pages of other origins that may call this broker, with commas
 

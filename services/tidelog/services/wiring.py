@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.identity import alone_claim
 from tidelog.coordinator.journal import Journal
+from tidelog.coordinator.topic_limits import TopicLimits
 from tidelog.services.broker.append_buffer import BufferBudget
 from tidelog.services.broker.archive_account import ArchiveAccount
 from tidelog.services.broker.archiving import ArchivePolicy, Archivist
@@ -33,6 +34,7 @@ from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_reader import PartitionReader
 from tidelog.services.broker.peer_secrets import PeerSecrets
+from tidelog.services.broker.producer_memory import ProducerMemory
 from tidelog.services.broker.segment_pieces import SegmentPieces
 from tidelog.services.broker.shard_leader import ShardLeader, ShardMeans
 from tidelog.services.broker.shard_partitions import ShardPartitions
@@ -164,9 +166,11 @@ def _sweeping_turn(settings: Settings, shards: ShardSet) -> Turn | None:
 
 
 def _catalog(settings: Settings, journal: Journal, runtime: Runtime) -> Catalog:
+    limits = TopicLimits(settings.topics_max, settings.topic_partitions_max, settings.partitions_max)
     if settings.etcd_endpoints is not None:
-        return Catalog(journal, runtime)
-    return Catalog(journal, runtime, beside=alone_claim(journal, shards=settings.shards, runtime=runtime))
+        return Catalog(journal, runtime, limits=limits)
+    claim = alone_claim(journal, shards=settings.shards, runtime=runtime)
+    return Catalog(journal, runtime, limits=limits, beside=claim)
 
 
 class ShardFactory:
@@ -200,7 +204,9 @@ class ShardFactory:
 
     def _archiver(self, leader: ShardLeader) -> Archiver:
         settings = ArchiverSettings(
-            batch_bytes=self._settings.archiver_batch_bytes, grace_s=self._settings.delete_grace_ms / 1000
+            batch_bytes=self._settings.archiver_batch_bytes,
+            grace_s=self._settings.delete_grace_ms / 1000,
+            producer_expiration_ms=self._settings.producer_id_expiration_ms,
         )
         wal, name_of = leader.partitions.wal, self._catalog.name_of
         return Archiver(self._store, wal, self._runtime, name_of, settings, self._background)
@@ -209,7 +215,7 @@ class ShardFactory:
         wal = Wal(self._store, shard, ParquetWalCodec())
         trust_s = floor_trust_s(self._settings.delete_grace_ms / 1000)
         writer = WalWriter(wal, self._runtime, self._runtime.entropy.new_id(), floor_trust_s=trust_s)
-        partitions = ShardPartitions(self._store, wal, self._means.measurements)
+        partitions = ShardPartitions(self._store, wal, self._means.measurements, self._means.producer_memory)
         return ShardLeader(writer, partitions, WalIndex(self._store, shard), self._means)
 
 
@@ -221,6 +227,9 @@ def _means(settings: Settings, runtime: Runtime, store_url: str) -> ShardMeans:
         hot_tail=HotTail(_hot_bytes(settings.cache_max_bytes)),
         measurements=Measurements(),
         executor=ThreadPoolExecutor(ENCODE_THREADS, thread_name_prefix="encode"),
+        producer_memory=ProducerMemory(
+            runtime.clock, settings.producer_id_expiration_ms / 1000, settings.producer_ids_max
+        ),
     )
 
 

@@ -49,12 +49,13 @@ from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import past_losses
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
 from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.manifests.producer_expiry import living_marks
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segments.segment_codec import EncodedSegment, encode_segment
 from tidelog.storage.upkeep.fresh_upload import FreshUpload
 from tidelog.storage.wal import Wal
-from tidelog.storage.wal_entry import WalEntry
+from tidelog.storage.wal_entry import ProducerMark, WalEntry
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,11 +69,13 @@ PARTITIONS_AT_ONCE = 8
 
 @dataclass(frozen=True)
 class ArchiverSettings:
-    """`batch_bytes`: raw records held in memory by a pass (one entry at least is taken, however large)."""
+    """`batch_bytes`: raw records held in memory by a pass (one entry at least is taken, however large).
+    `producers_max`, `producer_expiration_ms`: of the producers that a manifest names."""
 
     batch_bytes: int = 128 * 1024 * 1024
     grace_s: float = 900.0
     producers_max: int = 10_000
+    producer_expiration_ms: int = 86_400_000
     manifest_logs_max: int = 20_000
 
 
@@ -260,10 +263,14 @@ class Archiver:
                 latest,
                 cold_end=past_losses(latest.losses, segment.next_offset),
                 segments=(*latest.segments, *added),
-                producers=plan.producers_after(latest.producers, self._settings.producers_max),
+                producers=plan.producers_after(self._living(latest), self._settings.producers_max),
             )
 
         return await self._fresh_upload.append(log, [EncodedSegment(segment, encoded.body)], grown, ChangeKind.ARCHIVE)
+
+    def _living(self, manifest: Manifest) -> tuple[ProducerMark, ...]:
+        before_ms = self._runtime.clock.now_ms() - self._settings.producer_expiration_ms
+        return living_marks(manifest.producers, manifest.segments, before_ms)
 
     def _manifest_log(self, topic: str, topic_partition: TopicPartition) -> ManifestLog:
         log = self._manifest_logs.pop(topic_partition, None) or ManifestLog(

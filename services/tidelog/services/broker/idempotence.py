@@ -2,8 +2,8 @@
 
 Kafka's rules (KIP-98, KIP-360; `ProducerAppendInfo`, `ProducerStateEntry`): a producer's batches follow each other
 without a gap in their sequences; its last five are remembered, and one of these sent again is a duplicate; a newer
-epoch begins at sequence 0 and shuts the older one out; a producer that is not known, or was forgotten because the
-bound of producers was reached, may begin anywhere.
+epoch begins at sequence 0 and shuts the older one out; a producer that is not known, or was forgotten
+(`ProducerMemory`, or this table's bound), may begin anywhere.
 
 Batches that are buffered but not committed are remembered too. They fail only together with everything behind them,
 when the shard steps down.
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidelog.services.broker.api import ProducerSequence
+from tidelog.services.broker.producer_memory import ProducerMemory
 from tidelog.storage.errors import Invalid, ProducerFenced, SequenceConflict
 from tidelog.storage.wal_entry import ProducerMark
 
@@ -46,21 +47,26 @@ class _Producer:
 
 
 class ProducerTable:
-    """The producers of one partition; of more than `producers_max` the one silent for longest is forgotten."""
+    """The producers of one partition; of more than `producers_max` the one silent for longest is forgotten. `memory`
+    bounds the producers of all tables, in number and time; without it this table's bound is the only one."""
 
-    def __init__(self, producers_max: int = PRODUCERS_MAX) -> None:
+    def __init__(self, producers_max: int = PRODUCERS_MAX, memory: ProducerMemory | None = None) -> None:
         self._producers_max = producers_max
+        self._memory = memory
         self._producers: OrderedDict[str, _Producer] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._producers)
+
+    def forget(self, producer_id: str) -> None:
+        self._producers.pop(producer_id, None)
 
     def find(self, sequence: ProducerSequence, count: int) -> RememberedBatch | None:
         """The batch that `count` records from `sequence` on repeat, None if they are new and may be appended.
         Raises `SequenceConflict`, `ProducerFenced`, `Invalid`; changes nothing."""
         _check_numbers(sequence, count)
         known = self._producers.get(sequence.producer_id)
-        if known is None:
+        if known is None or (self._memory is not None and self._memory.expired(self, sequence.producer_id)):
             return None
         if sequence.producer_epoch < known.epoch:
             raise ProducerFenced(
@@ -80,6 +86,8 @@ class ProducerTable:
 
     def remember(self, mark: ProducerMark, timestamp_ms: int | None) -> None:
         """Note a batch as its producer's last. One that is older than what is known already changes nothing."""
+        if self._memory is not None and self._memory.expired(self, mark.producer_id):
+            self.forget(mark.producer_id)
         known = self._producers.get(mark.producer_id)
         if known is None or mark.producer_epoch > known.epoch:
             known = self._producers[mark.producer_id] = _Producer(mark.producer_epoch)
@@ -88,7 +96,11 @@ class ProducerTable:
         known.batches.append(RememberedBatch(mark.first_sequence, mark.last_sequence, mark.base_offset, timestamp_ms))
         self._producers.move_to_end(mark.producer_id)
         if len(self._producers) > self._producers_max:
-            self._producers.popitem(last=False)
+            oldest_id, _ = self._producers.popitem(last=False)
+            if self._memory is not None:
+                self._memory.dropped(self, oldest_id)
+        if self._memory is not None:
+            self._memory.used(self, mark.producer_id)
 
     def restore(self, marks: Sequence[ProducerMark]) -> None:
         """Note batches found in the bucket, in the order of their offsets."""

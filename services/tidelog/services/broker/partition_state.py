@@ -46,13 +46,13 @@ def hot_span(entry: EntryName, span: Span, timestamp_ms_max: int | None = None) 
 class PartitionState:
     """Mutable, owned by the event loop."""
 
-    def __init__(self, topic: str, shard: int, manifest: Manifest) -> None:
+    def __init__(self, topic: str, shard: int, manifest: Manifest, producers: ProducerTable | None = None) -> None:
         self.topic = topic
         self.shard = shard
         self.manifest = manifest
         self.next_offset = manifest.cold_end
         self.high_watermark = manifest.cold_end
-        self.producers = ProducerTable()
+        self.producers = ProducerTable() if producers is None else producers
         self.deleted = False
         self.last_outcome: asyncio.Future[Failure | None] | None = None
         self._spans: list[HotSpan] = []

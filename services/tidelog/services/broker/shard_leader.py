@@ -32,6 +32,7 @@ from tidelog.services.broker.log_opening import LogOpening
 from tidelog.services.broker.loss_window import LossWindow
 from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_state import hot_span
+from tidelog.services.broker.producer_memory import ProducerMemory
 from tidelog.services.broker.shard_partitions import ShardPartitions
 from tidelog.services.broker.wal_extent import WalExtent
 from tidelog.storage.commit_retries import CommitRetries
@@ -61,6 +62,7 @@ class ShardMeans:
     hot_tail: HotTail
     measurements: Measurements
     executor: Executor
+    producer_memory: ProducerMemory
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tidelog.coordinator.topic import Topic
 from tidelog.services.broker.hot_tail import EntryName
+from tidelog.services.broker.idempotence import ProducerTable
 from tidelog.services.broker.measurements import Measurements
 from tidelog.services.broker.partition_state import HotSpan, PartitionState, hot_span
+from tidelog.services.broker.producer_memory import ProducerMemory
 from tidelog.services.broker.single_flight import SingleFlight
 from tidelog.storage.errors import Fenced
 from tidelog.storage.layout import TopicPartition
@@ -28,10 +30,17 @@ class ShardPartitions:
     """Partition states by topic and number. Loading raises `Unavailable`, `Corrupt`. `measurements` hear of each
     manifest that comes by; `on_overtaken` of a proof that another broker leads the shard."""
 
-    def __init__(self, store: ObjectStore, wal: Wal, measurements: Measurements | None = None) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        wal: Wal,
+        measurements: Measurements | None = None,
+        producer_memory: ProducerMemory | None = None,
+    ) -> None:
         self.wal = wal
         self._store = store
         self._measurements = measurements or Measurements()
+        self._producer_memory = producer_memory
         self._states: dict[TopicPartition, PartitionState] = {}
         self._spans: defaultdict[TopicPartition, list[HotSpan]] = defaultdict(list)
         self._marks: defaultdict[TopicPartition, list[ProducerMark]] = defaultdict(list)
@@ -157,7 +166,8 @@ class ShardPartitions:
         if newer and newer.version > manifest.version:
             manifest = newer
         self.seen(manifest)
-        state = PartitionState(topic.name, self.wal.shard, manifest)
+        producers = ProducerTable(memory=self._producer_memory)
+        state = PartitionState(topic.name, self.wal.shard, manifest, producers)
         spans, marks = self._spans.pop(topic_partition, []), self._marks.pop(topic_partition, [])
         state.recover(spans, marks, self._holes)
         self._states[topic_partition] = state
