@@ -9,8 +9,11 @@ from tests.broker.cluster_load import check_log, load_on
 from tests.broker.cluster_members import QUICK, Members, SharedKeyValueStore, running_members
 from tests.broker.drafts import numbered, values_of
 
+from tidelog.coordinator.cluster_keys import ClusterKeys
 from tidelog.coordinator.identity import WrongCluster
 from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.peer_secrets import PeerSecrets
+from tidelog.services.peers.proof import PeerProofs
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -115,3 +118,23 @@ async def test_a_broker_alone_keeps_its_bucket_from_a_cluster() -> None:
         await Members(kv).start("a", store, QUICK)
     await kv.end()
     assert SETTINGS.etcd_endpoints is None
+
+
+async def test_the_secret_that_a_later_broker_makes_is_taken_over_by_those_that_run() -> None:
+    """An operator changes the secret: deletes its key, and starts a broker."""
+    store, clock = MemoryObjectStore(), Runtime().clock
+    async with running_members(("a", store), ("b", store)) as members:
+        secrets = {name: broker.peer_secrets for name, broker in members.brokers.items()}
+        for newcomer in ("c", "d"):
+            former = secrets["a"].signing()
+            assert former is not None
+            await members.kv.delete(ClusterKeys(QUICK.cluster_name).peer_secret)
+            assert {one.signing() for one in secrets.values()} == {former}, "kept while the store has none"
+            secrets[newcomer] = (await members.start(newcomer, store)).peer_secrets
+            made = secrets[newcomer].signing()
+            assert made != former
+            await until(lambda made=made: {one.signing() for one in secrets.values()} == {made})  # type: ignore[misc]
+            late = PeerSecrets(None, clock)
+            late.follow(former.decode(), lambda: None)
+            proof = PeerProofs(late, clock).made("GET", "/")
+            assert PeerProofs(secrets["a"], clock).fault(proof, "GET", "/") == "", "the former one holds for a while"

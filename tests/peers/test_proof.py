@@ -67,7 +67,7 @@ def test_given_secrets_can_be_changed_one_broker_at_a_time() -> None:
 def test_a_stored_secret_that_is_replaced_is_believed_for_a_while() -> None:
     clock, stored = SetClock(), [OLD]
     secrets = PeerSecrets(None, clock)
-    secrets.follow(lambda: stored[0])
+    secrets.follow(OLD, lambda: stored[0])
     here, late = PeerProofs(secrets, clock), proofs(OLD, clock)
     assert here.fault(late.made("GET", TARGET), "GET", TARGET) == ""
     stored[0] = NEW
@@ -79,7 +79,7 @@ def test_a_stored_secret_that_is_replaced_is_believed_for_a_while() -> None:
 
 def test_a_given_secret_comes_before_the_stored_one_and_is_never_printed() -> None:
     secrets = PeerSecrets(NEW, SetClock())
-    secrets.follow(lambda: OLD)
+    secrets.follow(OLD, lambda: OLD)
     assert secrets.signing() == NEW.encode()
     assert NEW not in repr(secrets) + str(vars(type(secrets)))
 

@@ -31,8 +31,10 @@ class PeerSecrets:
     def __repr__(self) -> str:
         return "PeerSecrets()"
 
-    def follow(self, stored: Callable[[], str | None]) -> None:
-        """Take the secret that `stored` returns at the time of each use, unless one is given by the settings."""
+    def follow(self, first: str, stored: Callable[[], str | None]) -> None:
+        """Have `first`, and from then on the secret that `stored` returns at the time of each use; while that is None
+        the last one stays. A secret of the settings goes before either."""
+        self._present = first.encode()
         self._stored = stored
 
     def signing(self) -> bytes | None:

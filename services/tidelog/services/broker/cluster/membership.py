@@ -73,7 +73,7 @@ class Membership:
             ),
         )
         self._joined = _Joined(identity, sync, leadership)
-        self._parts.peer_secrets.follow(lambda: (leadership.peer_secret() or secret).secret)
+        self._parts.peer_secrets.follow(secret.secret, lambda: _secret_of(leadership))
         return identity
 
     async def lead(self) -> None:
@@ -138,6 +138,11 @@ class Membership:
         while True:
             await self._parts.shards.changed()
             self.view.moved()
+
+
+def _secret_of(leadership: Leadership) -> str | None:
+    stored = leadership.peer_secret()
+    return None if stored is None else stored.secret
 
 
 def _record(settings: Settings, incarnation: str, now_ms: int) -> BrokerRecord:
