@@ -84,8 +84,16 @@ BAD: dict[str, tuple[Rule, History]] = {
         ),
     ),
     "acks=1 loses a record that no fault was near": (
-        Rule.LOST_IN_CALM,
+        Rule.ACKS_1_LOSS,
         calm_story(FaultWindow("broker killed", 100, 120), sent("fast", 0, at=50, base=0, acks=Acks.LEADER), held()),
+    ),
+    "a fault loses many seconds of acks=1": (
+        Rule.ACKS_1_LOSS,
+        calm_story(
+            FaultWindow("store unreachable", 10, 40),
+            *(sent("fast", n, at=12 + 2 * n, acks=Acks.LEADER, outcome=Outcome.OK) for n in range(10)),
+            held(),
+        ),
     ),
     "a log start that nobody asked for": (
         Rule.LOG_START,

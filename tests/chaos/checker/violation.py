@@ -13,7 +13,7 @@ class Rule(Enum):
     NOTHING_RECORDED = "the history holds appends, and a final read of every partition that was appended to"
     UNEXCUSED = "an operation fails only during a fault or shortly after it"
     LOST = "an acknowledged record is in the log"
-    LOST_IN_CALM = "a record acknowledged with acks=1 is lost only if it was acknowledged shortly before a fault"
+    ACKS_1_LOSS = "a fault loses acks=1 records of a short time only, and calm weather none"
     DUPLICATED = "a record is in the log at most once"
     MISPLACED = "an acknowledged record is at the partition and offset it was acknowledged with"
     NOT_DENSE = "offsets follow each other from the log start, without gap or overlap"
