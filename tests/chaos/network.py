@@ -188,6 +188,8 @@ class _Link:
                 if answers and self._condition is Condition.DEAF:
                     target.transport.abort()
                     return
+                if target.is_closing():
+                    return
                 target.write(piece)
                 await target.drain()
         except OSError:

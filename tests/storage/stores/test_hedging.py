@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -204,3 +205,27 @@ async def test_a_caller_that_is_gone_takes_both_with_it(hanging: HangingStore, h
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_of_two_refusals_that_arrive_together_none_is_taken_for_a_defect(
+    hanging: HangingStore, hedging: HedgingObjectStore
+) -> None:
+    defects: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, defect: defects.append(defect))
+    hanging.hangs, hanging.late = 2, Conflict("another was first")
+    refused = asyncio.ensure_future(_is_refused(hedging))
+    await until(lambda: len(hanging.requests) == 2)
+    hanging.gate.set()
+    assert await refused
+    hanging.late = None
+    gc.collect()  # a task whose exception nobody asked for tells of it when it goes
+    assert defects == []
+
+
+async def _is_refused(store: HedgingObjectStore) -> bool:
+    """Keeps no exception, since it would keep the tasks that raised it."""
+    try:
+        await store.create("a", b"x")
+    except Conflict:
+        return True
+    return False

@@ -99,9 +99,8 @@ class HedgingObjectStore:
             return (await _first_answer(tries)).result()
         finally:
             for each in tries:
-                if not each.done():
-                    each.cancel()
-                    each.add_done_callback(_forget)
+                each.cancel()  # nothing happens to one that is done, as both may be
+                each.add_done_callback(_forget)
 
 
 async def _first_answer(tries: Sequence[asyncio.Future[T]]) -> asyncio.Future[T]:
