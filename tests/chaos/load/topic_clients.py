@@ -6,7 +6,9 @@ import asyncio
 import io
 import itertools
 import json
+import time
 from collections.abc import Sequence, Set
+from math import inf
 
 import pyarrow as pa
 from tests.chaos.checker.history import Acks, Outcome
@@ -24,6 +26,8 @@ CHANGE_PAUSES = 20
 """How much rarer records are deleted and partitions added."""
 PARTITIONS_MAX = 6
 REMADE_BATCHES = 4
+FORGET_S_MAX = 30.0
+"""How long after the last fault a broker may know a topic that was deleted."""
 JSON_BODY = {"Content-Type": "application/json"}
 
 
@@ -183,14 +187,29 @@ class Remaker:
         await self._read_all(topic, life)
         deleted = await self._insisted("DELETE", f"/v1/topics/{topic}", None, {204, 404})
         for broker in self._means.workload.brokers:
-            await self._insisted("GET", f"/v1/topics/{topic}", None, {404}, broker=broker)
+            await self._until_forgotten(topic, broker)
         return created == deleted == 1 and Outcome.UNKNOWN not in outcomes
 
-    async def _insisted(self, method: str, path: str, body: object, done: Set[int], *, broker: str = "") -> int:
+    async def _until_forgotten(self, topic: str, broker: str) -> None:
+        """Wait until `broker` says that there is no such topic: as long as faults go on, and `FORGET_S_MAX` after."""
+        give_up_at = inf
+        while True:
+            answer = await self._means.caller.get(f"{broker}/v1/topics/{topic}")
+            if answer.status == 404:
+                return
+            if self._means.stopping.is_set():
+                give_up_at = min(give_up_at, time.monotonic() + FORGET_S_MAX)
+            if time.monotonic() > give_up_at:
+                told = f"{broker} answers {answer.status} {answer.code} for {topic}, which was deleted"
+                self._means.recorder.failed(self._name, told)
+                return
+            await asyncio.sleep(RETRY_PAUSE_S)
+
+    async def _insisted(self, method: str, path: str, body: object, done: Set[int]) -> int:
         """How often it had to be asked until the answer's status was one of `done`."""
         for attempts in itertools.count(1):
             content = None if body is None else json.dumps(body).encode()
-            url = (broker or self._chance.broker()) + path
+            url = self._chance.broker() + path
             answer = await self._means.caller.call(method, url, content, JSON_BODY)
             if answer.status in done:
                 return attempts
