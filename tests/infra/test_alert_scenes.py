@@ -112,6 +112,10 @@ SCENES: Mapping[str, tuple[Mapping[str, str], set[str]]] = {
         {f'tidelog_archive_debt_seconds{{{broker(2)},topic="web"}}': always(4_000)},
         {"TidelogArchiveStands"},
     ),
+    "an object is damaged": (
+        {f"tidelog_damaged_objects{{{broker(1)}}}": always(1)},
+        {"TidelogDamagedObjects"},
+    ),
     "nothing is deleted": (
         {f'tidelog_garbage_bytes{{{broker(1)},topic="web"}}': always(80e9)},
         {"TidelogGarbageStays"},
