@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from infra.loopback_ports import free_port
 from tests.client.relay import Relay
 
 from tidelog.client import Admin, Consumer, ConsumerOptions, Producer, ProducerOptions
+from tidelog.client.connection import Connection, Request
 from tidelog.storage.errors import Unavailable
 
 CONNECT_S = 0.5
@@ -46,6 +49,35 @@ def test_an_address_where_nobody_listens_is_warned_of_once_and_given_up(
     assert warning.levelno == logging.WARNING
     assert brokers[0] in warning.getMessage()
     assert "--broker or TIDELOG_BROKER" in warning.getMessage()
+
+
+class _Slow(BaseHTTPRequestHandler):
+    """Answers a health request after longer than a first connection may take."""
+
+    def do_GET(self) -> None:
+        threading.Event().wait(3 * CONNECT_S)
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"[]")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class names it
+        """Silent."""
+
+
+def test_a_broker_that_is_reached_at_once_may_take_longer_over_its_first_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidelog.client.connection.ANSWER_TIMEOUT_MIN_S", 0.0)
+    with HTTPServer(("127.0.0.1", free_port()), _Slow) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        host, port = server.server_address[:2]
+        with Connection(f"http://{host}:{port}", deadline_s=20 * CONNECT_S, connect_timeout_s=CONNECT_S) as connection:
+            answer = connection.call(Request("GET", "/v1/topics"))
+        thread.join()
+    assert answer.status == 200
 
 
 def test_a_broker_that_was_reached_is_waited_for_until_the_deadline(

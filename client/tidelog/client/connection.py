@@ -106,7 +106,8 @@ class Connection:
             broker = self._brokers.current
             give_up_at = began + self._patience_s(bound_s)
             try:
-                return self._once(broker, request, give_up_at - clock.monotonic())
+                now = clock.monotonic()
+                return self._once(broker, request, began + bound_s - now, self._connecting_s(give_up_at - now))
             except (Unavailable, Fenced) as error:
                 self._brokers.leave(broker)
                 unreached = unreached + 1 if isinstance(error, Unreachable) else 0
@@ -143,13 +144,14 @@ class Connection:
             self._warned = True
             logger.warning("%s. Trying again for up to %.0f s.", error, max(left_s, 0.0))
 
-    def _once(self, broker: str, request: Request, left_s: float) -> Answer:
+    def _once(self, broker: str, request: Request, left_s: float, connecting_s: float) -> Answer:
+        """One attempt. A broker that was reached has `left_s` to answer; to reach it takes `connecting_s` at most."""
         headers = dict(request.headers)
         content = _Chunks(request.body) if request.body else None
         if content is not None:
             headers["content-length"] = str(sum(piece.nbytes for piece in request.body))
         answer_timeout_s = min(request.answer_timeout_s, max(left_s, ANSWER_TIMEOUT_MIN_S))
-        timeout = httpx.Timeout(answer_timeout_s, connect=self._connecting_s(left_s), pool=None)
+        timeout = httpx.Timeout(answer_timeout_s, connect=connecting_s, pool=None)
         url = broker + request.path
         if self._closed.is_set():
             raise Unavailable("the connection is closed")
