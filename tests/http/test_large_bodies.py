@@ -8,6 +8,7 @@ import json
 import threading
 import tracemalloc
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 import httpx
@@ -22,7 +23,7 @@ from tests.http.test_body_reading import arriving
 
 from tidelog.services.http import decoding
 from tidelog.services.http.bodies import json_body, json_pieces, line_pieces
-from tidelog.services.http.bodies.draft_columns import RECORD_BYTES
+from tidelog.services.http.bodies.draft_columns import HEADERS_MAX, RECORD_BYTES
 from tidelog.services.http.bodies.json_body import decode_json
 from tidelog.services.http.bodies.line_body import LineFields, decode_ndjson, decode_text
 from tidelog.services.http.body_reading import BodyReader
@@ -142,6 +143,7 @@ def test_a_refusal_names_the_record_in_the_whole_body() -> None:
 
 def traced(work: Callable[[], object]) -> int:
     """The peak of Python's own memory while `work` runs, beyond what there was."""
+    decode_json(nulls(1), 1)  # what is loaded once is not counted
     tracemalloc.start()
     try:
         work()
@@ -161,6 +163,27 @@ def test_too_many_records_are_refused_before_they_are_objects(record: str) -> No
             decode_json(body, RECORDS_MAX)
 
     assert traced(refused) < decoding.PIECE_OBJECT_BYTES
+
+
+def test_headers_are_measured_before_they_are_objects() -> None:
+    header = b'{"key":"a","value":null}'
+    body = b'{"records":[{"value":null,"headers":[' + b",".join([header] * 200_000) + b"]}]}"
+
+    def refused() -> None:
+        with pytest.raises(Invalid, match="headers") as refusal:
+            decode_json(body, RECORDS_MAX)
+        assert refusal.value.field == "records[0].headers"
+
+    assert traced(refused) < len(body) + MIB, "the piece that is parsed is a copy"
+    few = b'{"records":[{"value":"' + b"x" * (2 * MIB) + b'","headers":[' + header + b"]}]}"
+    assert decode_json(few, 1).records.column("headers").to_pylist() == [[{"key": "a", "value": None}]]
+
+
+def test_a_record_has_no_more_headers_than_can_be_read_as_json() -> None:
+    for count, fits in ((HEADERS_MAX, True), (HEADERS_MAX + 1, False)):
+        body = json.dumps({"records": [{"value": "x", "headers": [{"key": "a", "value": "b"}] * count}]}).encode()
+        with nullcontext() if fits else pytest.raises(Invalid, match=str(HEADERS_MAX)):
+            decode_json(body, 1)
 
 
 @pytest.mark.parametrize("decode", [decode_text, decode_ndjson])

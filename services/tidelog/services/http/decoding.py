@@ -98,8 +98,9 @@ class Decoding:
 
 
 def added_bytes(body_bytes: int, records_max: int) -> int:
-    """What decoding adds to a large body of JSON or lines, at the most; a record has at least two bytes of text."""
-    return PIECE_OBJECT_BYTES + RECORD_BYTES * min(records_max, body_bytes // 2)
+    """What decoding adds to a large body of JSON or lines, at the most: a piece (a body of one record is one piece) and
+    its objects, and the columns. A record has at least two bytes of text."""
+    return body_bytes + PIECE_OBJECT_BYTES + RECORD_BYTES * min(records_max, body_bytes // 2)
 
 
 def _decode(form: BodyForm, body: Body, records_max: int) -> Draft:

@@ -16,6 +16,8 @@ from tidelog.storage.records import DRAFT_SCHEMA, HEADERS, TIMESTAMP
 BINARY = pa.binary()
 PARTITION = pa.int32()
 KEPT_NULLS_MAX = 1_000
+HEADERS_MAX = 10_000
+"""Of one record: each becomes an object when the record is read as JSON."""
 RECORD_BYTES = 32
 """What a record takes in columns, at the most, besides its key, value and headers. Of short ones it is more than their
 text."""
@@ -32,7 +34,7 @@ def draft_of(
     partitions: Column | None = None,
 ) -> Draft:
     """A draft of equally long columns; one that is None is null in every row. `Invalid` for a timestamp or partition
-    out of its range, or for no records at all."""
+    out of its range, for too many headers, or for no records at all."""
     count = len(value)
     if not count:
         raise Invalid("the body holds no records: send at least one", field="records")
@@ -40,6 +42,8 @@ def draft_of(
         _check_range(timestamp.cast(pa.int64()), "timestamp", TIMESTAMP_MS_MAX)
     if partitions is not None:
         _check_range(partitions, "partition", 2**31 - 1)
+    if headers is not None:
+        _check_header_counts(headers)
     columns = [
         _nulls(count, TIMESTAMP) if timestamp is None else timestamp,
         _nulls(count, BINARY) if key is None else key,
@@ -78,6 +82,12 @@ def _check_range(column: Column, name: str, high: int) -> None:
         wrong = least.as_py() if least.as_py() < 0 else most.as_py()
         row = pc.index(column, wrong).as_py()
         raise Invalid(f"{name} is a number from 0 to {high}, not {wrong}", field=name, record=row)
+
+
+def _check_header_counts(headers: Column) -> None:
+    most = pc.max(pc.list_value_length(headers)).as_py() or 0
+    if most > HEADERS_MAX:
+        raise Invalid(f"a record has {most} headers: at most {HEADERS_MAX} are allowed", field="headers")
 
 
 def _chunked(column: Column) -> pa.ChunkedArray[Any]:

@@ -61,8 +61,18 @@ class RecordsForm(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     records: list[RecordForm]
 
 
+class HeadersForm(msgspec.Struct, gc=False):
+    """The headers of a record as text; all else of it is skipped."""
+
+    headers: msgspec.Raw = msgspec.Raw(b"")
+
+
+LARGE_PIECE_BYTES = 1 << 20
+HEADERS_TEXT_BYTES_MAX = 1 << 20
+"""Of one record in a large piece: its headers are measured before any is an object."""
 _DECODER = msgspec.json.Decoder(RecordsForm)
 _PIECE_DECODER = msgspec.json.Decoder(list[RecordForm])
+_HEADERS_DECODER = msgspec.json.Decoder(list[HeadersForm])
 _ROW = re.compile(r"records\[(\d+)\]")
 _PIECE_PATH = re.compile(r"\[(\d+)\](.*)", re.DOTALL)
 
@@ -107,6 +117,8 @@ def _decoded(body: Body, records_max: int) -> Sequence[_Columns]:
 def _decode_piece(piece: bytes, first: int) -> list[RecordForm]:
     """`first`: the number in the body of the first record of `piece`."""
     try:
+        if len(piece) > LARGE_PIECE_BYTES:
+            _check_headers_text(piece, first)
         return parse_typed(_PIECE_DECODER, piece)
     except Invalid as error:
         found = _PIECE_PATH.fullmatch(error.field or "")
@@ -115,6 +127,15 @@ def _decode_piece(piece: bytes, first: int) -> list[RecordForm]:
             raise type(error)(f"{error} ({where})", field=error.field) from None
         path = f"records[{first + int(found[1])}]{found[2]}"
         raise type(error)(str(error).replace(found[0], path, 1), field=path) from None
+
+
+def _check_headers_text(piece: bytes, first: int) -> None:
+    """A piece is large if a record in it is: only its headers can make many objects."""
+    records = parse_typed(_HEADERS_DECODER, piece)
+    for row, record in enumerate(records, first):
+        if len(memoryview(record.headers)) > HEADERS_TEXT_BYTES_MAX:
+            path = f"records[{row}].headers"
+            raise Invalid(f"{path} take more than {HEADERS_TEXT_BYTES_MAX} bytes: send fewer", field=path)
 
 
 def _draft(pieces: Sequence[_Columns], body_bytes: int) -> Draft:

@@ -110,7 +110,7 @@ def _scanned_cut(body: Body, start: int, end: int) -> tuple[int, int]:
 
 
 def _array(body: Body, start: int, end: int) -> bytes:
-    return b"".join((b"[", body[start:end], b"]"))
+    return b"".join((b"[", memoryview(body)[start:end], b"]"))
 
 
 def _marks(block: npt.NDArray[np.uint8], *, escaped: bool) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], bool]:
