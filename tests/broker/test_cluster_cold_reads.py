@@ -11,7 +11,8 @@ from tests.coordinator.stepped_clock import SteppedClock
 from tidelog.services.broker.api import FetchLimits, ProduceOptions
 from tidelog.services.broker.cluster.cold_reader import FRESH_S_MAX, FRESH_S_MIN, ColdReader
 from tidelog.services.wiring import broker_parts
-from tidelog.storage.errors import LeaderUnknown
+from tidelog.storage.errors import LeaderUnknown, NotFound, RecordsLost
+from tidelog.storage.object_store import list_all
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -110,3 +111,24 @@ async def test_a_reader_at_the_end_of_the_log_asks_for_its_manifest_ever_more_se
         await a.archive_now()
         clock.advance(FRESH_S_MAX)
         assert await cold.holds(topic, 0, 10, leader_known=True)
+
+
+async def test_a_topic_that_was_deleted_elsewhere_is_not_told_as_damaged() -> None:
+    """`b` did not hear of it, as a broker that is cut off from etcd; the topic's objects are gone by now."""
+    store = MemoryObjectStore()
+    async with running_world(dict.fromkeys(NAMES, store), shards=1) as world:
+        a, b = world.brokers["a"], world.brokers["b"]
+        await a.create_topic("t", 1, {})
+        await a.produce("t", numbered(0, 10), TO_ZERO)
+        await a.archive_now()
+        assert (await b.route_fetch("t", 0, 0)).local, "it knows the manifest"
+        segments = [info async for info in list_all(store, "topics/") if info.key.endswith(".parquet")]
+        await world.coordinations["b"]._sync.aclose()
+        for info in segments:
+            await store.delete(info.key)
+        with pytest.raises(RecordsLost):
+            await b.fetch("t", 0, 5, FetchLimits(1, 1))
+        await a.delete_topic("t")
+        assert b.topic("t"), "it has not heard of that"
+        with pytest.raises(NotFound):
+            await b.fetch("t", 0, 5, FetchLimits(1, 1))

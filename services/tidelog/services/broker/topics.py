@@ -46,6 +46,12 @@ class Topics:
         await self.read_on()
         return self._checked(name, partition)
 
+    async def check_there(self, topic: Topic) -> None:
+        """Raises `NotFound` if `topic` was deleted, here or by another broker, and `Unavailable`."""
+        await self._catch_up()
+        if self.get(topic.name).topic_id != topic.topic_id:
+            raise NotFound(f"topic {topic.name!r} was deleted, and another one created in its place")
+
     def _checked(self, name: str, partition: int | None) -> Topic:
         topic = self.get(name)
         if partition is not None:

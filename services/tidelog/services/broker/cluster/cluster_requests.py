@@ -26,6 +26,7 @@ from tidelog.services.broker.peers import Peers
 from tidelog.services.broker.record_deletion import HIGH_WATERMARK
 from tidelog.services.broker.sharing import check_partition
 from tidelog.services.settings import Settings
+from tidelog.storage.errors import RecordsLost
 from tidelog.storage.runtime import Clock
 
 
@@ -61,8 +62,7 @@ class ClusterRequests:
         shard = found.shards[partition]
         capped = self._local.capped(limits)
         if not self._local.shards.leads(shard):
-            known = self._whereabouts.route(shard).leader is not None
-            cold = await self._cold.fetch(found, partition, offset, capped, leader_known=known)
+            cold = await self._fetch_cold(found, partition, offset, capped)
             if cold is not None:
                 return cold
         end_s = self._clock.monotonic() + capped.wait_ms / 1000
@@ -77,6 +77,16 @@ class ClusterRequests:
             lambda leader: self._peers.fetch(leader, topic, partition, offset, left()),
             wait_s=capped.wait_ms / 1000,
         )
+
+    async def _fetch_cold(self, topic: Topic, partition: int, offset: int, limits: FetchLimits) -> Fetched | None:
+        """As `ColdReader.fetch`. A broker that is cut off from etcd hears of a deleted topic when its objects are
+        gone."""
+        known = self._whereabouts.route(topic.shards[partition]).leader is not None
+        try:
+            return await self._cold.fetch(topic, partition, offset, limits, leader_known=known)
+        except RecordsLost:
+            await self._local.known_topics.check_there(topic)
+            raise
 
     async def resolve(self, topic: str, partition: int, position: Position, *, fresh: bool = True) -> int:
         found = await self._local.known_topics.known(topic, partition)
