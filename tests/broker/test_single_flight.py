@@ -1,0 +1,48 @@
+"""One run of a slow read is shared by all who ask while it is under way, and by nobody who asks after it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.broker.brokers import until
+
+from tidelog.services.broker.leadership_proof import LeadershipProof
+from tidelog.services.broker.single_flight import SingleFlight
+from tidelog.storage.runtime import SystemClock
+
+
+async def test_who_asks_in_the_moment_when_a_read_has_ended_gets_a_read_of_its_own() -> None:
+    """That moment lies between the end of the read's task and the callbacks that tell of it."""
+    flights: SingleFlight[str, int] = SingleFlight()
+    gates = [asyncio.get_running_loop().create_future() for _ in range(2)]
+    reads = iter(gates)
+    first = asyncio.create_task(flights.run("a", lambda: next(reads)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    gates[0].set_result(1)
+    second = asyncio.create_task(flights.run("a", lambda: next(reads)))  # its first step follows the read's last one
+    assert await first == 1
+    assert flights.running("a")
+    gates[1].set_result(2)
+    assert await second == 2
+
+
+@pytest.mark.timeout(10)
+async def test_a_call_that_comes_in_the_moment_when_a_check_has_ended_does_not_stop_the_broker() -> None:
+    """It needs a check of its own, and asked for it without end, and without letting anything else run."""
+    checks: list[asyncio.Future[bool]] = []
+
+    async def overtaken() -> bool:
+        checks.append(asyncio.get_running_loop().create_future())
+        return await checks[-1]
+
+    proof = LeadershipProof(overtaken, SystemClock())
+    first = asyncio.create_task(proof.led())
+    await until(lambda: len(checks) == 1)
+    checks[0].set_result(False)
+    second = asyncio.create_task(proof.led())
+    assert await first
+    await until(lambda: len(checks) == 2)
+    checks[1].set_result(False)
+    assert await second
