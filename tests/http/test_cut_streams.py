@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
@@ -202,9 +202,22 @@ async def test_what_was_not_sent_is_not_in_the_position(broker: LocalBroker) -> 
     assert cut["position"] == "0:2,1:3"
 
 
-async def test_a_cut_is_no_error_of_the_broker_in_its_log(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.fixture
+def _logs_configured(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """As `tidelog serve` has them; afterwards as they were."""
+    root, uvicorn = logging.getLogger(), logging.getLogger("uvicorn.error")
+    level, handlers = root.level, root.handlers[:]
     configure_logs("info", "text")
-    logging.getLogger().addHandler(caplog.handler)
+    root.addHandler(caplog.handler)
+    yield
+    for one in list(uvicorn.filters):
+        uvicorn.removeFilter(one)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("_logs_configured")
+async def test_a_cut_is_no_error_of_the_broker_in_its_log(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     async with connected(served) as wire:
         await follow(wire)
         served.service.connections.drain()
