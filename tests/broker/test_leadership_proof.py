@@ -25,13 +25,17 @@ class Log:
         await answer
         return seen
 
-    async def answer(self, error: Exception | None = None) -> None:
-        """The check under way ends with what it saw, or with `error`."""
-        await turn()
+    def end_check(self, error: Exception | None = None) -> None:
+        """The oldest check under way has its answer; nobody has seen it yet."""
         if error:
             self._answers.pop(0).set_exception(error)
         else:
             self._answers.pop(0).set_result(None)
+
+    async def answer(self, error: Exception | None = None) -> None:
+        """The check under way ends with what it saw, or with `error`."""
+        await turn()
+        self.end_check(error)
         for _ in range(5):
             await turn()
 
@@ -60,6 +64,23 @@ async def test_a_check_that_was_sent_before_a_call_began_does_not_cover_it() -> 
     await log.answer()
     assert await asyncio.gather(*late) == [False] * 10
     assert log.asked == 2
+
+
+@pytest.mark.timeout(20)
+async def test_a_call_that_begins_in_the_moment_when_a_check_ends_asks_anew() -> None:
+    """The check has its answer, and the event loop has not told anybody yet: joining it again and again would never let
+    the loop do so."""
+    log, clock = Log(), SteppedClock()
+    proof = LeadershipProof(log.ask, clock)
+    first = asyncio.create_task(proof.led())
+    await turn()
+    await turn()
+    log.end_check()
+    late = asyncio.create_task(proof.led())  # its first step comes right after the check's last
+    await turn()
+    assert log.asked == 2
+    await log.answer()
+    assert await asyncio.gather(first, late) == [True, True]
 
 
 async def test_a_commit_that_began_after_a_call_proves_as_much_as_a_check() -> None:
