@@ -1,6 +1,6 @@
 """`python -m benchmarks`: run the rows, print the table, write JSON, a picture and a page.
 
-    python -m benchmarks                    everything (about half an hour on two cores)
+    python -m benchmarks                    everything (more than an hour on two cores)
     python -m benchmarks --quick            everything, too short to judge by: do all the sides still run?
     python -m benchmarks --only produce     one family; its rows replace those of the last run
     python -m benchmarks --list             what there is
@@ -105,7 +105,7 @@ ORDER = (
 """In which rows stand, by the beginnings of their names."""
 ARTIFACTS = Path("artifacts")
 EVIDENCE = Path("docs") / "evidence"
-PAGE = Path("docs") / "benchmarks.md"
+PAGE = EVIDENCE / "bench.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -134,7 +134,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", action="append", default=[], metavar="FAMILY", help="the same, by an option")
     parser.add_argument("--quick", action="store_true", help="a twentieth of the records, one round")
     parser.add_argument("--rounds", type=int, help="rounds of each side (3; quick: 1)")
-    parser.add_argument("--evidence", action="store_true", help="also write docs/benchmarks.md and docs/evidence/")
+    parser.add_argument("--evidence", action="store_true", help="also write docs/evidence/bench.*")
     parser.add_argument("--render", action="store_true", help="run nothing: write the last run's figures again")
     parser.add_argument("--note", default="", help="a remark for the page, as that the machine was shared")
     parser.add_argument("--scratch", type=Path, help="where data and logs go: the disk under test")

@@ -1,4 +1,4 @@
-"""The report as people read it: a table on the terminal, and the page `docs/benchmarks.md` from the same values."""
+"""The report as people read it: a table on the terminal, and the page `docs/evidence/bench.md` from the same values."""
 
 from __future__ import annotations
 
@@ -51,10 +51,11 @@ def number(value: float) -> str:
 
 def _head(machine: Machine) -> list[str]:
     lines = [
-        "# Benchmarks",
+        "# All benchmark rows",
         "",
         "Written by `python -m benchmarks` (`make bench`) from its own JSON; do not edit by hand.",
-        "The picture is `evidence/bench.png`, the figures are `evidence/bench.json`.",
+        "The picture is `bench.png`, the figures are `bench.json`. The rows that matter most, and why, are in",
+        "[benchmarks](../benchmarks.md).",
         "",
         f"- Machine: {machine.cores} cores, {machine.memory_gib:.0f} GiB, {machine.system}",
         f"- Software: Python {machine.python}, {machine.java}, {machine.versions}",
