@@ -9,8 +9,8 @@ age:
    `READERS_TRUST_S` before its call began. A leader goes by its own memory if it led the shard at such a moment
    (`ShardSet.prove_led_lately`). Both count from before they asked, on their own monotonic clock.
 2. The leader appends the manifest with the new beginning, waits `DELETION_WAIT_S`, proves that it leads still, and
-answers. 3. So a call that begins after the answer goes by a manifest, or by a leadership, that was asked for after
-the append. A
+   answers.
+3. So a call that begins after the answer goes by a manifest, or by a leadership, that was asked for after the append. A
    leader after this one began after the proof, and reads the manifest after its beginning.
 
 The wait is twice the trust: the clock of one broker may run twice as fast as that of another. Both must run on while
