@@ -31,9 +31,12 @@ def repair(
 ) -> None:
     """Record what is lost for good as lost, so that the rest of the log lives on. Put objects back from a backup first.
 
-    Without --apply it only tells. Exit code 6 if something is damaged and was not repaired. Brokers may run while WAL
-    entries are repaired; stop brokers and compactors before manifests or segments are. With --json: an action a line,
-    then a line that sums up.
+    Without --apply it only prints the plan. Exit code 6 if something is damaged and was not repaired.
+    Brokers may run while WAL entries are repaired; stop brokers and compactors before manifests or segments are.
+    With --json it prints one action per line, then a line with the sums.
+
+    [dim]tidelog bucket repair --store s3://my-bucket/log
+    tidelog bucket repair --apply --store s3://my-bucket/log[/dim]
     """
     if not asyncio.run(_repair(store, apply=apply, deep=deep, as_json=as_json)):
         raise typer.Exit(DAMAGED)
