@@ -22,8 +22,7 @@ from tests.costs.model import (
     wal_requests,
 )
 
-from tidelog.client.costs import GB_BYTES, MONTH_S
-from tidelog.services.cli.cost_json import CostDocument
+from tidelog.client.costs import GB_BYTES, MONTH_S, TopicCostDescription
 from tidelog.services.settings import MIB, Settings
 from tidelog.storage.stores.counting import S3_STANDARD, RequestCounts
 
@@ -36,10 +35,24 @@ NETWORK, DISKS = Network(), Disks()
 
 
 @dataclass(frozen=True)
+class TopicShown:
+    """A topic's numbers in a year's report."""
+
+    figures: TopicCostDescription
+
+
+@dataclass(frozen=True)
+class CostShown:
+    """The topics in a year's report."""
+
+    topics: tuple[TopicShown, ...]
+
+
+@dataclass(frozen=True)
 class YearDocument:
     """What of a year's report is shown here."""
 
-    cost: CostDocument
+    cost: CostShown
 
 
 def request_rows() -> Iterator[str]:
