@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from subprocess import CompletedProcess
@@ -25,7 +26,7 @@ def brokers(etcd: EtcdServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
     settings = {
         "store": f"file:{folder / 'data'}",
         "etcd.endpoints": etcd.url,
-        "cluster.name": "forwarding",
+        "cluster.name": f"forwarding-{uuid.uuid4().hex}",  # a worker may come back to this module, with another bucket
         "shards": SHARDS,
         "num.partitions": SHARDS,
         "rebalance.delay.ms": 0,

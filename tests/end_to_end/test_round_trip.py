@@ -29,9 +29,9 @@ AWKWARD = {
 
 def round_trip(broker: BrokerProcess, topic: str, data: bytes) -> bytes:
     produced = run_tidelog(["topic", "produce", topic], broker=broker.url, stdin=data)
-    assert (produced.returncode, produced.stderr) == (0, b"")
+    assert produced.returncode == 0, produced.stderr
     consumed = run_tidelog(["topic", "consume", topic, "-o", "start", "-e"], broker=broker.url)
-    assert (consumed.returncode, consumed.stderr) == (0, b"")
+    assert consumed.returncode == 0, consumed.stderr
     return consumed.stdout
 
 
