@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tests.chaos.checker.history import Acks, Append, EndQuery, History, Outcome, Read
 
-OF_EACH_MIN = 5
+OF_EACH_MIN = 3
 """How often each kind must have been recorded at the least."""
 
 
