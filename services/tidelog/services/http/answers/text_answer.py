@@ -23,6 +23,8 @@ async def text_answer(
     batches: Sequence[pa.RecordBatch], text: JsonText, headers: Mapping[str, str], media_type: str
 ) -> Response:
     """`batches` as `text` writes them."""
+    if _is_small(batches):
+        return Response(text.head + text.records(batches) + text.tail, headers=headers, media_type=media_type)
     groups = list(groups_of(batches))
     if len(groups) > 1:
         return GroupedAnswer(groups, text, headers, media_type)
@@ -55,11 +57,14 @@ class GroupedAnswer(Response):
         await send({"type": "http.response.body", "body": self._text.tail, "more_body": False})
 
 
-async def _written(group: Group, text: JsonText) -> bytes:
+def _is_small(group: Group) -> bool:
+    """Whether the event loop may write it."""
     few = sum(piece.num_rows for piece in group) <= INLINE_RECORDS_MAX
-    if few and sum(piece.nbytes for piece in group) <= INLINE_BYTES_MAX:
-        return text.records(group)
-    return await asyncio.to_thread(text.records, group)
+    return few and sum(piece.nbytes for piece in group) <= INLINE_BYTES_MAX
+
+
+async def _written(group: Group, text: JsonText) -> bytes:
+    return text.records(group) if _is_small(group) else await asyncio.to_thread(text.records, group)
 
 
 async def _client_left(receive: Receive) -> None:
