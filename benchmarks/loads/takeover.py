@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
-from tidelog.services.broker.api import Draft, ProduceOptions
-from tidelog.services.broker.index_keeper import IndexKeeper
-from tidelog.services.settings import Settings
-from tidelog.services.wiring import open_broker
+from tidelog.services.broker.api.produce import Draft, ProduceOptions
+from tidelog.services.broker.shard.index_keeper import IndexKeeper
+from tidelog.services.runtime.settings import Settings
+from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.records import DRAFT_SCHEMA, WAL_SCHEMA

@@ -13,7 +13,9 @@ from typing import Protocol
 from tests.broker.direct_peers import DirectPeers
 from tests.broker.drafts import draft, offsets_of, values_of
 
-from tidelog.services.broker.api import Broker, FetchLimits, ProduceOptions, ProducerSequence
+from tidelog.services.broker.api.broker import Broker
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions, ProducerSequence
 from tidelog.storage.errors import Fenced, Unavailable
 
 PAGE = FetchLimits(1_000, 1 << 20)

@@ -11,8 +11,8 @@ from tidelog.coordinator.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.key_value import KeyValueStore
 from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
 from tidelog.services.broker.cluster.membership import Membership
-from tidelog.services.settings import Settings
-from tidelog.services.wiring import broker_parts
+from tidelog.services.runtime.settings import Settings
+from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 

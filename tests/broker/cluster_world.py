@@ -18,8 +18,8 @@ from tidelog.coordinator.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.shard_host import CoordinatorHealth, ShardHost
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
-from tidelog.services.settings import Settings
-from tidelog.services.wiring import broker_parts
+from tidelog.services.runtime.settings import Settings
+from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Clock, Runtime, SystemClock
 

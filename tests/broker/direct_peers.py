@@ -4,18 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from tidelog.services.broker.api import (
-    Appended,
-    Broker,
-    Draft,
-    Fetched,
-    FetchLimits,
-    Leader,
-    PartitionLog,
-    Position,
-    ProduceOptions,
-)
-from tidelog.services.broker.routing import Share
+from tidelog.services.broker.api.broker import Broker
+from tidelog.services.broker.api.cluster import Leader
+from tidelog.services.broker.api.fetch import Fetched, FetchLimits, PartitionLog, Position
+from tidelog.services.broker.api.produce import Appended, Draft, ProduceOptions
+from tidelog.services.broker.write.routing import Share
 from tidelog.storage.errors import LeaderUnknown
 
 

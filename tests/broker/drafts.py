@@ -5,7 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidelog.services.broker.api import Draft, Fetched
+from tidelog.services.broker.api.fetch import Fetched
+from tidelog.services.broker.api.produce import Draft
 from tidelog.storage.records import DRAFT_SCHEMA
 
 

@@ -8,7 +8,8 @@ from tests.storage.archive_scenes import ManualClock, keys
 from tests.storage.record_tables import record_table
 
 from tidelog.coordinator.topic import Topic
-from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.bucket.sweep import DAY_MS
 from tidelog.storage.layout import staging_prefix

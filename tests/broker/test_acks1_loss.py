@@ -8,9 +8,10 @@ from tests.broker.drafts import numbered, values_of
 from tests.broker.gated_store import GatedObjectStore
 from tests.coordinator.stepped_clock import SteppedClock, turn
 
-from tidelog.services.broker.api import Acks, FetchLimits, ProduceOptions, ProducerSequence
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import Acks, ProduceOptions, ProducerSequence
 from tidelog.services.broker.local_broker import ACKS1_LOSS_BEYOND_FLUSH_S
-from tidelog.services.broker.loss_window import LossWindow
+from tidelog.services.broker.write.loss_window import LossWindow
 from tidelog.storage.errors import Fenced, Unavailable
 from tidelog.storage.stores.memory import MemoryObjectStore
 

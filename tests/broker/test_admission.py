@@ -3,8 +3,8 @@ import pytest
 from tests.broker.drafts import draft
 
 from tidelog.coordinator.topic import TopicConfig
-from tidelog.services.broker.admission import TIMESTAMP_MS_MAX, Admitted, admit, payload_bytes
-from tidelog.services.broker.api import Draft
+from tidelog.services.broker.api.produce import Draft
+from tidelog.services.broker.write.admission import TIMESTAMP_MS_MAX, Admitted, admit, payload_bytes
 from tidelog.storage.errors import Invalid, TooLarge
 
 NOW_MS = 1_000

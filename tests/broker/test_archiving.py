@@ -7,13 +7,21 @@ from tests.broker.brokers import SETTINGS, running_broker, until
 from tests.broker.drafts import numbered, offsets_of
 from tests.broker.set_clock import GRACE_S, SetClock
 
-from tidelog.services.broker.api import FetchLimits, ProduceOptions
-from tidelog.services.broker.archiving import BEHIND_FACTOR, PATIENCE, PUTS_FREE, ArchivePolicy, Archivist, WalDebt
-from tidelog.services.broker.background import BackgroundThreads
-from tidelog.services.broker.damages import Damages
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
+from tidelog.services.broker.archive.archive_loop import (
+    BEHIND_FACTOR,
+    PATIENCE,
+    PUTS_FREE,
+    ArchiveLoop,
+    ArchivePolicy,
+    WalDebt,
+)
+from tidelog.services.broker.archive.background import BackgroundThreads
+from tidelog.services.broker.archive.damages import Damages
+from tidelog.services.broker.archive.topic_remover import TopicRemover
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.broker.topic_remover import TopicRemover
-from tidelog.services.wiring import broker_parts
+from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.layout import WAL_PREFIX
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.runtime import Runtime
@@ -87,19 +95,19 @@ async def test_archiving_that_has_fallen_behind_takes_its_share_of_the_processor
     parts = broker_parts(replace(SETTINGS, shards=1), Runtime(clock), MemoryObjectStore())
     remover = TopicRemover(parts.store, parts.catalog, clock, GRACE_S)
     policy = replace(POLICY, bytes_min=1 << 40, entries_max=1)
-    archivist = Archivist(parts.shards, parts.journal, remover, policy, Runtime(clock), threads, Damages(clock))
+    archive_loop = ArchiveLoop(parts.shards, parts.journal, remover, policy, Runtime(clock), threads, Damages(clock))
     broker = LocalBroker(parts)
     await broker.start()
     await broker.create_topic("t", 1, {})
     for number in range(BEHIND_FACTOR - 1):  # and one entry that began the epoch
-        assert not archivist.behind
+        assert not archive_loop.behind
         await broker.produce("t", numbered(number, 1), ProduceOptions(partition=0))
-    assert archivist.behind
-    await archivist.archive_due()
+    assert archive_loop.behind
+    await archive_loop.archive_due()
     assert threads.hurried
-    assert not archivist.behind
+    assert not archive_loop.behind
     await broker.produce("t", numbered(BEHIND_FACTOR - 1, 1), ProduceOptions(partition=0))
-    await archivist.archive_due()
+    await archive_loop.archive_due()
     assert not threads.hurried
     await broker.aclose()
 
@@ -131,7 +139,7 @@ async def test_many_partitions_of_little_traffic_are_archived_seldom_and_few_eac
     parts = broker_parts(replace(SETTINGS, shards=1), Runtime(clock), MemoryObjectStore())
     remover = TopicRemover(parts.store, parts.catalog, clock, GRACE_S)
     policy = replace(POLICY, bytes_min=1 << 40)
-    archivist = Archivist(
+    archive_loop = ArchiveLoop(
         parts.shards, parts.journal, remover, policy, Runtime(clock), BackgroundThreads(1), Damages(clock)
     )
     broker = LocalBroker(parts)
@@ -141,10 +149,10 @@ async def test_many_partitions_of_little_traffic_are_archived_seldom_and_few_eac
         for number in range(partitions):
             await broker.produce(topic, numbered(0, 1), ProduceOptions(partition=number))
         clock.pass_time(minutes * 60 - 30)
-        assert await archivist.archive_due() == 0
+        assert await archive_loop.archive_due() == 0
         before = parts.counting.usage()
         clock.pass_time(30)
-        assert await archivist.archive_due() == 1
+        assert await archive_loop.archive_due() == 1
         spent = parts.counting.usage() - before
         assert spent.counts(kind=Kind.SEGMENT).puts == spent.counts(kind=Kind.MANIFEST).puts == partitions
     await broker.aclose()

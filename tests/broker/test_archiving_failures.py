@@ -10,7 +10,8 @@ from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered, offsets_of
 from tests.storage.archive_scenes import NEVER, CrashingStore
 
-from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.archiver import PARTITIONS_AT_ONCE
 from tidelog.storage.errors import Denied

@@ -8,9 +8,10 @@ from tests.broker.cluster_world import CLUSTER, running_world
 from tests.broker.drafts import numbered, offsets_of, values_of
 from tests.coordinator.stepped_clock import SteppedClock
 
-from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.cluster.cold_reader import FRESH_S_MAX, FRESH_S_MIN, ColdReader
-from tidelog.services.wiring import broker_parts
+from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.errors import LeaderUnknown, NotFound, RecordsLost
 from tidelog.storage.object_store import list_all
 from tidelog.storage.runtime import Runtime

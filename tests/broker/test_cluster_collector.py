@@ -4,9 +4,9 @@ from prometheus_client import CollectorRegistry
 from tests.broker.brokers import SETTINGS
 from tests.broker.cluster_world import running_world
 
-from tidelog.services.broker.api import ClusterStatus
-from tidelog.services.broker.cluster_collector import ClusterCollector, MemberBroker
-from tidelog.services.wiring import open_broker
+from tidelog.services.broker.api.cluster import ClusterStatus
+from tidelog.services.http.metrics.cluster_collector import ClusterCollector, MemberBroker
+from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.memory import MemoryObjectStore
 

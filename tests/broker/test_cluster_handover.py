@@ -9,7 +9,8 @@ from tests.broker.cluster_world import running_world
 from tests.broker.drafts import numbered, values_of
 from tests.broker.gated_store import GatedObjectStore
 
-from tidelog.services.broker.api import FetchLimits, ProduceOptions, ProducerSequence
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions, ProducerSequence
 from tidelog.storage.errors import Fenced, LeaderUnknown, NotLeader, OffsetConflict
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore

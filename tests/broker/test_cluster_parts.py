@@ -10,7 +10,8 @@ from tests.broker.drafts import draft, numbered, values_of
 from tests.broker.gated_store import GatedObjectStore
 from tests.broker.set_clock import GRACE_S, SetClock
 
-from tidelog.services.broker.api import Draft, FetchLimits, ProduceOptions
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import Draft, ProduceOptions
 from tidelog.storage.errors import Fenced, Invalid, LeaderUnknown, Unavailable
 from tidelog.storage.layout import topic_prefix
 from tidelog.storage.stores.counting import CountingObjectStore, Verb

@@ -12,10 +12,11 @@ from tests.broker.drafts import numbered, offsets_of
 from tests.broker.set_clock import SetClock
 from tests.coordinator.stepped_clock import SteppedClock
 
-from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.cluster.cold_reader import ColdReader
-from tidelog.services.broker.log_start_trust import READERS_TRUST_S
-from tidelog.services.wiring import broker_parts
+from tidelog.services.broker.read.log_start_trust import READERS_TRUST_S
+from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.errors import LeaderUnknown, NotLeader, OutOfRange
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore, Verb

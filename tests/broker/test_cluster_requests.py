@@ -8,7 +8,8 @@ from tests.broker.brokers import until
 from tests.broker.cluster_world import CLUSTER, World, running_world
 from tests.broker.drafts import draft, numbered, offsets_of, values_of
 
-from tidelog.services.broker.api import Anchor, FetchLimits, Position, ProduceOptions
+from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.storage.errors import LeaderUnknown, NotFound, NotLeader
 from tidelog.storage.stores.memory import MemoryObjectStore
 

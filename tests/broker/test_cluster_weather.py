@@ -19,7 +19,8 @@ from tidelog.coordinator.key_value import (
     TransactionResult,
     WatchBatch,
 )
-from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore

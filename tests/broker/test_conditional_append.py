@@ -7,7 +7,8 @@ from tests.broker.brokers import running_broker
 from tests.broker.drafts import draft, numbered, values_of
 from tests.broker.gated_store import GatedObjectStore
 
-from tidelog.services.broker.api import FetchLimits, ProduceOptions, ProducerSequence
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions, ProducerSequence
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.errors import Invalid, OffsetConflict, ProducerFenced, SequenceConflict
 from tidelog.storage.object_store import ObjectStore

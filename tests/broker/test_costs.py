@@ -7,14 +7,14 @@ from tests.broker.brokers import SETTINGS, running_broker
 from tests.broker.cluster_world import running_world
 from tests.broker.drafts import draft, numbered
 
-from tidelog.services.broker.api import ProduceOptions
-from tidelog.services.broker.archive_account import ArchiveAccount
-from tidelog.services.broker.costs import BrokerCosts, TopicCost
+from tidelog.services.broker.api.costs import BrokerCosts, TopicCost
+from tidelog.services.broker.api.produce import ProduceOptions
+from tidelog.services.broker.archive.archive_account import ArchiveAccount
+from tidelog.services.broker.archive.topic_archive import ColdFigures, added_segments, cold_figures
+from tidelog.services.broker.archive.wal_extent import WalExtent
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.broker.measurements import Measurements
-from tidelog.services.broker.topic_archive import ColdFigures, added_segments, cold_figures
-from tidelog.services.broker.wal_extent import WalExtent
-from tidelog.services.wiring import broker_parts
+from tidelog.services.broker.telemetry.measurements import Measurements
+from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Change, ChangeKind, Garbage, Manifest, Segment

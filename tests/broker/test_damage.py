@@ -12,7 +12,8 @@ from tests.broker.drafts import numbered, offsets_of
 from tests.broker.fast_clock import FastClock
 from tests.storage.damage_by_hand import Harm, cut, delete, flip
 
-from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import floor_key, index_prefix, manifest_prefix, numbered_key, wal_prefix

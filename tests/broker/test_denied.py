@@ -9,7 +9,8 @@ from tests.broker.fast_clock import FastClock
 from tests.components.minio_admin import MinioAdmin, policy_of
 from tests.components.s3_endpoint import S3Bucket
 
-from tidelog.services.broker.api import Acks, FetchLimits, ProduceOptions, ProducerSequence
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import Acks, ProduceOptions, ProducerSequence
 from tidelog.storage.errors import Corrupt, Denied, TidelogError, Unavailable
 from tidelog.storage.object_store import Body
 from tidelog.storage.stores.memory import MemoryObjectStore

@@ -8,8 +8,9 @@ from tests.broker.brokers import SETTINGS, running_broker, until
 from tests.broker.drafts import numbered, values_of
 from tests.broker.gated_store import GatedObjectStore
 
-from tidelog.services.broker.api import Acks, FetchLimits, ProduceOptions, ProducerSequence
-from tidelog.services.wiring import open_broker
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import Acks, ProduceOptions, ProducerSequence
+from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.errors import Fenced
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime

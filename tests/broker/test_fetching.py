@@ -8,7 +8,8 @@ import pytest
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import draft, numbered, offsets_of, values_of
 
-from tidelog.services.broker.api import Anchor, Fetched, FetchLimits, Position, ProduceOptions
+from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, Position
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.errors import Corrupt, OutOfRange
 from tidelog.storage.object_store import ObjectStore

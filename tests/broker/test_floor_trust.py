@@ -3,7 +3,7 @@
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered
 
-from tidelog.services.broker.api import ProduceOptions
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.counting import CountingObjectStore, Kind, Usage, Verb
 from tidelog.storage.wal_index import INDEX_EVERY

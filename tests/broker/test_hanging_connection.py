@@ -10,7 +10,8 @@ from tests.broker.drafts import numbered, values_of
 from tests.components.holding_proxy import HoldingProxy
 from tests.components.s3_endpoint import S3Bucket
 
-from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.storage.stores.counting import Verb
 from tidelog.storage.stores.s3 import S3ObjectStore
 

@@ -14,11 +14,11 @@ from tests.broker.drafts import draft
 from tests.broker.fast_clock import FastClock
 from tests.components.etcd_server import EtcdServer
 
-from tidelog.services.broker.api import ProduceOptions
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.settings import Settings
-from tidelog.services.wiring import open_broker
+from tidelog.services.runtime.settings import Settings
+from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import NO_REQUESTS, RequestCounts
 from tidelog.storage.stores.memory import MemoryObjectStore

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.coordinator.stepped_clock import SteppedClock, turn
 
-from tidelog.services.broker.leadership_proof import LeadershipProof
+from tidelog.services.broker.shard.leadership_proof import LeadershipProof
 from tidelog.storage.errors import Unavailable
 
 

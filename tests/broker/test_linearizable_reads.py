@@ -13,10 +13,12 @@ from tests.broker.cluster_world import CLUSTER, World, running_world
 from tests.broker.drafts import numbered, values_of
 from tests.coordinator.stepped_clock import SteppedClock
 
-from tidelog.services.broker.api import Anchor, Broker, FetchLimits, Position, ProduceOptions
-from tidelog.services.broker.log_start_trust import READERS_TRUST_S
-from tidelog.services.broker.poll_watch import PROVE_EVERY_S
-from tidelog.services.broker.shard_set import PROVEN_ALONE_S
+from tidelog.services.broker.api.broker import Broker
+from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
+from tidelog.services.broker.api.produce import ProduceOptions
+from tidelog.services.broker.read.log_start_trust import READERS_TRUST_S
+from tidelog.services.broker.read.poll_watch import PROVE_EVERY_S
+from tidelog.services.broker.shard.shard_set import PROVEN_ALONE_S
 from tidelog.storage.errors import Fenced, LeaderUnknown, OutOfRange, Unavailable
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime

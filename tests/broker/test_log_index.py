@@ -9,8 +9,9 @@ from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import numbered, offsets_of
 from tests.storage.scripted_store import ScriptedObjectStore
 
-from tidelog.services.broker.api import FetchLimits, ProduceOptions
-from tidelog.services.broker.log_opening import HOLES_MAX, LogOpening
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
+from tidelog.services.broker.shard.log_opening import HOLES_MAX, LogOpening
 from tidelog.storage.errors import Corrupt, Denied, RecordsLost
 from tidelog.storage.layout import index_prefix
 from tidelog.storage.object_store import Body, ObjectStore, list_all

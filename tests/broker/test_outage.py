@@ -6,8 +6,9 @@ import pytest
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import draft, numbered, offsets_of, values_of
 
-from tidelog.services.broker.api import Anchor as At
-from tidelog.services.broker.api import FetchLimits, Position, ProduceOptions, ProducerSequence
+from tidelog.services.broker.api.fetch import Anchor as At
+from tidelog.services.broker.api.fetch import FetchLimits, Position
+from tidelog.services.broker.api.produce import ProduceOptions, ProducerSequence
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.errors import Overloaded, Unavailable
 from tidelog.storage.object_store import Body, ObjectStore

@@ -7,8 +7,9 @@ from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import draft, numbered, offsets_of, timestamps_of, values_of
 from tests.broker.gated_store import GatedObjectStore
 
-from tidelog.services.broker.api import Acks, FetchLimits, Position, ProduceOptions
-from tidelog.services.broker.api import Anchor as At
+from tidelog.services.broker.api.fetch import Anchor as At
+from tidelog.services.broker.api.fetch import FetchLimits, Position
+from tidelog.services.broker.api.produce import Acks, ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.errors import (
     NotFound,

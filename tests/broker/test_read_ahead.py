@@ -12,10 +12,11 @@ import pytest
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import draft, offsets_of
 
-from tidelog.services.broker.api import Fetched, FetchLimits, ProduceOptions
+from tidelog.services.broker.api.fetch import Fetched, FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.broker.replays import ENDS_MAX, Replays
-from tidelog.services.broker.segment_pieces import SegmentPieces
+from tidelog.services.broker.read.replays import ENDS_MAX, Replays
+from tidelog.services.broker.read.segment_pieces import SegmentPieces
 from tidelog.storage.errors import NotFound
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Segment

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.storage.record_tables import record_table
 
-from tidelog.services.broker.read_budget import ReadBudget
+from tidelog.services.broker.read.read_budget import ReadBudget
 
 SIZES = st.lists(st.lists(st.integers(1, 9), max_size=6), max_size=4)
 

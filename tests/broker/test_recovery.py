@@ -13,12 +13,13 @@ from tests.broker.gated_store import GatedObjectStore
 from tests.components.s3_endpoint import S3Bucket
 from tests.storage.scripted_store import ScriptedObjectStore
 
-from tidelog.services.broker.api import Anchor, FetchLimits, Position, ProduceOptions, ProducerSequence
-from tidelog.services.broker.log_opening import LogOpening
-from tidelog.services.broker.partition_reader import Partitions
-from tidelog.services.broker.partition_state import PartitionState
-from tidelog.services.settings import Settings
-from tidelog.services.wiring import open_broker
+from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
+from tidelog.services.broker.api.produce import ProduceOptions, ProducerSequence
+from tidelog.services.broker.read.partition_reader import Partitions
+from tidelog.services.broker.shard.log_opening import LogOpening
+from tidelog.services.broker.shard.partition_state import PartitionState
+from tidelog.services.runtime.settings import Settings
+from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.errors import ProducerFenced, SequenceConflict
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime

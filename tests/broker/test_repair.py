@@ -17,7 +17,8 @@ from tests.storage.damage_by_hand import Harm, cut, delete, flip
 
 from tidelog.coordinator.journal_check import JournalCheck
 from tidelog.coordinator.journal_topics import JournalTopics
-from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.bucket.attest import BucketAttestation
 from tidelog.storage.bucket.attestation import PartitionHead

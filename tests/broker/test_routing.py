@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from tests.broker.drafts import draft
 
 from tidelog.coordinator.topic import TopicConfig
-from tidelog.services.broker.admission import admit
-from tidelog.services.broker.api import Draft
-from tidelog.services.broker.routing import Share, check_all_name, route
+from tidelog.services.broker.api.produce import Draft
+from tidelog.services.broker.write.admission import admit
+from tidelog.services.broker.write.routing import Share, check_all_name, route
 from tidelog.storage.errors import Invalid
 from tidelog.storage.partitioner import partitions_of
 

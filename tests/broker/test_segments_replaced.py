@@ -12,7 +12,8 @@ from tests.broker.brokers import running_broker
 from tests.broker.cluster_world import running_world
 from tests.broker.drafts import draft, offsets_of
 
-from tidelog.services.broker.api import Anchor, FetchLimits, Position, ProduceOptions
+from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.errors import OutOfRange, RecordsLost

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from tests.broker.brokers import until
 
-from tidelog.services.broker.leadership_proof import LeadershipProof
-from tidelog.services.broker.single_flight import SingleFlight
+from tidelog.services.broker.read.single_flight import SingleFlight
+from tidelog.services.broker.shard.leadership_proof import LeadershipProof
 from tidelog.storage.runtime import SystemClock
 
 

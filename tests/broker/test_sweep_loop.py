@@ -15,9 +15,9 @@ from tests.broker.fast_clock import FastClock
 from tests.broker.swept_bucket import RECORDS, TO_ZERO, SweptBucket, check_records
 from tests.storage.archive_scenes import ManualClock
 
-from tidelog.services.broker.api import ProduceOptions
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.settings import Settings
+from tidelog.services.runtime.settings import Settings
 from tidelog.storage.errors import Denied
 from tidelog.storage.layout import TOPICS_PREFIX
 from tidelog.storage.object_store import LIST_PAGE_MAX, ObjectInfo

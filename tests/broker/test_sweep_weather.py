@@ -18,8 +18,9 @@ from tests.storage.archive_scenes import keys
 from tests.storage.record_tables import record_table
 
 from tidelog.coordinator.journal_topics import JournalTopics
-from tidelog.services.broker.api import FetchLimits, ProduceOptions
-from tidelog.services.sweeping.slow_sweep import SlowSweep
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
+from tidelog.services.workers.sweeping.slow_sweep import SlowSweep
 from tidelog.storage.bucket.sweep import SweepSettings
 from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.errors import TidelogError

@@ -10,8 +10,9 @@ from tests.broker.drafts import draft, numbered, values_of
 from tests.broker.set_clock import GRACE_S, SetClock
 
 from tidelog.coordinator.topic import Topic
-from tidelog.services.broker.api import FetchLimits, ProduceOptions
-from tidelog.services.wiring import open_broker
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
+from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.layout import topic_prefix
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.runtime import Runtime

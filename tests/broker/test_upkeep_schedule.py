@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tidelog.services.broker.upkeep_schedule import UpkeepSchedule
+from tidelog.services.broker.archive.upkeep_schedule import UpkeepSchedule
 from tidelog.storage.layout import TopicPartition
 
 PLACES = [TopicPartition(f"{topic:032x}", partition) for topic in range(2) for partition in range(3)]

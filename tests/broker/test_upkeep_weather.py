@@ -20,9 +20,10 @@ from tests.broker.brokers import SETTINGS
 from tests.broker.drafts import draft
 from tests.broker.set_clock import SetClock
 
-from tidelog.services.broker.api import Anchor, FetchLimits, Position, ProduceOptions
+from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.wiring import broker_parts
+from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore

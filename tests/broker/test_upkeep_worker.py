@@ -14,11 +14,12 @@ from tests.broker.gated_store import GatedObjectStore
 from tests.broker.set_clock import GRACE_S, SetClock
 
 from tidelog.coordinator.topic import Topic
-from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
+from tidelog.services.broker.archive.upkeep_worker import PATIENCE_S, SETTLE_S
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.broker.upkeep_worker import PATIENCE_S, SETTLE_S
-from tidelog.services.upkeep_wiring import upkeep_limits
-from tidelog.services.wiring import broker_parts
+from tidelog.services.runtime.upkeep_wiring import upkeep_limits
+from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.errors import Invalid, OutOfRange
 from tidelog.storage.layout import TOPICS_PREFIX
 from tidelog.storage.manifests.manifest import Manifest

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.services.lean_arrow import choose_pool
+from tidelog.services.runtime.lean_arrow import choose_pool
 
 FIRST_VALUES = "import pyarrow as pa; pa.array([1]); print(pa.default_memory_pool().backend_name)"
-LEAN = "from tidelog.services.lean_arrow import choose_pool, leave_out_pandas; choose_pool(); leave_out_pandas(); "
+LEAN = (
+    "from tidelog.services.runtime.lean_arrow import choose_pool, leave_out_pandas; choose_pool(); leave_out_pandas(); "
+)
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.services.setting_rules import RULES, known_settings
-from tidelog.services.settings import Settings
-from tidelog.services.settings_page import settings_page
-from tidelog.services.settings_sources import load_settings
+from tidelog.services.runtime.setting_rules import RULES, known_settings
+from tidelog.services.runtime.settings import Settings
+from tidelog.services.runtime.settings_page import settings_page
+from tidelog.services.runtime.settings_sources import load_settings
 from tidelog.storage.errors import Invalid
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -180,7 +180,7 @@ def test_every_setting_has_a_rule_and_every_default_keeps_it() -> None:
 
 def test_the_page_of_settings_is_that_of_the_code() -> None:
     assert (DOCS / "settings.md").read_text() == settings_page(), (
-        "run: python -m tidelog.services.settings_page > docs/settings.md"
+        "run: python -m tidelog.services.runtime.settings_page > docs/settings.md"
     )
 
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tidelog.client.problems import RETRY_AFTER_S, error_of
-from tidelog.services.http.problems import problem_of
+from tidelog.services.http.answers.problems import problem_of
 from tidelog.storage import errors
 
 TOLD = [

@@ -11,10 +11,11 @@ from tests.broker.brokers import SETTINGS, running_broker
 from tests.broker.drafts import numbered, offsets_of
 
 from tidelog.coordinator.journal import Journal
-from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.compactor.compactor import Appended, Compactor
-from tidelog.services.upkeep_wiring import build_upkeep
+from tidelog.services.runtime.upkeep_wiring import build_upkeep
+from tidelog.services.workers.compactor.compactor import Appended, Compactor
 from tidelog.storage.errors import Invalid
 from tidelog.storage.layout import TopicPartition, manifest_prefix
 from tidelog.storage.manifests.manifest_log import ManifestLog

@@ -12,9 +12,9 @@ from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import numbered
 from tests.storage.record_tables import record_table
 
-from tidelog.services.broker.api import ProduceOptions
-from tidelog.services.compactor.process import CompactorOptions, run_compactor
-from tidelog.services.settings import Settings
+from tidelog.services.broker.api.produce import ProduceOptions
+from tidelog.services.runtime.settings import Settings
+from tidelog.services.workers.compactor.process import CompactorOptions, run_compactor
 from tidelog.storage.segments.segment_codec import encode_segment
 from tidelog.storage.stores.local import LocalObjectStore
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 from tests.broker.fast_clock import FastClock
 
-from tidelog.services.broker.api import Draft, ProduceOptions
+from tidelog.services.broker.api.produce import Draft, ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.demo.events import CHUNK_EVENTS, EventStream
-from tidelog.services.settings import Settings
-from tidelog.services.wiring import S3_FLUSH_INTERVAL_MS, broker_parts
+from tidelog.services.runtime.settings import Settings
+from tidelog.services.runtime.wiring import S3_FLUSH_INTERVAL_MS, broker_parts
 from tidelog.storage.records import DRAFT_SCHEMA
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import Kind, RequestCounts, Usage

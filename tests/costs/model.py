@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.client.costs import GB_BYTES, MONTH_S
-from tidelog.services.broker.archiving import PATIENCE, PUTS_A_PARTITION, PUTS_FREE
-from tidelog.services.settings import Settings
-from tidelog.services.wiring import S3_FLUSH_INTERVAL_MS
+from tidelog.services.broker.archive.archive_loop import PATIENCE, PUTS_A_PARTITION, PUTS_FREE
+from tidelog.services.runtime.settings import Settings
+from tidelog.services.runtime.wiring import S3_FLUSH_INTERVAL_MS
 from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.stores.counting import BILLED_GB_BYTES, PriceTable, RequestCounts
 from tidelog.storage.upkeep.merge_plan import FAN_IN_MIN

@@ -23,7 +23,7 @@ from tests.costs.model import (
 )
 
 from tidelog.client.costs import GB_BYTES, MONTH_S, TopicCostDescription
-from tidelog.services.settings import MIB, Settings
+from tidelog.services.runtime.settings import MIB, Settings
 from tidelog.storage.stores.counting import S3_STANDARD, RequestCounts
 
 EXAMPLE = Workload(raw_bytes=10e6, shards=4, partitions=64)

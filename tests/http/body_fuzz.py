@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from tests.http.requests import arrow_stream, full_table, values_table
 
-from tidelog.services.broker.api import Draft
+from tidelog.services.broker.api.produce import Draft
 from tidelog.services.http.bodies.arrow_body import decode_arrow
 from tidelog.services.http.bodies.json_body import decode_json
 from tidelog.services.http.bodies.line_body import LineFields, decode_ndjson, decode_text

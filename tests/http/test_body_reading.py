@@ -11,8 +11,8 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from tidelog.services.http.body_reading import BodyReader
-from tidelog.services.http.problems import BodyTimeout, ClientGone, Unreadable
+from tidelog.services.http.answers.problems import BodyTimeout, ClientGone, Unreadable
+from tidelog.services.http.bodies.body_reading import BodyReader
 from tidelog.storage.errors import Overloaded, TooLarge, UnsupportedMedia
 from tidelog.storage.object_store import Body
 

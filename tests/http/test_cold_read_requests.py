@@ -14,7 +14,7 @@ from tests.broker.brokers import SETTINGS, running_broker
 from tests.broker.drafts import draft
 from tests.http.requests import ARROW, read_arrow
 
-from tidelog.services.broker.api import ProduceOptions
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.http.app import create_app
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime

@@ -12,12 +12,12 @@ from tests.http.conftest import Served
 from tests.http.requests import EVENTS, NDJSON
 from tests.http.sockets import Wire, connected, happens, head
 
-from tidelog.services.broker.api import Fetched, FetchLimits
+from tidelog.services.broker.api.fetch import Fetched, FetchLimits
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.http import follow_routes
-from tidelog.services.http.followed_lines import FollowedLines, LineOptions
-from tidelog.services.http.followed_topic import FollowedTopic
-from tidelog.services.http.logs import configure_logs
+from tidelog.services.http.v1 import follow_routes
+from tidelog.services.http.v1.followed_lines import FollowedLines, LineOptions
+from tidelog.services.http.v1.followed_topic import FollowedTopic
+from tidelog.services.runtime.logs import configure_logs
 from tidelog.storage.errors import Corrupt, LeaderUnknown, OutOfRange, TidelogError, Unavailable
 
 ALL = "/v1/topics/web/records"

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from tidelog.services.http.direct_lane import DirectLane
+from tidelog.services.http.v1.direct_lane import DirectLane
 
 
 async def _routed(scope: Scope, receive: Receive, send: Send) -> None:

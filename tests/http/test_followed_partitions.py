@@ -17,9 +17,9 @@ from tests.http.loop_stalls import watched_loop
 from tests.http.requests import ARROW, EVENTS, NDJSON, arrow_stream, problem
 from tests.http.sockets import connected, happens, head
 
-from tidelog.services.http import follow_routes, followed_events
-from tidelog.services.http.topic_position import parse_position_text
-from tidelog.services.settings import Settings
+from tidelog.services.http.v1 import follow_routes, followed_events
+from tidelog.services.http.v1.topic_position import parse_position_text
+from tidelog.services.runtime.settings import Settings
 
 PARTITIONS = 1_000
 EACH = 10

@@ -8,13 +8,13 @@ import json
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from tidelog.services.broker.peer_secrets import PeerSecrets
+from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
+from tidelog.services.http.answers.problems import problem_of
 from tidelog.services.http.front.host_check import HostCheck
 from tidelog.services.http.front.http_front import FrontChecks, HttpFront
 from tidelog.services.http.front.origin_check import OriginCheck
 from tidelog.services.http.front.request_ids import RequestIds
 from tidelog.services.http.front.request_measurements import RequestMeasurements
-from tidelog.services.http.problems import problem_of
 from tidelog.services.peers.proof import PeerProofs
 from tidelog.storage.runtime import SystemClock, SystemEntropy
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tidelog.services.http.joined_writes import JOINED_BYTES_MAX, JoiningTransport
+from tidelog.services.http.listener.joined_writes import JOINED_BYTES_MAX, JoiningTransport
 
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from tidelog.services.broker.api import Draft
+from tidelog.services.broker.api.produce import Draft
+from tidelog.services.http.answers.problems import Unreadable
 from tidelog.services.http.bodies.json_body import decode_json
-from tidelog.services.http.problems import Unreadable
 from tidelog.storage.errors import Invalid
 from tidelog.storage.records import DRAFT_SCHEMA
 

@@ -16,12 +16,12 @@ from tests.http.loop_stalls import watched_loop
 from tests.http.requests import ARROW, JSON, NDJSON, arrow_stream, values_table
 from tests.http.sockets import connected, happens, head
 
-from tidelog.services.broker.api import Fetched
+from tidelog.services.broker.api.fetch import Fetched
 from tidelog.services.http.answers import text_answer as answers
 from tidelog.services.http.answers.json_answer import JsonDocument, JsonLines, JsonText
 from tidelog.services.http.answers.record_slices import SLICE_BYTES_MAX, SLICE_RECORDS_MAX, groups_of, slices_of
 from tidelog.services.http.answers.text_answer import text_answer
-from tidelog.services.settings import Settings
+from tidelog.services.runtime.settings import Settings
 from tidelog.storage.records import RECORD_SCHEMA
 
 COUNT = 60_000

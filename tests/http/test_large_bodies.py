@@ -21,15 +21,14 @@ from tests.http.loop_stalls import watched_loop
 from tests.http.requests import JSON, NDJSON, TEXT, problem
 from tests.http.test_body_reading import arriving
 
-from tidelog.services.http import decoding
-from tidelog.services.http.bodies import json_body, json_pieces, line_pieces
+from tidelog.services.http.bodies import decoding, json_body, json_pieces, line_pieces
+from tidelog.services.http.bodies.body_reading import BodyReader
+from tidelog.services.http.bodies.decoding import BodyForm, Decoding, added_bytes
 from tidelog.services.http.bodies.draft_columns import HEADERS_MAX, RECORD_BYTES
 from tidelog.services.http.bodies.json_body import decode_json
 from tidelog.services.http.bodies.line_body import LineFields, decode_ndjson, decode_text
-from tidelog.services.http.body_reading import BodyReader
-from tidelog.services.http.decoding import BodyForm, Decoding, added_bytes
 from tidelog.services.http.media import Media
-from tidelog.services.settings import Settings
+from tidelog.services.runtime.settings import Settings
 from tidelog.storage.errors import Invalid, Overloaded
 
 MIB = 1 << 20

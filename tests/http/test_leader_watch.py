@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tidelog.services.http.leader_watch import LeaderWatch
+from tidelog.services.http.forwarding.leader_watch import LeaderWatch
 from tidelog.storage.errors import Unavailable
 
 EVERY_S = 0.01

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog.services.http.answers.problems import Unreadable
 from tidelog.services.http.bodies.line_body import LineFields, decode_ndjson, decode_text
-from tidelog.services.http.problems import Unreadable
 from tidelog.storage.errors import Invalid
 
 PLAIN = LineFields()

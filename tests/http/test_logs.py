@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from tests.http.requests import problem
 
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.http.logs import configure_logs
+from tidelog.services.runtime.logs import configure_logs
 from tidelog.storage.errors import Corrupt, Invalid
 
 
@@ -84,7 +84,7 @@ async def test_a_fault_is_logged_with_its_cause_and_not_told(
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.get("/v1/cluster")
     assert "secret" not in problem(answer, 500, "internal")["detail"]
-    assert [record.name for record in caplog.records if record.exc_info] == ["tidelog.services.http.problems"]
+    assert [record.name for record in caplog.records if record.exc_info] == ["tidelog.services.http.answers.problems"]
     assert "a secret of the broker" in caplog.text
 
 

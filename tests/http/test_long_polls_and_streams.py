@@ -13,7 +13,7 @@ from tests.http.conftest import Served
 from tests.http.requests import EVENTS, NDJSON, problem
 from tests.http.sockets import connected, happens, head
 
-from tidelog.services.http import fetch_routes, follow_routes
+from tidelog.services.http.v1 import fetch_routes, follow_routes
 
 P0 = "/v1/topics/web/partitions/0/records"
 ALL = "/v1/topics/web/records"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from starlette.requests import Request
 
+from tidelog.services.http.answers.problems import NotAcceptable
 from tidelog.services.http.media import Media, answer_media, body_encoding, body_media
-from tidelog.services.http.problems import NotAcceptable
 from tidelog.storage.errors import UnsupportedMedia
 
 OFFERED = (Media.JSON, Media.NDJSON, Media.ARROW)

@@ -25,7 +25,7 @@ from tests.http.running_server import RunningServer
 
 from tidelog.coordinator.topic import PARTITIONS_MAX
 from tidelog.services.http.app import create_app
-from tidelog.services.wiring import open_broker
+from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.runtime import Runtime
 
 EXAMPLES = 20

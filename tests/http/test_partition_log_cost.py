@@ -6,7 +6,7 @@ import httpx
 from tests.broker.brokers import SETTINGS, running_broker
 from tests.broker.drafts import draft
 
-from tidelog.services.broker.api import ProduceOptions
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.http.app import create_app
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore, Verb

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.services.broker.api import Anchor, Position
-from tidelog.services.http.positions import TIMESTAMP_MS_MAX, parse_position
-from tidelog.services.http.problems import Unreadable
+from tidelog.services.broker.api.fetch import Anchor, Position
+from tidelog.services.http.answers.problems import Unreadable
+from tidelog.services.http.v1.positions import TIMESTAMP_MS_MAX, parse_position
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from tidelog.services.http.front.request_context import RequestContext, store_context
-from tidelog.services.http.problems import ProblemTeller, problem_of
-from tidelog.services.http.verdicts import (
+from tidelog.services.http.answers.problems import ProblemTeller, problem_of
+from tidelog.services.http.answers.verdicts import (
     INTERNAL,
     BodyTimeout,
     HostRefused,
@@ -22,6 +21,7 @@ from tidelog.services.http.verdicts import (
     Unreadable,
     verdict_on,
 )
+from tidelog.services.http.front.request_context import RequestContext, store_context
 from tidelog.storage import errors
 
 

@@ -6,8 +6,8 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 from tests.http.requests import problem
 
-from tidelog.services.http import direct_lane
 from tidelog.services.http.front.request_measurements import OTHER
+from tidelog.services.http.v1 import direct_lane
 
 TOPIC = "/v1/topics/{topic}"
 

@@ -12,7 +12,7 @@ from tests.http.requests import problem
 from tidelog.coordinator.topic import Topic
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.http.app import create_app
-from tidelog.services.http.topic_list import LIMIT_MAX, PARTITIONS_PER_PAGE_MAX, topic_page
+from tidelog.services.http.v1.topic_list import LIMIT_MAX, PARTITIONS_PER_PAGE_MAX, topic_page
 from tidelog.storage.errors import Corrupt, NotFound, TidelogError
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore

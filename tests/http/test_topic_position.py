@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.services.http.problems import Unreadable
-from tidelog.services.http.topic_position import (
+from tidelog.services.http.answers.problems import Unreadable
+from tidelog.services.http.v1.topic_position import (
     PLAIN_PARTITIONS_MAX,
     POSITION_HEADER,
     POSITION_PARTITIONS_MAX,

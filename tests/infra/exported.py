@@ -10,11 +10,12 @@ from tests.broker.drafts import numbered
 from tests.components.etcd_server import EtcdServer
 from tests.infra.promql import Exported
 
-from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.http.app import StartableBroker, create_app
-from tidelog.services.settings import Settings
-from tidelog.services.wiring import open_broker
+from tidelog.services.runtime.settings import Settings
+from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.memory import MemoryObjectStore
 

@@ -13,9 +13,9 @@ from tests.end_to_end.broker_process import BrokerProcess, wait_until
 from tests.http.running_server import RunningServer
 from tests.infra.balancer import FILE, SILENCE, Balancer
 
-from tidelog.services.http import follow_routes
-from tidelog.services.http.fetch_routes import HEARTBEAT_MS
-from tidelog.services.settings import Settings
+from tidelog.services.http.v1 import follow_routes
+from tidelog.services.http.v1.fetch_routes import HEARTBEAT_MS
+from tidelog.services.runtime.settings import Settings
 
 FOLLOW = {"accept": "text/event-stream"}
 LINES = {"accept": "application/x-ndjson"}

@@ -19,8 +19,8 @@ from tests.coordinator.stepped_clock import SteppedClock
 from tests.end_to_end.broker_process import TIDELOG, BrokerProcess, wait_until
 from tests.infra import compose_file
 
-from tidelog.services.compactor.alive_file import RENEWAL_S, kept_alive
-from tidelog.services.container_health import ALIVE_S_MAX, DEFAULT_PORT, Unhealthy, check
+from tidelog.services.runtime.container_health import ALIVE_S_MAX, DEFAULT_PORT, Unhealthy, check
+from tidelog.services.workers.compactor.alive_file import RENEWAL_S, kept_alive
 
 ROOT = compose_file.ROOT
 FILE = ROOT / "infra/docker/Dockerfile"
@@ -113,7 +113,7 @@ def test_the_compose_files_health_check_sees_a_broker_that_is_well_and_one_that_
 def test_the_images_health_check_is_the_one_by_role() -> None:
     found = re.search(r"HEALTHCHECK.*?CMD (\[.*?\])\n", FILE.read_text(), re.DOTALL)
     assert found is not None
-    assert json.loads(found[1]) == ["python", "-m", "tidelog.services.container_health"]
+    assert json.loads(found[1]) == ["python", "-m", "tidelog.services.runtime.container_health"]
 
 
 @pytest.mark.parametrize("given", ["variable", "flag", "equals"])

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 import httpx
 from tests.peers.routed_broker import RoutedBroker
 
-from tidelog.services.broker.peer_secrets import PeerSecrets
+from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
 from tidelog.services.http.app import create_app
-from tidelog.services.http.server import DrainingServer, server_config
+from tidelog.services.http.listener.server import DrainingServer, server_config
 from tidelog.services.http.service import Service
 from tidelog.services.peers.proof import PeerProofs
-from tidelog.services.settings import Settings
-from tidelog.services.wiring import open_broker
+from tidelog.services.runtime.settings import Settings
+from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.runtime import Clock, Runtime, SystemClock
 
 PEER_SECRET = "the secret of the tests"  # no broker outside them has it

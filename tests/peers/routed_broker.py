@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tidelog.services.broker.api import Leader, Route
+from tidelog.services.broker.api.cluster import Leader, Route
 from tidelog.services.broker.local_broker import LocalBroker
 
 

@@ -13,16 +13,10 @@ from tests.http.sockets import happens
 from tests.peers.listening_broker import SETTINGS, ListeningBroker, listening_broker, proofs
 from tests.peers.scripted_peer import Turn, answer, scripted_peer
 
-from tidelog.services.broker.api import (
-    Acks,
-    Anchor,
-    FetchLimits,
-    Leader,
-    Position,
-    ProduceOptions,
-    ProducerSequence,
-)
-from tidelog.services.broker.routing import Share
+from tidelog.services.broker.api.cluster import Leader
+from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
+from tidelog.services.broker.api.produce import Acks, ProduceOptions, ProducerSequence
+from tidelog.services.broker.write.routing import Share
 from tidelog.services.peers.http_peers import HttpPeers
 from tidelog.storage.errors import (
     Corrupt,

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from tidelog.services.http.problems import problem_of
-from tidelog.services.http.verdicts import (
+from tidelog.services.http.answers.problems import problem_of
+from tidelog.services.http.answers.verdicts import (
     VERDICTS,
     BodyTimeout,
     ClientGone,

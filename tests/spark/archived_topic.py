@@ -13,7 +13,8 @@ from tests.broker.brokers import running_broker
 from tests.broker.drafts import draft
 from tests.components.s3_endpoint import S3Bucket
 
-from tidelog.services.broker.api import FetchLimits, ProduceOptions
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.parquet import parquet_flavor
 from tidelog.storage.stores.s3 import S3ObjectStore

@@ -23,7 +23,7 @@
         └── RecordsLost          so records cannot be read; carries which offsets, and the next one that can
 
 A message says what was wrong and what to do. The HTTP status of each is decided in one place,
-`tidelog.services.http.problems`.
+`tidelog.services.http.answers.problems`.
 """
 
 from __future__ import annotations

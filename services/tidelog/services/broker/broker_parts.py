@@ -8,16 +8,16 @@ from typing import Protocol
 
 from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.journal import Journal
-from tidelog.services.broker.archive_account import ArchiveAccount
-from tidelog.services.broker.archiving import Archivist
-from tidelog.services.broker.damages import Damages
-from tidelog.services.broker.partition_reader import PartitionReader
-from tidelog.services.broker.peer_secrets import PeerSecrets
-from tidelog.services.broker.shard_leader import ShardMeans
-from tidelog.services.broker.shard_set import ShardSet
-from tidelog.services.broker.upkeep_worker import UpkeepWorker
-from tidelog.services.settings import Settings
-from tidelog.services.sweeping.sweep_loop import SweepLoop
+from tidelog.services.broker.archive.archive_account import ArchiveAccount
+from tidelog.services.broker.archive.archive_loop import ArchiveLoop
+from tidelog.services.broker.archive.damages import Damages
+from tidelog.services.broker.archive.upkeep_worker import UpkeepWorker
+from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
+from tidelog.services.broker.read.partition_reader import PartitionReader
+from tidelog.services.broker.shard.shard_leader import ShardMeans
+from tidelog.services.broker.shard.shard_set import ShardSet
+from tidelog.services.runtime.settings import Settings
+from tidelog.services.workers.sweeping.sweep_loop import SweepLoop
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.hedging import HedgingObjectStore
@@ -44,7 +44,7 @@ class BrokerParts:
     means: ShardMeans
     reader: PartitionReader
     shards: ShardSet
-    archivist: Archivist
+    archive_loop: ArchiveLoop
     damages: Damages
     account: ArchiveAccount
     upkeep: UpkeepWorker
@@ -54,4 +54,4 @@ class BrokerParts:
     @property
     def loops(self) -> Sequence[BackgroundLoop]:
         """All that goes on behind the requests, in the order in which it is stopped."""
-        return (self.archivist, self.upkeep, self.sweeps)
+        return (self.archive_loop, self.upkeep, self.sweeps)

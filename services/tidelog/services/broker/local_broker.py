@@ -2,7 +2,7 @@
 that leadership gives it if it is part of a cluster's broker (`cluster.cluster_broker`).
 
 Putting requests together is all it does: topics come from the `Catalog`, writing is the `ProducePath`'s and each
-`ShardLeader`'s, reading the `LocalReads`', and the `Archivist` turns WALs into segments behind their backs.
+`ShardLeader`'s, reading the `LocalReads`', and the `ArchiveLoop` turns WALs into segments behind their backs.
 """
 
 from __future__ import annotations
@@ -12,35 +12,25 @@ from collections.abc import Mapping, Sequence
 
 from tidelog.coordinator.identity import check_alone
 from tidelog.coordinator.topic import Topic
-from tidelog.services.broker.api import (
-    Acks,
-    Appended,
-    BrokerStatus,
-    ClusterStatus,
-    Draft,
-    Fetched,
-    FetchLimits,
-    PartitionLog,
-    Position,
-    ProduceOptions,
-    Route,
-)
-from tidelog.services.broker.append_buffer import RETRY_AFTER_S
+from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Route
+from tidelog.services.broker.api.costs import BrokerCosts
+from tidelog.services.broker.api.fetch import Fetched, FetchLimits, PartitionLog, Position
+from tidelog.services.broker.api.produce import Acks, Appended, Draft, ProduceOptions
+from tidelog.services.broker.archive.record_deletion import RecordDeletion
 from tidelog.services.broker.broker_parts import BrokerParts
-from tidelog.services.broker.costs import BrokerCosts
-from tidelog.services.broker.local_reads import LocalReads
-from tidelog.services.broker.long_poll import LongPolls
-from tidelog.services.broker.measurements import BrokerMeasurements, ClusterCounts
-from tidelog.services.broker.partition_picture import lag_of
-from tidelog.services.broker.peer_secrets import PeerSecrets
-from tidelog.services.broker.poll_watch import PollWatch
-from tidelog.services.broker.producing import ProducePath
-from tidelog.services.broker.record_deletion import RecordDeletion
-from tidelog.services.broker.routing import Share
-from tidelog.services.broker.sharing import Sharing, check_partition
+from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
+from tidelog.services.broker.read.local_reads import LocalReads
+from tidelog.services.broker.read.long_poll import LongPolls
+from tidelog.services.broker.read.partition_picture import lag_of
+from tidelog.services.broker.read.poll_watch import PollWatch
 from tidelog.services.broker.status import broker_status, sole_broker_id, sole_cluster
+from tidelog.services.broker.telemetry.measurements import BrokerMeasurements, ClusterCounts
 from tidelog.services.broker.topics import Topics
-from tidelog.services.settings import Settings
+from tidelog.services.broker.write.append_buffer import RETRY_AFTER_S
+from tidelog.services.broker.write.producing import ProducePath
+from tidelog.services.broker.write.routing import Share
+from tidelog.services.broker.write.sharing import Sharing, check_partition
+from tidelog.services.runtime.settings import Settings
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, Overloaded
 
 DRAIN_SHARE = 0.8
@@ -69,7 +59,7 @@ class LocalBroker:
             commit_timeout_s=parts.settings.commit_timeout_ms / 1000,
             acks1_loss_max_s=_acks1_loss_max_s(parts.settings, parts.means.policy.interval_s),
         )
-        self._deletion = RecordDeletion(parts.shards, parts.archivist, self._clock)
+        self._deletion = RecordDeletion(parts.shards, parts.archive_loop, self._clock)
         self._polls = LongPolls()
         self._reads = LocalReads(parts, self.known_topics, self._polls)
         self._loops = (*parts.loops, PollWatch(self._polls, parts.shards, self._clock))
@@ -217,8 +207,8 @@ class LocalBroker:
 
     async def archive_now(self) -> None:
         """Turn all that is committed into segments, whatever its age."""
-        await self._parts.archivist.archive_all()
-        while await self._parts.archivist.remove_deleted():
+        await self._parts.archive_loop.archive_all()
+        while await self._parts.archive_loop.remove_deleted():
             pass
 
     async def tend_now(self) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.topic import Topic
-from tidelog.services.broker.sharing import check_partition
-from tidelog.services.settings import Settings
+from tidelog.services.broker.write.sharing import check_partition
+from tidelog.services.runtime.settings import Settings
 from tidelog.storage.errors import NotFound
 
 

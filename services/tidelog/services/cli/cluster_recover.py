@@ -11,11 +11,11 @@ from tidelog.services.cli.bucket import check_there
 from tidelog.services.cli.console import complain, print_facts, print_json, print_table
 from tidelog.services.cli.exit_codes import FAILED
 from tidelog.services.cli.options import JsonOption
-from tidelog.services.settings_sources import LoadedSettings
+from tidelog.services.runtime.settings_sources import LoadedSettings
 
 if TYPE_CHECKING:
     from tidelog.coordinator.recover import RecoveryPlan
-    from tidelog.services.settings import Settings
+    from tidelog.services.runtime.settings import Settings
 
 
 def recover(
@@ -50,8 +50,8 @@ async def _recover(settings: Settings, *, dry_run: bool, yes: bool) -> RecoveryP
     from tidelog.coordinator.cluster_keys import ClusterKeys
     from tidelog.coordinator.journal import Journal
     from tidelog.coordinator.recover import apply_recovery, plan_recovery
-    from tidelog.services.etcd_opening import open_etcd
-    from tidelog.services.store_opening import open_named_store
+    from tidelog.services.runtime.etcd_opening import open_etcd
+    from tidelog.services.runtime.store_opening import open_named_store
     from tidelog.storage.runtime import Runtime
     from tidelog.storage.stores.retrying import RetryingObjectStore
 

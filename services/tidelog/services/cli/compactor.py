@@ -13,13 +13,13 @@ import typer
 from tidelog.services.cli.bucket import check_there
 from tidelog.services.cli.console import complain, size_text
 from tidelog.services.cli.exit_codes import DAMAGED, UNAVAILABLE
-from tidelog.services.kubernetes_names import log_ignored
-from tidelog.services.lean_arrow import choose_pool, leave_out_pandas
-from tidelog.services.settings_sources import LoadedSettings
+from tidelog.services.runtime.kubernetes_names import log_ignored
+from tidelog.services.runtime.lean_arrow import choose_pool, leave_out_pandas
+from tidelog.services.runtime.settings_sources import LoadedSettings
 
 if TYPE_CHECKING:
-    from tidelog.services.compactor.compactor import Appended
-    from tidelog.services.compactor.process import Totals
+    from tidelog.services.workers.compactor.compactor import Appended
+    from tidelog.services.workers.compactor.process import Totals
 
 SETTING_GROUPS = ("Store", "Logging", "Archive")
 """Of a broker's settings, those that count here."""
@@ -58,9 +58,9 @@ def compactor(
     """
     choose_pool()
     leave_out_pandas()
-    from tidelog.services.compactor.process import CompactorOptions, run_compactor
-    from tidelog.services.http.logs import configure_logs
-    from tidelog.services.http.malloc_bounds import bound_malloc
+    from tidelog.services.runtime.logs import configure_logs
+    from tidelog.services.runtime.malloc_bounds import bound_malloc
+    from tidelog.services.workers.compactor.process import CompactorOptions, run_compactor
 
     settings = loaded.settings
     check_there(settings.store)

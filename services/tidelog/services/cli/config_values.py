@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidelog.services.setting_rules import measured
+from tidelog.services.runtime.setting_rules import measured
 from tidelog.storage.errors import Invalid
 
 _KINDS = {".ms": "duration", ".bytes": "size"}

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from tidelog.services.cli.console import print_json, print_table
-from tidelog.services.lean_arrow import choose_pool, leave_out_pandas
-from tidelog.services.setting_rules import Setting, known_settings
-from tidelog.services.settings_sources import LoadedSettings, load_settings
+from tidelog.services.runtime.lean_arrow import choose_pool, leave_out_pandas
+from tidelog.services.runtime.setting_rules import Setting, known_settings
+from tidelog.services.runtime.settings_sources import LoadedSettings, load_settings
 
 _METAVARS = {"text": "TEXT", "switch": "true|false", "count": "N", "size": "SIZE", "duration": "TIME"}
 
@@ -45,7 +45,7 @@ def serve(loaded: LoadedSettings) -> None:
     """
     choose_pool()
     leave_out_pandas()
-    from tidelog.services.http.server import serve as run_broker
+    from tidelog.services.http.listener.server import serve as run_broker
 
     raise typer.Exit(run_broker(loaded.settings, loaded.service_links))
 

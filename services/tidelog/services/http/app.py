@@ -16,33 +16,33 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from tidelog.services.broker.api import Broker
-from tidelog.services.broker.cluster_collector import ClusterCollector
-from tidelog.services.broker.peer_secrets import PeerSecrets
-from tidelog.services.broker.prometheus_collector import BrokerCollector, MeasuredBroker
-from tidelog.services.http.broker_routes import BrokerRoutes
-from tidelog.services.http.cluster_routes import ClusterRoutes
-from tidelog.services.http.cost_routes import CostRoutes
-from tidelog.services.http.direct_lane import DirectLane
-from tidelog.services.http.direct_route import DirectRoute
-from tidelog.services.http.fetch_routes import FetchRoutes
-from tidelog.services.http.follow_routes import FollowRoutes
+from tidelog.services.broker.api.broker import Broker
+from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
+from tidelog.services.http.answers.problems import ProblemTeller
 from tidelog.services.http.front.host_check import HostCheck, host_name
 from tidelog.services.http.front.http_front import FrontChecks, HttpFront
 from tidelog.services.http.front.origin_check import OriginCheck
 from tidelog.services.http.front.request_ids import RequestIds
-from tidelog.services.http.http_collector import HttpCollector
-from tidelog.services.http.problems import ProblemTeller
-from tidelog.services.http.produce_routes import ProduceRoutes
-from tidelog.services.http.record_deletion_routes import RecordDeletionRoutes
+from tidelog.services.http.metrics.broker_collector import BrokerCollector, MeasuredBroker
+from tidelog.services.http.metrics.cluster_collector import ClusterCollector
+from tidelog.services.http.metrics.http_collector import HttpCollector
 from tidelog.services.http.service import Service, open_service
-from tidelog.services.http.topic_routes import TopicRoutes
+from tidelog.services.http.v1.broker_routes import BrokerRoutes
+from tidelog.services.http.v1.cluster_routes import ClusterRoutes
+from tidelog.services.http.v1.cost_routes import CostRoutes
+from tidelog.services.http.v1.direct_lane import DirectLane
+from tidelog.services.http.v1.direct_route import DirectRoute
+from tidelog.services.http.v1.fetch_routes import FetchRoutes
+from tidelog.services.http.v1.follow_routes import FollowRoutes
+from tidelog.services.http.v1.produce_routes import ProduceRoutes
+from tidelog.services.http.v1.record_deletion_routes import RecordDeletionRoutes
+from tidelog.services.http.v1.topic_routes import TopicRoutes
 from tidelog.services.peers.proof import PeerProofs
-from tidelog.services.settings import Settings
+from tidelog.services.runtime.settings import Settings
 from tidelog.storage.runtime import Runtime
 
 if TYPE_CHECKING:
-    from tidelog.services.http.forwarding import Forwarding
+    from tidelog.services.http.forwarding.forwarding import Forwarding
 
 BROKER_SHARE = 0.5
 """Of ``shutdown.timeout.ms``: what the broker has to flush, after the connections had the rest to end."""
@@ -145,7 +145,7 @@ def _forwarding(service: Service) -> Forwarding | None:
     """None for a broker alone, whose calls are then as cheap as if there were no other."""
     if service.peers is None:
         return None
-    from tidelog.services.http.forwarding import Forwarding
+    from tidelog.services.http.forwarding.forwarding import Forwarding
 
     return Forwarding(service, service.peers)
 

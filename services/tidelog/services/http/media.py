@@ -7,7 +7,7 @@ from enum import Enum
 
 from starlette.requests import Request
 
-from tidelog.services.http.problems import NotAcceptable
+from tidelog.services.http.answers.problems import NotAcceptable
 from tidelog.storage.errors import UnsupportedMedia
 
 

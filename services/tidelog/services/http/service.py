@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
-from tidelog.services.broker.api import Broker
-from tidelog.services.http.body_reading import BodyReader
-from tidelog.services.http.connections import Connections
-from tidelog.services.http.decoding import Decoding, added_bytes
+from tidelog.services.broker.api.broker import Broker
+from tidelog.services.http.bodies.body_reading import BodyReader
+from tidelog.services.http.bodies.decoding import Decoding, added_bytes
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.front.request_measurements import RequestMeasurements
+from tidelog.services.http.listener.connections import Connections
 from tidelog.services.peers.proof import PeerProofs
-from tidelog.services.settings import Settings
+from tidelog.services.runtime.settings import Settings
 from tidelog.storage.runtime import Runtime
 
 if TYPE_CHECKING:

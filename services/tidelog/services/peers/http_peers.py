@@ -16,24 +16,17 @@ from urllib.parse import quote, urlencode
 import msgspec
 import pyarrow as pa
 
-from tidelog.services.broker.api import (
-    Anchor,
-    Appended,
-    Fetched,
-    FetchLimits,
-    Leader,
-    PartitionLog,
-    Position,
-    ProduceOptions,
-)
-from tidelog.services.broker.routing import Share
-from tidelog.services.http.partition_log_json import PartitionLogJson, partition_log_of
+from tidelog.services.broker.api.cluster import Leader
+from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, PartitionLog, Position
+from tidelog.services.broker.api.produce import Appended, ProduceOptions
+from tidelog.services.broker.write.routing import Share
+from tidelog.services.http.v1.partition_log_json import PartitionLogJson, partition_log_of
 from tidelog.services.peers.answers import LogStartAnswer, OffsetAnswer, ProduceAnswer
 from tidelog.services.peers.arrow_bodies import decode_page, encode_share, pieces_of
 from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest
 from tidelog.services.peers.proof import PeerProofs
 from tidelog.services.peers.refusals import error_of
-from tidelog.services.settings import Settings
+from tidelog.services.runtime.settings import Settings
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.runtime import Runtime
 

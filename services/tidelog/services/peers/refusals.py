@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tidelog.services.http.verdicts import Verdict, error_told
+from tidelog.services.http.answers.verdicts import Verdict, error_told
 from tidelog.storage.errors import TidelogError
 
 RETRY_AFTER_S = 1.0

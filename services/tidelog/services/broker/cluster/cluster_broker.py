@@ -16,30 +16,21 @@ from dataclasses import replace
 
 from tidelog.coordinator.catalog_sync import CatalogChange
 from tidelog.coordinator.topic import Topic
-from tidelog.services.broker.api import (
-    Appended,
-    BrokerStatus,
-    ClusterStatus,
-    Draft,
-    Fetched,
-    FetchLimits,
-    PartitionLog,
-    Position,
-    ProduceOptions,
-    Route,
-)
-from tidelog.services.broker.append_buffer import RETRY_AFTER_S
+from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Route
+from tidelog.services.broker.api.costs import BrokerCosts
+from tidelog.services.broker.api.fetch import Fetched, FetchLimits, PartitionLog, Position
+from tidelog.services.broker.api.produce import Appended, Draft, ProduceOptions
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.cluster.cluster_requests import ClusterRequests
 from tidelog.services.broker.cluster.cluster_status import cluster_status
 from tidelog.services.broker.cluster.cold_reader import ColdReader
 from tidelog.services.broker.cluster.coordination import Coordination
-from tidelog.services.broker.cluster.whereabouts import Whereabouts
-from tidelog.services.broker.costs import BrokerCosts
+from tidelog.services.broker.cluster.leader_router import LeaderRouter
+from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
+from tidelog.services.broker.cluster.peers import Peers
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.broker.measurements import BrokerMeasurements
-from tidelog.services.broker.peer_secrets import PeerSecrets
-from tidelog.services.broker.peers import Peers
+from tidelog.services.broker.telemetry.measurements import BrokerMeasurements
+from tidelog.services.broker.write.append_buffer import RETRY_AFTER_S
 from tidelog.storage.errors import Overloaded
 
 
@@ -52,7 +43,7 @@ class ClusterBroker:
         self._peers = peers
         self._local = LocalBroker(parts)
         self._cold = ColdReader(parts.store, parts.reader, parts.means.runtime.clock)
-        self._whereabouts: Whereabouts | None = None
+        self._router: LeaderRouter | None = None
         self._started: ClusterRequests | None = None
         self._handing_over = False
 
@@ -80,17 +71,17 @@ class ClusterBroker:
         identity = await self._coordination.join(self._topics_changed)
         self._local.known_topics.shard_count = identity.shards
         self._local.known_topics.read_on = self._coordination.read_on
-        self._whereabouts = Whereabouts(self._coordination.view, self._local.shards)
-        self._local.shards.join_cluster(self._whereabouts.leader, self._coordination.view.surely_leads)
+        self._router = LeaderRouter(self._coordination.view, self._local.shards)
+        self._local.shards.join_cluster(self._router.leader, self._coordination.view.surely_leads)
         self._started = ClusterRequests(
             self._local,
             self._peers,
             self._cold,
-            self._whereabouts,
+            self._router,
             self._parts.settings,
             self._parts.means.runtime.clock,
         )
-        self._whereabouts.start()
+        self._router.start()
         self._local.serve()
         await self._coordination.lead()
 
@@ -107,8 +98,8 @@ class ClusterBroker:
 
     async def _close(self) -> None:
         self._local.end_polls()
-        if self._whereabouts:
-            await self._whereabouts.close()
+        if self._router:
+            await self._router.close()
         await self._coordination.leave()
         await self._peers.aclose()
         await self._local.aclose()
@@ -174,11 +165,11 @@ class ClusterBroker:
         return await self._requests.route_fetch(topic, partition, offset)
 
     def hears_of_leaders(self) -> bool:
-        return self._whereabouts is None or self._whereabouts.current
+        return self._router is None or self._router.current
 
     async def routes_changed(self, timeout_s: float) -> None:
-        if self._whereabouts:
-            await self._whereabouts.changed(timeout_s)
+        if self._router:
+            await self._router.changed(timeout_s)
         else:
             await self._parts.means.runtime.clock.sleep(timeout_s)
 

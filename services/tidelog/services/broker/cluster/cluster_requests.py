@@ -6,26 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidelog.coordinator.topic import Topic
-from tidelog.services.broker.api import (
-    Anchor,
-    Appended,
-    Draft,
-    Fetched,
-    FetchLimits,
-    PartitionLog,
-    Position,
-    ProduceOptions,
-    Route,
-)
+from tidelog.services.broker.api.cluster import Route
+from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, PartitionLog, Position
+from tidelog.services.broker.api.produce import Appended, Draft, ProduceOptions
+from tidelog.services.broker.archive.record_deletion import HIGH_WATERMARK
 from tidelog.services.broker.cluster.cold_reader import ColdReader
 from tidelog.services.broker.cluster.leader_calls import LeaderCalls
+from tidelog.services.broker.cluster.leader_router import LeaderRouter
+from tidelog.services.broker.cluster.peers import Peers
 from tidelog.services.broker.cluster.share_delivery import ShareDelivery
-from tidelog.services.broker.cluster.whereabouts import Whereabouts
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.broker.peers import Peers
-from tidelog.services.broker.record_deletion import HIGH_WATERMARK
-from tidelog.services.broker.sharing import check_partition
-from tidelog.services.settings import Settings
+from tidelog.services.broker.write.sharing import check_partition
+from tidelog.services.runtime.settings import Settings
 from tidelog.storage.errors import RecordsLost
 from tidelog.storage.runtime import Clock
 
@@ -38,15 +30,15 @@ class ClusterRequests:
         local: LocalBroker,
         peers: Peers,
         cold: ColdReader,
-        whereabouts: Whereabouts,
+        leader_router: LeaderRouter,
         settings: Settings,
         clock: Clock,
     ) -> None:
-        self.calls = LeaderCalls(whereabouts, clock, settings.forward_timeout_ms / 1000)
+        self.calls = LeaderCalls(leader_router, clock, settings.forward_timeout_ms / 1000)
         self._local = local
         self._peers = peers
         self._cold = cold
-        self._whereabouts = whereabouts
+        self._router = leader_router
         self._settings = settings
         self._clock = clock
         self._delivery = ShareDelivery(local, peers, self.calls)
@@ -81,7 +73,7 @@ class ClusterRequests:
     async def _fetch_cold(self, topic: Topic, partition: int, offset: int, limits: FetchLimits) -> Fetched | None:
         """As `ColdReader.fetch`. A broker that is cut off from etcd hears of a deleted topic when its objects are
         gone."""
-        known = self._whereabouts.route(topic.shards[partition]).leader is not None
+        known = self._router.route(topic.shards[partition]).leader is not None
         try:
             return await self._cold.fetch(topic, partition, offset, limits, leader_known=known)
         except RecordsLost:
@@ -119,11 +111,11 @@ class ClusterRequests:
 
     def route(self, topic: Topic, partition: int) -> Route:
         check_partition(topic, partition)
-        return self._whereabouts.route(topic.shards[partition])
+        return self._router.route(topic.shards[partition])
 
     async def route_fetch(self, topic: str, partition: int, offset: int) -> Route:
         found = await self._local.known_topics.known(topic, partition)
-        route = self._whereabouts.route(found.shards[partition])
+        route = self._router.route(found.shards[partition])
         if route.local:
             return route
         known = route.leader is not None

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterIdentity
 from tidelog.coordinator.rendezvous import assign
 from tidelog.coordinator.shard_host import ClusterView
-from tidelog.services.broker.api import BrokerPlace, ClusterStatus, ShardPlace
+from tidelog.services.broker.api.cluster import BrokerPlace, ClusterStatus, ShardPlace
 
 
 def cluster_status(view: ClusterView, identity: ClusterIdentity) -> ClusterStatus:

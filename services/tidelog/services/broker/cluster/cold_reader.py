@@ -21,11 +21,11 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from tidelog.coordinator.topic import Topic
-from tidelog.services.broker.api import Fetched, FetchLimits
-from tidelog.services.broker.log_start_trust import READERS_TRUST_S
-from tidelog.services.broker.partition_reader import PartitionReader
-from tidelog.services.broker.partition_state import PartitionState
-from tidelog.services.broker.single_flight import SingleFlight
+from tidelog.services.broker.api.fetch import Fetched, FetchLimits
+from tidelog.services.broker.read.log_start_trust import READERS_TRUST_S
+from tidelog.services.broker.read.partition_reader import PartitionReader
+from tidelog.services.broker.read.single_flight import SingleFlight
+from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Manifest

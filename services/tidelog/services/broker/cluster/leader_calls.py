@@ -16,9 +16,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from tidelog.services.broker.api import Leader
-from tidelog.services.broker.cluster.whereabouts import Whereabouts
-from tidelog.services.broker.shard_set import RETRY_AFTER_S
+from tidelog.services.broker.api.cluster import Leader
+from tidelog.services.broker.cluster.leader_router import LeaderRouter
+from tidelog.services.broker.shard.shard_set import RETRY_AFTER_S
 from tidelog.storage.errors import LeaderUnknown, NotLeader, Overloaded, Unavailable
 from tidelog.storage.runtime import Clock
 
@@ -40,8 +40,8 @@ ANSWER_GRACE_S = 1.0
 class LeaderCalls:
     """`timeout_s`: how long one call looks for a leader that takes it. Counts the calls sent to peers."""
 
-    def __init__(self, whereabouts: Whereabouts, clock: Clock, timeout_s: float) -> None:
-        self._whereabouts = whereabouts
+    def __init__(self, leader_router: LeaderRouter, clock: Clock, timeout_s: float) -> None:
+        self._router = leader_router
         self._clock = clock
         self._timeout_s = timeout_s
         self.forwarded = 0
@@ -56,7 +56,7 @@ class LeaderCalls:
     ) -> T:
         """The answer of whoever leads `shard`, for a call that may wait `wait_s` there. Raises what the call does, and
         `LeaderUnknown` or `NotLeader` if nobody took it in time."""
-        pauses = _Pauses(self._whereabouts, self._clock, self._timeout_s + wait_s)
+        pauses = _Pauses(self._router, self._clock, self._timeout_s + wait_s)
         while True:
             try:
                 return await self._once(shard, here, there, leaving_s=0.0)
@@ -65,13 +65,13 @@ class LeaderCalls:
             except Overloaded:
                 raise
             except Unavailable as broken:
-                if self._whereabouts.route(shard).local:
+                if self._router.route(shard).local:
                     raise
                 await pauses.again_or_raise(broken)
 
     async def write(self, shard: int, here: Callable[[], Awaitable[T]], there: Callable[[Leader], Awaitable[T]]) -> T:
         """As `read`, for a call that takes something: what may have been taken is not sent again."""
-        pauses = _Pauses(self._whereabouts, self._clock, self._timeout_s)
+        pauses = _Pauses(self._router, self._clock, self._timeout_s)
         while True:
             try:
                 return await self._once(shard, here, there, leaving_s=ANSWER_GRACE_S)
@@ -86,7 +86,7 @@ class LeaderCalls:
         *,
         leaving_s: float,
     ) -> T:
-        route = self._whereabouts.route(shard)
+        route = self._router.route(shard)
         if route.local:
             return await here()
         if route.leader is None:
@@ -99,7 +99,7 @@ class LeaderCalls:
 
     async def _while_leading(self, shard: int, leader: Leader, call: asyncio.Future[T], leaving_s: float) -> T:
         """What `call` answers; after `leader` was replaced it has `leaving_s` more."""
-        moved = self._whereabouts.moved(shard, leader)
+        moved = self._router.moved(shard, leader)
         try:
             await asyncio.wait((call, moved), return_when=asyncio.FIRST_COMPLETED)
             if not call.done() and leaving_s:
@@ -120,8 +120,8 @@ class LeaderCalls:
 class _Pauses:
     """The pauses between the tries of one call, growing, and their end."""
 
-    def __init__(self, whereabouts: Whereabouts, clock: Clock, timeout_s: float) -> None:
-        self._whereabouts = whereabouts
+    def __init__(self, leader_router: LeaderRouter, clock: Clock, timeout_s: float) -> None:
+        self._router = leader_router
         self._clock = clock
         began_s = clock.monotonic()
         self._end_s = began_s + timeout_s
@@ -130,9 +130,9 @@ class _Pauses:
 
     async def again_or_raise(self, error: Unavailable) -> None:
         """Return when it is time to try again; raise `error` if there is no time left."""
-        end_s = self._end_s if self._whereabouts.current else self._end_cut_off_s
+        end_s = self._end_s if self._router.current else self._end_cut_off_s
         left_s = end_s - self._clock.monotonic()
-        if left_s <= 0 or self._whereabouts.closed:
+        if left_s <= 0 or self._router.closed:
             raise error
-        await self._whereabouts.changed(min(left_s, self._pause_s))
+        await self._router.changed(min(left_s, self._pause_s))
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)

@@ -20,7 +20,7 @@ from tidelog.coordinator.key_value import KeyValueStore
 from tidelog.coordinator.leadership import Leadership, LeadershipSettings
 from tidelog.coordinator.peer_secret import found_peer_secret
 from tidelog.services.broker.broker_parts import BrokerParts
-from tidelog.services.settings import Settings
+from tidelog.services.runtime.settings import Settings
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Unavailable
 

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidelog.coordinator.topic import Topic
-from tidelog.services.broker.api import Acks, Appended, Leader, ProduceOptions
+from tidelog.services.broker.api.cluster import Leader
+from tidelog.services.broker.api.produce import Acks, Appended, ProduceOptions
 from tidelog.services.broker.cluster.leader_calls import LeaderCalls
+from tidelog.services.broker.cluster.peers import Peers
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.broker.peers import Peers
-from tidelog.services.broker.routing import Share
+from tidelog.services.broker.write.routing import Share
 from tidelog.storage.errors import Fenced, Invalid, LeaderUnknown, NotLeader, Overloaded, TidelogError, Unavailable
 
 CALLS_MAX = 32

@@ -3,8 +3,8 @@ on after this one, ``data:`` its JSON on one line."""
 
 from __future__ import annotations
 
+from tidelog.services.http.answers.problems import problem_of
 from tidelog.services.http.answers.record_json import ENCODER, RecordJson
-from tidelog.services.http.problems import problem_of
 from tidelog.storage.errors import TidelogError, Unavailable
 
 HEARTBEAT = b": waiting\n\n"

@@ -9,10 +9,10 @@ from contextlib import nullcontext
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tidelog.services.http.connections import Connections, Draining
-from tidelog.services.http.leader_watch import LeaderWatch
+from tidelog.services.http.answers.verdicts import ClientGone
+from tidelog.services.http.forwarding.leader_watch import LeaderWatch
+from tidelog.services.http.listener.connections import Connections, Draining
 from tidelog.services.http.media import Media
-from tidelog.services.http.verdicts import ClientGone
 from tidelog.services.peers.pool import PeerAnswer
 from tidelog.storage.errors import Overloaded, Unavailable
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import pyarrow as pa
 
-from tidelog.services.broker.api import Fetched
+from tidelog.services.broker.api.fetch import Fetched
 from tidelog.services.http.answers.record_json import ENCODER, records_json
 
 

@@ -19,9 +19,9 @@ from typing import Protocol
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tidelog.services.http.connections import Connections, Draining
+from tidelog.services.http.answers.problems import ClientGone
+from tidelog.services.http.listener.connections import Connections, Draining
 from tidelog.services.http.media import Media
-from tidelog.services.http.problems import ClientGone
 from tidelog.storage.errors import LeaderUnknown, NotLeader, Overloaded, TidelogError, Unavailable
 
 RETRY_AFTER_S = 1.0

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidelog.services.broker.api import Draft
+from tidelog.services.broker.api.produce import Draft
+from tidelog.services.http.answers.problems import Unreadable
 from tidelog.services.http.bodies.arrow_framing import StreamClaims, read_claims
 from tidelog.services.http.bodies.draft_columns import BINARY, PARTITION, check_record_count, draft_of
-from tidelog.services.http.problems import Unreadable
 from tidelog.storage.errors import Invalid, TooLarge
 from tidelog.storage.object_store import Body
 from tidelog.storage.records import HEADERS, TIMESTAMP

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from tidelog.services.http.problems import Unreadable
+from tidelog.services.http.answers.problems import Unreadable
 from tidelog.storage.object_store import Body
 
 _CONTINUATION = 0xFFFFFFFF

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.services.broker.api import Draft
-from tidelog.services.http.positions import TIMESTAMP_MS_MAX
+from tidelog.services.broker.api.produce import Draft
+from tidelog.services.http.v1.positions import TIMESTAMP_MS_MAX
 from tidelog.storage.errors import Invalid
 from tidelog.storage.records import DRAFT_SCHEMA, HEADERS, TIMESTAMP
 

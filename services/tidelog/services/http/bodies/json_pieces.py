@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.services.http.problems import Unreadable
+from tidelog.services.http.answers.problems import Unreadable
 from tidelog.storage.errors import Invalid
 from tidelog.storage.object_store import Body
 

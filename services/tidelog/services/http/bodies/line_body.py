@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from tidelog.services.broker.api import Draft
+from tidelog.services.broker.api.produce import Draft
+from tidelog.services.http.answers.problems import Unreadable
 from tidelog.services.http.bodies.draft_columns import BINARY, Column, check_record_count, draft_of
 from tidelog.services.http.bodies.line_pieces import count_bytes, line_pieces
 from tidelog.services.http.bodies.typed_json import parse_typed
-from tidelog.services.http.positions import TIMESTAMP_MS_MAX, parse_iso_ms
-from tidelog.services.http.problems import Unreadable
+from tidelog.services.http.v1.positions import TIMESTAMP_MS_MAX, parse_iso_ms
 from tidelog.storage.errors import Invalid
 from tidelog.storage.object_store import Body
 from tidelog.storage.records import TIMESTAMP

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tidelog.services.http.problems import Unreadable
+from tidelog.services.http.answers.problems import Unreadable
 from tidelog.storage.errors import Invalid
 from tidelog.storage.object_store import Body
 

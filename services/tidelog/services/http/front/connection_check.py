@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from starlette.types import Scope
 
-from tidelog.services.http.connection_bounds import is_beyond
 from tidelog.services.http.front.host_check import PROBES
+from tidelog.services.http.listener.connection_bounds import is_beyond
 from tidelog.storage.errors import Overloaded
 
 _ABOUT_THE_BROKER = frozenset({*PROBES, "/metrics"})

@@ -16,8 +16,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 
+from tidelog.services.http.answers.verdicts import HostRefused
 from tidelog.services.http.front.request_head import RequestHead
-from tidelog.services.http.verdicts import HostRefused
 
 PROBES = frozenset({"/healthz", "/readyz"})
 KNOWN_MAX = 1_024

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
+from tidelog.services.http.answers.verdicts import OriginRefused
 from tidelog.services.http.front.request_head import RequestHead
-from tidelog.services.http.verdicts import OriginRefused
 from tidelog.storage.errors import Invalid
 
 Headers = Sequence[tuple[bytes, bytes]]

@@ -7,8 +7,8 @@ What is left can be split by its decoded slashes, which are the same as those th
 
 from __future__ import annotations
 
+from tidelog.services.http.answers.verdicts import Unreadable
 from tidelog.services.http.front.request_head import RequestHead
-from tidelog.services.http.verdicts import Unreadable
 
 
 def check_path(head: RequestHead) -> None:

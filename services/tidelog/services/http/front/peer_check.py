@@ -6,8 +6,8 @@ two brokers whose secrets or clocks differ would send a request on to each other
 
 from __future__ import annotations
 
+from tidelog.services.http.answers.verdicts import PeerUnproved
 from tidelog.services.http.front.request_head import RequestHead
-from tidelog.services.http.verdicts import PeerUnproved
 from tidelog.services.peers.proof import PEER_HEADER, PeerProofs
 
 _HEADER = PEER_HEADER.lower().encode()

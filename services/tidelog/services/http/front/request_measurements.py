@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from starlette.types import Scope
 
-from tidelog.services.broker.measurements import Histogram
+from tidelog.services.broker.telemetry.measurements import Histogram
 from tidelog.storage.runtime import Clock
 
 SECONDS_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)

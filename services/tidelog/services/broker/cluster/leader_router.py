@@ -1,0 +1,92 @@
+"""Where each shard is led, as far as this broker knows, and when that changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+from tidelog.coordinator.shard_host import ClusterView
+from tidelog.services.broker.api.cluster import Leader, Route
+from tidelog.services.broker.shard.shard_set import ShardSet
+
+LOOK_EVERY_S = 30.0
+"""A watcher looks this often although nothing was told."""
+
+
+class LeaderRouter:
+    """What leadership says (`view`) and what is really led here (`shards`), put together; from `start` to `close` it
+    tells who waits that a leader is another one."""
+
+    def __init__(self, view: ClusterView, shards: ShardSet) -> None:
+        self._view = view
+        self._shards = shards
+        self._moves: defaultdict[tuple[int, Leader], set[asyncio.Future[None]]] = defaultdict(set)
+        self._watcher: asyncio.Task[None] | None = None
+        self.closed = False
+
+    def start(self) -> None:
+        self._watcher = asyncio.create_task(self._watch())
+
+    async def close(self) -> None:
+        """From now on nobody should look for a leader here (`closed`)."""
+        self.closed = True
+        if self._watcher:
+            self._watcher.cancel()
+            await asyncio.gather(self._watcher, return_exceptions=True)
+
+    @property
+    def current(self) -> bool:
+        """Whether this broker hears of new leaders: not while it cannot reach etcd."""
+        return self._view.health().reachable
+
+    def leader(self, shard: int) -> Leader | None:
+        """The other broker that leads `shard`; None if it is this one, or nobody that is known."""
+        record = self._view.leader_of(shard)
+        if record is None or record.broker_id == self._view.me().broker_id:
+            return None
+        return Leader(record.broker_id, record.address)
+
+    def route(self, shard: int) -> Route:
+        """Where requests for `shard` go now."""
+        if self._shards.leads(shard):
+            return Route(shard, local=True)
+        return Route(shard, local=False, leader=self.leader(shard))
+
+    async def changed(self, timeout_s: float) -> None:
+        """Return when some route may be another one, or after `timeout_s`."""
+        waits = (
+            asyncio.ensure_future(self._view.changed(timeout_s)),
+            asyncio.ensure_future(self._shards.changed()),
+        )
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def moved(self, shard: int, leader: Leader) -> asyncio.Future[None]:
+        """Done once `leader` is not the one of `shard` any more. Whoever stops waiting cancels it."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.leader(shard) != leader:
+            waiter.set_result(None)
+            return waiter
+        place = (shard, leader)
+        self._moves[place].add(waiter)
+        waiter.add_done_callback(lambda done: self._discard(place, done))
+        return waiter
+
+    def _discard(self, place: tuple[int, Leader], waiter: asyncio.Future[None]) -> None:
+        waiters = self._moves[place]
+        waiters.discard(waiter)
+        if not waiters:
+            del self._moves[place]
+
+    async def _watch(self) -> None:
+        while True:
+            await self.changed(LOOK_EVERY_S)
+            for (shard, leader), waiters in tuple(self._moves.items()):
+                if self.leader(shard) == leader:
+                    continue
+                for waiter in tuple(waiters):
+                    if not waiter.done():
+                        waiter.set_result(None)

@@ -1,0 +1,239 @@
+"""Committed records of a partition, from wherever they lie: segments below the cold end, WAL entries from it on.
+
+Steady reading makes no listing: the partition's state says which object holds an offset, and memory holds the recent
+ones. What a fetch sees of the state is taken anew at each step, so it may run while the archiver moves the cold end
+(inv. 5); a WAL entry that was archived and deleted meanwhile, or a segment that was merged into another, is found again
+in the manifest. An object that is missing and was not replaced, or that is damaged, makes its offsets `RecordsLost`: a
+fetch gives what lies before them, and one that begins in them is told where to go on. `_expect_replaced` tells the two
+cases apart.
+
+A fetch that goes on where another ended is a replay's: it is given what is at hand, and what follows that is read ahead
+while it is sent, two pieces of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.read.entry_reader import EntryReader
+from tidelog.services.broker.read.read_budget import ReadBudget
+from tidelog.services.broker.read.replays import Replays
+from tidelog.services.broker.read.segment_pieces import SegmentPieces
+from tidelog.services.broker.shard.partition_state import HotSpan, PartitionState
+from tidelog.services.broker.telemetry.measurements import Measurements
+from tidelog.services.broker.write.admission import timestamps_ms
+from tidelog.storage.errors import Corrupt, NotFound, RecordsLost, Unavailable
+from tidelog.storage.manifests.manifest import Segment
+from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX
+from tidelog.storage.wal import Wal
+
+SEARCHED_RECORDS, SEARCHED_BYTES = 1 << 16, 1 << 22
+"""Of one read of a search record by record."""
+
+IS_MISSING = "is missing, though nothing has replaced it"
+
+_PLACES = ["topic_id", "partition"]
+
+
+class Partitions(Protocol):
+    """Where partitions' states come from: what a reader needs of it."""
+
+    @property
+    def wal(self) -> Wal:
+        """The log that holds what is not cold."""
+        ...
+
+    async def refresh(self, state: PartitionState) -> None:
+        """Take the newest manifest over into `state`."""
+        ...
+
+
+class PartitionReader:
+    """Reads partitions of one broker. Raises `OutOfRange`, `NotFound`, `Unavailable`, `Corrupt`."""
+
+    def __init__(self, entries: EntryReader, segments: SegmentPieces, measurements: Measurements) -> None:
+        self._entries = entries
+        self._segments = segments
+        self._measurements = measurements
+        self._replays = Replays()
+
+    async def read(
+        self, partitions: Partitions, state: PartitionState, offset: int, limits: FetchLimits
+    ) -> tuple[Sequence[pa.RecordBatch], int]:
+        """Batches (`RECORD_SCHEMA`) from `offset` on within `limits`, and where to go on; none at the end."""
+        budget = ReadBudget(limits.max_records, limits.max_bytes)
+        replayed = self._segments.keeps_row_groups and self._replays.goes_on(state.topic_partition, offset)
+        try:
+            while not budget.spent and offset < state.high_watermark:
+                state.check_readable(offset)
+                state.check_not_lost(offset)
+                if offset >= state.cold_end:
+                    offset = await self._read_span(partitions, state, offset, budget)
+                elif budget.well_filled and (
+                    replayed or self._segments.in_memory(state.segment_at(offset), offset) is None
+                ):
+                    break  # for the next fetch: this one has waited for enough, and a replay is sent piece by piece
+                else:
+                    offset = await self._read_segment(partitions, state, offset, budget, replayed=replayed)
+        except RecordsLost:
+            if not budget.records:
+                raise  # else what lies before them is given, and the next fetch is told
+        self._measurements.fetched(state.topic, budget.records, budget.payload_bytes)
+        if budget.records and offset < state.cold_end:
+            self._replays.ended(state.topic_partition, offset)
+            if replayed:
+                self._read_ahead(state, offset)
+        return budget.batches(), offset
+
+    async def first_at(self, partitions: Partitions, state: PartitionState, timestamp_ms: int) -> int:
+        """The offset of the first record at or after `timestamp_ms`, the high watermark if there is none."""
+        offset = await self._cold_first_at(partitions, state, timestamp_ms)
+        if offset is not None:
+            return offset
+        for span in state.spans_from(state.cold_end):
+            if span.timestamp_ms_max is None or span.timestamp_ms_max >= timestamp_ms:
+                row = _first_row(await self._span_records(partitions, state, span), timestamp_ms)
+                if row is not None:
+                    return max(span.base_offset + row, state.log_start_offset)
+        return state.high_watermark
+
+    async def _cold_first_at(self, partitions: Partitions, state: PartitionState, timestamp_ms: int) -> int | None:
+        """The first offset at or after a time below the cold end, None if there is none."""
+        while True:
+            try:
+                for segment in state.manifest.segments:
+                    if segment.max_timestamp_ms >= timestamp_ms:
+                        self._measurements.cold_get(state.topic)
+                        offset = await self._segments.first_at(segment, timestamp_ms)
+                        if offset is not None and offset < state.log_start_offset:
+                            offset = await self._first_left_at(partitions, state, segment, timestamp_ms)
+                        if offset is not None:
+                            return offset
+            except NotFound as missing:
+                await self._expect_replaced(partitions, state, segment, missing)
+                continue  # merged or expired meanwhile: look again in what is there now
+            return None
+
+    async def _first_left_at(
+        self, partitions: Partitions, state: PartitionState, segment: Segment, timestamp_ms: int
+    ) -> int | None:
+        """As `_cold_first_at`, of a segment whose first such record is below the log start: of those that are left."""
+        offset = state.log_start_offset
+        while offset < segment.next_offset:
+            batches, offset = await self.read(partitions, state, offset, FetchLimits(SEARCHED_RECORDS, SEARCHED_BYTES))
+            for batch in batches:
+                if (row := _first_row(batch, timestamp_ms)) is not None:
+                    return int(batch.column("offset")[row].as_py())
+        return None
+
+    async def latest_timestamp_ms(self, partitions: Partitions, state: PartitionState, offset: int, count: int) -> int:
+        """The largest timestamp of `count` records from `offset` on; -1 (Kafka's "none") if they are gone."""
+        if offset < state.log_start_offset:
+            return -1
+        latest_ms, end = -1, min(offset + count, state.high_watermark)
+        while offset < end:
+            batches, offset = await self.read(partitions, state, offset, FetchLimits(end - offset, 1 << 62))
+            latest_ms = max((latest_ms, *(int(timestamps_ms(batch).max()) for batch in batches)))
+        return latest_ms
+
+    async def _read_segment(
+        self, partitions: Partitions, state: PartitionState, offset: int, budget: ReadBudget, *, replayed: bool
+    ) -> int:
+        segment = state.segment_at(offset)
+        records = self._segments.in_memory(segment, offset)
+        if records is None:
+            self._measurements.cold_get(state.topic)
+            try:
+                records = await self._segments.read(segment, offset, *self._wanted(budget, replayed=replayed))
+            except NotFound as missing:
+                await self._expect_replaced(partitions, state, segment, missing)
+                return offset
+            except Corrupt as fault:
+                raise _lost(fault.name, fault.reason, segment) from fault
+        if not records.num_rows:
+            return segment.next_offset
+        budget.take(records)
+        return budget.next_offset or offset
+
+    def _read_ahead(self, state: PartitionState, offset: int) -> None:
+        """The piece at `offset`, and the one behind it if there is room for both."""
+        behind = self._segments.read_ahead(state.segment_at(offset), offset)
+        if behind is not None and behind < state.cold_end and self._segments.has_room():
+            self._segments.read_ahead(state.segment_at(behind), behind)
+
+    def _wanted(self, budget: ReadBudget, *, replayed: bool) -> tuple[int, int]:
+        """How many bytes and records to read: what is asked for, or a whole piece for one who will ask on."""
+        if replayed:
+            return self._segments.piece_bytes, READ_RECORDS_MAX
+        return max(1, budget.bytes_left), budget.records_left
+
+    async def _read_span(self, partitions: Partitions, state: PartitionState, offset: int, budget: ReadBudget) -> int:
+        span = next(state.spans_from(offset))
+        records = self._entries.in_memory(span.entry)
+        if records is None:
+            records = await self._from_bucket(partitions, state, span)
+            if records is None:
+                return offset  # archived meanwhile: the state says where it is now
+        skipped = offset - span.base_offset
+        rows = records.slice(span.first_row + skipped, span.count - skipped)
+        if rows.num_rows != span.count - skipped or rows["offset"][0].as_py() != offset:
+            reason = f"does not hold offset {offset} of {state.topic}/{state.topic_partition.partition}"
+            raise _lost(partitions.wal.key(span.entry.seq), reason, span)
+        budget.take(rows.drop_columns(_PLACES))
+        return budget.next_offset or offset
+
+    async def _from_bucket(self, partitions: Partitions, state: PartitionState, span: HotSpan) -> pa.Table | None:
+        """The records of the entry that holds `span`; None if it is archived and deleted."""
+        self._measurements.cold_get(state.topic)
+        try:
+            return await self._entries.read(partitions.wal, span.entry)
+        except NotFound as missing:
+            await self._expect_replaced(partitions, state, span, missing)
+            return None
+        except Corrupt as fault:
+            raise _lost(fault.name, fault.reason, span) from fault
+
+    async def _expect_replaced(
+        self, partitions: Partitions, state: PartitionState, place: HotSpan | Segment, missing: NotFound
+    ) -> None:
+        """Return if an object that was not found has been replaced, so that `state` says where its records are now.
+
+        A segment that left the list, and an entry that was archived, were deleted after the manifest without them was
+        written: so a newer manifest tells. Raises `RecordsLost` if there is none and the floor has not passed the
+        entry: somebody else has deleted the object. If it has, this broker does not know the end of the log any more:
+        `Unavailable`."""
+        before = state.manifest.version
+        await partitions.refresh(state)
+        if state.manifest.version > before:
+            return
+        if isinstance(place, Segment):
+            raise _lost(place.key, IS_MISSING, place) from missing
+        if (await partitions.wal.floor()).number > place.entry.seq:
+            text = (
+                f"offset {place.base_offset} of {state.topic}/{state.topic_partition.partition} was archived by another"
+            )
+            raise Unavailable(f"{text} broker: send it again") from missing
+        raise _lost(partitions.wal.key(place.entry.seq), IS_MISSING, place) from missing
+
+    async def _span_records(self, partitions: Partitions, state: PartitionState, span: HotSpan) -> pa.Table:
+        records = self._entries.in_memory(span.entry)
+        if records is None:
+            records = await self._from_bucket(partitions, state, span)
+        if records is None:
+            raise Unavailable(f"records {span.base_offset} on were archived while they were searched: send it again")
+        return records.slice(span.first_row, span.count)
+
+
+def _first_row(records: pa.Table | pa.RecordBatch, timestamp_ms: int) -> int | None:
+    rows = np.flatnonzero(timestamps_ms(records) >= timestamp_ms)
+    return int(rows[0]) if len(rows) else None
+
+
+def _lost(key: str, reason: str, place: HotSpan | Segment) -> RecordsLost:
+    """That the object `key`, which holds `place`, cannot be read."""
+    return RecordsLost(key, reason, first_offset=place.base_offset, next_offset=place.next_offset)

@@ -1,0 +1,119 @@
+"""Decodes request bodies, large ones in threads, within the memory for bodies.
+
+What decoding adds to a body is counted before it is made:
+
+- JSON and lines: columns beside the body (`RECORD_BYTES` a record), and objects for one piece of it at a time
+  (`PIECE_OBJECT_BYTES`; see `bodies/json_pieces`, `bodies/line_pieces`). Lines are counted before the first piece, JSON
+  records after each piece: a body of too many is refused there.
+- Arrow: views of the body. Compressed buffers count as what they expand to.
+
+At most `threads` large bodies are decoded at the same time. The others wait, and count as bodies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from tidelog.services.broker.api.produce import Draft
+from tidelog.services.http.bodies.arrow_body import check_claims, decode_claimed
+from tidelog.services.http.bodies.arrow_framing import read_claims
+from tidelog.services.http.bodies.body_reading import InFlightBody
+from tidelog.services.http.bodies.draft_columns import RECORD_BYTES
+from tidelog.services.http.bodies.json_body import decode_json
+from tidelog.services.http.bodies.line_body import LineFields, decode_ndjson, decode_text
+from tidelog.services.http.bodies.line_pieces import count_bytes
+from tidelog.services.http.media import Media
+from tidelog.storage.object_store import Body
+
+T = TypeVar("T")
+
+DECODE_THREADS_MAX = 4
+INLINE_BYTES_MAX = 1 << 18
+INLINE_RECORDS_MAX = 10_000
+"""A body of more bytes or records is decoded in a thread; a smaller one holds the event loop for some ms at most."""
+INLINE_ARROW_BYTES_MAX = 1 << 20
+"""Of Arrow no record is touched."""
+PIECE_OBJECT_BYTES = 8 << 20
+"""What the objects of one piece take at the most."""
+
+
+@dataclass(frozen=True)
+class BodyForm:
+    """How a body is to be read. `expanded_bytes_max`: of Arrow's compressed buffers."""
+
+    media: Media
+    fields: LineFields
+    expanded_bytes_max: int
+
+
+class Decoding:
+    """`records_max`: ``request.max.records``."""
+
+    def __init__(self, records_max: int) -> None:
+        self.threads = min(DECODE_THREADS_MAX, os.cpu_count() or 1)
+        self._records_max = records_max
+        self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix="tidelog-decode")
+        self._places = asyncio.Semaphore(self.threads)
+
+    async def draft(self, form: BodyForm, body: Body, held: InFlightBody) -> Draft:
+        """The records of `body`. Raises `Overloaded` with nothing decoded; `Unreadable`, `Invalid`, `TooLarge`."""
+        if form.media is Media.ARROW:
+            return await self._arrow(form, body, held)
+        decode = partial(_decode, form, body, self._records_max)
+        if _is_small(body, form.media):
+            return decode()
+        async with self._places:
+            counted_bytes = added_bytes(len(body), self._records_max)
+            held.grow(counted_bytes)
+            try:
+                return await self._in_thread(decode)
+            finally:
+                held.give_back(counted_bytes)
+
+    async def _arrow(self, form: BodyForm, body: Body, held: InFlightBody) -> Draft:
+        if len(body) <= INLINE_ARROW_BYTES_MAX:
+            claims = read_claims(body)
+        else:
+            claims = await self._in_thread(partial(read_claims, body))
+        check_claims(claims, self._records_max, form.expanded_bytes_max)
+        decode = partial(decode_claimed, body, claims, self._records_max)
+        if claims.expanded_bytes > len(body):
+            held.grow(claims.expanded_bytes)
+        if max(len(body), claims.expanded_bytes) <= INLINE_ARROW_BYTES_MAX:
+            return decode()
+        async with self._places:
+            return await self._in_thread(decode)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    def shutdown(self, *, wait: bool, cancel_futures: bool = False) -> None:
+        self._executor.shutdown(wait=wait, cancel_futures=cancel_futures)
+
+
+def added_bytes(body_bytes: int, records_max: int) -> int:
+    """What decoding adds to a large body of JSON or lines, at the most: a piece (a body of one record is one piece) and
+    its objects, and the columns. A record has at least two bytes of text."""
+    return body_bytes + PIECE_OBJECT_BYTES + RECORD_BYTES * min(records_max, body_bytes // 2)
+
+
+def _decode(form: BodyForm, body: Body, records_max: int) -> Draft:
+    if form.media is Media.JSON:
+        return decode_json(body, records_max)
+    if form.media is Media.NDJSON:
+        return decode_ndjson(body, records_max, form.fields)
+    return decode_text(body, records_max, form.fields)
+
+
+def _is_small(body: Body, media: Media) -> bool:
+    """Whether so little is in `body` that it is decoded on the event loop."""
+    if len(body) <= INLINE_RECORDS_MAX or len(body) > INLINE_BYTES_MAX:
+        return len(body) <= INLINE_RECORDS_MAX
+    mark = b"{" if media is Media.JSON else b"\n"
+    return count_bytes(body, mark) <= INLINE_RECORDS_MAX

@@ -1,0 +1,248 @@
+"""Calls on one partition, answered where its shard is led: here, or by its leader as they came.
+
+    route -> local?  answer here
+             else    send the request on, its body as it comes; the leader's answer goes back the same way
+
+One hop and no more: a request that a peer sent is answered here or refused. While shards move,
+nobody may lead one, or who is asked may have left it a moment ago; such a request is tried again, and waits for routes
+to change, until ``forward.timeout.ms`` is over. What is tried again can do no harm: nobody took it, it only reads, or
+the log takes it once however often it comes (inv. 7). When none of that is certain the answer is "outcome unknown".
+
+    the peer refuses: not_leader, leader_unknown       nothing was taken                 again
+    not reached, or lost before the body was whole     nobody can have taken it          again
+    lost after that, or silent too long                a read, or a producer's sequence  again
+                                                       else                              503 unavailable
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidelog.services.broker.api.cluster import Leader, Route
+from tidelog.services.http.answers.forwarded_answer import ForwardedAnswer
+from tidelog.services.http.bodies.kept_body import KeptBody
+from tidelog.services.http.forwarding.hop_headers import LEADER_HEADER, answer_headers, request_headers
+from tidelog.services.http.forwarding.leader_search import LeaderSearch
+from tidelog.services.http.forwarding.leader_watch import STREAM_LOOK_EVERY_S, LeaderWatch
+from tidelog.services.http.forwarding.partition_calls import Append, LocalRead, Place, Read
+from tidelog.services.http.front.request_context import context_of
+from tidelog.services.http.listener.connections import Draining
+from tidelog.services.http.media import body_encoding
+from tidelog.services.http.service import Service
+from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest
+from tidelog.services.peers.refusals import error_of
+from tidelog.storage.errors import LeaderUnknown, NotFound, NotLeader, Overloaded, TidelogError, Unavailable
+
+RETRY_AFTER_S = 0.1
+LAST_READ_S = 1.0
+"""How long a broker that stops waits for the leader's answer to a poll that it cuts short."""
+COMMIT_MARGIN_S = 5.0
+"""How much longer than the bound for a commit its answer may take to come."""
+WHOLE_BYTES_MAX = 1 << 16
+"""A smaller answer is read before any of it is sent, so that it can still be asked for again, and goes in one write."""
+
+
+class Forwarding:
+    """The calls on partitions of a broker that has peers. `pool` is closed by whoever opened it."""
+
+    def __init__(self, service: Service, pool: PeerPool) -> None:
+        settings = service.settings
+        self._service = service
+        self._broker = service.broker
+        self._clock = service.runtime.clock
+        self._pool = pool
+        self._search_timeout_s = settings.forward_timeout_ms / 1000
+        self._produce_timeout_s = settings.commit_timeout_ms / 1000 + COMMIT_MARGIN_S
+        self._own_address = settings.own_address
+
+    # ---- produce
+
+    async def produce(
+        self, request: Request, place: Place, query: Mapping[str, str], *, sequenced: bool, append: Append
+    ) -> Response:
+        """Answer a produce; `sequenced`: it may be sent twice."""
+        bodies = self._service.bodies
+        with bodies.in_flight(self._service.body_limit_bytes(request)) as held:
+            body = KeptBody(bodies, request, held)
+
+            async def attempt() -> Response:
+                route = self._route(place)
+                if self._answered_here(request, route):
+                    address = self._address(place, route)
+                    plain = await bodies.undone(await body.whole(), body_encoding(request), held)
+                    return self._signed(await append(plain, held), place, address)
+                return await self._produced_there(request, place, query, body, _leader(route), sequenced=sequenced)
+
+            return await self._search(request).run(attempt)
+
+    async def _produced_there(
+        self,
+        request: Request,
+        place: Place,
+        query: Mapping[str, str],
+        body: KeptBody,
+        leader: Leader,
+        *,
+        sequenced: bool,
+    ) -> Response:
+        content = await body.begun()
+        size_bytes = len(content) if isinstance(content, bytes) else body.size_bytes
+        headers = request_headers(request)
+        sent = PeerRequest("POST", place.target("records", query), headers, content, size_bytes)
+        try:
+            return await self._relayed(leader, place, sent, self._produce_timeout_s)
+        except (NotLeader, LeaderUnknown):
+            raise
+        except Unavailable as error:
+            if body.failure:
+                raise body.failure from error
+            if sequenced or not body.handed_over:
+                raise _lost(leader, error) from error
+            raise
+
+    # ---- read
+
+    async def read(self, request: Request, read: Read, local: LocalRead) -> Response:
+        """Answer a read."""
+        began_s = self._clock.monotonic()
+
+        async def attempt() -> Response:
+            left_ms = max(0, read.wait_ms - int((self._clock.monotonic() - began_s) * 1000))
+            route = await self._route_of_read(read)
+            if self._answered_here(request, route):
+                address = self._address(read.place, route)
+                return self._signed(await local(left_ms), read.place, address)
+            return await self._read_there(request, read, left_ms, _leader(route))
+
+        return await self._search(request, read.wait_ms).run(attempt)
+
+    async def _read_there(self, request: Request, read: Read, wait_left_ms: int, leader: Leader) -> Response:
+        headers = request_headers(request)
+        sent = PeerRequest("GET", read.target(wait_left_ms), headers, waits=read.waits, endless=read.stream)
+        timeout_s = self._search_timeout_s + wait_left_ms / 1000
+        relayed = self._relayed(leader, read.place, sent, timeout_s)
+        try:
+            return await (self._service.connections.hold(request.receive, relayed) if read.waits else relayed)
+        except (NotLeader, LeaderUnknown):
+            raise
+        except Draining:
+            return await self._read_without_waiting(request, read, leader)
+        except Overloaded:
+            raise
+        except Unavailable as error:
+            raise _lost(leader, error) from error
+
+    async def _read_without_waiting(self, request: Request, read: Read, leader: Leader) -> Response:
+        """This broker stops: what there is now is a whole answer."""
+        if read.stream:
+            raise _stopping()
+        sent = PeerRequest("GET", read.target(0), request_headers(request))
+        try:
+            async with asyncio.timeout(LAST_READ_S):
+                return await self._relayed(leader, read.place, sent, LAST_READ_S)
+        except TimeoutError:
+            raise _stopping() from None
+
+    # ---- both
+
+    async def _relayed(self, leader: Leader, place: Place, sent: PeerRequest, timeout_s: float) -> Response:
+        """The leader's answer. Raises `NotLeader`, `LeaderUnknown` if nothing was taken; `Unavailable` if that is not
+        known."""
+        self._service.forwarded[sent.method] += 1
+        async with LeaderWatch(lambda: self._leads(leader, place)):
+            answer = await self._pool.open(leader.address, sent, answer_timeout_s=timeout_s)
+        try:
+            response = await self._response_of(answer, leader, place)
+        except BaseException:
+            answer.close()
+            raise
+        if LEADER_HEADER not in response.headers:
+            response.headers[LEADER_HEADER] = leader.address
+        return response
+
+    async def _response_of(self, answer: PeerAnswer, leader: Leader, place: Place) -> Response:
+        size_bytes, headers = answer.body_bytes, answer_headers(answer.raw_headers)
+        if answer.status != 503 and (size_bytes is None or size_bytes > WHOLE_BYTES_MAX):
+            watch = LeaderWatch(lambda: self._leads(leader, place), STREAM_LOOK_EVERY_S)
+            return ForwardedAnswer(self._service.connections, answer, headers, watch)
+        body = await answer.read()
+        if answer.status == 503:
+            refusal = error_of(answer.status, answer.headers, body)
+            if isinstance(refusal, NotLeader | LeaderUnknown):
+                raise refusal
+        response = Response(body, answer.status)
+        response.raw_headers = headers
+        return response
+
+    def _search(self, request: Request, wait_ms: int = 0) -> LeaderSearch:
+        timeout_s = 0.0 if context_of(request).from_peer else self._search_timeout_s + wait_ms / 1000
+        return LeaderSearch(self._broker, self._clock, timeout_s)
+
+    def _route(self, place: Place) -> Route | None:
+        """Where `place` is led; None if there is no such place as far as is known, which answering it here will tell,
+        or mend."""
+        try:
+            return self._broker.route(place.topic, place.partition)
+        except NotFound:
+            return None
+
+    async def _route_of_read(self, read: Read) -> Route | None:
+        place = read.place
+        if read.offset is None:
+            return self._route(place)
+        try:
+            return await self._broker.route_fetch(place.topic, place.partition, read.offset)
+        except NotFound:
+            return None
+
+    def _answered_here(self, request: Request, route: Route | None) -> bool:
+        """Whether this broker answers itself; else the request goes to the route's leader. Raises `NotLeader`,
+        `LeaderUnknown` if it may not or cannot."""
+        if route is None or route.local:
+            return True
+        leader = _leader(route)
+        if context_of(request).from_peer:
+            raise NotLeader(f"shard {route.shard} is led by {leader.broker_id}, not here", leader=leader.address)
+        return False
+
+    def _leads(self, leader: Leader, place: Place) -> bool:
+        try:
+            route = self._broker.route(place.topic, place.partition)
+        except TidelogError:
+            return False
+        return route.leader == leader and not route.local
+
+    def _address(self, place: Place, route: Route | None) -> str | None:
+        """The leader's, which goes with answers given here, so that a client that wants to can go straight there."""
+        if route and route.leader is None:
+            route = self._broker.route(place.topic, place.partition)  # a cold read is local, its shard perhaps not
+        if route and route.leader:
+            return route.leader.address
+        return self._own_address if route and route.local else None
+
+    def _signed(self, response: Response, place: Place, address: str | None) -> Response:
+        """`response` with the leader's `address`; None if its topic was not there before."""
+        if address is None:
+            address = self._address(place, self._route(place))
+        if address:
+            response.headers[LEADER_HEADER] = address
+        return response
+
+
+def _leader(route: Route | None) -> Leader:
+    if route is None or route.leader is None:
+        shard = "the shard" if route is None else f"shard {route.shard}"
+        raise LeaderUnknown(f"nobody leads {shard} at this moment: send again", retry_after_s=RETRY_AFTER_S)
+    return route.leader
+
+
+def _lost(leader: Leader, error: Unavailable) -> LeaderUnknown:
+    return LeaderUnknown(f"the leader {leader.broker_id} was lost: {error}", retry_after_s=RETRY_AFTER_S)
+
+
+def _stopping() -> Overloaded:
+    return Overloaded("the broker is stopping: send to another", retry_after_s=RETRY_AFTER_S)

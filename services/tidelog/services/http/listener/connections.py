@@ -1,0 +1,84 @@
+"""Requests that hold their connection open: long polls and streams.
+
+Each ends at once when its client leaves or the broker drains, so that neither a task nor a waiter outlives its client;
+at most `waiters_max` wait at one time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from starlette.types import Receive
+
+from tidelog.services.http.answers.problems import ClientGone
+from tidelog.storage.errors import Overloaded
+
+T = TypeVar("T")
+_RETRY_AFTER_S = 5.0
+
+
+class Draining(Exception):
+    """The broker stops: end the answer where it can be continued elsewhere."""
+
+
+class Connections:
+    """The waiting requests of one broker. `drain()` ends them all, and those that come later."""
+
+    def __init__(self, waiters_max: int) -> None:
+        self._waiters_max = waiters_max
+        self._drained = asyncio.Event()
+        self.waiters = 0
+
+    @property
+    def draining(self) -> bool:
+        return self._drained.is_set()
+
+    def drain(self) -> None:
+        self._drained.set()
+
+    async def hold(self, receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`, unless the client leaves first (`ClientGone`) or the broker drains (`Draining`)."""
+        with self._place(work):
+            tasks = (
+                asyncio.ensure_future(work),
+                asyncio.ensure_future(_client_left(receive)),
+                asyncio.ensure_future(self._drained.wait()),
+            )
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await _end([task for task in tasks if not task.done()])
+        working, leaving, _ = tasks
+        if not working.cancelled():
+            return working.result()
+        if leaving.done() and not leaving.cancelled():
+            raise ClientGone("the client left while it waited")
+        raise Draining
+
+    @contextmanager
+    def _place(self, work: Coroutine[Any, Any, T]) -> Iterator[None]:
+        if self.waiters >= self._waiters_max:
+            work.close()
+            raise Overloaded(
+                f"{self._waiters_max} requests wait already, nine tenths of connections.max: come back later",
+                retry_after_s=_RETRY_AFTER_S,
+            )
+        self.waiters += 1
+        try:
+            yield
+        finally:
+            self.waiters -= 1
+
+
+async def _client_left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        continue
+
+
+async def _end(tasks: list[asyncio.Future[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,72 @@
+"""How the archive stands, for Prometheus: what lies where, what is owed, what the work on segments wrote, what sweeps
+took away.
+
+Totals are the broker's since it started, gauges those of the partitions that it leads: sums over brokers are the
+cluster's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from tidelog.services.broker.archive.topic_archive import TopicArchive
+from tidelog.services.broker.telemetry.topic_counts import TopicCounts
+from tidelog.services.workers.sweeping.slow_sweep import SweepCounts
+from tidelog.storage.bucket.sweep import Reason
+from tidelog.storage.stores.counting import S3_STANDARD
+
+_GAUGES: tuple[tuple[str, str, Callable[[TopicArchive], float]], ...] = (
+    ("tidelog_hot_bytes", "WAL entries on the bucket, by each topic's part", lambda archive: archive.hot_bytes),
+    ("tidelog_archive_debt_bytes", "Those of them that are in no segment yet", lambda archive: archive.debt_bytes),
+    ("tidelog_archive_debt_seconds", "Age of the oldest of those", lambda archive: archive.debt_age_ms / 1_000),
+    ("tidelog_cold_bytes", "Segments", lambda archive: archive.cold.cold_bytes),
+    ("tidelog_cold_raw_bytes", "Keys and values in segments", lambda archive: archive.cold.raw_bytes),
+    ("tidelog_cold_segments", "Number of segments", lambda archive: archive.cold.segments),
+    ("tidelog_garbage_bytes", "Left a manifest, not deleted yet", lambda archive: archive.cold.garbage_bytes),
+    ("tidelog_clean_offsets", "Offsets that compaction by key went over", lambda archive: archive.cold.clean_offsets),
+    ("tidelog_clean_records", "Records that it left there", lambda archive: archive.cold.clean_records),
+    (
+        "tidelog_stored_dollars_per_month",
+        "What lies there at S3 Standard's prices",
+        lambda archive: S3_STANDARD.stored_month_usd(archive.stored_bytes),
+    ),
+)
+_WORKS: tuple[tuple[str, Callable[[TopicCounts], int]], ...] = (
+    ("archive", lambda counts: counts.archived_bytes),
+    ("merge", lambda counts: counts.merged_bytes),
+    ("compact", lambda counts: counts.compacted_bytes),
+)
+
+
+def archive_metrics(archives: Mapping[str, TopicArchive], topics: Mapping[str, TopicCounts]) -> Iterator[Metric]:
+    """By topic."""
+    for name, help_text, value in _GAUGES:
+        family = GaugeMetricFamily(name, help_text, labels=["topic"])
+        for topic, archive in archives.items():
+            family.add_metric([topic], value(archive))
+        yield family
+    written = CounterMetricFamily("tidelog_segment_bytes_written", "Segments made", labels=["topic", "work"])
+    for topic, counts in topics.items():
+        for work, total in _WORKS:
+            written.add_metric([topic, work], total(counts))
+    yield written
+
+
+def sweep_metrics(counts: SweepCounts) -> Iterator[Metric]:
+    """Of the broker that leads shard 0, which sweeps for all."""
+    sweeps = CounterMetricFamily("tidelog_sweeps", "Sweeps of the bucket, by how they ended", labels=["outcome"])
+    sweeps.add_metric(["finished"], counts.finished)
+    sweeps.add_metric(["cut_off"], counts.cut_off)
+    yield sweeps
+    for name, help_text, totals in (
+        ("tidelog_sweep_deleted_objects", "What nobody would have asked for again", counts.deleted),
+        ("tidelog_sweep_deleted_bytes", "Its size", counts.deleted_bytes),
+    ):
+        family = CounterMetricFamily(name, help_text, labels=["reason"])
+        for reason in Reason:
+            family.add_metric([reason.value], totals.get(reason.value, 0))
+        yield family
+    yield GaugeMetricFamily("tidelog_sweep_young_bytes", "Stray, and too young to go", counts.young_bytes)
+    yield GaugeMetricFamily("tidelog_sweep_left_alone", "Places that could not be judged", counts.left_alone)

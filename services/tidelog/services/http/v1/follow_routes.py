@@ -1,0 +1,107 @@
+"""``GET /v1/topics/{topic}/records``: all partitions of a topic, followed as events or JSON lines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
+from tidelog.services.http.answers.problems import Unreadable
+from tidelog.services.http.answers.stream_answer import StreamAnswer
+from tidelog.services.http.media import Media, answer_media
+from tidelog.services.http.service import Service
+from tidelog.services.http.v1 import openapi
+from tidelog.services.http.v1.fetch_routes import HEARTBEAT_MS, JSON_RECORDS_DEFAULT, STREAM_PAGE_BYTES, wants_base64
+from tidelog.services.http.v1.followed_events import FollowedEvents
+from tidelog.services.http.v1.followed_lines import FollowedLines, LineOptions
+from tidelog.services.http.v1.followed_topic import FollowedTopic
+from tidelog.services.http.v1.parameters import flag, optional_number, parse_partitions, query_of, topic_of
+from tidelog.services.http.v1.positions import LATEST, parse_position
+from tidelog.services.http.v1.topic_position import POSITION_PARTITIONS_MAX, parse_position_text, position_headers
+from tidelog.storage.errors import Invalid, NotFound
+
+_QUERY = frozenset({"offset", "wait_ms", "encoding", "positions", "partitions"})
+_ONE_RECORD = FetchLimits(1, 1)
+STARTS_AT_ONCE = 16
+"""Partitions whose beginning is looked up at the same time."""
+
+
+class FollowRoutes:
+    """The call that follows a topic."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._broker = service.broker
+
+    def add_to(self, router: APIRouter) -> None:
+        router.add_api_route("/v1/topics/{topic}/records", self.follow, **openapi.FOLLOW)
+
+    async def follow(self, request: Request) -> Response:
+        """Follow all partitions."""
+        query = query_of(request, _QUERY)
+        topic = topic_of(request)
+        media = answer_media(request, (Media.EVENTS, Media.NDJSON))
+        wait_ms = optional_number(query, "wait_ms", 0, self._service.settings.fetch_max_wait_ms)
+        if wait_ms is not None and media is Media.EVENTS:
+            raise Unreadable("wait_ms bounds application/x-ndjson; an event stream has no end", field="wait_ms")
+        positions = flag(query, "positions", default=False)
+        if positions and media is Media.EVENTS:
+            raise Unreadable(
+                "positions is for application/x-ndjson; the ids of events are positions", field="positions"
+            )
+        chosen = self._partitions(query, topic)
+        if (positions or media is Media.EVENTS) and len(chosen) > POSITION_PARTITIONS_MAX:
+            raise _too_many(topic, len(chosen))
+        offsets = await self._start(request, query, topic, chosen)
+        page_bytes = min(STREAM_PAGE_BYTES, self._service.settings.fetch_max_bytes)
+        limits = FetchLimits(JSON_RECORDS_DEFAULT, page_bytes, HEARTBEAT_MS if wait_ms is None else wait_ms)
+        beat_s, grows = HEARTBEAT_MS / 1000, "partitions" not in query
+        followed = FollowedTopic(self._broker, topic, offsets, limits, beat_s=beat_s, grows=grows)
+        base64, bounded = wants_base64(query), wait_ms is not None
+        if media is Media.EVENTS:
+            return StreamAnswer(self._service.connections, FollowedEvents(followed, base64=base64))
+        lines = FollowedLines(followed, LineOptions(base64, bounded, positions))
+        return StreamAnswer(self._service.connections, lines, position_headers(offsets))
+
+    def _partitions(self, query: Mapping[str, str], topic: str) -> Sequence[int]:
+        """Those that the client chose, else all. Raises `NotFound`."""
+        count = self._broker.topic(topic).partition_count
+        if "partitions" not in query:
+            return range(count)
+        chosen = parse_partitions(query["partitions"])
+        if chosen[-1] >= count:
+            raise NotFound(f"{topic} has no partition {chosen[-1]}: it has {count}, counted from 0")
+        return chosen
+
+    async def _start(
+        self, request: Request, query: Mapping[str, str], topic: str, chosen: Sequence[int]
+    ) -> dict[int, int]:
+        """Where each partition begins. Offsets that the client names are checked before the answer begins."""
+        last_id = request.headers.get("last-event-id")
+        resumed = parse_position_text(last_id, "Last-Event-ID") if last_id else {}
+        position = parse_position(query["offset"]) if "offset" in query else LATEST
+
+        async def begin(partition: int) -> int:
+            at = Position(Anchor.OFFSET, resumed[partition]) if partition in resumed else position
+            offset = await self._broker.resolve(topic, partition, at)
+            if at.anchor is Anchor.OFFSET:
+                await self._broker.fetch(topic, partition, offset, _ONE_RECORD)
+            return offset
+
+        offsets: dict[int, int] = {}
+        for first in range(0, len(chosen), STARTS_AT_ONCE):
+            some = chosen[first : first + STARTS_AT_ONCE]
+            offsets |= zip(some, await asyncio.gather(*map(begin, some)), strict=True)
+        return offsets
+
+
+def _too_many(topic: str, count: int) -> Invalid:
+    return Invalid(
+        f"{count} partitions of {topic} are too many for one position: follow {POSITION_PARTITIONS_MAX} a stream, "
+        f"as ?partitions=0-{POSITION_PARTITIONS_MAX - 1}",
+        field="partitions",
+    )

@@ -1,0 +1,47 @@
+"""One partition as server-sent events: the id of each is its offset."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import pyarrow as pa
+
+from tidelog.services.broker.api.broker import Broker
+from tidelog.services.broker.api.fetch import Fetched, FetchLimits
+from tidelog.services.http.answers.event_answer import HEARTBEAT, encode_cut_event, encode_event
+from tidelog.services.http.answers.record_json import records_json
+from tidelog.services.http.answers.record_slices import last_offset, slices_of, written
+from tidelog.services.http.forwarding.partition_calls import Place
+from tidelog.services.http.media import Media
+from tidelog.storage.errors import TidelogError
+
+
+class PartitionEvents:
+    """A `RecordStream` of events: `first`, and what follows it."""
+
+    media = Media.EVENTS
+
+    def __init__(self, broker: Broker, place: Place, first: Fetched, limits: FetchLimits, *, base64: bool) -> None:
+        self._broker = broker
+        self._place = place
+        self._first = first
+        self._limits = limits
+        self._base64 = base64
+        self._sent: int | None = None
+
+    async def pieces(self) -> AsyncGenerator[bytes]:
+        page = self._first
+        while True:
+            for piece in slices_of(page.batches):
+                yield await written(piece, self._events)
+                self._sent = last_offset(piece)
+            if not page.batches:
+                yield HEARTBEAT
+            page = await self._broker.fetch(self._place.topic, self._place.partition, page.next_offset, self._limits)
+
+    def _events(self, piece: pa.RecordBatch) -> bytes:
+        records = records_json([piece], base64=self._base64)
+        return b"".join(encode_event(str(record.offset), record) for record in records)
+
+    def last_piece(self, error: TidelogError) -> bytes:
+        return encode_cut_event(None if self._sent is None else str(self._sent), error)

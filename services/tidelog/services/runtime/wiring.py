@@ -1,0 +1,251 @@
+"""From settings to a broker: the one place where components are put together.
+
+RetryingObjectStore( HedgingObjectStore( CountingObjectStore( the store that `settings.store` names )))
+    Journal, Catalog                 topics
+    ShardSet                         a LedShard for each that is led: ShardLeader, Archiver, ShardUpkeep,
+                                     ShardPartitions, Wal
+    PartitionReader                  HotTail, EntryReader, SegmentReader
+    ArchiveLoop                        TopicRemover
+    UpkeepWorker                     over each shard's ShardUpkeep; the tasks are `upkeep_wiring`'s
+    SweepLoop                        over the whole bucket, while shard 0 is led here
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from tidelog.coordinator.catalog import Catalog
+from tidelog.coordinator.identity import alone_claim
+from tidelog.coordinator.journal import Journal
+from tidelog.coordinator.topic_limits import TopicLimits
+from tidelog.services.broker.archive.archive_account import ArchiveAccount
+from tidelog.services.broker.archive.archive_loop import ArchiveLoop, ArchivePolicy
+from tidelog.services.broker.archive.background import BackgroundThreads
+from tidelog.services.broker.archive.damages import Damages
+from tidelog.services.broker.archive.shard_upkeep import ShardUpkeep
+from tidelog.services.broker.archive.topic_remover import TopicRemover
+from tidelog.services.broker.archive.upkeep_worker import UpkeepWorker
+from tidelog.services.broker.broker_parts import BrokerParts
+from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
+from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.broker.read.entry_reader import EntryReader
+from tidelog.services.broker.read.hot_tail import HotTail
+from tidelog.services.broker.read.partition_reader import PartitionReader
+from tidelog.services.broker.read.segment_pieces import SegmentPieces
+from tidelog.services.broker.shard.led_shard import LedShard
+from tidelog.services.broker.shard.shard_leader import ShardLeader, ShardMeans
+from tidelog.services.broker.shard.shard_partitions import ShardPartitions
+from tidelog.services.broker.shard.shard_set import ShardSet
+from tidelog.services.broker.telemetry.measurements import Measurements
+from tidelog.services.broker.write.append_buffer import BufferBudget
+from tidelog.services.broker.write.flush_policy import FlushPolicy
+from tidelog.services.broker.write.producer_memory import ProducerMemory
+from tidelog.services.runtime.settings import Settings
+from tidelog.services.runtime.store_opening import open_named_store
+from tidelog.services.runtime.upkeep_wiring import build_sweeps, build_upkeep
+from tidelog.services.workers.sweeping.sweep_loop import Turn
+from tidelog.storage.archiver import Archiver, ArchiverSettings
+from tidelog.storage.errors import Invalid
+from tidelog.storage.floor_trust import floor_trust_s
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.runtime import Runtime
+from tidelog.storage.segments.segment_reader import SegmentReader
+from tidelog.storage.stores.counting import CountingObjectStore
+from tidelog.storage.stores.hedging import HedgingObjectStore
+from tidelog.storage.stores.retrying import RetryingObjectStore
+from tidelog.storage.wal import Wal
+from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal_index import WalIndex
+from tidelog.storage.wal_writer import WalWriter
+
+if TYPE_CHECKING:
+    from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
+
+ENCODE_THREADS = 2
+ARCHIVE_THREADS = 1
+RELEASE_SHARE = 0.3
+"""How much of ``shutdown.timeout.ms`` a shard that is handed over waits for the commit of what was taken."""
+S3_FLUSH_INTERVAL_MS = 250
+"""Bounds the cost of a busy shard at 4 PUTs a second; on other stores a PUT costs nothing."""
+SWEEPING_SHARD = 0
+"""Every cluster has it, and it has one leader: whoever that is sweeps the bucket for all."""
+REPLAYED_ENTRIES_PART = 8
+REPLAYED_SEGMENTS_PART = 4
+"""One part in so many of `cache.max.bytes` keeps what replays read of old WAL entries, and of segments; the rest is the
+hot tail's."""
+
+
+def open_broker(
+    settings: Settings, runtime: Runtime, *, store: ObjectStore | None = None
+) -> LocalBroker | ClusterBroker:
+    """A broker on the store that the settings name, or on `store`: one of a cluster if they name etcd, else one alone.
+    It takes requests from `start` to `aclose`, which closes the store too. Raises `Invalid` for a store, an etcd or an
+    address that cannot be."""
+    parts = broker_parts(settings, runtime, store or open_named_store(settings, runtime))
+    return LocalBroker(parts) if settings.etcd_endpoints is None else _cluster_broker(parts)
+
+
+def _cluster_broker(parts: BrokerParts) -> ClusterBroker:
+    # A broker alone needs none of it: grpc and aiohttp take a third of a second to load.
+    from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
+    from tidelog.services.broker.cluster.membership import Membership
+    from tidelog.services.peers.http_peers import HttpPeers
+    from tidelog.services.peers.proof import PeerProofs
+    from tidelog.services.runtime.etcd_opening import open_etcd
+
+    settings, runtime = parts.settings, parts.means.runtime
+    _check_reachable(settings)
+    proofs = PeerProofs(parts.peer_secrets, runtime.clock)
+    return ClusterBroker(
+        parts, Membership(parts, lambda: open_etcd(settings, runtime)), HttpPeers(runtime, settings, proofs)
+    )
+
+
+def _check_reachable(settings: Settings) -> None:
+    """`Invalid` if other brokers would be given an address that leads nowhere."""
+    if settings.advertised_address is None and settings.host in ("", "0.0.0.0", "::"):  # noqa: S104  # compared, not bound
+        raise Invalid(
+            f"the broker listens on {settings.host}, which other brokers cannot call: say by advertised.address where "
+            "they reach it, as http://10.0.0.7:8080",
+            field="advertised.address",
+        )
+
+
+def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> BrokerParts:
+    """What a broker runs on, over `store`."""
+    counting = CountingObjectStore(store)
+    hedging = _hedging(settings, counting)
+    retrying = RetryingObjectStore(hedging or counting, runtime)
+    means = _means(settings, runtime, retrying.url)
+    journal = Journal(retrying, runtime)
+    catalog = _catalog(settings, journal, runtime)
+    background = BackgroundThreads(ARCHIVE_THREADS)
+    damages = Damages(runtime.clock)
+    factory = ShardFactory(settings, runtime, means, retrying, catalog, background, damages)
+    shards = ShardSet(factory, means.hot_tail, runtime, drain_s=RELEASE_SHARE * settings.shutdown_timeout_ms / 1000)
+    policy = ArchivePolicy(settings.archiver_interval_ms, settings.archiver_min_bytes)
+    remover = TopicRemover(retrying, catalog, runtime.clock, settings.delete_grace_ms / 1000)
+    archive_loop = ArchiveLoop(shards, journal, remover, policy, runtime, background, damages)
+    return BrokerParts(
+        store=retrying,
+        counting=counting,
+        hedging=hedging,
+        settings=settings,
+        journal=journal,
+        catalog=catalog,
+        means=means,
+        reader=_reader(settings, means, retrying),
+        shards=shards,
+        archive_loop=archive_loop,
+        damages=damages,
+        upkeep=UpkeepWorker(shards, journal, runtime, lambda: archive_loop.behind),
+        sweeps=build_sweeps(settings, retrying, runtime, lambda: _sweeping_turn(settings, shards)),
+        account=ArchiveAccount(retrying, catalog, shards, means.measurements, runtime.clock),
+        peer_secrets=PeerSecrets(settings.peer_secret, runtime.clock),
+    )
+
+
+def _hedging(settings: Settings, counting: CountingObjectStore) -> HedgingObjectStore | None:
+    """Only S3 is asked over connections that can hang."""
+    if not _is_s3(counting.url) or settings.store_hedge_ms == 0:
+        return None
+    return HedgingObjectStore(counting, after_s=settings.store_hedge_ms / 1000)
+
+
+def _is_s3(store_url: str) -> bool:
+    return store_url.startswith("s3:")
+
+
+def _sweeping_turn(settings: Settings, shards: ShardSet) -> Turn | None:
+    """The leadership of the shard that goes with the sweeps; None if another broker has it, or a compactor sweeps."""
+    if not settings.archiver_upkeep or not shards.leads(SWEEPING_SHARD):
+        return None
+    return shards.led_shard(SWEEPING_SHARD)
+
+
+def _catalog(settings: Settings, journal: Journal, runtime: Runtime) -> Catalog:
+    limits = TopicLimits(settings.topics_max, settings.topic_partitions_max, settings.partitions_max)
+    if settings.etcd_endpoints is not None:
+        return Catalog(journal, runtime, limits=limits)
+    claim = alone_claim(journal, shards=settings.shards, runtime=runtime)
+    return Catalog(journal, runtime, limits=limits, beside=claim)
+
+
+class ShardFactory:
+    """Builds what leads a shard."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        runtime: Runtime,
+        means: ShardMeans,
+        store: ObjectStore,
+        catalog: Catalog,
+        background: Executor,
+        damages: Damages,
+    ) -> None:
+        self._settings = settings
+        self._runtime = runtime
+        self._means = means
+        self._store = store
+        self._catalog = catalog
+        self._background = background
+        self._damages = damages
+        self._upkeep = build_upkeep(settings, store, runtime, background)
+
+    def build(self, shard: int) -> LedShard:
+        """A shard's leader and archiver, not opened yet."""
+        leader = self._leader(shard)
+        upkeep = self._upkeep if self._settings.archiver_upkeep else None
+        tended = ShardUpkeep(self._store, self._catalog, leader.partitions, upkeep, self._runtime.clock, self._damages)
+        return LedShard(leader, self._archiver(leader), tended)
+
+    def _archiver(self, leader: ShardLeader) -> Archiver:
+        settings = ArchiverSettings(
+            batch_bytes=self._settings.archiver_batch_bytes,
+            grace_s=self._settings.delete_grace_ms / 1000,
+            producer_expiration_ms=self._settings.producer_id_expiration_ms,
+        )
+        wal, name_of = leader.partitions.wal, self._catalog.name_of
+        return Archiver(self._store, wal, self._runtime, name_of, settings, self._background)
+
+    def _leader(self, shard: int) -> ShardLeader:
+        wal = Wal(self._store, shard, ParquetWalCodec())
+        trust_s = floor_trust_s(self._settings.delete_grace_ms / 1000)
+        writer = WalWriter(wal, self._runtime, self._runtime.entropy.new_id(), floor_trust_s=trust_s)
+        partitions = ShardPartitions(self._store, wal, self._means.measurements, self._means.producer_memory)
+        return ShardLeader(writer, partitions, WalIndex(self._store, shard), self._means)
+
+
+def _means(settings: Settings, runtime: Runtime, store_url: str) -> ShardMeans:
+    return ShardMeans(
+        runtime=runtime,
+        policy=FlushPolicy(_flush_interval_ms(settings, store_url) / 1000, settings.flush_max_bytes),
+        budget=BufferBudget(settings.buffer_max_bytes),
+        hot_tail=HotTail(_hot_bytes(settings.cache_max_bytes)),
+        measurements=Measurements(),
+        executor=ThreadPoolExecutor(ENCODE_THREADS, thread_name_prefix="encode"),
+        producer_memory=ProducerMemory(
+            runtime.clock, settings.producer_id_expiration_ms / 1000, settings.producer_ids_max
+        ),
+    )
+
+
+def _hot_bytes(cache_bytes: int) -> int:
+    return cache_bytes - cache_bytes // REPLAYED_ENTRIES_PART - cache_bytes // REPLAYED_SEGMENTS_PART
+
+
+def _flush_interval_ms(settings: Settings, store_url: str) -> int:
+    if settings.flush_interval_ms is not None:
+        return settings.flush_interval_ms
+    return S3_FLUSH_INTERVAL_MS if _is_s3(store_url) else 0
+
+
+def _reader(settings: Settings, means: ShardMeans, store: ObjectStore) -> PartitionReader:
+    cold_reads = asyncio.Semaphore(settings.fetch_cold_concurrency)
+    replayed = HotTail(settings.cache_max_bytes // REPLAYED_ENTRIES_PART)
+    entries = EntryReader(means.hot_tail, replayed, cold_reads)
+    segments = SegmentPieces(SegmentReader(store), cold_reads, settings.cache_max_bytes // REPLAYED_SEGMENTS_PART)
+    return PartitionReader(entries, segments, means.measurements)
