@@ -23,7 +23,7 @@ from benchmarks.bench import Bench
 from benchmarks.processes import Failed
 from tidelog.client import Admin
 from tidelog.client.descriptions import ClusterDescription
-from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterKeys, decode_value
+from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterKeys, decode_value
 from tidelog.storage.errors import Unavailable
 
 WHERE = "3 brokers, 3 nodes of etcd and MinIO"

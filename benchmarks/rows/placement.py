@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from benchmarks.bench import Bench
 from benchmarks.measure import Goal, Row, Side
-from tidelog.coordinator.rendezvous import assign
+from tidelog.coordinator.leadership.rendezvous import assign
 
 BROKERS, SHARDS = 1_000, 100_000
 EVENTS = 30

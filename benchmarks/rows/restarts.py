@@ -23,7 +23,7 @@ from benchmarks.cluster import KEYS, Cluster, await_true, running_cluster
 from benchmarks.loads.steady_clients import Call
 from benchmarks.measure import Goal, Row, Side, not_run
 from benchmarks.processes import Failed
-from tidelog.coordinator.cluster_keys import LeaderRecord, decode_value
+from tidelog.coordinator.cluster.cluster_keys import LeaderRecord, decode_value
 
 SHARDS = 4
 AROUND_S = 2.0

@@ -12,10 +12,10 @@ from dataclasses import replace
 from tests.broker.brokers import SETTINGS
 from tests.broker.direct_peers import DirectPeers
 
-from tidelog.coordinator.catalog_sync import CatalogChange, CatalogSync
-from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, LeaderRecord
-from tidelog.coordinator.embedded import EmbeddedKeyValueStore
-from tidelog.coordinator.shard_host import CoordinatorHealth, ShardHost
+from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, LeaderRecord
+from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.leadership.shard_host import CoordinatorHealth, ShardHost
+from tidelog.coordinator.topics.catalog_sync import CatalogChange, CatalogSync
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
 from tidelog.services.runtime.settings import Settings

@@ -7,7 +7,7 @@ from tests.broker.drafts import numbered, offsets_of
 from tests.storage.archive_scenes import ManualClock, keys
 from tests.storage.record_tables import record_table
 
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker

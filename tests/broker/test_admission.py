@@ -2,7 +2,7 @@ import pyarrow as pa
 import pytest
 from tests.broker.drafts import draft
 
-from tidelog.coordinator.topic import TopicConfig
+from tidelog.coordinator.topics.topic import TopicConfig
 from tidelog.services.broker.api.produce import Draft
 from tidelog.services.broker.write.admission import TIMESTAMP_MS_MAX, Admitted, admit, payload_bytes
 from tidelog.storage.errors import Invalid, TooLarge

@@ -9,8 +9,8 @@ from tests.broker.cluster_load import check_log, load_on
 from tests.broker.cluster_members import QUICK, Members, SharedKeyValueStore, running_members
 from tests.broker.drafts import numbered, values_of
 
-from tidelog.coordinator.cluster_keys import ClusterKeys
-from tidelog.coordinator.identity import WrongCluster
+from tidelog.coordinator.cluster.cluster_keys import ClusterKeys
+from tidelog.coordinator.cluster.identity import WrongCluster
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.cluster.peer_secrets import PeerSecrets

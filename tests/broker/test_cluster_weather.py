@@ -9,7 +9,7 @@ from tests.broker.cluster_members import SharedKeyValueStore, running_members
 from tests.broker.cluster_world import World, running_world
 from tests.broker.drafts import numbered, values_of
 
-from tidelog.coordinator.key_value import (
+from tidelog.coordinator.kv.key_value import (
     RANGE_LIMIT,
     Compare,
     KeyValue,

@@ -15,8 +15,8 @@ from tests.components.s3_endpoint import S3Bucket
 from tests.storage.copy_scenes import Source
 from tests.storage.damage_by_hand import Harm, cut, delete, flip
 
-from tidelog.coordinator.journal_check import JournalCheck
-from tidelog.coordinator.journal_topics import JournalTopics
+from tidelog.coordinator.recovery.journal_check import JournalCheck
+from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker

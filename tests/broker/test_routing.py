@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.drafts import draft
 
-from tidelog.coordinator.topic import TopicConfig
+from tidelog.coordinator.topics.topic import TopicConfig
 from tidelog.services.broker.api.produce import Draft
 from tidelog.services.broker.write.admission import admit
 from tidelog.services.broker.write.routing import Share, check_all_name, route

@@ -17,7 +17,7 @@ from tests.broker.set_clock import SetClock
 from tests.storage.archive_scenes import keys
 from tests.storage.record_tables import record_table
 
-from tidelog.coordinator.journal_topics import JournalTopics
+from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.workers.sweeping.slow_sweep import SlowSweep

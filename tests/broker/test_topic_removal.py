@@ -9,7 +9,7 @@ from tests.broker.brokers import SETTINGS, running_broker
 from tests.broker.drafts import draft, numbered, values_of
 from tests.broker.set_clock import GRACE_S, SetClock
 
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.runtime.wiring import open_broker

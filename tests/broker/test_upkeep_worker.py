@@ -13,7 +13,7 @@ from tests.broker.drafts import draft, numbered, offsets_of, values_of
 from tests.broker.gated_store import GatedObjectStore
 from tests.broker.set_clock import GRACE_S, SetClock
 
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.archive.upkeep_worker import PATIENCE_S, SETTLE_S

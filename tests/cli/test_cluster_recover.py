@@ -9,10 +9,10 @@ import pytest
 from tests.components.etcd_server import EtcdServer
 from tests.end_to_end.broker_process import BrokerProcess, run_tidelog
 
-from tidelog.coordinator.cluster_keys import ClusterKeys
+from tidelog.coordinator.cluster.cluster_keys import ClusterKeys
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.store import EtcdKeyValueStore
-from tidelog.coordinator.key_value import KeyValueStore
+from tidelog.coordinator.kv.key_value import KeyValueStore
 from tidelog.storage.runtime import Runtime
 
 

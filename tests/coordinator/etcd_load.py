@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
-from tidelog.coordinator.key_value import KeyValueStore
+from tidelog.coordinator.kv.key_value import KeyValueStore
 from tidelog.storage.errors import Unavailable
 
 PREFIX = "load/"

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
-from tidelog.coordinator.key_value import (
+from tidelog.coordinator.kv.key_value import (
     RANGE_LIMIT,
     Compacted,
     Compare,

@@ -21,7 +21,7 @@ from tests.coordinator.key_value_leases import LeaseConformance
 from tests.coordinator.key_value_transactions import TransactionConformance
 from tests.coordinator.key_value_watches import WatchConformance
 
-from tidelog.coordinator.key_value import Compacted, KeyValueStore
+from tidelog.coordinator.kv.key_value import Compacted, KeyValueStore
 from tidelog.storage.errors import Invalid
 
 BINARY = bytes(range(256)) * 4
@@ -159,4 +159,4 @@ class ReadAndWriteConformance:
 
 
 class KeyValueConformance(ReadAndWriteConformance, TransactionConformance, LeaseConformance, WatchConformance):
-    """The contract of `tidelog.coordinator.key_value`."""
+    """The contract of `tidelog.coordinator.kv.key_value`."""

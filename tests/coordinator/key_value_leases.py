@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import pytest
 
-from tidelog.coordinator.key_value import EventKind, KeyValueStore, LeaseLost, WatchBatch
+from tidelog.coordinator.kv.key_value import EventKind, KeyValueStore, LeaseLost, WatchBatch
 
 EXPIRY_S_MAX = 20.0
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tidelog.coordinator.key_value import (
+from tidelog.coordinator.kv.key_value import (
     Compare,
     DeleteKey,
     Field,

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import pytest
 
-from tidelog.coordinator.key_value import (
+from tidelog.coordinator.kv.key_value import (
     Compacted,
     DeleteKey,
     EventKind,

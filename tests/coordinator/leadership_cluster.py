@@ -12,10 +12,10 @@ from tests.coordinator.fake_hosts import FakeHost, Logs, Told
 from tests.coordinator.faulty_key_value_store import FaultyKeyValueStore
 from tests.coordinator.virtual_time import LoopClock
 
-from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, encode_value
-from tidelog.coordinator.embedded import EmbeddedKeyValueStore
-from tidelog.coordinator.key_value import KeyValueStore
-from tidelog.coordinator.leadership import Leadership, LeadershipSettings
+from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, encode_value
+from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.kv.key_value import KeyValueStore
+from tidelog.coordinator.leadership.leadership import Leadership, LeadershipSettings
 from tidelog.storage.runtime import Runtime, SeededEntropy
 
 CLUSTER_ID = "c1"

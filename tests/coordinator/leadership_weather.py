@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from tests.coordinator.leadership_cluster import KEYS, SETTINGS, LeadershipCluster, founded, recover
 from tests.coordinator.virtual_time import run_virtually
 
-from tidelog.coordinator.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.storage.errors import TidelogError, Unavailable
 
 EVENTS = 25

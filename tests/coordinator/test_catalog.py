@@ -2,10 +2,10 @@ import asyncio
 
 import pytest
 
-from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.topic import PARTITIONS_MAX
-from tidelog.coordinator.topic_limits import TopicLimits
+from tidelog.coordinator.topics.catalog import Catalog
+from tidelog.coordinator.topics.topic import PARTITIONS_MAX
+from tidelog.coordinator.topics.topic_limits import TopicLimits
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.coordinator.stepped_clock import SteppedClock
 
-from tidelog.coordinator.catalog import Catalog
-from tidelog.coordinator.catalog_sync import POLL_S, READ_ANYHOW_S, CatalogChange, CatalogSync
-from tidelog.coordinator.cluster_keys import ClusterKeys
-from tidelog.coordinator.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.cluster.cluster_keys import ClusterKeys
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.key_value import KeyValue
+from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.kv.key_value import KeyValue
+from tidelog.coordinator.topics.catalog import Catalog
+from tidelog.coordinator.topics.catalog_sync import POLL_S, READ_ANYHOW_S, CatalogChange, CatalogSync
 from tidelog.storage.errors import NotFound, Unavailable
 from tidelog.storage.object_store import ByteRange, StoredObject
 from tidelog.storage.runtime import Runtime, SeededEntropy

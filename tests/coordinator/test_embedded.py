@@ -7,9 +7,9 @@ import pytest
 from tests.coordinator.key_value_conformance import KeyValueConformance
 from tests.coordinator.stepped_clock import SteppedClock
 
-from tidelog.coordinator.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.key_value import (
+from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.kv.key_value import (
     Compacted,
     EventKind,
     GetKey,

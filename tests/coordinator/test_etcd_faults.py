@@ -20,7 +20,7 @@ from tests.end_to_end.cut_proxy import CutProxy
 
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.store import EtcdKeyValueStore
-from tidelog.coordinator.key_value import Compacted, PutKey
+from tidelog.coordinator.kv.key_value import Compacted, PutKey
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.runtime import Runtime, SystemEntropy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.coordinator.etcd.refusals import Verdict, refusal_of
-from tidelog.coordinator.key_value import Compacted, LeaseLost
+from tidelog.coordinator.kv.key_value import Compacted, LeaseLost
 from tidelog.storage.errors import AlreadyExists, Denied, Invalid, Overloaded, TidelogError, Unavailable
 
 MEANINGS = [

@@ -17,7 +17,7 @@ from tests.coordinator.key_value_watches import take
 
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.store import EtcdKeyValueStore
-from tidelog.coordinator.key_value import absent
+from tidelog.coordinator.kv.key_value import absent
 from tidelog.storage.errors import Denied, Invalid, Unavailable
 from tidelog.storage.runtime import Runtime
 

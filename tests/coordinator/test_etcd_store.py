@@ -11,7 +11,7 @@ from tests.coordinator.key_value_conformance import KeyValueConformance
 
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.store import EtcdKeyValueStore
-from tidelog.coordinator.key_value import KeyValueStore
+from tidelog.coordinator.kv.key_value import KeyValueStore
 from tidelog.storage.runtime import Runtime
 
 

@@ -10,7 +10,7 @@ from tidelog.coordinator.etcd import rpc_pb2 as pb
 from tidelog.coordinator.etcd.conversion import end_of, key_bytes, start_of, transaction_of
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.sightings import Mark, Sightings
-from tidelog.coordinator.key_value import Compare, Field, PutKey
+from tidelog.coordinator.kv.key_value import Compare, Field, PutKey
 from tidelog.storage.errors import Invalid
 
 

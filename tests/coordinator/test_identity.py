@@ -5,10 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tidelog.coordinator.catalog import Catalog
-from tidelog.coordinator.cluster_keys import ClusterIdentity, ClusterKeys
-from tidelog.coordinator.embedded import EmbeddedKeyValueStore
-from tidelog.coordinator.identity import (
+from tidelog.coordinator.cluster.cluster_keys import ClusterIdentity, ClusterKeys
+from tidelog.coordinator.cluster.identity import (
     WrongCluster,
     alone_claim,
     bucket_identity,
@@ -17,7 +15,9 @@ from tidelog.coordinator.identity import (
     stored_identity,
 )
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.key_value import Compare, Operation, TransactionResult
+from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.kv.key_value import Compare, Operation, TransactionResult
+from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.object_store import Body
 from tidelog.storage.runtime import Runtime, SeededEntropy

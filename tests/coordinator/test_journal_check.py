@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.journal import CHECKPOINT_EVERY, Journal, Put, decode_entry, encode_entry
-from tidelog.coordinator.journal_check import JournalCheck
-from tidelog.coordinator.journal_topics import JournalTopics
+from tidelog.coordinator.recovery.journal_check import JournalCheck
+from tidelog.coordinator.topics.catalog import Catalog
+from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.storage.bucket.finding import Finding, Looked, Severity
 from tidelog.storage.runtime import Runtime, SeededEntropy, SystemClock
 from tidelog.storage.stores.memory import MemoryObjectStore

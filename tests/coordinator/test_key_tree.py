@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.coordinator.key_draft import (
+from tidelog.coordinator.kv.key_draft import (
     KEY_CHARACTERS_MAX,
     OPERATIONS_MAX,
     VALUE_BYTES_MAX,
@@ -15,8 +15,8 @@ from tidelog.coordinator.key_draft import (
     Request,
     Transaction,
 )
-from tidelog.coordinator.key_tree import KeyTree
-from tidelog.coordinator.key_value import Compacted, DeleteKey, EventKind, GetKey, Operation, PutKey, absent
+from tidelog.coordinator.kv.key_tree import KeyTree
+from tidelog.coordinator.kv.key_value import Compacted, DeleteKey, EventKind, GetKey, Operation, PutKey, absent
 from tidelog.storage.errors import Invalid, TooLarge
 
 KEYS = ("a", "a/", "a/b", "a/c", "b")

@@ -13,7 +13,7 @@ import pytest
 from tests.coordinator.leadership_cluster import KEYS, SETTINGS, founded, handovers_s
 from tests.coordinator.virtual_time import virtually
 
-from tidelog.coordinator.registration import CERTAIN_SHARE, KEEP_ALIVES_PER_TTL
+from tidelog.coordinator.leadership.registration import CERTAIN_SHARE, KEEP_ALIVES_PER_TTL
 from tidelog.storage.errors import Denied, NotFound, Unavailable
 
 TTL_S = SETTINGS.lease_ttl_s

@@ -8,10 +8,10 @@ from itertools import product
 
 import pytest
 
-from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterKeys, LeaderRecord
-from tidelog.coordinator.cluster_picture import ClusterPicture, EpochKey, Led
-from tidelog.coordinator.key_value import KeyValue
-from tidelog.coordinator.leadership_decisions import (
+from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterKeys, LeaderRecord
+from tidelog.coordinator.kv.key_value import KeyValue
+from tidelog.coordinator.leadership.cluster_picture import ClusterPicture, EpochKey, Led
+from tidelog.coordinator.leadership.decisions import (
     Abandon,
     GiveBack,
     Move,

@@ -12,7 +12,7 @@ from tests.coordinator.leadership_cluster import CLUSTER_ID, LeadershipCluster, 
 
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.store import EtcdKeyValueStore
-from tidelog.coordinator.leadership import LeadershipSettings
+from tidelog.coordinator.leadership.leadership import LeadershipSettings
 from tidelog.storage.runtime import Runtime
 
 SHARDS = 24

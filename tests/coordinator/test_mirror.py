@@ -9,11 +9,11 @@ import pytest
 from tests.coordinator.faulty_key_value_store import FaultyKeyValueStore
 from tests.coordinator.virtual_time import LoopClock, virtually
 
-from tidelog.coordinator.cluster_keys import ClusterKeys
-from tidelog.coordinator.cluster_picture import PictureReader
-from tidelog.coordinator.embedded import EmbeddedKeyValueStore
-from tidelog.coordinator.key_value import DeleteKey, KeyValueStore, PutKey
-from tidelog.coordinator.mirror import CHECK_S, OVERDUE_S, REFUSED_RETRY_S, Items, KeyMirror
+from tidelog.coordinator.cluster.cluster_keys import ClusterKeys
+from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.kv.key_value import DeleteKey, KeyValueStore, PutKey
+from tidelog.coordinator.leadership.cluster_picture import PictureReader
+from tidelog.coordinator.leadership.mirror import CHECK_S, OVERDUE_S, REFUSED_RETRY_S, Items, KeyMirror
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.runtime import Runtime, SeededEntropy
 

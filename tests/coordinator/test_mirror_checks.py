@@ -12,12 +12,12 @@ from tests.broker.brokers import until
 from tests.components.etcd_server import EtcdServer
 from tests.coordinator.faulty_key_value_store import FaultyKeyValueStore
 
-from tidelog.coordinator import mirror as mirror_module
-from tidelog.coordinator.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.store import EtcdKeyValueStore
-from tidelog.coordinator.key_value import EventKind, KeyValueStore, PutKey, WatchBatch
-from tidelog.coordinator.mirror import KeyMirror
+from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.kv.key_value import EventKind, KeyValueStore, PutKey, WatchBatch
+from tidelog.coordinator.leadership import mirror as mirror_module
+from tidelog.coordinator.leadership.mirror import KeyMirror
 from tidelog.storage.runtime import Runtime
 
 CHECK_S, OVERDUE_S = 0.1, 0.1

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from tidelog.coordinator.cluster_keys import ClusterKeys
-from tidelog.coordinator.cluster_picture import PictureReader
-from tidelog.coordinator.embedded import EmbeddedKeyValueStore
-from tidelog.coordinator.peer_secret import found_peer_secret
+from tidelog.coordinator.cluster.cluster_keys import ClusterKeys
+from tidelog.coordinator.cluster.peer_secret import found_peer_secret
+from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.leadership.cluster_picture import PictureReader
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.runtime import Runtime, SeededEntropy
 

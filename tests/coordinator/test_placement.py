@@ -1,5 +1,5 @@
-from tidelog.coordinator.placement import place
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.placement import place
+from tidelog.coordinator.topics.topic import Topic
 
 
 def test_partitions_of_one_topic_are_spread_evenly() -> None:

@@ -9,16 +9,28 @@ from tests.coordinator.stepped_clock import turn
 from tests.simulation.light_codec import NO_RECORDS, LightWalCodec
 from tests.storage.instant_clock import InstantClock
 
-from tidelog.coordinator.catalog import Catalog
-from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, LeaderRecord, encode_value
-from tidelog.coordinator.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.cluster.cluster_keys import (
+    BrokerRecord,
+    ClusterIdentity,
+    ClusterKeys,
+    LeaderRecord,
+    encode_value,
+)
+from tidelog.coordinator.cluster.identity import (
+    WrongCluster,
+    alone_claim,
+    bucket_identity,
+    found_or_check,
+    stored_identity,
+)
+from tidelog.coordinator.cluster.peer_secret import found_peer_secret
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.store import EtcdKeyValueStore
-from tidelog.coordinator.identity import WrongCluster, alone_claim, bucket_identity, found_or_check, stored_identity
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.key_value import Compare, KeyValueStore, Operation, TransactionResult
-from tidelog.coordinator.peer_secret import found_peer_secret
-from tidelog.coordinator.recover import RecoveryPlan, apply_recovery, plan_recovery
+from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.kv.key_value import Compare, KeyValueStore, Operation, TransactionResult
+from tidelog.coordinator.recovery.recover import RecoveryPlan, apply_recovery, plan_recovery
+from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.storage.errors import Corrupt, NotFound, Unavailable
 from tidelog.storage.object_store import Body
 from tidelog.storage.runtime import Runtime, SeededEntropy

@@ -9,9 +9,9 @@ import msgspec
 from tests.coordinator.faulty_key_value_store import FaultyKeyValueStore
 from tests.coordinator.virtual_time import LoopClock, virtually
 
-from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterKeys, decode_value, encode_value
-from tidelog.coordinator.embedded import EmbeddedKeyValueStore
-from tidelog.coordinator.registration import Registration, RegistrationSettings
+from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterKeys, decode_value, encode_value
+from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.leadership.registration import Registration, RegistrationSettings
 from tidelog.storage.runtime import Runtime, SeededEntropy
 
 KEYS = ClusterKeys("main")

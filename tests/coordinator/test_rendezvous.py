@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.coordinator.rendezvous import assign
+from tidelog.coordinator.leadership.rendezvous import assign
 
 BROKERS = [f"broker-{number}" for number in range(12)]
 
@@ -114,7 +114,7 @@ def test_no_brokers_lead_nothing() -> None:
 
 
 def test_a_process_with_another_hash_seed_comes_to_the_same_answer() -> None:
-    program = "from tidelog.coordinator.rendezvous import assign; print(assign(range(40), ['a', 'b', 'c']))"
+    program = "from tidelog.coordinator.leadership.rendezvous import assign; print(assign(range(40), ['a', 'b', 'c']))"
     printed = {
         subprocess.run(
             [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True

@@ -7,11 +7,11 @@ from tests.coordinator.fake_hosts import FakeHost, Logs
 from tests.coordinator.leadership_cluster import KEYS, founded
 from tests.coordinator.virtual_time import LoopClock, virtually
 
-from tidelog.coordinator.cluster_keys import BrokerRecord, LeaderRecord, encode_value
-from tidelog.coordinator.embedded import EmbeddedKeyValueStore
-from tidelog.coordinator.key_value import KeyValue
-from tidelog.coordinator.leadership_decisions import Reassert, Release, Take
-from tidelog.coordinator.shard_moves import CLAIMS_MAX, ShardMoves
+from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, LeaderRecord, encode_value
+from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
+from tidelog.coordinator.kv.key_value import KeyValue
+from tidelog.coordinator.leadership.decisions import Reassert, Release, Take
+from tidelog.coordinator.leadership.shard_moves import CLAIMS_MAX, ShardMoves
 from tidelog.storage.runtime import Runtime, SeededEntropy
 
 ME = BrokerRecord("a", "a2", "http://a:1", "", "1", 0, eligible=True, stopping=False)
@@ -75,7 +75,7 @@ def test_only_a_key_that_was_still_its_own_is_called_released(taken: bool, caplo
             await runtime.clock.sleep(0.1)
         assert len(await leader_keys(kv)) == taken
 
-    with caplog.at_level("INFO", "tidelog.coordinator.shard_moves"):
+    with caplog.at_level("INFO", "tidelog.coordinator.leadership.shard_moves"):
         run()
     assert ("shard 0 is released" in caplog.messages) is not taken
     assert any("not this broker's" in message for message in caplog.messages) is taken

@@ -23,7 +23,7 @@ from tests.http.conftest import SETTINGS
 from tests.http.requests import ARROW, JSON, NDJSON
 from tests.http.running_server import RunningServer
 
-from tidelog.coordinator.topic import PARTITIONS_MAX
+from tidelog.coordinator.topics.topic import PARTITIONS_MAX
 from tidelog.services.http.app import create_app
 from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.runtime import Runtime

@@ -9,7 +9,7 @@ import pytest
 from tests.broker.brokers import SETTINGS, running_broker
 from tests.http.requests import problem
 
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.http.app import create_app
 from tidelog.services.http.v1.topic_list import LIMIT_MAX, PARTITIONS_PER_PAGE_MAX, topic_page

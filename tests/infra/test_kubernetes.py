@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 from tests.infra.manifests import EXAMPLE, Manifest, built, one
 
-from tidelog.coordinator.topic import TopicConfig
+from tidelog.coordinator.topics.topic import TopicConfig
 from tidelog.services.http.app import create_app
 from tidelog.services.runtime import container_health
 from tidelog.services.runtime.settings import Settings

@@ -16,7 +16,7 @@ from tests.components.minio_admin import MinioAdmin
 from tests.components.s3_endpoint import S3Bucket
 from tests.storage.stores.test_partial_uploads import begin_upload
 
-from tidelog.coordinator.journal_topics import JournalTopics
+from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.workers.sweeping.slow_sweep import SlowSweep

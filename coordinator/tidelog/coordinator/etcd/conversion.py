@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog.coordinator.etcd import rpc_pb2 as pb
-from tidelog.coordinator.key_value import (
+from tidelog.coordinator.kv.key_value import (
     Compare,
     DeleteKey,
     EventKind,

@@ -10,7 +10,7 @@ from tidelog.coordinator.etcd.calls import Calls
 from tidelog.coordinator.etcd.endpoints import Endpoint
 from tidelog.coordinator.etcd.rpc import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, Metadata
 from tidelog.coordinator.etcd.streams import opened
-from tidelog.coordinator.key_value import Lease, LeaseLost
+from tidelog.coordinator.kv.key_value import Lease, LeaseLost
 from tidelog.storage.errors import AlreadyExists
 
 _ID_DIGITS = 15

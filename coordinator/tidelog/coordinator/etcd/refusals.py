@@ -11,7 +11,7 @@ from enum import Enum, auto
 import grpc
 import grpc.aio
 
-from tidelog.coordinator.key_value import Compacted, LeaseLost
+from tidelog.coordinator.kv.key_value import Compacted, LeaseLost
 from tidelog.storage.errors import AlreadyExists, Denied, Invalid, Overloaded, TidelogError, Unavailable
 
 BUSY_RETRY_S = 1.0

@@ -21,7 +21,7 @@ from tidelog.coordinator.etcd.leases import Leases
 from tidelog.coordinator.etcd.rpc import DELETE_RANGE, PUT, RANGE, TXN
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.watch import Watch
-from tidelog.coordinator.key_value import (
+from tidelog.coordinator.kv.key_value import (
     RANGE_LIMIT,
     Compacted,
     Compare,

@@ -25,7 +25,7 @@ from tidelog.coordinator.etcd.refusals import Refusal, Verdict, refusal_of
 from tidelog.coordinator.etcd.rpc import WATCH, Metadata
 from tidelog.coordinator.etcd.sightings import Mark
 from tidelog.coordinator.etcd.streams import OpenStream, opened
-from tidelog.coordinator.key_value import Compacted, WatchBatch
+from tidelog.coordinator.kv.key_value import Compacted, WatchBatch
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Unavailable
 

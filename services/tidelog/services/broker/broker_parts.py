@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidelog.coordinator.catalog import Catalog
 from tidelog.coordinator.journal import Journal
+from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.services.broker.archive.archive_account import ArchiveAccount
 from tidelog.services.broker.archive.archive_loop import ArchiveLoop
 from tidelog.services.broker.archive.damages import Damages

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from tidelog.coordinator.identity import check_alone
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.cluster.identity import check_alone
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Route
 from tidelog.services.broker.api.costs import BrokerCosts
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits, PartitionLog, Position

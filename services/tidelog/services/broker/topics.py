@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from tidelog.coordinator.catalog import Catalog
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.catalog import Catalog
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.write.sharing import check_partition
 from tidelog.services.runtime.settings import Settings
 from tidelog.storage.errors import NotFound

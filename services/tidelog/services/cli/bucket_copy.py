@@ -72,7 +72,7 @@ def copy(
 
 
 async def _copy(source: str, target: str, *, requests: int, memory_bytes: int, grace_s: float) -> CopyReport:
-    from tidelog.coordinator.journal_topics import JournalTopics
+    from tidelog.coordinator.topics.journal_topics import JournalTopics
     from tidelog.storage.bucket.copy import BucketCopy, CopySettings
     from tidelog.storage.bucket.copy_transfer import Transfer
     from tidelog.storage.runtime import Runtime as SystemRuntime
@@ -113,7 +113,7 @@ async def _missing_bytes(source: ObjectStore, target: ObjectStore) -> int:
 
 async def _cluster_id(store: ObjectStore, runtime: Runtime) -> str:
     """Whose the bucket is; empty if it has no topic yet."""
-    from tidelog.coordinator.identity import bucket_identity
+    from tidelog.coordinator.cluster.identity import bucket_identity
     from tidelog.coordinator.journal import Journal
 
     journal = Journal(store, runtime)

@@ -44,7 +44,7 @@ def repair(
 
 async def _repair(store: str, *, apply: bool, deep: bool, as_json: bool) -> bool:
     """Whether nothing is left to do."""
-    from tidelog.coordinator.journal_topics import JournalTopics
+    from tidelog.coordinator.topics.journal_topics import JournalTopics
     from tidelog.storage.bucket.repair import BucketRepair
     from tidelog.storage.runtime import Runtime
 

@@ -55,7 +55,7 @@ def sweep(
 
 
 async def _sweep(store: str, *, grace_ms: int, delete: bool, as_json: bool) -> SweepReport:
-    from tidelog.coordinator.journal_topics import JournalTopics
+    from tidelog.coordinator.topics.journal_topics import JournalTopics
     from tidelog.storage.bucket.sweep import BucketSweep, SweepSettings
     from tidelog.storage.runtime import Runtime
 

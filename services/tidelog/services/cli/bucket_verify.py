@@ -60,8 +60,8 @@ def verify(
 
 
 async def _verify(store: str, *, deep: bool, resume: Path | None, requests: int, as_json: bool) -> Summary:
-    from tidelog.coordinator.journal_check import JournalCheck
-    from tidelog.coordinator.journal_topics import JournalTopics
+    from tidelog.coordinator.recovery.journal_check import JournalCheck
+    from tidelog.coordinator.topics.journal_topics import JournalTopics
     from tidelog.storage.bucket.verify import BucketVerification
     from tidelog.storage.runtime import Runtime
 

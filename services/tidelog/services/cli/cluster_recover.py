@@ -14,7 +14,7 @@ from tidelog.services.cli.options import JsonOption
 from tidelog.services.runtime.settings_sources import LoadedSettings
 
 if TYPE_CHECKING:
-    from tidelog.coordinator.recover import RecoveryPlan
+    from tidelog.coordinator.recovery.recover import RecoveryPlan
     from tidelog.services.runtime.settings import Settings
 
 
@@ -47,9 +47,9 @@ def recover(
 
 
 async def _recover(settings: Settings, *, dry_run: bool, yes: bool) -> RecoveryPlan:
-    from tidelog.coordinator.cluster_keys import ClusterKeys
+    from tidelog.coordinator.cluster.cluster_keys import ClusterKeys
     from tidelog.coordinator.journal import Journal
-    from tidelog.coordinator.recover import apply_recovery, plan_recovery
+    from tidelog.coordinator.recovery.recover import apply_recovery, plan_recovery
     from tidelog.services.runtime.etcd_opening import open_etcd
     from tidelog.services.runtime.store_opening import open_named_store
     from tidelog.storage.runtime import Runtime

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import cast, get_type_hints
 
-from tidelog.coordinator.topic import PARTITIONS_MAX
+from tidelog.coordinator.topics.topic import PARTITIONS_MAX
 from tidelog.services.runtime.settings import MIB, Settings
 from tidelog.storage.errors import Invalid
 from tidelog.storage.floor_trust import GRACE_S_MIN

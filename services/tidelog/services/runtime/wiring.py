@@ -16,10 +16,10 @@ import asyncio
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from tidelog.coordinator.catalog import Catalog
-from tidelog.coordinator.identity import alone_claim
+from tidelog.coordinator.cluster.identity import alone_claim
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.topic_limits import TopicLimits
+from tidelog.coordinator.topics.catalog import Catalog
+from tidelog.coordinator.topics.topic_limits import TopicLimits
 from tidelog.services.broker.archive.archive_account import ArchiveAccount
 from tidelog.services.broker.archive.archive_loop import ArchiveLoop, ArchivePolicy
 from tidelog.services.broker.archive.background import BackgroundThreads

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Route
 from tidelog.services.broker.api.costs import BrokerCosts
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits, PartitionLog, Position

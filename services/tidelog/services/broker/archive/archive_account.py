@@ -11,8 +11,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from tidelog.coordinator.catalog import Catalog
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.catalog import Catalog
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.costs import BrokerCosts, TopicCost
 from tidelog.services.broker.archive.request_shares import topic_requests
 from tidelog.services.broker.archive.topic_archive import ColdFigures, TopicArchive

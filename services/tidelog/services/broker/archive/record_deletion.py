@@ -9,7 +9,7 @@ In a cluster the answer comes once no reader of any broker gets the deleted reco
 
 from __future__ import annotations
 
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.archive.archive_loop import ArchiveLoop
 from tidelog.services.broker.read.log_start_trust import DELETION_WAIT_S
 from tidelog.services.broker.shard.partition_state import PartitionState

@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tidelog.coordinator.catalog import Catalog
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.catalog import Catalog
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.storage.layout import topic_prefix
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Clock

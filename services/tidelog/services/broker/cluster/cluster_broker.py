@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tidelog.coordinator.catalog_sync import CatalogChange
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.catalog_sync import CatalogChange
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Route
 from tidelog.services.broker.api.costs import BrokerCosts
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits, PartitionLog, Position

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.cluster import Route
 from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, PartitionLog, Position
 from tidelog.services.broker.api.produce import Appended, Draft, ProduceOptions

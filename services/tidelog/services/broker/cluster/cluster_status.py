@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterIdentity
-from tidelog.coordinator.rendezvous import assign
-from tidelog.coordinator.shard_host import ClusterView
+from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterIdentity
+from tidelog.coordinator.leadership.rendezvous import assign
+from tidelog.coordinator.leadership.shard_host import ClusterView
 from tidelog.services.broker.api.cluster import BrokerPlace, ClusterStatus, ShardPlace
 
 
@@ -51,7 +51,7 @@ def cluster_status(view: ClusterView, identity: ClusterIdentity) -> ClusterStatu
 def _preferred(
     shards: int, brokers: Sequence[BrokerRecord], draining: frozenset[str], leaders: Mapping[int, str]
 ) -> Mapping[int, str]:
-    """As `leadership_decisions.candidates` has it."""
+    """As `decisions.candidates` has it."""
     going_on = [record for record in brokers if not record.stopping]
     staying = [record for record in going_on if record.broker_id not in draining]
     eligible = [record for record in staying if record.eligible]

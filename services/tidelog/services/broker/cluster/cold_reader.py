@@ -20,7 +20,7 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits
 from tidelog.services.broker.read.log_start_trust import READERS_TRUST_S
 from tidelog.services.broker.read.partition_reader import PartitionReader

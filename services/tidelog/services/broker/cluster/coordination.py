@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from tidelog.coordinator.catalog_sync import CatalogChange
-from tidelog.coordinator.cluster_keys import ClusterIdentity
-from tidelog.coordinator.shard_host import ClusterView
+from tidelog.coordinator.cluster.cluster_keys import ClusterIdentity
+from tidelog.coordinator.leadership.shard_host import ClusterView
+from tidelog.coordinator.topics.catalog_sync import CatalogChange
 
 
 class Coordination(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 
-from tidelog.coordinator.shard_host import ClusterView
+from tidelog.coordinator.leadership.shard_host import ClusterView
 from tidelog.services.broker.api.cluster import Leader, Route
 from tidelog.services.broker.shard.shard_set import ShardSet
 

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from tidelog.coordinator.catalog_sync import CatalogChange, CatalogSync
-from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, PeerSecret
-from tidelog.coordinator.identity import bucket_identity, found_or_check
-from tidelog.coordinator.key_value import KeyValueStore
-from tidelog.coordinator.leadership import Leadership, LeadershipSettings
-from tidelog.coordinator.peer_secret import found_peer_secret
+from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, PeerSecret
+from tidelog.coordinator.cluster.identity import bucket_identity, found_or_check
+from tidelog.coordinator.cluster.peer_secret import found_peer_secret
+from tidelog.coordinator.kv.key_value import KeyValueStore
+from tidelog.coordinator.leadership.leadership import Leadership, LeadershipSettings
+from tidelog.coordinator.topics.catalog_sync import CatalogChange, CatalogSync
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.runtime.settings import Settings
 from tidelog.storage.backoff import Backoff

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.cluster import Leader
 from tidelog.services.broker.api.produce import Acks, Appended, ProduceOptions
 from tidelog.services.broker.cluster.leader_calls import LeaderCalls

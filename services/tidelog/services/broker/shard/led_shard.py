@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.archive.damages import Damage
 from tidelog.services.broker.archive.shard_upkeep import ShardUpkeep
 from tidelog.services.broker.shard.shard_leader import ShardLeader

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.read.hot_tail import EntryName
 from tidelog.services.broker.read.single_flight import SingleFlight
 from tidelog.services.broker.shard.partition_state import HotSpan, PartitionState, hot_span

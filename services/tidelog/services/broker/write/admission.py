@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.coordinator.topic import TopicConfig
+from tidelog.coordinator.topics.topic import TopicConfig
 from tidelog.storage.errors import Invalid, TooLarge
 from tidelog.storage.records import DRAFT_SCHEMA, TIMESTAMP
 

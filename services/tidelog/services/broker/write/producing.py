@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.produce import Acks, Appended, ProduceOptions
 from tidelog.services.broker.read.partition_reader import PartitionReader
 from tidelog.services.broker.shard.partition_state import PartitionState

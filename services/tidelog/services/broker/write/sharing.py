@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.produce import Draft, ProduceOptions
 from tidelog.services.broker.write.admission import admit
 from tidelog.services.broker.write.routing import Share, check_all_name, route, whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.coordinator.topic import PARTITIONS_MAX
+from tidelog.coordinator.topics.topic import PARTITIONS_MAX
 from tidelog.services.http.v1.openapi_parts import (
     COUNT,
     TEXT,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.http.answers.problems import problem_of
 from tidelog.storage.errors import NotFound, TidelogError
 

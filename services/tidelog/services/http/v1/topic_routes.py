@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.coordinator.topic import PARTITIONS_MAX, Topic
+from tidelog.coordinator.topics.topic import PARTITIONS_MAX, Topic
 from tidelog.services.http.bodies.typed_json import parse_typed
 from tidelog.services.http.media import Media, answer_media, body_media
 from tidelog.services.http.service import Service

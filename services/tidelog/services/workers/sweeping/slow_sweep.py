@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from tidelog.coordinator.journal_topics import JournalTopics
+from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.storage.bucket.sweep import DAY_MS, UNFINISHED_UPLOADS, BucketSweep, Stray, SweepReport, SweepSettings
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime

@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
 
-from tidelog.coordinator.key_value import Compacted, EventKind, KeyValue, KeyValueStore, WatchBatch
-from tidelog.coordinator.waiting import OnFailure, first_of, log_failure, spawn
+from tidelog.coordinator.kv.key_value import Compacted, EventKind, KeyValue, KeyValueStore, WatchBatch
+from tidelog.coordinator.leadership.waiting import OnFailure, first_of, log_failure, spawn
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.runtime import Runtime

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterKeys, decode_value, encode_value
-from tidelog.coordinator.key_value import (
+from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterKeys, decode_value, encode_value
+from tidelog.coordinator.kv.key_value import (
     DeleteKey,
     KeyValue,
     KeyValueStore,
@@ -32,7 +32,7 @@ from tidelog.coordinator.key_value import (
     absent,
     unchanged,
 )
-from tidelog.coordinator.waiting import OnFailure, first_of, log_failure, spawn
+from tidelog.coordinator.leadership.waiting import OnFailure, first_of, log_failure, spawn
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Corrupt, TidelogError
 from tidelog.storage.runtime import Runtime

@@ -28,9 +28,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tidelog.coordinator.cluster_keys import FORMAT_VERSION, ClusterIdentity, ClusterKeys, decode_value, encode_value
+from tidelog.coordinator.cluster.cluster_keys import (
+    FORMAT_VERSION,
+    ClusterIdentity,
+    ClusterKeys,
+    decode_value,
+    encode_value,
+)
 from tidelog.coordinator.journal import Change, Delete, Journal, Put
-from tidelog.coordinator.key_value import KeyValue, KeyValueStore, PutKey, absent, unchanged
+from tidelog.coordinator.kv.key_value import KeyValue, KeyValueStore, PutKey, absent, unchanged
 from tidelog.storage.errors import Corrupt, Denied
 from tidelog.storage.runtime import Runtime
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterKeys
-from tidelog.coordinator.cluster_picture import Led, PictureReader
-from tidelog.coordinator.key_value import Compare, DeleteKey, Field, KeyValueStore
-from tidelog.coordinator.mirror import read_prefix
+from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterKeys
+from tidelog.coordinator.kv.key_value import Compare, DeleteKey, Field, KeyValueStore
+from tidelog.coordinator.leadership.cluster_picture import Led, PictureReader
+from tidelog.coordinator.leadership.mirror import read_prefix
 
 
 @dataclass(frozen=True, slots=True)

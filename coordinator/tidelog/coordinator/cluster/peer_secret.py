@@ -9,8 +9,8 @@ Brokers that run keep the old one in memory until they see the new one (`cluster
 
 from __future__ import annotations
 
-from tidelog.coordinator.cluster_keys import FORMAT_VERSION, ClusterKeys, PeerSecret, decode_value, encode_value
-from tidelog.coordinator.key_value import KeyValueStore, PutKey, absent
+from tidelog.coordinator.cluster.cluster_keys import FORMAT_VERSION, ClusterKeys, PeerSecret, decode_value, encode_value
+from tidelog.coordinator.kv.key_value import KeyValueStore, PutKey, absent
 from tidelog.storage.runtime import Entropy
 
 

@@ -6,7 +6,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable
 
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.topic import Topic
 
 
 def place(partition_count: int, shard_count: int, topics: Iterable[Topic]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Carries out what `leadership_decisions` decided: each move a task of its own, never two of one shard at a time.
+"""Carries out what `decisions` decided: each move a task of its own, never two of one shard at a time.
 
 So a claim that takes long delays no other shard. Claims and releases are bounded in number, `CLAIMS_MAX` and
 `RELEASES_MAX` at a time; abandoning is never delayed.
@@ -17,11 +17,20 @@ import logging
 from collections.abc import Coroutine, Iterable
 from typing import Any, Protocol
 
-from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterKeys, LeaderRecord, encode_value
-from tidelog.coordinator.cluster_picture import decode_epoch
-from tidelog.coordinator.key_value import Compare, DeleteKey, Field, KeyValueStore, LeaseLost, PutKey, absent, unchanged
-from tidelog.coordinator.leadership_decisions import Abandon, GiveBack, Move, Reassert, Release, Take
-from tidelog.coordinator.shard_host import ShardHost
+from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterKeys, LeaderRecord, encode_value
+from tidelog.coordinator.kv.key_value import (
+    Compare,
+    DeleteKey,
+    Field,
+    KeyValueStore,
+    LeaseLost,
+    PutKey,
+    absent,
+    unchanged,
+)
+from tidelog.coordinator.leadership.cluster_picture import decode_epoch
+from tidelog.coordinator.leadership.decisions import Abandon, GiveBack, Move, Reassert, Release, Take
+from tidelog.coordinator.leadership.shard_host import ShardHost
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Denied, Fenced, TidelogError, Unavailable
 from tidelog.storage.runtime import Runtime

@@ -11,9 +11,9 @@ from dataclasses import replace
 import msgspec
 
 from tidelog.coordinator.journal import Change, Delete, Journal, Put
-from tidelog.coordinator.placement import place
-from tidelog.coordinator.topic import Topic, TopicConfig, checked_topic_name
-from tidelog.coordinator.topic_limits import TopicLimits
+from tidelog.coordinator.topics.placement import place
+from tidelog.coordinator.topics.topic import Topic, TopicConfig, checked_topic_name
+from tidelog.coordinator.topics.topic_limits import TopicLimits
 from tidelog.storage.errors import AlreadyExists, Corrupt, Invalid, NotFound
 from tidelog.storage.runtime import Runtime
 

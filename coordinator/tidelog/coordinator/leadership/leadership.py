@@ -6,7 +6,7 @@
     await leadership.aclose()               # releases all shards, then ends the lease
 
 One loop wakes at every change of the mirror, of the registration, and at the end of every move; it reads a picture,
-asks `leadership_decisions.decide` what to do, and begins those moves. It never waits for one, so it is at rest when
+asks `decisions.decide` what to do, and begins those moves. It never waits for one, so it is at rest when
 nothing changes: the store hears of a broker at rest by its keep-alives alone, and the mirror's rare checks.
 
 The store is believed (`health().trusted`) while it names the cluster, knows no epoch below one that is led here, and no
@@ -20,17 +20,17 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelog.coordinator import leadership_decisions
-from tidelog.coordinator.cluster_keys import BrokerRecord, ClusterKeys, LeaderRecord, PeerSecret
-from tidelog.coordinator.cluster_picture import ClusterPicture, PictureReader
-from tidelog.coordinator.key_value import KeyValueStore
-from tidelog.coordinator.leadership_decisions import Standing, decide
-from tidelog.coordinator.mirror import KeyMirror
-from tidelog.coordinator.registration import Registration, RegistrationSettings
-from tidelog.coordinator.shard_host import CoordinatorHealth, ShardHost
-from tidelog.coordinator.shard_moves import ShardMoves
-from tidelog.coordinator.store_trust import StoreTrust
-from tidelog.coordinator.waiting import first_of, spawn
+from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterKeys, LeaderRecord, PeerSecret
+from tidelog.coordinator.kv.key_value import KeyValueStore
+from tidelog.coordinator.leadership import decisions
+from tidelog.coordinator.leadership.cluster_picture import ClusterPicture, PictureReader
+from tidelog.coordinator.leadership.decisions import Standing, decide
+from tidelog.coordinator.leadership.mirror import KeyMirror
+from tidelog.coordinator.leadership.registration import Registration, RegistrationSettings
+from tidelog.coordinator.leadership.shard_host import CoordinatorHealth, ShardHost
+from tidelog.coordinator.leadership.shard_moves import ShardMoves
+from tidelog.coordinator.leadership.store_trust import StoreTrust
+from tidelog.coordinator.leadership.waiting import first_of, spawn
 from tidelog.storage.errors import NotFound, Unavailable
 from tidelog.storage.runtime import Runtime
 
@@ -172,7 +172,7 @@ class Leadership:
 
     def preferred(self) -> Mapping[int, str]:
         """Who should lead each shard."""
-        return leadership_decisions.preferred(self._picture, self._shards())
+        return decisions.preferred(self._picture, self._shards())
 
     def surely_leads(self, shard: int, epoch: int) -> bool:
         registration = self._registration

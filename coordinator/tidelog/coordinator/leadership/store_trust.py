@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.coordinator.cluster_picture import ClusterPicture, PictureReader
-from tidelog.coordinator.mirror import Items
+from tidelog.coordinator.leadership.cluster_picture import ClusterPicture, PictureReader
+from tidelog.coordinator.leadership.mirror import Items
 
 FENCED_RETRY_S = 30.0
 """A log that was ahead of the store is tried again after this, since the store may have caught up by that very try."""

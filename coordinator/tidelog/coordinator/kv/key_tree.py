@@ -14,7 +14,15 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelog.coordinator.key_value import RANGE_LIMIT, Compacted, EventKind, KeyValue, RangePage, WatchBatch, WatchEvent
+from tidelog.coordinator.kv.key_value import (
+    RANGE_LIMIT,
+    Compacted,
+    EventKind,
+    KeyValue,
+    RangePage,
+    WatchBatch,
+    WatchEvent,
+)
 from tidelog.storage.errors import Invalid
 
 HISTORY_EVENTS_MAX = 10_000

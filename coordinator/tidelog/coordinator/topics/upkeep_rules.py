@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tidelog.coordinator.topic import TopicConfig
+from tidelog.coordinator.topics.topic import TopicConfig
 from tidelog.storage.upkeep.rules import UpkeepRules
 
 DISTINCT_CONFIGS_MAX = 1_024

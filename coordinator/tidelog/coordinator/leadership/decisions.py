@@ -28,9 +28,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidelog.coordinator.cluster_picture import ClusterPicture, EpochKey, Led
-from tidelog.coordinator.rendezvous import assign
-from tidelog.coordinator.stale_leaders import is_stale
+from tidelog.coordinator.leadership.cluster_picture import ClusterPicture, EpochKey, Led
+from tidelog.coordinator.leadership.rendezvous import assign
+from tidelog.coordinator.leadership.stale_leaders import is_stale
 
 
 @dataclass(frozen=True, slots=True)

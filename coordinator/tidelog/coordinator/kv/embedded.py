@@ -22,11 +22,11 @@ import logging
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
-from tidelog.coordinator.embedded_journal import EmbeddedJournal, KeptKeys
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.key_draft import EndLease, KeyDraft, Outcome, Request, Transaction
-from tidelog.coordinator.key_tree import HISTORY_EVENTS_MAX, KeyTree
-from tidelog.coordinator.key_value import (
+from tidelog.coordinator.kv.embedded_journal import EmbeddedJournal, KeptKeys
+from tidelog.coordinator.kv.key_draft import EndLease, KeyDraft, Outcome, Request, Transaction
+from tidelog.coordinator.kv.key_tree import HISTORY_EVENTS_MAX, KeyTree
+from tidelog.coordinator.kv.key_value import (
     RANGE_LIMIT,
     Compare,
     DeleteKey,

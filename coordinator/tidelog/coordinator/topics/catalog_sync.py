@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from tidelog.coordinator.catalog import Catalog
-from tidelog.coordinator.cluster_keys import ClusterKeys
+from tidelog.coordinator.cluster.cluster_keys import ClusterKeys
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.key_value import Compacted, KeyValue, KeyValueStore, PutKey, absent, unchanged
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.kv.key_value import Compacted, KeyValue, KeyValueStore, PutKey, absent, unchanged
+from tidelog.coordinator.topics.catalog import Catalog
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.storage.errors import TidelogError, Unavailable
 from tidelog.storage.runtime import Runtime
 

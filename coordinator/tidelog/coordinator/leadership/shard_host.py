@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidelog.coordinator.cluster_keys import BrokerRecord, LeaderRecord
+from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, LeaderRecord
 
 
 class ShardHost(Protocol):

@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
-from tidelog.coordinator.catalog import Catalog
-from tidelog.coordinator.identity import bucket_identity
+from tidelog.coordinator.cluster.identity import bucket_identity
 from tidelog.coordinator.journal import (
     CHECKPOINT_EVERY,
     JOURNAL_SUFFIX,
@@ -21,6 +20,7 @@ from tidelog.coordinator.journal import (
     applied,
     decode_entry,
 )
+from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.storage.bucket.finding import Finding, Looked, Seen, Severity
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import in_order

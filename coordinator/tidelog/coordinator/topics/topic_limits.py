@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.storage.errors import Invalid
 
 

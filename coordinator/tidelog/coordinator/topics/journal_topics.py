@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from tidelog.coordinator.catalog import REMOVALS_PREFIX, Catalog
 from tidelog.coordinator.journal import JOURNAL_SUFFIX, Journal, Put, decode_entry
-from tidelog.coordinator.topic import Topic
+from tidelog.coordinator.topics.catalog import REMOVALS_PREFIX, Catalog
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.storage.bucket.known_topics import KnownTopic
 from tidelog.storage.errors import NotFound
 from tidelog.storage.in_flight import in_order

@@ -15,9 +15,9 @@ from typing import TypeVar
 import msgspec
 
 from tidelog.coordinator.journal import Change, Delete, Journal, Put
-from tidelog.coordinator.key_draft import KeyDraft, Outcome
-from tidelog.coordinator.key_tree import FIRST_REVISION
-from tidelog.coordinator.key_value import KeyValue
+from tidelog.coordinator.kv.key_draft import KeyDraft, Outcome
+from tidelog.coordinator.kv.key_tree import FIRST_REVISION
+from tidelog.coordinator.kv.key_value import KeyValue
 from tidelog.storage.errors import Corrupt, Unavailable
 from tidelog.storage.runtime import Runtime
 

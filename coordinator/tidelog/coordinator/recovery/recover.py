@@ -28,9 +28,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tidelog.coordinator.catalog import Catalog
-from tidelog.coordinator.cluster_keys import FORMAT_VERSION, ClusterIdentity, ClusterKeys
-from tidelog.coordinator.identity import (
+from tidelog.coordinator.cluster.cluster_keys import FORMAT_VERSION, ClusterIdentity, ClusterKeys
+from tidelog.coordinator.cluster.identity import (
     EMBEDDED,
     ETCD,
     WrongCluster,
@@ -40,10 +39,11 @@ from tidelog.coordinator.identity import (
     write_bucket_identity,
     write_store_identity,
 )
+from tidelog.coordinator.cluster.peer_secret import found_peer_secret
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.key_value import KeyValue, KeyValueStore, PutKey, absent, unchanged
-from tidelog.coordinator.peer_secret import found_peer_secret
-from tidelog.coordinator.stale_leaders import StaleLeader, delete_stale_leader, find_stale_leaders
+from tidelog.coordinator.kv.key_value import KeyValue, KeyValueStore, PutKey, absent, unchanged
+from tidelog.coordinator.leadership.stale_leaders import StaleLeader, delete_stale_leader, find_stale_leaders
+from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.layout import WAL_PREFIX
 from tidelog.storage.object_store import ObjectStore

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidelog.coordinator.key_tree import Happening, KeyTree
-from tidelog.coordinator.key_value import (
+from tidelog.coordinator.kv.key_tree import Happening, KeyTree
+from tidelog.coordinator.kv.key_value import (
     Compare,
     DeleteKey,
     EventKind,

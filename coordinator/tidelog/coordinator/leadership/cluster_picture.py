@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tidelog.coordinator.cluster_keys import (
+from tidelog.coordinator.cluster.cluster_keys import (
     BrokerRecord,
     ClusterIdentity,
     ClusterKeys,
@@ -20,7 +20,7 @@ from tidelog.coordinator.cluster_keys import (
     PeerSecret,
     decode_value,
 )
-from tidelog.coordinator.key_value import KeyValue
+from tidelog.coordinator.kv.key_value import KeyValue
 from tidelog.storage.errors import Corrupt
 
 _log = logging.getLogger(__name__)
