@@ -61,7 +61,7 @@ def test_what_is_copied_is_in_the_context_and_what_the_wheel_needs_is_copied() -
     for source in sources:
         assert any(fnmatch.fnmatch(allowed, f"{source}*") for allowed in _allowed()), source
         assert (ROOT / source).exists()
-    assert {"storage", "coordinator", "services", "client", "spark_connector", "hatch_build.py"} <= set(sources)
+    assert {"storage", "coordinator", "services", "client", "wire", "spark_connector", "hatch_build.py"} <= set(sources)
 
 
 def test_nothing_else_reaches_the_context() -> None:

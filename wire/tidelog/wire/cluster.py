@@ -1,0 +1,90 @@
+"""A broker and its cluster, as ``/v1/cluster`` and ``/readyz`` describe them. Bytes; times in ms since 1970 UTC."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ShardDescription(msgspec.Struct, frozen=True):
+    """One write-ahead log that the asked broker leads: its epoch, the entries ``[wal_floor, wal_next)``, and what waits
+    for its commit."""
+
+    shard: int
+    leading: bool
+    epoch: int
+    wal_floor: int
+    wal_next: int
+    wal_bytes: int
+    buffered_bytes: int
+    partitions: int
+
+
+class MemberDescription(msgspec.Struct, frozen=True):
+    """A broker of the cluster. `shards`: how many it leads; `draining`: it is to lead none."""
+
+    broker: str
+    address: str
+    zone: str
+    version: str
+    started_at_ms: int
+    shards: int
+    draining: bool
+
+
+class PlacementDescription(msgspec.Struct, frozen=True):
+    """Which broker leads a shard in which epoch (None: no broker), and which one should."""
+
+    shard: int
+    leader: str | None
+    epoch: int
+    preferred: str | None
+
+
+class MembershipDescription(msgspec.Struct, frozen=True):
+    """The cluster as the asked broker sees it. `coordinator` is ``etcd`` or ``embedded``; `trouble` says what is wrong
+    with it and what to do, and is empty if nothing is."""
+
+    cluster_id: str
+    name: str
+    coordinator: str
+    trouble: str
+    brokers: tuple[MemberDescription, ...]
+    shards: tuple[PlacementDescription, ...]
+
+    def led_by(self, broker: str) -> int:
+        """How many shards `broker` leads."""
+        return sum(shard.leader == broker for shard in self.shards)
+
+
+class DamageDescription(msgspec.Struct, frozen=True):
+    """An object of the bucket that is missing or does not hold what was written, and what that stops. `topic` "" and
+    `partition` -1: the object belongs to no partition."""
+
+    object: str
+    reason: str
+    effect: str
+    shard: int
+    topic: str
+    partition: int
+
+
+class ClusterDescription(msgspec.Struct, frozen=True):
+    """A broker's version, its store, the shards it leads, the damaged objects it knows of, and its cluster."""
+
+    version: str
+    store: str
+    ready: bool
+    reason: str
+    buffered_bytes: int
+    shards: tuple[ShardDescription, ...]
+    damage: tuple[DamageDescription, ...]
+    cluster: MembershipDescription
+
+
+class ReadyAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer of a broker that takes requests. `reason` says which part of its work it cannot do; it serves
+    everything but the `damaged_objects`."""
+
+    status: str
+    reason: str = ""
+    damaged_objects: tuple[str, ...] = ()

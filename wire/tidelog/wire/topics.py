@@ -1,0 +1,121 @@
+"""Topics and partitions as the calls under ``/v1/topics`` describe them. Times in ms since 1970 UTC, sizes in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class PartitionDescription(msgspec.Struct, frozen=True):
+    """Offsets of one partition: records are in ``[log_start_offset, high_watermark)``, cold below `cold_end`."""
+
+    partition: int
+    shard: int
+    log_start_offset: int
+    cold_end: int
+    high_watermark: int
+
+    @property
+    def records(self) -> int:
+        return self.high_watermark - self.log_start_offset
+
+
+class TopicDescription(msgspec.Struct, frozen=True):
+    """A topic; `configs` under Kafka's names."""
+
+    name: str
+    topic_id: str
+    partitions: tuple[PartitionDescription, ...]
+    configs: Mapping[str, str]
+    created_at_ms: int
+
+    @property
+    def records(self) -> int:
+        return sum(partition.records for partition in self.partitions)
+
+
+class ListedPartition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A partition in a list of topics. The offsets are None unless the list was asked for with details."""
+
+    partition: int
+    shard: int
+    log_start_offset: int | None = None
+    cold_end: int | None = None
+    high_watermark: int | None = None
+
+
+class ListedTopic(msgspec.Struct, frozen=True):
+    """A topic in a list."""
+
+    name: str
+    topic_id: str
+    partitions: tuple[ListedPartition, ...]
+    configs: Mapping[str, str]
+    created_at_ms: int
+
+    @property
+    def records(self) -> int | None:
+        """How many there are; None if the list does not have the offsets."""
+        counts = [
+            partition.high_watermark - partition.log_start_offset
+            for partition in self.partitions
+            if partition.high_watermark is not None and partition.log_start_offset is not None
+        ]
+        return sum(counts) if len(counts) == len(self.partitions) else None
+
+
+class FailedTopic(msgspec.Struct, frozen=True):
+    """Why the offsets of a topic are missing from a list; `code` as in the table of errors."""
+
+    topic: str
+    code: str
+    detail: str
+
+
+class TopicPage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One page of topics by name. `next` is the value of `after` for the next page; None on the last page."""
+
+    topics: tuple[ListedTopic, ...]
+    next: str | None = None
+    failed: tuple[FailedTopic, ...] = ()
+
+
+class SegmentDescription(msgspec.Struct, frozen=True):
+    """One cold Parquet object of a partition. `key` is relative to the store's URL."""
+
+    key: str
+    base_offset: int
+    last_offset: int
+    records: int
+    size_bytes: int
+    min_timestamp: int
+    max_timestamp: int
+    sha256: str
+
+
+class PartitionLogDescription(msgspec.Struct, frozen=True):
+    """One consistent picture of a partition: `segments` hold ``[log_start_offset, cold_end)``, the broker the rest."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    shard: int
+    log_start_offset: int
+    cold_end: int
+    high_watermark: int
+    manifest_version: int
+    store: str
+    segments: tuple[SegmentDescription, ...]
+
+
+class OffsetAnswer(msgspec.Struct, frozen=True):
+    """The offset that a position stands for now."""
+
+    offset: int
+
+
+class LogStartAnswer(msgspec.Struct, frozen=True):
+    """Where a partition's log begins after a delete-records."""
+
+    log_start_offset: int
