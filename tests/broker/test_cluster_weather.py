@@ -8,6 +8,7 @@ from tests.broker.cluster_load import check_log, load_on
 from tests.broker.cluster_members import SharedKeyValueStore, running_members
 from tests.broker.cluster_world import World, running_world
 from tests.broker.drafts import numbered, values_of
+from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
 from tidelog.coordinator.kv.key_value import (
     RANGE_LIMIT,
@@ -23,7 +24,6 @@ from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 ALL = FetchLimits(1_000_000, 1 << 30)

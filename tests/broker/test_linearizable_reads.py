@@ -12,6 +12,7 @@ from tests.broker.brokers import running_broker, until
 from tests.broker.cluster_world import CLUSTER, World, running_world
 from tests.broker.drafts import numbered, values_of
 from tests.coordinator.stepped_clock import SteppedClock
+from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
 from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
@@ -23,7 +24,6 @@ from tidelog.storage.errors import Fenced, LeaderUnknown, OutOfRange, Unavailabl
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore
-from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 ALL = FetchLimits(1_000_000, 1 << 30)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import draft, numbered, offsets_of, values_of
+from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
 from tidelog.services.broker.api.fetch import Anchor as At
 from tidelog.services.broker.api.fetch import FetchLimits, Position
@@ -13,7 +14,6 @@ from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.errors import Overloaded, Unavailable
 from tidelog.storage.object_store import Body, ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 ALL = FetchLimits(1_000_000, 1 << 30)

@@ -14,6 +14,7 @@ from tests.broker.drafts import numbered
 from tests.broker.fast_clock import FastClock
 from tests.broker.swept_bucket import RECORDS, TO_ZERO, SweptBucket, check_records
 from tests.storage.archive_scenes import ManualClock
+from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
@@ -22,7 +23,6 @@ from tidelog.storage.errors import Denied
 from tidelog.storage.layout import TOPICS_PREFIX
 from tidelog.storage.object_store import LIST_PAGE_MAX, ObjectInfo
 from tidelog.storage.runtime import Clock, Runtime
-from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 EACH_MINUTE = 60_000

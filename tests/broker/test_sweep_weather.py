@@ -16,6 +16,7 @@ from tests.broker.drafts import numbered, values_of
 from tests.broker.set_clock import SetClock
 from tests.storage.archive_scenes import keys
 from tests.storage.record_tables import record_table
+from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
 from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.services.broker.api.fetch import FetchLimits
@@ -27,7 +28,6 @@ from tidelog.storage.errors import TidelogError
 from tidelog.storage.layout import TOPICS_PREFIX
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.segments.segment_codec import encode_segment
-from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 ALL = FetchLimits(1_000_000, 1 << 30)

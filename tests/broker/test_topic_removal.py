@@ -8,6 +8,7 @@ from dataclasses import replace
 from tests.broker.brokers import SETTINGS, running_broker
 from tests.broker.drafts import draft, numbered, values_of
 from tests.broker.set_clock import GRACE_S, SetClock
+from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.fetch import FetchLimits
@@ -16,7 +17,6 @@ from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.layout import topic_prefix
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 ALL = FetchLimits(1_000_000, 1 << 30)

@@ -19,6 +19,7 @@ import pytest
 from tests.broker.brokers import SETTINGS
 from tests.broker.drafts import draft
 from tests.broker.set_clock import SetClock
+from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
 from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
 from tidelog.services.broker.api.produce import ProduceOptions
@@ -26,7 +27,6 @@ from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 HOUR_S, HOUR_MS = 3_600.0, 3_600_000

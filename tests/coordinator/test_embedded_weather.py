@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import pytest
 from tests.storage.instant_clock import InstantClock
+from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.kv.key_value import GetKey, PutKey, unchanged
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 CLIENTS, STEPS = 4, 40

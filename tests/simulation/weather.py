@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from tidelog.storage.stores.faulty import FaultPlan
+from tests.storage.stores.faulty import FaultPlan
 
 CHAOS_MS = 2_500
 

@@ -24,11 +24,11 @@ from tests.simulation.recording import recorded
 from tests.simulation.scheduler import Process, ProcessClock, Scheduler, Task
 from tests.simulation.truth import Truth, Violation
 from tests.simulation.weather import CHAOS_MS, Weather, draw_weather
+from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.floor_trust import floor_trust_s
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_entry import WalCodec, WalHeader

@@ -7,11 +7,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tests.storage.stores.manual_time import manual_runtime
 
 from tidelog.storage.errors import Contended, NotFound, TidelogError, Unavailable
 from tidelog.storage.stores.counting import CountingObjectStore
-from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.retrying import RetryingObjectStore
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.storage.stores.conformance import ObjectStoreConformance
 
 from tidelog.storage.errors import Conflict, Denied, Invalid, NotFound, TidelogError, Unavailable
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.stores.conformance import ObjectStoreConformance
 from tidelog.storage.stores.local import LEFTOVER_AGE_MS, LocalObjectStore
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.storage.stores.conformance import ObjectStoreConformance
 
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.stores.conformance import ObjectStoreConformance
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 

@@ -14,7 +14,7 @@ from tidelog.storage.partial_uploads import partial_uploads_of
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.stores.paced import PacedObjectStore
+from tidelog.storage.stores.rationing import PacedObjectStore
 from tidelog.storage.upkeep.throttled_store import ThrottledObjectStore
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tests.storage.stores.manual_time import manual_runtime
 
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Conflict, Contended, NotFound, Unavailable
 from tidelog.storage.stores.counting import CountingObjectStore, Verb
-from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.retrying import RetryingObjectStore, RetryPolicy
 

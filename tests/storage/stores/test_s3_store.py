@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.components.s3_endpoint import S3Bucket
+from tests.storage.stores.conformance import ObjectStoreConformance
 
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.stores.conformance import ObjectStoreConformance
 from tidelog.storage.stores.s3 import S3ObjectStore
 
 

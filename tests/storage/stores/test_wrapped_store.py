@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.storage.stores.conformance import ObjectStoreConformance
+from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tests.storage.stores.manual_time import manual_runtime
 
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.stores.conformance import ObjectStoreConformance
 from tidelog.storage.stores.counting import CountingObjectStore
-from tidelog.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.retrying import RetryingObjectStore
 from tidelog.storage.upkeep.throttled_store import ThrottledObjectStore

@@ -31,8 +31,8 @@ def cost(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False, pri
     [dim]tidelog cluster cost --prices prices.toml[/dim]
     """
     from tidelog.client import Admin
+    from tidelog.client.prices import read_prices
     from tidelog.storage.stores.counting import S3_STANDARD
-    from tidelog.storage.stores.price_file import read_prices
 
     table = S3_STANDARD if prices is None else read_prices(prices)
     with Admin(broker) as admin:

@@ -19,7 +19,7 @@ from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.storage.bucket.sweep import DAY_MS, UNFINISHED_UPLOADS, BucketSweep, Stray, SweepReport, SweepSettings
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.stores.paced import PacedObjectStore
+from tidelog.storage.stores.rationing import PacedObjectStore
 
 REQUESTS_PER_S = 5.0
 """A page of a listing takes a processor some milliseconds: at this pace a fiftieth of one. Ten thousand partitions take

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.client.prices import read_prices
 from tidelog.storage.errors import Invalid
 from tidelog.storage.stores.counting import RequestCounts
-from tidelog.storage.stores.price_file import read_prices
 
 
 def written(folder: Path, text: str) -> Path:

@@ -18,10 +18,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.storage.stores.conformance_cases import BAD_KEYS, CONTENT, RANGES, WEIRD_KEYS
 
 from tidelog.storage.errors import Conflict, Contended, Invalid, NotFound
 from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectStore, list_all
-from tidelog.storage.stores.conformance_cases import BAD_KEYS, CONTENT, RANGES, WEIRD_KEYS
 
 RACERS = 16
 RACES = 10
