@@ -20,8 +20,9 @@ from tidelog.storage.layout import TopicPartition, segment_key
 from tidelog.storage.manifests.manifest import Manifest, Segment
 from tidelog.storage.manifests.manifest_codec import DIFFERENCES_MAX
 from tidelog.storage.manifests.manifest_log import ManifestLog
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.local import LocalObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 FEW, MANY = 1_000, 100_000
 RECORDS = 400_000

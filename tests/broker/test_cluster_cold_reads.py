@@ -15,8 +15,9 @@ from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.errors import LeaderUnknown, NotFound, RecordsLost
 from tidelog.storage.object_store import list_all
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 ALL = FetchLimits(1_000_000, 1 << 30)
 TO_ZERO = ProduceOptions(partition=0)

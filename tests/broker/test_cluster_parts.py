@@ -14,8 +14,9 @@ from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import Draft, ProduceOptions
 from tidelog.storage.errors import Fenced, Invalid, LeaderUnknown, Unavailable
 from tidelog.storage.layout import topic_prefix
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 ALL = FetchLimits(1_000_000, 1 << 30)
 NAMES = ("a", "b", "c")

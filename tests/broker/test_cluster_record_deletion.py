@@ -19,8 +19,9 @@ from tidelog.services.broker.read.log_start_trust import READERS_TRUST_S
 from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.errors import LeaderUnknown, NotLeader, OutOfRange
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 ALL = FetchLimits(1_000_000, 1 << 30)
 TO_ZERO = ProduceOptions(partition=0)

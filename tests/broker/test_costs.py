@@ -20,8 +20,9 @@ from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Change, ChangeKind, Garbage, Manifest, Segment
 from tidelog.storage.object_store import list_all
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.stores.counting import NO_REQUESTS, CountingObjectStore, Verb
+from tidelog.storage.stores.counting import NO_REQUESTS, CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 from tidelog.storage.wal_entry import EntryKind, Span, WalHeader
 
 PLACE = TopicPartition("id", 0)

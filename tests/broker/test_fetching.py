@@ -14,8 +14,9 @@ from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.errors import Corrupt, OutOfRange
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.records import RECORD_SCHEMA, WAL_SCHEMA
-from tidelog.storage.stores.counting import CountingObjectStore, Kind, Verb
+from tidelog.storage.stores.counting import CountingObjectStore, Kind
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_codec import ParquetWalCodec
 

@@ -5,7 +5,8 @@ from tests.broker.drafts import numbered
 
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.stores.counting import CountingObjectStore, Kind, Usage, Verb
+from tidelog.storage.stores.counting import CountingObjectStore, Kind, Usage
+from tidelog.storage.stores.wrapping import Verb
 from tidelog.storage.wal_index import INDEX_EVERY
 
 COMMITS = 100

@@ -12,8 +12,8 @@ from tests.components.s3_endpoint import S3Bucket
 
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
-from tidelog.storage.stores.counting import Verb
 from tidelog.storage.stores.s3 import S3ObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 ALL = FetchLimits(1_000, 1 << 20)
 TO_ZERO = ProduceOptions(partition=0)

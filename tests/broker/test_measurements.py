@@ -7,12 +7,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import draft, numbered
 
+from tidelog.client.prices import S3_STANDARD
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.http.metrics.broker_collector import BrokerCollector
-from tidelog.storage.stores.counting import S3_STANDARD, Kind, Verb
+from tidelog.storage.stores.counting import Kind
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 
 def scraped(broker: LocalBroker) -> dict[tuple[str, str], float]:

@@ -20,8 +20,9 @@ from tidelog.storage.errors import (
 from tidelog.storage.layout import wal_prefix
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.partitioner import partitions_of
-from tidelog.storage.stores.counting import CountingObjectStore, Kind, Verb
+from tidelog.storage.stores.counting import CountingObjectStore, Kind
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 ALL = FetchLimits(1_000_000, 1 << 30)
 TO_ZERO = ProduceOptions(partition=0)

@@ -22,8 +22,9 @@ from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.object_store import ByteRange, StoredObject
 from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX, SegmentReader
-from tidelog.storage.stores.counting import CountingObjectStore, Kind, Verb
+from tidelog.storage.stores.counting import CountingObjectStore, Kind
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 BATCHES, BATCH = 5, 6_400
 RECORDS = BATCHES * BATCH

@@ -23,9 +23,10 @@ from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.errors import ProducerFenced, SequenceConflict
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.stores.counting import CountingObjectStore, Kind, Verb
+from tidelog.storage.stores.counting import CountingObjectStore, Kind
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.s3 import S3ObjectStore
+from tidelog.storage.stores.wrapping import Verb
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_codec import ParquetWalCodec
 from tidelog.storage.wal_index import WalIndex

@@ -18,8 +18,9 @@ from tidelog.storage.errors import Unavailable
 from tidelog.storage.layout import STAGING_PREFIX
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 SETTINGS = sweep_settings(delete_grace_ms=900_000)
 

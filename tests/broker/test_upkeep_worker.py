@@ -26,8 +26,9 @@ from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.stores.counting import CountingObjectStore, Kind, Usage, Verb
+from tidelog.storage.stores.counting import CountingObjectStore, Kind, Usage
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 from tidelog.storage.upkeep.rules import UpkeepLimits
 
 ALL = FetchLimits(1_000_000, 1 << 30)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidelog.client.costs import MONTH_S, OBSERVED_S_MIN, ClusterCost, CostDescription, TopicCostDescription
-from tidelog.storage.stores.counting import S3_STANDARD, PriceTable, RequestCounts
+from tidelog.client.prices import S3_STANDARD, PriceTable
+from tidelog.storage.stores.counting import RequestCounts
 
 PRICES = PriceTable(put_usd=0.01, get_usd=0.001, list_usd=0.01, head_usd=0.001, stored_gb_month_usd=2.0)
 DAY_MS = 86_400_000

@@ -21,8 +21,9 @@ from tidelog.storage.layout import TopicPartition, manifest_prefix
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.stores.counting import CountingObjectStore, Kind, Verb
+from tidelog.storage.stores.counting import CountingObjectStore, Kind
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 TO_ZERO = ProduceOptions(partition=0)
 ALL = FetchLimits(1_000_000, 1 << 30)

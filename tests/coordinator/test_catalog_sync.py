@@ -15,8 +15,9 @@ from tidelog.coordinator.topics.catalog_sync import POLL_S, READ_ANYHOW_S, Catal
 from tidelog.storage.errors import NotFound, Unavailable
 from tidelog.storage.object_store import ByteRange, StoredObject
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 KEYS = ClusterKeys("main")
 

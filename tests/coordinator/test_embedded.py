@@ -23,8 +23,9 @@ from tidelog.coordinator.kv.key_value import (
 from tidelog.storage.errors import Conflict, Unavailable
 from tidelog.storage.object_store import Body
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 HISTORY_EVENTS = 300
 

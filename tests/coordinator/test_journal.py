@@ -19,8 +19,9 @@ from tidelog.storage.errors import Conflict, Corrupt, Unavailable
 from tidelog.storage.layout import META_PREFIX, numbered_key
 from tidelog.storage.object_store import Body, ByteRange, StoredObject
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 
 def put(key: str, value: object) -> Put:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.client.costs import GB_BYTES, MONTH_S
+from tidelog.client.prices import BILLED_GB_BYTES, PriceTable
 from tidelog.services.broker.archive.archive_loop import PATIENCE, PUTS_A_PARTITION, PUTS_FREE
 from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import S3_FLUSH_INTERVAL_MS
 from tidelog.storage.floor_trust import FLOOR_TRUST_S
-from tidelog.storage.stores.counting import BILLED_GB_BYTES, PriceTable, RequestCounts
+from tidelog.storage.stores.counting import RequestCounts
 from tidelog.storage.upkeep.merge_plan import FAN_IN_MIN
 from tidelog.storage.upkeep.rules import UpkeepRules
 from tidelog.storage.wal_index import INDEX_EVERY
@@ -125,7 +126,7 @@ class Month:
 def tidelog_month(load: Workload, settings: Settings, prices: PriceTable, network: Network) -> Month:
     """Producers and readers are in a zone other than the broker's two times of three; the way to S3 costs nothing."""
     return Month(
-        requests=requests(load, settings).usd(prices),
+        requests=prices.requests_usd(requests(load, settings)),
         stored=prices.stored_month_usd(stored_bytes(load)),
         between_zones=network.usd(month_bytes(load) * (SENT + RECEIVED * load.readers) * ELSEWHERE),
     )

@@ -23,8 +23,9 @@ from tests.costs.model import (
 )
 
 from tidelog.client.costs import GB_BYTES, MONTH_S, TopicCostDescription
+from tidelog.client.prices import S3_STANDARD
 from tidelog.services.runtime.settings import MIB, Settings
-from tidelog.storage.stores.counting import S3_STANDARD, RequestCounts
+from tidelog.storage.stores.counting import RequestCounts
 
 EXAMPLE = Workload(raw_bytes=10e6, shards=4, partitions=64)
 """The worked example: 10 MB/s of JSON events, 30 days kept, two readers."""
@@ -63,7 +64,7 @@ def request_rows() -> Iterator[str]:
         ("merging, at the most", merge_requests(EXAMPLE, SETTINGS, MONTH_S)),
         ("all", requests(EXAMPLE, SETTINGS)),
     ):
-        yield _row(name, *(f"{part / 1e6:.2f} M" for part in _parts(counts)), f"{counts.usd(S3_STANDARD):.2f}")
+        yield _row(name, *(f"{part / 1e6:.2f} M" for part in _parts(counts)), f"{S3_STANDARD.requests_usd(counts):.2f}")
 
 
 def puts_per_gb_rows() -> Iterator[str]:
@@ -128,10 +129,11 @@ def year_rows() -> Iterator[str]:
 def facts() -> Iterator[str]:
     """Figures in the text."""
     yield f"{stored_bytes(EXAMPLE) / 1e12:.2f} TB"
-    yield f"{requests(EXAMPLE, SETTINGS).usd(S3_STANDARD) / (EXAMPLE.raw_bytes * MONTH_S / 1e9):.4f} dollars a GB"
+    example_usd = S3_STANDARD.requests_usd(requests(EXAMPLE, SETTINGS))
+    yield f"{example_usd / (EXAMPLE.raw_bytes * MONTH_S / 1e9):.4f} dollars a GB"
     one = Workload(raw_bytes=1.0, shards=1, partitions=1)
-    yield f"{wal_requests(one, SETTINGS, MONTH_S).usd(S3_STANDARD):.0f} dollars a month and busy shard"
-    yield f"{archive_requests(one, SETTINGS, MONTH_S).usd(S3_STANDARD):.2f} dollars a month and partition"
+    yield f"{S3_STANDARD.requests_usd(wal_requests(one, SETTINGS, MONTH_S)):.0f} dollars a month and busy shard"
+    yield f"{S3_STANDARD.requests_usd(archive_requests(one, SETTINGS, MONTH_S)):.2f} dollars a month and partition"
 
 
 def _months(load: Workload) -> Iterator[tuple[str, Month]]:

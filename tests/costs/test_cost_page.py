@@ -9,10 +9,10 @@ from tests.costs.measured import SteadyLoad, measure
 from tests.costs.model import Workload, archive_requests, wal_requests
 from tests.costs.page_tables import facts, month_rows, puts_per_gb_rows, request_rows, variation_rows, year_rows
 
-from tidelog.client.prices import read_prices
+from tidelog.client.prices import S3_STANDARD, read_prices
 from tidelog.services.broker.archive.archive_loop import PUTS_A_PARTITION
 from tidelog.services.runtime.settings import Settings
-from tidelog.storage.stores.counting import S3_STANDARD, Kind
+from tidelog.storage.stores.counting import Kind
 
 PAGE = (Path(__file__).parents[2] / "docs/cost.md").read_text()
 FLOWING = " ".join(PAGE.split())

@@ -18,8 +18,9 @@ from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.http.app import create_app
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.stores.counting import CountingObjectStore, Kind, Usage, Verb
+from tidelog.storage.stores.counting import CountingObjectStore, Kind, Usage
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 TO_ZERO = ProduceOptions(partition=0)
 BATCHES, BATCH_RECORDS, VALUE_BYTES = 4, 6_000, 1_000

@@ -9,8 +9,9 @@ from tests.broker.drafts import draft
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.http.app import create_app
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 LOG = "/v1/topics/t/partitions/0/log"
 

@@ -24,8 +24,9 @@ from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.manifests.manifest import ChangeKind
 from tidelog.storage.manifests.manifest_log import ManifestLog, decode_manifest, encode_manifest
 from tidelog.storage.object_store import Body, ObjectStore
-from tidelog.storage.stores.counting import CountingObjectStore, Kind, RequestCounts, Verb
+from tidelog.storage.stores.counting import CountingObjectStore, Kind, RequestCounts
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 from tidelog.storage.upkeep.fresh_upload import APPEND_ATTEMPTS_MAX
 
 

@@ -20,8 +20,9 @@ from tidelog.storage.manifests.manifest_codec import encode_manifest
 from tidelog.storage.manifests.manifest_history import HistoryBlock, ManifestHistory, encode_block
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore, StoredObject
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 
 async def attested(

@@ -18,8 +18,9 @@ from tidelog.storage.manifests.manifest import ChangeKind, Garbage
 from tidelog.storage.manifests.manifest_codec import may_be_base
 from tidelog.storage.manifests.manifest_history import BLOCK_VERSIONS as DEFAULT_BLOCK_VERSIONS
 from tidelog.storage.manifests.manifest_log import ManifestLog
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 from tidelog.storage.upkeep import collect
 
 

@@ -17,8 +17,9 @@ from tidelog.storage.manifests.manifest import MANIFEST_FORMAT_VERSION, ChangeKi
 from tidelog.storage.manifests.manifest_chain import chain_fault
 from tidelog.storage.manifests.manifest_codec import decode_manifest
 from tidelog.storage.manifests.manifest_log import ManifestLog
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 
 @pytest.fixture

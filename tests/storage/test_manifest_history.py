@@ -16,8 +16,9 @@ from tidelog.storage.manifests.json_envelope import seal
 from tidelog.storage.manifests.manifest import Change, ChangeKind
 from tidelog.storage.manifests.manifest_chain import Step, step_of
 from tidelog.storage.manifests.manifest_history import HistoryBlock, ManifestHistory, decode_block, encode_block
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 HASHES = st.text("0123456789abcdef", min_size=64, max_size=64)
 OFFSETS = st.integers(0, 2**60)

@@ -15,8 +15,9 @@ from tests.storage.record_tables import SHOP, WEB
 from tidelog.storage.errors import Conflict, Corrupt, Invalid, Unavailable
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
 from tidelog.storage.manifests.manifest_log import ManifestLog, decode_manifest, encode_manifest, grown
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 from tidelog.storage.wal_entry import ProducerMark
 
 KEY = "topics/web/" + WEB.topic_id + "/_manifest/00000/00000000000000000000.json"

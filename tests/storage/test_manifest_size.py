@@ -15,8 +15,9 @@ from tests.storage.record_tables import WEB
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_codec import DIFFERENCES_MAX
 from tidelog.storage.manifests.manifest_log import ManifestLog
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 FEW, MANY = 1_000, 100_000
 APPENDS = 40

@@ -17,8 +17,9 @@ from tidelog.storage.manifests import manifest_codec
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_codec import encode_manifest
 from tidelog.storage.manifests.manifest_log import ManifestLog
-from tidelog.storage.stores.counting import CountingObjectStore, Usage, Verb
+from tidelog.storage.stores.counting import CountingObjectStore, Usage
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 
 @pytest.fixture

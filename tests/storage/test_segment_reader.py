@@ -16,8 +16,9 @@ from tidelog.storage.parquet.parquet_format import RowGroup
 from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.segments.segment_codec import decode_segment_footer, encode_segment
 from tidelog.storage.segments.segment_reader import ROW_GROUP_CACHE_BYTES, SegmentReader
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 ID = "ab" * 16
 OFFSETS = [offset for offset in range(100, 40_100) if not 20_000 <= offset < 20_500]

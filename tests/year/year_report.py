@@ -10,9 +10,9 @@ import msgspec
 from tests.year.year_outcome import YearOutcome
 
 from tidelog.client.costs import TopicCostDescription
+from tidelog.client.prices import S3_STANDARD
 from tidelog.services.cli.console import size_text
 from tidelog.services.cli.cost_json import cost_document
-from tidelog.storage.stores.counting import S3_STANDARD
 
 
 def write_report(outcome: YearOutcome, folder: Path) -> Path:

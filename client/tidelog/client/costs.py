@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
-from tidelog.storage.stores.counting import NO_REQUESTS, PriceTable, RequestCounts
+from tidelog.client.prices import PriceTable
+from tidelog.storage.stores.counting import NO_REQUESTS, RequestCounts
 
 MONTH_S = 30 * 86_400
 GB_BYTES = 10**9
@@ -82,7 +83,7 @@ class TopicCostDescription:
 
     def usd(self, prices: PriceTable) -> float:
         """All requests since the broker started."""
-        return self.requests.usd(prices)
+        return prices.requests_usd(self.requests)
 
     def usd_per_gb_written(self, prices: PriceTable) -> float | None:
         """Requests, for each GB of keys and values produced; None if none was."""
@@ -116,7 +117,7 @@ class CostDescription:
         """What a month of `requests` costs if they go on as since the start; None before `OBSERVED_S_MIN`."""
         if self.observed_s < OBSERVED_S_MIN:
             return None
-        return requests.usd(prices) * MONTH_S / self.observed_s
+        return prices.requests_usd(requests) * MONTH_S / self.observed_s
 
 
 @dataclass(frozen=True)

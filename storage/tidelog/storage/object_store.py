@@ -19,7 +19,7 @@ nothing, send again), `Unavailable` (nothing known: the write may have happened 
 that breaks the rules above).
 
 Implementations: `stores.memory`, `stores.local`, `stores.s3`. Wrappers, one concern each: `stores.retrying`,
-`stores.counting`, `stores.faulty`. `stores.conformance` is the suite each of them passes.
+`stores.counting`, `stores.rationing`. `tests/storage/stores/conformance.py` is the suite that each of them passes.
 """
 
 from __future__ import annotations

@@ -25,8 +25,9 @@ from enum import Enum
 from typing import TypeVar
 
 from tidelog.storage.errors import Contended, TidelogError, Unavailable
-from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectInfo, ObjectStore, StoredObject
+from tidelog.storage.object_store import Body, ObjectStore
 from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.wrapping import Attempt, Request, Verb, WrappingObjectStore
 
 T = TypeVar("T")
 
@@ -76,47 +77,29 @@ class _Landing:
     write: Callable[[], Awaitable[object]]
 
 
-class FaultyObjectStore:
+class FaultyObjectStore(WrappingObjectStore):
     """`inner` with the faults of `plan`, which may be exchanged at any time: ``store.plan = FaultPlan(unavailable=1)``
     is an outage."""
 
     def __init__(self, inner: ObjectStore, plan: FaultPlan, runtime: Runtime) -> None:
+        super().__init__(inner)
         self.plan = plan
-        self._inner = inner
         self._clock = runtime.clock
         self._entropy = runtime.entropy
         self._landings: list[_Landing] = []
-
-    @property
-    def url(self) -> str:
-        return self._inner.url
 
     @property
     def landings(self) -> int:
         """How many delayed writes have not landed yet."""
         return len(self._landings)
 
-    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
-        return await self._read(lambda: self._inner.get(key, byte_range), f"get {key}")
-
     async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
-        body = bytes(data)  # a delayed write outlives the call, and the caller may reuse its buffer
-        return await self._write(lambda: self._inner.put(key, body, if_version=if_version), f"put {key}")
+        return await super().put(
+            key, bytes(data), if_version=if_version
+        )  # a delayed write outlives the caller's buffer
 
     async def create(self, key: str, data: Body) -> str:
-        body = bytes(data)
-        return await self._write(lambda: self._inner.create(key, body), f"create {key}")
-
-    async def delete(self, key: str) -> None:
-        await self._write(lambda: self._inner.delete(key), f"delete {key}")
-
-    async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
-        return await self._read(
-            lambda: self._inner.list(prefix, start_after=start_after, limit=limit), f"list {prefix}"
-        )
-
-    async def head(self, key: str) -> ObjectInfo:
-        return await self._read(lambda: self._inner.head(key), f"head {key}")
+        return await super().create(key, bytes(data))
 
     async def aclose(self) -> None:
         """Lets every delayed write land, then closes the inner store."""
@@ -137,24 +120,25 @@ class FaultyObjectStore:
         for landing in sorted(due, key=lambda landing: landing.due_s):
             await _without_answer(landing.write)
 
-    async def _read(self, call: Callable[[], Awaitable[T]], what: str) -> T:
-        fault = await self._begin(READ_FAULTS)
-        if fault is not None:
-            raise Unavailable(f"{what}: injected {fault.value}")
-        return await call()
-
-    async def _write(self, call: Callable[[], Awaitable[T]], what: str) -> T:
-        fault = await self._begin(WRITE_FAULTS)
+    async def _send(self, request: Request, attempt: Attempt[T], /) -> T:
+        is_write = request.verb in (Verb.PUT, Verb.CREATE, Verb.DELETE)
+        fault = await self._begin(WRITE_FAULTS if is_write else READ_FAULTS)
         if fault is None:
-            return await call()
+            return await attempt()
+        what = f"{request.verb.value} {request.key}: injected {fault.value}"
         if fault is Fault.CONTENDED:
-            raise Contended(f"{what}: injected {fault.value}")
+            raise Contended(what)
+        if is_write:
+            await self._lose(fault, attempt)
+        raise Unavailable(what)
+
+    async def _lose(self, fault: Fault, write: Attempt[object]) -> None:
+        """A write that fails by `fault` takes effect later, now, or never."""
         if fault is Fault.DELAYED:
             due_s = self._clock.monotonic() + self._entropy.uniform(0, self.plan.delay_s_max)
-            self._landings.append(_Landing(due_s, call))
+            self._landings.append(_Landing(due_s, write))
         elif fault is Fault.LOST_ANSWER or (fault is Fault.RESET and self._entropy.uniform(0, 1) < 0.5):
-            await _without_answer(call)
-        raise Unavailable(f"{what}: injected {fault.value}")
+            await _without_answer(write)
 
     async def _begin(self, possible: tuple[Fault, ...]) -> Fault | None:
         """Wait if the call is to be slow, let what is due land, and draw this call's fault."""

@@ -1,4 +1,4 @@
-"""Counting: requests, bytes and dollars, by verb and by purpose."""
+"""Counting: requests and bytes, by verb and by purpose."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from tidelog.storage.errors import Conflict, NotFound
 from tidelog.storage.object_store import ByteRange
 from tidelog.storage.stores import counting
 from tidelog.storage.stores.counting import (
-    FREE,
     OTHER,
-    S3_STANDARD,
     CountingObjectStore,
     Kind,
     Purpose,
     Tally,
-    Verb,
     purpose_of,
 )
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 
 
 async def test_each_call_is_one_request_of_its_verb_with_its_bytes() -> None:
@@ -47,19 +45,6 @@ async def test_a_refused_request_is_counted_too() -> None:
         await store.get("b")
     assert store.usage().total(Verb.CREATE) == Tally(requests=2, failures=1, sent_bytes=2)
     assert store.usage().total(Verb.GET) == Tally(requests=1, failures=1)
-
-
-async def test_dollars_follow_the_price_table() -> None:
-    store = CountingObjectStore(MemoryObjectStore())
-    for number in range(10):
-        await store.create(f"topics/web/id/partition=0/{number}", b"")
-        await store.get(f"topics/web/id/partition=0/{number}")
-    await store.list("wal/")
-    await store.delete("topics/web/id/partition=0/0")
-    usage = store.usage()
-    assert usage.usd(S3_STANDARD) == pytest.approx((10 * 0.005 + 10 * 0.0004 + 0.005) / 1_000)
-    assert usage.usd(S3_STANDARD, topic="web") == pytest.approx((10 * 0.005 + 10 * 0.0004) / 1_000)
-    assert usage.usd(FREE) == 0.0
 
 
 async def test_usage_is_a_value_and_what_was_spent_is_a_difference() -> None:

@@ -8,9 +8,10 @@ from tests.storage.stores.manual_time import manual_runtime
 
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Conflict, Contended, NotFound, Unavailable
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.retrying import RetryingObjectStore, RetryPolicy
+from tidelog.storage.stores.wrapping import Verb
 
 
 async def test_an_outage_is_waited_out() -> None:

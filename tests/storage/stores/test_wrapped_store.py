@@ -12,8 +12,8 @@ from tests.storage.stores.manual_time import manual_runtime
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.rationing import ThrottledObjectStore
 from tidelog.storage.stores.retrying import RetryingObjectStore
-from tidelog.storage.upkeep.throttled_store import ThrottledObjectStore
 
 
 class TestEveryWrapperAtOnce(ObjectStoreConformance):

@@ -11,8 +11,9 @@ from tests.storage.upkeep.compaction_scenes import PLACE, RULES, Partition, puts
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.manifest import ChangeKind
 from tidelog.storage.segments.segment_codec import encode_segment
-from tidelog.storage.stores.counting import CountingObjectStore, Verb
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
 from tidelog.storage.upkeep import compact
 
 DAY_S = 86_400

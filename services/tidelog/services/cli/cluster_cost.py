@@ -12,7 +12,7 @@ from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOptio
 
 if TYPE_CHECKING:
     from tidelog.client.costs import ClusterCost, TopicCostDescription
-    from tidelog.storage.stores.counting import PriceTable
+    from tidelog.client.prices import PriceTable
 
 PricesOption = Annotated[
     Path | None,
@@ -31,8 +31,7 @@ def cost(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False, pri
     [dim]tidelog cluster cost --prices prices.toml[/dim]
     """
     from tidelog.client import Admin
-    from tidelog.client.prices import read_prices
-    from tidelog.storage.stores.counting import S3_STANDARD
+    from tidelog.client.prices import S3_STANDARD, read_prices
 
     table = S3_STANDARD if prices is None else read_prices(prices)
     with Admin(broker) as admin:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 from tidelog.client.costs import OBSERVED_S_MIN, ClusterCost, TopicCostDescription
-from tidelog.storage.stores.counting import PriceTable, RequestCounts
+from tidelog.client.prices import PriceTable
+from tidelog.storage.stores.counting import RequestCounts
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the demo's requests would have cost on S3: counted by the broker, priced by `storage.stores.counting`."""
+"""What the demo's requests would have cost on S3: counted by the broker, priced by `client.prices`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from tidelog.storage.stores.counting import S3_STANDARD, Verb
+from tidelog.client.prices import S3_STANDARD
+from tidelog.storage.stores.counting import RequestCounts
+from tidelog.storage.stores.wrapping import Verb
 
 REQUESTS = "tidelog_store_requests"
 HOUR_SECONDS = 3600
@@ -27,12 +29,16 @@ class Bill:
     @property
     def usd(self) -> float:
         """By S3 Standard's list prices, storage and traffic left out."""
-        return sum(S3_STANDARD.usd(Verb(verb)) * count for verb, count in self.requests.items())
+        return sum(_usd(verb, count) for verb, count in self.requests.items())
 
     def rows(self) -> list[tuple[str, int, str]]:
         """Verb, requests, dollars; most requests first."""
         order = sorted(self.requests.items(), key=lambda item: -item[1])
-        return [(verb, count, f"${S3_STANDARD.usd(Verb(verb)) * count:.6f}") for verb, count in order]
+        return [(verb, count, f"${_usd(verb, count):.6f}") for verb, count in order]
+
+
+def _usd(verb: str, count: int) -> float:
+    return S3_STANDARD.requests_usd(RequestCounts.of({Verb(verb): count}))
 
 
 def bill_of(url: str) -> Bill:

@@ -1,38 +1,29 @@
-"""Count what is asked of a store, and what it would cost.
+"""Counts the requests to a store by verb and by purpose: which part of the bucket, and which topic.
 
-Every call that reaches `inner` is one request, whether it succeeds or not; put this wrapper inside the retrying one and
-each try is counted, as the bill does. Requests are kept by verb and by `Purpose`: what the key is for, and whose topic
-it is. `usage` gives a frozen value that can be summed, subtracted and priced:
+Every call that reaches the inner store is one request, whether it succeeds or not. Put this wrapper inside the retrying
+one, and it counts each try, as the store's bill does. `usage` gives a frozen value that can be summed and subtracted:
 
     before = store.usage()
     ...
     spent = store.usage() - before
-    spent.requests(Verb.CREATE), spent.usd(S3_STANDARD)
+    spent.requests(Verb.CREATE), spent.counts(topic="web")
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
 from tidelog.storage.layout import META_PREFIX, TOPICS_PREFIX, WAL_PREFIX
-from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectInfo, ObjectStore, StoredObject
+from tidelog.storage.object_store import ObjectStore, StoredObject
+from tidelog.storage.stores.wrapping import Attempt, Request, Verb, WrappingObjectStore
 
 T = TypeVar("T")
 
 PURPOSES_MAX = 20_000
-"""So many purposes are told apart; what comes later counts as `OTHER`, so that memory stays bounded."""
-
-
-class Verb(Enum):
-    GET = "get"
-    PUT = "put"
-    CREATE = "create"
-    DELETE = "delete"
-    LIST = "list"
-    HEAD = "head"
+"""The number of purposes that are counted apart. Later ones count as `OTHER`, so that memory stays bounded."""
 
 
 class Kind(Enum):
@@ -47,7 +38,8 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Purpose:
-    """What a request was for. `topic` is None where the object is not one topic's, as a WAL entry is not."""
+    """The kind of object that a request was for, and its topic. `topic` is None where several topics share the object,
+    as in a WAL entry."""
 
     kind: Kind
     topic: str | None = None
@@ -57,56 +49,19 @@ OTHER = Purpose(Kind.OTHER)
 
 
 @dataclass(frozen=True)
-class PriceTable:
-    """US dollars a request, by verb, and for what lies there: `stored_gb_month_usd` for 2^30 bytes and a month."""
-
-    put_usd: float
-    get_usd: float
-    list_usd: float
-    head_usd: float
-    delete_usd: float = 0.0
-    stored_gb_month_usd: float = 0.0
-    name: str = ""
-
-    def usd(self, verb: Verb) -> float:
-        """The price of one request."""
-        prices = {Verb.GET: self.get_usd, Verb.LIST: self.list_usd, Verb.HEAD: self.head_usd}
-        return self.delete_usd if verb is Verb.DELETE else prices.get(verb, self.put_usd)
-
-    def stored_month_usd(self, size_bytes: float) -> float:
-        """The price of `size_bytes` for a month."""
-        return self.stored_gb_month_usd * size_bytes / BILLED_GB_BYTES
-
-
-BILLED_GB_BYTES = 1 << 30
-"""What a price list calls a gigabyte of storage."""
-
-S3_STANDARD = PriceTable(
-    put_usd=0.005 / 1_000,
-    get_usd=0.0004 / 1_000,
-    list_usd=0.005 / 1_000,
-    head_usd=0.0004 / 1_000,
-    stored_gb_month_usd=0.023,
-    name="S3 Standard, us-east-1",
-)
-"""S3 Standard's list prices in us-east-1 as of November 2026: 0.005 USD per 1,000 PUT, COPY, POST or LIST requests,
-0.0004 USD per 1,000 GET and all other requests, DELETE free, 0.023 USD per GB and month for the first 50 TB
-(https://aws.amazon.com/s3/pricing/). Traffic out of the region is not in it; within it there is none to pay."""
-
-FREE = PriceTable(put_usd=0.0, get_usd=0.0, list_usd=0.0, head_usd=0.0, name="a store without prices")
-"""A local directory or memory."""
-
-
-@dataclass(frozen=True)
 class RequestCounts:
-    """How often each was asked, creates among the puts. Not whole numbers: a request that several topics shared is
-    divided up."""
+    """Requests by verb, creates among the puts. Fractions occur: a request that several topics share is divided."""
 
     puts: float = 0.0
     gets: float = 0.0
     lists: float = 0.0
     heads: float = 0.0
     deletes: float = 0.0
+
+    @classmethod
+    def of(cls, requests: Mapping[Verb, float]) -> RequestCounts:
+        puts = requests.get(Verb.PUT, 0) + requests.get(Verb.CREATE, 0)
+        return cls(puts, *(requests.get(verb, 0) for verb in (Verb.GET, Verb.LIST, Verb.HEAD, Verb.DELETE)))
 
     def __add__(self, other: RequestCounts) -> RequestCounts:
         return RequestCounts(
@@ -118,19 +73,9 @@ class RequestCounts:
         )
 
     def times(self, factor: float) -> RequestCounts:
-        """A part of them, or a multiple."""
+        """A fraction or a multiple of them."""
         return RequestCounts(
             self.puts * factor, self.gets * factor, self.lists * factor, self.heads * factor, self.deletes * factor
-        )
-
-    def usd(self, prices: PriceTable) -> float:
-        """What they cost."""
-        return (
-            self.puts * prices.put_usd
-            + self.gets * prices.get_usd
-            + self.lists * prices.list_usd
-            + self.heads * prices.head_usd
-            + self.deletes * prices.delete_usd
         )
 
 
@@ -139,7 +84,7 @@ NO_REQUESTS = RequestCounts()
 
 @dataclass(frozen=True)
 class Tally:
-    """What one purpose asked by one verb; bytes are those of bodies, failures are counted in `requests` too."""
+    """The requests of one purpose and verb. `failures` are among `requests`; bytes are those of object bodies."""
 
     requests: int = 0
     failures: int = 0
@@ -160,7 +105,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Usage:
-    """All that was counted until a moment."""
+    """All that was counted up to one moment."""
 
     tallies: Mapping[tuple[Purpose, Verb], Tally] = field(default_factory=dict)
 
@@ -176,80 +121,45 @@ class Usage:
         return chosen
 
     def requests(self, verb: Verb | None = None, *, kind: Kind | None = None, topic: str | None = None) -> int:
-        """How many requests, of all or of those chosen."""
+        """The number of requests; chosen as in `total`."""
         return self.total(verb, kind=kind, topic=topic).requests
 
     def counts(self, *, kind: Kind | None = None, topic: str | None = None) -> RequestCounts:
-        """The requests of all, or of those chosen."""
-        asked = {verb: self.requests(verb, kind=kind, topic=topic) for verb in Verb}
-        puts = asked[Verb.PUT] + asked[Verb.CREATE]
-        return RequestCounts(puts, asked[Verb.GET], asked[Verb.LIST], asked[Verb.HEAD], asked[Verb.DELETE])
-
-    def usd(self, prices: PriceTable, *, kind: Kind | None = None, topic: str | None = None) -> float:
-        """What the requests cost by `prices`."""
-        return self.counts(kind=kind, topic=topic).usd(prices)
+        """The requests by verb; chosen as in `total`."""
+        return RequestCounts.of({verb: self.requests(verb, kind=kind, topic=topic) for verb in Verb})
 
 
-class CountingObjectStore:
-    """`inner`, counted."""
+class CountingObjectStore(WrappingObjectStore):
+    """Counts every request that it sends to `inner`."""
 
     def __init__(self, inner: ObjectStore) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._tallies: dict[tuple[Purpose, Verb], Tally] = {}
 
     def usage(self) -> Usage:
-        """What was counted so far. Requests under way are in it once they end."""
+        """The requests that have ended so far."""
         return Usage(dict(self._tallies))
 
-    @property
-    def inner(self) -> ObjectStore:
-        return self._inner
-
-    @property
-    def url(self) -> str:
-        return self._inner.url
-
-    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
-        stored = await self._counted(Verb.GET, key, self._inner.get(key, byte_range))
-        self._add(Verb.GET, key, Tally(received_bytes=len(stored.data)))
-        return stored
-
-    async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
-        writing = self._inner.put(key, data, if_version=if_version)
-        return await self._counted(Verb.PUT, key, writing, sent_bytes=_size(data))
-
-    async def create(self, key: str, data: Body) -> str:
-        return await self._counted(Verb.CREATE, key, self._inner.create(key, data), sent_bytes=_size(data))
-
-    async def delete(self, key: str) -> None:
-        await self._counted(Verb.DELETE, key, self._inner.delete(key))
-
-    async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
-        return await self._counted(Verb.LIST, prefix, self._inner.list(prefix, start_after=start_after, limit=limit))
-
-    async def head(self, key: str) -> ObjectInfo:
-        return await self._counted(Verb.HEAD, key, self._inner.head(key))
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def _counted(self, verb: Verb, key: str, call: Awaitable[T], *, sent_bytes: int = 0) -> T:
-        failures = 1
+    async def _send(self, request: Request, attempt: Attempt[T], /) -> T:
+        failures, received_bytes = 1, 0
         try:
-            answer = await call
+            answer = await attempt()
             failures = 0
+            if isinstance(answer, StoredObject):
+                received_bytes = len(answer.data)
+            return answer
         finally:
-            self._add(verb, key, Tally(requests=1, failures=failures, sent_bytes=sent_bytes))
-        return answer
+            self._add(request, Tally(1, failures, request.sent_bytes, received_bytes))
 
-    def _add(self, verb: Verb, key: str, tally: Tally) -> None:
-        known = len(self._tallies) < PURPOSES_MAX or (purpose_of(key), verb) in self._tallies
-        slot = (purpose_of(key) if known else OTHER, verb)
+    def _add(self, request: Request, tally: Tally) -> None:
+        purpose = purpose_of(request.key)
+        known = len(self._tallies) < PURPOSES_MAX or (purpose, request.verb) in self._tallies
+        slot = (purpose if known else OTHER, request.verb)
         self._tallies[slot] = self._tallies.get(slot, Tally()) + tally
 
 
 def purpose_of(key: str) -> Purpose:
-    """What `key`, or a listing's prefix, is for (the forms stand in `layout`)."""
+    """The purpose of a request for `key`, or for a listing's prefix (the forms stand in `layout`)."""
     if key.startswith(WAL_PREFIX):
         return Purpose(Kind.WAL)
     if key.startswith(META_PREFIX):
@@ -258,7 +168,3 @@ def purpose_of(key: str) -> Purpose:
         return OTHER
     topic, _, rest = key.removeprefix(TOPICS_PREFIX).partition("/")
     return Purpose(Kind.MANIFEST if "/_manifest/" in rest else Kind.SEGMENT, topic or None)
-
-
-def _size(data: Body) -> int:
-    return memoryview(data).nbytes

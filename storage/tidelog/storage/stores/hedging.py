@@ -1,89 +1,60 @@
-"""Send a request a second time if it takes unusually long, and take the first answer.
+"""Sends a request a second time if it takes unusually long, and takes the first answer.
 
-A connection that hangs then costs a shard a second or so, and not the time limit of a request (`stores.s3_limits`).
+A connection that hangs then costs a shard about a second instead of the time limit of a request (`stores.s3_limits`).
 Most requests are answered long before `after_s` and are sent once: a commit is one PUT.
 
 Which requests
 --------------
 - `get`, `head` and `list` change nothing.
-- `create` succeeds once. If the first request took effect, the second one is told `Conflict`, by its own object. The
-  same happens to a request that `stores.retrying` sends again, so every caller of `create` compares ids after a
-  `Conflict`. Bodies above `HEDGED_BYTES_MAX` are sent once.
-- `put` and `delete` are sent once: the slower of two could undo what another process wrote in between.
+- `create` succeeds once. If the first request took effect, the second one conflicts with the caller's own object. The
+  same happens when `stores.retrying` sends a create again, so every caller of `create` compares ids after a `Conflict`.
+  Bodies above `HEDGED_BYTES_MAX` are sent once.
+- `put` and `delete` are sent once: the slower of two could undo another process's write.
 
-The answer that counts is the first that says something: a value, or any error but `Unavailable`. After `Unavailable`
-the other request decides. The request that is not waited for any more is cancelled; it may still take effect, as any
-request that was given up may.
+The first value or error other than `Unavailable` is the answer. After `Unavailable` the other request decides. The
+remaining request is cancelled; like any request that is given up, it may still take effect.
 
 How many
 --------
-A store that is slow as a whole must not be asked twice for everything. A second request spends one of at most
-`HEDGES_SAVED_MAX` that were saved up, and each request saves `HEDGES_A_REQUEST`.
+If the whole store is slow, a second request for everything would double its load. So second requests are rationed:
+each request earns `HEDGES_A_REQUEST` of one, and at most `HEDGES_SAVED_MAX` are saved up.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from tidelog.storage.errors import Unavailable
-from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectInfo, ObjectStore, StoredObject
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.stores.wrapping import Attempt, Request, Verb, WrappingObjectStore
 
 HEDGED_BYTES_MAX = 16 << 20
 UNKNOWN_BYTES = 8 << 20
-"""Taken for the size of an object that is read whole."""
+"""The size assumed for an answer whose size is not known."""
 BYTES_PER_S = 4 << 20
-"""A body is given `after_s`, and a second more for each so many bytes."""
+"""The wait is `after_s`, and one second more for each so many bytes of the body."""
 HEDGES_SAVED_MAX = 10
 HEDGES_A_REQUEST = 0.05
 
 T = TypeVar("T")
-Attempt = Callable[[], Coroutine[Any, Any, T]]
 
 
-class HedgingObjectStore:
-    """`inner`, asked a second time after `after_s`. `hedges`: how often that was."""
+class HedgingObjectStore(WrappingObjectStore):
+    """`hedges` counts the second requests."""
 
     def __init__(self, inner: ObjectStore, *, after_s: float) -> None:
         assert after_s > 0, after_s
-        self._inner = inner
+        super().__init__(inner)
         self._after_s = after_s
         self._saved = float(HEDGES_SAVED_MAX)
         self.hedges = 0
 
-    @property
-    def inner(self) -> ObjectStore:
-        return self._inner
-
-    @property
-    def url(self) -> str:
-        return self._inner.url
-
-    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
-        wanted = UNKNOWN_BYTES if byte_range is None or byte_range.length is None else byte_range.length
-        return await self._hedged(lambda: self._inner.get(key, byte_range), wanted)
-
-    async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
-        return await self._inner.put(key, data, if_version=if_version)
-
-    async def create(self, key: str, data: Body) -> str:
-        size = memoryview(data).nbytes
-        if size > HEDGED_BYTES_MAX:
-            return await self._inner.create(key, data)
-        return await self._hedged(lambda: self._inner.create(key, data), size)
-
-    async def delete(self, key: str) -> None:
-        await self._inner.delete(key)
-
-    async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
-        return await self._hedged(lambda: self._inner.list(prefix, start_after=start_after, limit=limit), UNKNOWN_BYTES)
-
-    async def head(self, key: str) -> ObjectInfo:
-        return await self._hedged(lambda: self._inner.head(key), 0)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+    async def _send(self, request: Request, attempt: Attempt[T], /) -> T:
+        if request.verb in (Verb.PUT, Verb.DELETE) or request.sent_bytes > HEDGED_BYTES_MAX:
+            return await attempt()
+        return await self._hedged(attempt, UNKNOWN_BYTES if request.body_bytes is None else request.body_bytes)
 
     async def _hedged(self, attempt: Attempt[T], size: int) -> T:
         self._saved = min(HEDGES_SAVED_MAX, self._saved + HEDGES_A_REQUEST)
@@ -99,12 +70,12 @@ class HedgingObjectStore:
             return (await _first_answer(tries)).result()
         finally:
             for each in tries:
-                each.cancel()  # nothing happens to one that is done, as both may be
+                each.cancel()  # does nothing to a finished one
                 each.add_done_callback(_forget)
 
 
 async def _first_answer(tries: Sequence[asyncio.Future[T]]) -> asyncio.Future[T]:
-    """The first that says something; if all are `Unavailable`, the first of them."""
+    """The first that is not `Unavailable`; if all are, the first of them."""
     pending = set(tries)
     while pending:
         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
@@ -115,6 +86,6 @@ async def _first_answer(tries: Sequence[asyncio.Future[T]]) -> asyncio.Future[T]
 
 
 def _forget(done: asyncio.Future[Any]) -> None:
-    """Whatever it came to: nobody asks any more."""
+    """Retrieve the outcome, so that asyncio does not log an exception that nobody retrieved."""
     if not done.cancelled():
         done.exception()

@@ -1,72 +1,86 @@
-"""Let requests through one after the other, at most so many a second: for work that has all the time in the world.
+"""Stores that give background work a limited share of the bucket: of bytes, or of requests.
 
-What is asked meanwhile waits for its turn. `ThrottledObjectStore` rations bytes; this rations requests, each of which
-takes an event loop some of its time whatever it moves, as a page of a listing takes milliseconds.
+- `ThrottledObjectStore` limits the bytes of objects a second, read and written together.
+- `PacedObjectStore` limits the requests a second, and sends one at a time. A request takes event-loop time even if it
+  moves few bytes: a page of a listing takes milliseconds.
+
+Both use a token bucket that may go into debt: a request passes when the bucket is not in debt, and its tokens are taken
+even if the bucket has fewer. So an object larger than the bucket passes at once, and the next request waits for it.
+aiolimiter does not fit: it reads the event loop's time, not our `Clock` (tests run in virtual time), and it refuses an
+amount above its capacity.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from typing import TypeVar
 
-from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectInfo, ObjectStore, StoredObject
-from tidelog.storage.runtime import Runtime
+from tidelog.storage.object_store import ObjectStore, StoredObject
+from tidelog.storage.runtime import Clock, Runtime
+from tidelog.storage.stores.wrapping import Attempt, Request, Verb, WrappingObjectStore
+
+T = TypeVar("T")
+
+BURST_S = 1.0
+PAUSE_S_MIN = 0.001
+"""The shortest wait. Rounding can leave a debt too small for the clock to show its end."""
 
 
-class PacedObjectStore:
-    """`inner`, asked at most `requests_per_s` times a second, and never twice at once."""
+class _TokenBucket:
+    """Earns `per_s` tokens a second and holds at most `burst`."""
+
+    def __init__(self, clock: Clock, per_s: float, burst: float) -> None:
+        assert per_s > 0, per_s
+        self._clock = clock
+        self._per_s = per_s
+        self._burst = burst
+        self._tokens = burst
+        self._filled_at_s = clock.monotonic()
+
+    def take(self, tokens: int) -> None:
+        self._tokens -= tokens
+
+    async def out_of_debt(self) -> None:
+        self._fill()
+        while self._tokens < 0:
+            await self._clock.sleep(max(PAUSE_S_MIN, -self._tokens / self._per_s))
+            self._fill()
+
+    def _fill(self) -> None:
+        now_s = self._clock.monotonic()
+        self._tokens = min(self._tokens + (now_s - self._filled_at_s) * self._per_s, self._burst)
+        self._filled_at_s = now_s
+
+
+class ThrottledObjectStore(WrappingObjectStore):
+    """At most `bytes_per_s` of object bytes, and `BURST_S` seconds' worth in a burst. All users of one instance share
+    the limit."""
+
+    def __init__(self, inner: ObjectStore, runtime: Runtime, bytes_per_s: int) -> None:
+        super().__init__(inner)
+        self._bytes = _TokenBucket(runtime.clock, bytes_per_s, bytes_per_s * BURST_S)
+
+    async def _send(self, request: Request, attempt: Attempt[T], /) -> T:
+        if request.verb not in (Verb.GET, Verb.PUT, Verb.CREATE):
+            return await attempt()
+        await self._bytes.out_of_debt()
+        self._bytes.take(request.sent_bytes)
+        answer = await attempt()
+        if isinstance(answer, StoredObject):
+            self._bytes.take(len(answer.data))
+        return answer
+
+
+class PacedObjectStore(WrappingObjectStore):
+    """At most `requests_per_s` requests a second, evenly spaced, one at a time."""
 
     def __init__(self, inner: ObjectStore, runtime: Runtime, requests_per_s: float) -> None:
-        assert requests_per_s > 0, requests_per_s
-        self._inner = inner
-        self._clock = runtime.clock
-        self._pause_s = 1.0 / requests_per_s
-        self._next_at_s = runtime.clock.monotonic()
+        super().__init__(inner)
+        self._requests = _TokenBucket(runtime.clock, requests_per_s, burst=0)
         self._turn = asyncio.Lock()
 
-    @property
-    def inner(self) -> ObjectStore:
-        return self._inner
-
-    @property
-    def url(self) -> str:
-        return self._inner.url
-
-    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
+    async def _send(self, _: Request, attempt: Attempt[T], /) -> T:
         async with self._turn:
-            await self._until_next()
-            return await self._inner.get(key, byte_range)
-
-    async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
-        async with self._turn:
-            await self._until_next()
-            return await self._inner.put(key, data, if_version=if_version)
-
-    async def create(self, key: str, data: Body) -> str:
-        async with self._turn:
-            await self._until_next()
-            return await self._inner.create(key, data)
-
-    async def delete(self, key: str) -> None:
-        async with self._turn:
-            await self._until_next()
-            await self._inner.delete(key)
-
-    async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
-        async with self._turn:
-            await self._until_next()
-            return await self._inner.list(prefix, start_after=start_after, limit=limit)
-
-    async def head(self, key: str) -> ObjectInfo:
-        async with self._turn:
-            await self._until_next()
-            return await self._inner.head(key)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def _until_next(self) -> None:
-        now_s = self._clock.monotonic()
-        if now_s < self._next_at_s:
-            await self._clock.sleep(self._next_at_s - now_s)
-        self._next_at_s = max(now_s, self._next_at_s) + self._pause_s
+            await self._requests.out_of_debt()
+            self._requests.take(1)
+            return await attempt()

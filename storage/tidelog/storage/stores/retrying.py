@@ -1,31 +1,30 @@
-"""Send again what the store could not answer: jittered backoff under a deadline, and nothing else.
+"""Sends a request again while the store is `Unavailable`, until a deadline.
 
-Only `Unavailable` and its kind (`Contended`) are sent again; every other error is an answer. The waits are "full
-jitter" (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/): evenly spread from zero to a bound
-that doubles, so that callers that failed together do not come back together.
+- Only `Unavailable` and `Contended` are sent again. Every other error is an answer.
+- Waits are "full jitter" (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/): random, from zero
+  to a bound that doubles, so that callers that failed together do not return together.
+- No try begins after the deadline. The store itself limits how long one try takes (`stores.s3_settings`): to end a call
+  from here would need cancellation, which the simulation's event loop does not have.
 
-A retried write can meet itself
--------------------------------
-`Unavailable` says nothing of the outcome. If the first `create` took effect and only its answer was lost, the second
-one is told `Conflict`, by its own object; a `put` with `if_version` likewise. This wrapper can neither know nor guess
-whose object that is, so it hands the `Conflict` on as it is. Whoever writes reads what is there and compares ids: the
-commit protocol of the write-ahead log does, and so does everything else that appends to an object log.
-
-The deadline bounds when a try may begin. How long one may last is the store's own limit (`stores.s3.S3Settings`), since
-ending a call from outside takes an event loop's cancellation, and this also runs in the simulation, which has none.
+A retried write can conflict with itself
+----------------------------------------
+`Unavailable` says nothing about the outcome. If the first `create` took effect and only its answer was lost, the second
+one conflicts with the caller's own object; the same holds for a `put` with `if_version`. This wrapper cannot know whose
+object it is and raises the `Conflict`. The caller must read the object and compare ids, as the commit protocol of the
+write-ahead log and every other user of an object log do.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Unavailable
-from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectInfo, ObjectStore, StoredObject
+from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.wrapping import Attempt, Request, WrappingObjectStore
 
 T = TypeVar("T")
 
@@ -36,51 +35,22 @@ FULL_JITTER = Backoff(first_s=0.05, max_s=2.0, least_share=0.0)
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """No try begins later than `deadline_s` after the first one; the waits between are `backoff`'s."""
+    """No try begins later than `deadline_s` after the first one. `backoff` gives the waits between tries."""
 
     deadline_s: float = 30.0
     backoff: Backoff = FULL_JITTER
 
 
-class RetryingObjectStore:
-    """`inner`, asked again while it is `Unavailable`. Raises the last such error once the deadline forbids to wait."""
+class RetryingObjectStore(WrappingObjectStore):
+    """Raises the last `Unavailable` when the next try would begin after the deadline."""
 
     def __init__(self, inner: ObjectStore, runtime: Runtime, policy: RetryPolicy | None = None) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._clock = runtime.clock
         self._entropy = runtime.entropy
         self._policy = policy or RetryPolicy()
 
-    @property
-    def inner(self) -> ObjectStore:
-        return self._inner
-
-    @property
-    def url(self) -> str:
-        return self._inner.url
-
-    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
-        return await self._answered(lambda: self._inner.get(key, byte_range))
-
-    async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
-        return await self._answered(lambda: self._inner.put(key, data, if_version=if_version))
-
-    async def create(self, key: str, data: Body) -> str:
-        return await self._answered(lambda: self._inner.create(key, data))
-
-    async def delete(self, key: str) -> None:
-        await self._answered(lambda: self._inner.delete(key))
-
-    async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
-        return await self._answered(lambda: self._inner.list(prefix, start_after=start_after, limit=limit))
-
-    async def head(self, key: str) -> ObjectInfo:
-        return await self._answered(lambda: self._inner.head(key))
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def _answered(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _send(self, _: Request, attempt: Attempt[T], /) -> T:
         deadline_s = self._clock.monotonic() + self._policy.deadline_s
         failures = 0
         while True:
@@ -88,7 +58,7 @@ class RetryingObjectStore:
                 return await attempt()
             except Unavailable as error:
                 failures += 1
-                if failures == 1:  # once a call: an outage is told, and does not fill the log
+                if failures == 1:  # one line a call, so that an outage does not fill the log
                     _log.warning(
                         "the store did not answer, asking again for %.0f s: %s", self._policy.deadline_s, error
                     )

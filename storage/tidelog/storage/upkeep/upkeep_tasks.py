@@ -8,13 +8,13 @@ from pathlib import Path
 
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.rationing import ThrottledObjectStore
 from tidelog.storage.upkeep.collect import CollectTask
 from tidelog.storage.upkeep.compact import CompactTask
 from tidelog.storage.upkeep.merge import MergeTask
 from tidelog.storage.upkeep.retention import ExpireTask
 from tidelog.storage.upkeep.rules import UpkeepLimits
 from tidelog.storage.upkeep.task import UpkeepTask
-from tidelog.storage.upkeep.throttled_store import ThrottledObjectStore
 
 
 def upkeep_store(store: ObjectStore, runtime: Runtime, limits: UpkeepLimits) -> ObjectStore:

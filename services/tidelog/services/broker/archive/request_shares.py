@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from tidelog.services.broker.telemetry.measurements import BrokerMeasurements
 from tidelog.services.broker.telemetry.topic_counts import TopicCounts
-from tidelog.storage.stores.counting import NO_REQUESTS, Kind, RequestCounts, Usage, Verb
+from tidelog.storage.stores.counting import NO_REQUESTS, Kind, RequestCounts, Usage
+from tidelog.storage.stores.wrapping import Verb
 
 
 def topic_requests(measured: BrokerMeasurements) -> tuple[Mapping[str, RequestCounts], RequestCounts]:

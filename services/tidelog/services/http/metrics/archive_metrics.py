@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from tidelog.client.prices import S3_STANDARD
 from tidelog.services.broker.archive.topic_archive import TopicArchive
 from tidelog.services.broker.telemetry.topic_counts import TopicCounts
 from tidelog.services.workers.sweeping.slow_sweep import SweepCounts
 from tidelog.storage.bucket.sweep import Reason
-from tidelog.storage.stores.counting import S3_STANDARD
 
 _GAUGES: tuple[tuple[str, str, Callable[[TopicArchive], float]], ...] = (
     ("tidelog_hot_bytes", "WAL entries on the bucket, by each topic's part", lambda archive: archive.hot_bytes),

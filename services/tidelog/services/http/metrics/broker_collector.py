@@ -13,12 +13,13 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tidelog.client.prices import S3_STANDARD
 from tidelog.services.broker.api.cluster import BrokerStatus, ShardStatus
 from tidelog.services.broker.archive.request_shares import topic_requests
 from tidelog.services.broker.telemetry.measurements import BrokerMeasurements, ClusterCounts, Histogram, PartitionLag
 from tidelog.services.broker.telemetry.topic_counts import TopicCounts
 from tidelog.services.http.metrics.archive_metrics import archive_metrics, sweep_metrics
-from tidelog.storage.stores.counting import S3_STANDARD, Usage
+from tidelog.storage.stores.counting import Usage
 
 
 class MeasuredBroker(Protocol):
@@ -78,7 +79,7 @@ def _topic_dollars(measured: BrokerMeasurements) -> Metric:
     family = CounterMetricFamily("tidelog_estimated_dollars", "Requests at S3 Standard's prices", labels=["topic"])
     by_topic, _ = topic_requests(measured)
     for topic, requests in by_topic.items():
-        family.add_metric([topic], requests.usd(S3_STANDARD))
+        family.add_metric([topic], S3_STANDARD.requests_usd(requests))
     return family
 
 
@@ -101,7 +102,9 @@ def _store_metrics(usage: Usage) -> Iterator[Metric]:
             family.add_metric(list(place), total)
         yield family
     yield CounterMetricFamily(
-        "tidelog_store_estimated_dollars", "All requests at S3 Standard's prices", usage.usd(S3_STANDARD)
+        "tidelog_store_estimated_dollars",
+        "All requests at S3 Standard's prices",
+        S3_STANDARD.requests_usd(usage.counts()),
     )
 
 

@@ -1,4 +1,4 @@
-"""A paced store asks one thing after the other, and no more of them a second than it was told."""
+"""A paced store sends one request at a time, so many a second; a throttled store moves so many bytes a second."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.storage.archive_scenes import GatedStore
 from tests.storage.instant_clock import InstantClock
 
 from tidelog.storage.errors import NotFound
+from tidelog.storage.object_store import ByteRange
 from tidelog.storage.partial_uploads import partial_uploads_of
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.stores.rationing import PacedObjectStore
-from tidelog.storage.upkeep.throttled_store import ThrottledObjectStore
+from tidelog.storage.stores.rationing import PacedObjectStore, ThrottledObjectStore
 
 
 async def test_so_many_a_second_pass_whatever_they_are() -> None:
@@ -71,3 +71,54 @@ async def test_what_lies_under_it_is_found_through_it(tmp_path: Path) -> None:
     throttled = ThrottledObjectStore(local, Runtime(), 1_000)
     assert partial_uploads_of(PacedObjectStore(throttled, Runtime(), 4.0)) is not None
     await local.aclose()
+
+
+def throttled(bytes_per_s: int) -> tuple[ThrottledObjectStore, InstantClock]:
+    clock = InstantClock()
+    return ThrottledObjectStore(MemoryObjectStore(), Runtime(clock), bytes_per_s), clock
+
+
+async def test_reads_and_writes_share_the_ration() -> None:
+    store, clock = throttled(100)
+    began_s = clock.now_s
+    for number in range(10):
+        await store.put(f"a/{number}", b"x" * 50)
+    for number in range(10):
+        await store.get(f"a/{number}")
+    moved_bytes, took_s = 1_000, clock.now_s - began_s
+    assert moved_bytes - 200 <= 100 * took_s <= moved_bytes  # a second's burst before, one operation after
+
+
+async def test_a_burst_of_a_second_passes_at_once_and_idle_time_earns_no_more() -> None:
+    store, clock = throttled(100)
+    clock.now_s += 3_600
+    await store.create("a", b"x" * 100)
+    await store.create("b", b"x")
+    assert clock.slept_s == []
+    await store.create("c", b"x")
+    assert clock.slept_s == [0.01]
+
+
+async def test_an_object_larger_than_the_ration_passes_and_is_paid_for_afterwards() -> None:
+    store, clock = throttled(100)
+    await store.put("a", b"x" * 1_000)
+    assert clock.slept_s == []
+    assert (await store.get("a", ByteRange(0, 10))).data == b"x" * 10
+    assert sum(clock.slept_s) == 9.0
+
+
+async def test_requests_without_bytes_never_wait() -> None:
+    store, clock = throttled(1)
+    await store.put("a", b"x" * 1_000)
+    assert (await store.head("a")).size == 1_000
+    assert len(await store.list("")) == 1
+    await store.delete("a")
+    assert clock.slept_s == []
+
+
+async def test_side_by_side_they_wait_for_the_same_ration() -> None:
+    store, clock = throttled(100)
+    began_s = clock.now_s
+    await asyncio.gather(*(store.put(f"a/{number}", b"x" * 100) for number in range(5)))
+    await store.get("a/0")
+    assert clock.now_s - began_s >= 4.0
