@@ -101,7 +101,7 @@ async def test_row_groups_are_kept_up_to_a_bound(store: ObjectStore, segment: Se
     reader = SegmentReader(store)
     for offset in range(100, 40_000, 7_000):
         await reader.read(segment, offset, bytes_max=1)
-        assert 0 < reader.row_groups.held_bytes <= ROW_GROUP_CACHE_BYTES
+        assert 0 < reader.row_groups.currsize <= ROW_GROUP_CACHE_BYTES
 
 
 def row_groups(segment: Segment, stored: StoredObject) -> tuple[RowGroup, ...]:
@@ -167,7 +167,7 @@ async def test_footers_are_kept_up_to_a_bound() -> None:
     reader = SegmentReader(store, footer_cache_bytes=4_000)
     for each in made:
         await reader.read(each.segment, 0)
-    assert 0 < reader.footers.held_bytes <= 4_000
+    assert 0 < reader.footers.currsize <= 4_000
     assert 0 < len(reader.footers) < len(made)
     before = store.usage()
     await reader.read(made[-1].segment, 0)

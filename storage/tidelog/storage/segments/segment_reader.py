@@ -22,14 +22,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from cachetools import LRUCache
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.object_store import ByteRange, ObjectStore
 from tidelog.storage.parquet.parquet_format import Footer, RowGroup, footer_bytes
 from tidelog.storage.records import RECORD_SCHEMA
-from tidelog.storage.segments.footer_cache import FooterCache
-from tidelog.storage.segments.row_group_cache import GroupName, RowGroupCache
 from tidelog.storage.segments.segment_codec import (
     decode_segment_footer,
     decode_segment_rows,
@@ -60,8 +59,9 @@ class SegmentReader:
 
     def __init__(self, store: ObjectStore, *, footer_cache_bytes: int = FOOTER_CACHE_BYTES) -> None:
         self._store = store
-        self.footers = FooterCache(footer_cache_bytes)
-        self.row_groups = RowGroupCache(ROW_GROUP_CACHE_BYTES)
+        # Segments never change, so neither cache goes stale.
+        self.footers: LRUCache[str, Footer] = LRUCache(footer_cache_bytes, _stored_bytes)
+        self.row_groups: LRUCache[tuple[str, int], memoryview] = LRUCache(ROW_GROUP_CACHE_BYTES, len)
 
     async def read(
         self, segment: Segment, offset: int, *, bytes_max: int = READ_BYTES_MAX, records_max: int = READ_RECORDS_MAX
@@ -112,7 +112,8 @@ class SegmentReader:
         if len(data) < needed <= segment.size_bytes:
             data = await self._last_bytes(segment, needed)
         footer = decode_segment_footer(segment.key, data, segment.size_bytes)
-        self.footers.put(segment.key, footer)
+        if _stored_bytes(footer) <= self.footers.maxsize:
+            self.footers[segment.key] = footer
         return _Tail(footer, data)
 
     async def _last_bytes(self, segment: Segment, length: int) -> bytes:
@@ -124,12 +125,13 @@ class SegmentReader:
     async def _kept(self, segment: Segment, tail: _Tail, group: RowGroup) -> memoryview:
         """The bytes of `group`, kept for the next who wants a part of it."""
         data = await self._bytes(segment, tail, [group])
-        self.row_groups.put(GroupName(segment.key, group.index), data)
+        if len(data) <= self.row_groups.maxsize:
+            self.row_groups[segment.key, group.index] = data
         return data
 
     async def _bytes(self, segment: Segment, tail: _Tail, groups: Sequence[RowGroup]) -> memoryview:
         """The bytes of `groups`, which lie next to each other."""
-        kept = self.row_groups.get(GroupName(segment.key, groups[0].index))
+        kept = self.row_groups.get((segment.key, groups[0].index))
         if kept is not None and len(groups) == 1:
             return kept
         start, end = groups[0].start, groups[-1].end
@@ -137,6 +139,10 @@ class SegmentReader:
         if start >= at_hand:
             return memoryview(bytes(memoryview(tail.data)[start - at_hand : end - at_hand]))
         return memoryview((await self._store.get(segment.key, ByteRange(start, end - start))).data)
+
+
+def _stored_bytes(footer: Footer) -> int:
+    return footer.object_bytes - footer.start
 
 
 def _is_part(group: RowGroup, bytes_max: int, records_max: int) -> bool:

@@ -7,9 +7,8 @@ Each call becomes a `Request` and a function that sends it to the inner store; `
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectInfo, ObjectStore, StoredObject
 
@@ -27,8 +26,7 @@ class Verb(Enum):
     HEAD = "head"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One call. `key` is the prefix for a list. `body_bytes` is the size of the body that the call sends, or that a get
     of a range asks for; None if the size is not known before the answer."""
 
