@@ -115,7 +115,7 @@ async def test_a_store_that_is_away_for_a_while_only_puts_it_off(caplog: pytest.
     faulty = FaultyObjectStore(bucket.store, FaultPlan(), Runtime(clock))
     async with running_broker(faulty, clock=clock, shards=2, archiver_sweep_interval_ms=EACH_MINUTE) as broker:
         faulty.plan = FaultPlan(unavailable=1.0)
-        await until(lambda: "the sweep begins anew" in caplog.text)
+        await until(lambda: "the sweep failed and is tried again" in caplog.text)
         assert broker.measurements().sweeps.cut_off >= 1
         faulty.plan = FaultPlan()
         await until(lambda: sweeps_of(broker) >= 1)

@@ -4,31 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.services.broker.archive.archive_account import ArchiveAccount
 from tidelog.services.broker.archive.archive_loop import ArchiveLoop
 from tidelog.services.broker.archive.damages import Damages
-from tidelog.services.broker.archive.upkeep_worker import UpkeepWorker
+from tidelog.services.broker.archive.upkeep_loop import UpkeepLoop
 from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
 from tidelog.services.broker.read.partition_reader import PartitionReader
 from tidelog.services.broker.shard.shard_leader import ShardMeans
 from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.services.runtime.settings import Settings
 from tidelog.services.workers.sweeping.sweep_loop import SweepLoop
+from tidelog.storage.background_loop import BackgroundLoop
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.hedging import HedgingObjectStore
-
-
-class BackgroundLoop(Protocol):
-    """Work that nobody waits for. Stopping it between any two requests to the store does no harm."""
-
-    def start(self) -> None: ...
-
-    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -47,7 +39,7 @@ class BrokerParts:
     archive_loop: ArchiveLoop
     damages: Damages
     account: ArchiveAccount
-    upkeep: UpkeepWorker
+    upkeep: UpkeepLoop
     sweeps: SweepLoop
     peer_secrets: PeerSecrets
 

@@ -62,7 +62,7 @@ class LocalBroker:
         self._deletion = RecordDeletion(parts.shards, parts.archive_loop, self._clock)
         self._polls = LongPolls()
         self._reads = LocalReads(parts, self.known_topics, self._polls)
-        self._loops = (*parts.loops, PollWatch(self._polls, parts.shards, self._clock))
+        self._loops = (*parts.loops, PollWatch(self._polls, parts.shards, parts.means.runtime))
         self._not_ready: str | None = "the broker is starting"
 
     @property

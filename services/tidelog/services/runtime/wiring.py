@@ -6,7 +6,7 @@ RetryingObjectStore( HedgingObjectStore( CountingObjectStore( the store that `se
                                      ShardPartitions, Wal
     PartitionReader                  HotTail, EntryReader, SegmentReader
     ArchiveLoop                        TopicRemover
-    UpkeepWorker                     over each shard's ShardUpkeep; the tasks are `upkeep_wiring`'s
+    UpkeepLoop                     over each shard's ShardUpkeep; the tasks are `upkeep_wiring`'s
     SweepLoop                        over the whole bucket, while shard 0 is led here
 """
 
@@ -26,7 +26,7 @@ from tidelog.services.broker.archive.background import BackgroundThreads
 from tidelog.services.broker.archive.damages import Damages
 from tidelog.services.broker.archive.shard_upkeep import ShardUpkeep
 from tidelog.services.broker.archive.topic_remover import TopicRemover
-from tidelog.services.broker.archive.upkeep_worker import UpkeepWorker
+from tidelog.services.broker.archive.upkeep_loop import UpkeepLoop
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
 from tidelog.services.broker.local_broker import LocalBroker
@@ -140,7 +140,7 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
         shards=shards,
         archive_loop=archive_loop,
         damages=damages,
-        upkeep=UpkeepWorker(shards, journal, runtime, lambda: archive_loop.behind),
+        upkeep=UpkeepLoop(shards, journal, runtime, lambda: archive_loop.behind),
         sweeps=build_sweeps(settings, retrying, runtime, lambda: _sweeping_turn(settings, shards)),
         account=ArchiveAccount(retrying, catalog, shards, means.measurements, runtime.clock),
         peer_secrets=PeerSecrets(settings.peer_secret, runtime.clock),

@@ -1,28 +1,25 @@
-"""The loop that turns a shard's WAL into segments, behind everybody's back.
+"""Archives the WALs of the shards that this broker leads, and deletes what archiving has made unnecessary.
 
-A shard's WAL is archived once it is large or old enough, and at most one shard's at a time, since a pass takes memory
-and a processor. While producers wait for a shard's commits its WAL may grow to `BURST_FACTOR` times as much: a pass
-takes processor time and requests that a burst has better use for. Archiving stands behind requests (`background`) until
-a WAL holds `BEHIND_FACTOR` times `bytes_min`: from there on it takes its share of the processor, and upkeep waits. A
-commit costs one PUT for any number of partitions, a pass two for each of them; so a WAL that is only old waits, within
-bounds, until a pass costs no more PUTs than its entries have cost (docs/adr/0014-archiving-pays.md). What a pass has
-appended to manifests goes into the partitions' states in one step each, so that a reader sees a partition before or
-after, never between (inv. 5). Entries that the floor has passed are deleted after the grace (inv. 6). The store being
-away only delays all this: a pass is restart-safe and simply runs again.
+- **When.** `ArchivePolicy` decides by size, number of entries and age. One shard is archived at a time, because a pass
+  takes memory and a processor. While producers wait for commits, a WAL may grow to `BURST_FACTOR` times its limit.
+- **Cost.** A commit takes one PUT for any number of partitions; a pass takes two per partition. So a WAL that is only
+  old waits, within bounds, until a pass costs no more PUTs than its entries did (docs/adr/0014-archiving-pays.md).
+- **Priority.** Passes run on threads of low priority (`BackgroundThreads`) until archiving has fallen behind
+  (`BEHIND_FACTOR`). From then on they get their share of the processor, and upkeep waits.
+- **Consistency.** After a pass each partition's state changes in one step, so a reader sees it before or after the pass
+  (inv. 5). Entries below the floor are deleted after the grace (inv. 6). A pass can be repeated after any failure.
+- **Damage.** A damaged object stops only what it holds: the archiver continues with the rest, and `Damages` names the
+  object. The floor of that shard stays, so its WAL grows; the damage is checked again every half minute. If the floor
+  itself is damaged, the shard's pass fails and is tried again after `PAUSE_AFTER_ERROR_S`.
 
-Damage of one object stops only what that object holds: the archiver goes on with the rest (`storage.archiver`), other
-shards are archived and collected, and `Damages` says which object it is. While a shard's archiving is damaged its floor
-stays, so its WAL grows; the damage is looked at again every half minute. If the floor itself is damaged, the shard's
-whole pass fails and is tried again after `PAUSE_AFTER_ERROR_S`.
-
-The archiver takes a topic that the journal does not have for deleted, and passes its records over. So before each pass
-the journal is read on: whatever topic has records below the end of the pass was in it before they were written.
+Hazard: the archiver treats a topic that is not in the journal as deleted and skips its records.
+Defence: before each pass the journal is read up to its end. A topic is in the journal before its first record is
+written, so every topic below the end of the pass is known.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass
 
 from tidelog.coordinator.journal import Journal
@@ -31,7 +28,8 @@ from tidelog.services.broker.archive.damages import Damage, Damages
 from tidelog.services.broker.archive.topic_remover import TopicRemover
 from tidelog.services.broker.shard.led_shard import LedShard
 from tidelog.services.broker.shard.shard_set import ShardSet
-from tidelog.storage.errors import Corrupt, TidelogError
+from tidelog.storage.background_loop import BackgroundLoop
+from tidelog.storage.errors import Corrupt
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.runtime import Runtime
 
@@ -52,9 +50,7 @@ PUTS_FREE = 16
 """A pass of so few is not put off: of few partitions records are archived after `interval_ms`."""
 
 PUTS_A_PARTITION = 2
-"""A segment and a manifest. The floor's, one a pass, is left out."""
-
-_log = logging.getLogger(__name__)
+"""A segment and a manifest. The PUT of the floor, one a pass, is not counted."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +93,8 @@ class ArchivePolicy:
         return puts <= max(debt.entries, PUTS_FREE) or debt.age_ms >= PATIENCE * self.interval_ms
 
 
-class ArchiveLoop:
-    """Runs from `start` to `close`, over the shards that are led at each time."""
+class ArchiveLoop(BackgroundLoop):
+    """Archives the shards that are led at each moment."""
 
     def __init__(
         self,
@@ -110,6 +106,7 @@ class ArchiveLoop:
         threads: BackgroundThreads,
         damages: Damages,
     ) -> None:
+        super().__init__("archiving", runtime)
         self._shards = shards
         self._threads = threads
         self._damages = damages
@@ -117,9 +114,8 @@ class ArchiveLoop:
         self._journal = journal
         self._remover = remover
         self._policy = policy
-        self._runtime = runtime
+        self._collect_at_s = runtime.clock.monotonic()
         self._one_pass = asyncio.Lock()
-        self._loop: asyncio.Task[None] | None = None
 
     @property
     def behind(self) -> bool:
@@ -127,14 +123,14 @@ class ArchiveLoop:
         extents = [led.leader.extent for led in self._shards.led_shards()]
         return any(self._policy.is_behind(len(extent), extent.bytes) for extent in extents)
 
-    def start(self) -> None:
-        self._loop = asyncio.create_task(self._run())
-
-    async def close(self) -> None:
-        """Stop between any two object operations; the next broker goes on."""
-        if self._loop:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
+    async def step(self) -> float:
+        """Archive, remove, collect. A backlog is worked off without a pause."""
+        archived = await self.archive_due()
+        removing = await self.remove_deleted()
+        if self._clock.monotonic() >= self._collect_at_s:
+            self._collect_at_s = self._clock.monotonic() + COLLECT_EVERY_S
+            await self.collect()
+        return 0.0 if archived or removing else CHECK_EVERY_S
 
     async def archive_due(self) -> int:
         """Archive the shards that are due, once each. Returns how many were. Raises `Unavailable`."""
@@ -143,7 +139,7 @@ class ArchiveLoop:
             try:
                 await self._archive(led)
             except Corrupt:
-                self._paused_until_s[led.shard] = self._runtime.clock.monotonic() + PAUSE_AFTER_ERROR_S
+                self._paused_until_s[led.shard] = self._clock.monotonic() + PAUSE_AFTER_ERROR_S
         return len(due)
 
     async def archive_all(self) -> None:
@@ -164,26 +160,6 @@ class ArchiveLoop:
         led = self._shards.led_shard(shard)
         await self._archive_to_the_end(led)
         return led.fault_of(place)
-
-    async def _run(self) -> None:
-        collect_at_s = self._runtime.clock.monotonic()
-        while True:
-            pause_s = CHECK_EVERY_S
-            try:
-                if await self.archive_due():
-                    pause_s = 0.0  # a backlog is worked off without a pause
-                if await self.remove_deleted():
-                    pause_s = 0.0
-                if self._runtime.clock.monotonic() >= collect_at_s:
-                    collect_at_s = self._runtime.clock.monotonic() + COLLECT_EVERY_S
-                    await self.collect()
-            except TidelogError as error:
-                _log.warning("archiving goes on in %.0f s: %s", PAUSE_AFTER_ERROR_S, error)
-                pause_s = PAUSE_AFTER_ERROR_S
-            except Exception:
-                _log.exception("archiving failed by a defect; it goes on in %.0f s", PAUSE_AFTER_ERROR_S)
-                pause_s = PAUSE_AFTER_ERROR_S
-            await self._runtime.clock.sleep(pause_s)
 
     async def remove_deleted(self) -> bool:
         """Remove some objects of deleted topics whose grace is over; whether there are more."""
@@ -222,14 +198,14 @@ class ArchiveLoop:
             self._damages.found(f"archiving of shard {led.shard}", led.damages())
 
     def _is_due(self, led: LedShard) -> bool:
-        extent, now_s = led.leader.extent, self._runtime.clock.monotonic()
+        extent, now_s = led.leader.extent, self._clock.monotonic()
         if not led.serving or now_s < self._paused_until_s.get(led.shard, now_s):
             return False
         if led.begins_again or now_s >= led.look_again_at_s:
             return True
         if extent.oldest_at_ms is None:
             return False
-        age_ms = self._runtime.clock.now_ms() - extent.oldest_at_ms
+        age_ms = self._clock.now_ms() - extent.oldest_at_ms
         # to count them takes a millisecond for ten thousand, and nothing else depends on it
         partitions = led.leader.partitions.unarchived() if self._policy.is_old(age_ms) else 0
         debt = WalDebt(len(extent), extent.bytes, partitions, age_ms)

@@ -1,8 +1,8 @@
-"""Ends the polls that wait at a leader which another broker has replaced.
+"""Ends the long polls at a leader that another broker has replaced.
 
-A poll that waits at the end of a log is woken by the next commit, which never comes at a leader that was replaced and
-does not know it, since it is cut off from etcd. So while polls wait at a shard, its leadership is proved every
-`PROVE_EVERY_S`: for nothing while the lease is certain, else by a check of the log, one for all polls of a shard.
+A poll at the end of a log waits for the next commit. A replaced leader that is cut off from etcd does not know that it
+was replaced, and makes no further commit. So while polls wait at a shard, its leadership is proved every
+`PROVE_EVERY_S`: without a request while the lease is certain, otherwise by one check of the log per shard.
 """
 
 from __future__ import annotations
@@ -12,41 +12,31 @@ import logging
 
 from tidelog.services.broker.read.long_poll import LongPolls
 from tidelog.services.broker.shard.shard_set import ShardSet
+from tidelog.storage.background_loop import BackgroundLoop
 from tidelog.storage.errors import Fenced, TidelogError, Unavailable
-from tidelog.storage.runtime import Clock
+from tidelog.storage.runtime import Runtime
 
 PROVE_EVERY_S = 2.0
 
 _log = logging.getLogger(__name__)
 
 
-class PollWatch:
-    """A `BackgroundLoop`. A leader that is found replaced steps down, which wakes its polls."""
+class PollWatch(BackgroundLoop):
+    """A leader that is found replaced steps down, which wakes its polls."""
 
-    def __init__(self, polls: LongPolls, shards: ShardSet, clock: Clock) -> None:
+    def __init__(self, polls: LongPolls, shards: ShardSet, runtime: Runtime) -> None:
+        super().__init__("the proof of leadership for waiting polls", runtime)
         self._polls = polls
         self._shards = shards
-        self._clock = clock
-        self._loop: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        self._loop = asyncio.create_task(self._run())
-
-    async def close(self) -> None:
-        """Stop at once."""
-        if self._loop:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
-
-    async def _run(self) -> None:
-        while True:
-            await self._clock.sleep(PROVE_EVERY_S)
-            await asyncio.gather(*(self._prove(shard) for shard in self._polls.shards()))
+    async def step(self) -> float:
+        await asyncio.gather(*(self._prove(shard) for shard in self._polls.shards()))
+        return PROVE_EVERY_S
 
     async def _prove(self, shard: int) -> None:
         try:
             await self._shards.prove_leading(self._shards.leading(shard))
         except (Fenced, Unavailable) as error:
-            _log.debug("polls of shard %d are told when they end: %s", shard, error)
+            _log.debug("polls of shard %d get this error when they end: %s", shard, error)
         except TidelogError as error:
-            _log.warning("whether shard %d is led here still could not be found out: %s", shard, error)
+            _log.warning("cannot prove that this broker still leads shard %d: %s", shard, error)

@@ -1,104 +1,72 @@
-"""When the bucket is swept, and by whom: every so often, by the process whose turn it is.
+"""Decides when this process sweeps the bucket.
 
-Whose turn it is says a `Turn`: the leader of shard 0 for as long as it leads, in a cluster of brokers, of which there
-is one at a time; a compactor always. A sweep lasts for minutes or hours and is cut off when the turn ends, between any
-two requests, as by a crash; the next one begins anew.
+One process sweeps at a time, while it has the `Turn`: in a cluster the leader of shard 0, as long as it leads; a
+compactor always. A sweep takes minutes or hours. When the turn ends, the sweep stops between two requests, and the next
+one starts over.
 
-A sweep that fails begins anew after a minute, then after longer and longer, an interval at most: each begins with a
-listing of the bucket, which costs requests.
-
-The first sweep comes `FIRST_AFTER_S` after the turn began, since a process that starts has better things to do, and one
-that is restarted every day should sweep all the same; then one each interval.
+The first sweep starts `FIRST_AFTER_S` after the turn began, or after an interval if that is shorter: a starting process
+has more urgent work, but one that is restarted daily must sweep as well. After that there is one sweep per interval. A
+failed sweep starts over after a minute, then after doubling waits of at most an interval, because each sweep begins
+with a listing of the bucket, which costs requests.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from typing import Protocol
 
 from tidelog.services.workers.sweeping.slow_sweep import SlowSweep, SweepCounts
+from tidelog.storage.background_loop import BackgroundLoop
 from tidelog.storage.backoff import Backoff
-from tidelog.storage.errors import TidelogError
 from tidelog.storage.runtime import Runtime
 
 CHECK_EVERY_S = 1.0
 FIRST_AFTER_S = 3_600.0
 FIRST_PAUSE_S = 60.0
-"""After a sweep that failed; doubled after each further one."""
-
-_log = logging.getLogger(__name__)
+"""The wait after a failed sweep; doubled after each further one."""
 
 
 class Turn(Protocol):
-    """A time in which this process is the one that sweeps."""
+    """A period in which this process sweeps."""
 
     async def while_it_lasts(self, work: Coroutine[None, None, None]) -> None:
-        """Do `work`, or as much of it as there is time for. Raises what it raises."""
+        """Run `work`, and cancel it when the period ends. Raises what `work` raises."""
         ...
 
 
-class SweepLoop:
-    """Runs from `start` to `close`. `turn_now` gives the same object as long as the turn lasts, None while it is
-    another's. `interval_s` 0: never."""
+class SweepLoop(BackgroundLoop):
+    """Sweeps while `turn_now` returns a turn: the same object until the turn ends, None while another process has it.
+    `interval_s` 0 disables sweeps."""
 
     def __init__(
         self, sweep: SlowSweep, turn_now: Callable[[], Turn | None], runtime: Runtime, interval_s: float
     ) -> None:
+        super().__init__("the sweep", runtime, Backoff(first_s=FIRST_PAUSE_S, max_s=interval_s, least_share=1.0))
         self._sweep = sweep
         self._turn_now = turn_now
-        self._clock = runtime.clock
-        self._entropy = runtime.entropy
         self._interval_s = interval_s
-        self._pauses = Backoff(first_s=FIRST_PAUSE_S, max_s=interval_s, least_share=1.0)
-        self._failures = 0
         self._turn: Turn | None = None
-        self._not_before_s = runtime.clock.monotonic()
-        self._due_at_s = self._not_before_s
-        self._loop: asyncio.Task[None] | None = None
+        self._not_before_s = self._due_at_s = runtime.clock.monotonic()
 
     @property
     def counts(self) -> SweepCounts:
-        """What was swept up to now."""
+        """Sums over all sweeps of this process."""
         return self._sweep.counts
 
     def start(self) -> None:
         if self._interval_s > 0:
-            self._loop = asyncio.create_task(self._run())
+            super().start()
 
-    async def close(self) -> None:
-        """Stop between any two requests."""
-        if self._loop:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
-
-    async def _run(self) -> None:
-        while True:
-            await self._clock.sleep(CHECK_EVERY_S)
-            turn = self._due_turn()
-            if turn is None:
-                continue
-            pause_s = await self._sweep_in(turn)
-            if self._turn_now() is turn:  # else it was cut off, and begins anew whenever the turn comes back
-                self._not_before_s = self._due_at_s = self._clock.monotonic() + pause_s
-
-    async def _sweep_in(self, turn: Turn) -> float:
-        """One sweep; the seconds until the next one."""
-        try:
+    async def step(self) -> float:
+        turn = self._due_turn()
+        if turn is not None:
             await turn.while_it_lasts(self._sweep.run())
-        except TidelogError as error:
-            self._failures += 1
-            pause_s = self._pauses.delay_s(self._failures, self._entropy)
-            _log.warning("the sweep begins anew in %.0f s: %s", pause_s, error)
-            return pause_s
-        except Exception:
-            _log.exception("the sweep failed by a defect; the next one is in %.0f s", self._interval_s)
-        self._failures = 0
-        return self._interval_s
+            if self._turn_now() is turn:  # otherwise the sweep was cancelled and starts over in the next turn
+                self._not_before_s = self._due_at_s = self._clock.monotonic() + self._interval_s
+        return CHECK_EVERY_S
 
     def _due_turn(self) -> Turn | None:
-        """The turn, if it is time for a sweep."""
+        """The turn, if a sweep is due in it."""
         turn, now_s = self._turn_now(), self._clock.monotonic()
         if turn is not self._turn:
             self._turn = turn

@@ -1,65 +1,60 @@
-"""The loop that looks after segments, behind everybody's back: one step at a time, over the shards that are led.
+"""Runs the upkeep of segments (expiry, compaction, merging, garbage) of the shards that this broker leads.
 
-It runs beside the archiver (`archiving`) and on its thread. While producers wait it waits, but not for ever: what has
-been due for `PATIENCE_S` is done under load too, since a log that is always written to wants upkeep most. While the
-archiver has fallen behind it waits ten times as long: what is not archived yet comes first. A step is
-begun on the newest topics, so that what somebody has just allowed to be kept is not deleted by an older rule.
-
-Nothing due costs no request. When partitions are due is known from their manifests (`shard_upkeep`); those that the
-leader has not seen are looked at one by one, no faster than one each `CHECK_EVERY_S`, and not in the first
-`SETTLE_S`: a broker that starts has better things to do, and whoever is read or written by then needs no look.
+- **One step at a time**, for the shard whose upkeep has been due longest, on the archiver's threads.
+- **Producers first.** While producers wait, a step is put off, for `PATIENCE_S` at most: a log that is always written
+  to needs upkeep most. While the archiver has fallen behind, it is put off for `PATIENCE_BEHIND_S`.
+- **Newest settings.** A step first reads the journal to its end, so that it does not delete by an outdated retention.
+- **No requests while nothing is due.** Due times come from manifests that pass through the broker (`ShardUpkeep`).
+  Manifests that the leader has not seen are read one by one, at most one per `CHECK_EVERY_S`, and only `SETTLE_S` after
+  the start, because partitions that are read or written until then need no extra read.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from operator import itemgetter
 
 from tidelog.coordinator.journal import Journal
 from tidelog.services.broker.shard.led_shard import LedShard
 from tidelog.services.broker.shard.shard_set import ShardSet
-from tidelog.storage.errors import TidelogError
+from tidelog.storage.background_loop import BackgroundLoop
 from tidelog.storage.runtime import Runtime
 
 CHECK_EVERY_S = 0.5
-PAUSE_AFTER_ERROR_S = 5.0
 PATIENCE_S = 60.0
 PATIENCE_BEHIND_S = 600.0
 JUDGED_AT_ONCE = 16
 SETTLE_S = 30.0
 CLOCK_JUMP_MS = 60_000
-"""By how much the wall clock has to leave the monotonic one for every due time to be found out anew: partitions are due
-by the wall clock, and some tasks' waits by the other."""
-
-_log = logging.getLogger(__name__)
+"""If the wall clock moves this far against the monotonic clock, every due time is computed again: due times are of the
+wall clock, and the waits of some tasks of the monotonic clock."""
 
 
-class UpkeepWorker:
-    """Runs from `start` to `close`, over the shards that are led at each time. `behind` tells whether the archiver has
-    fallen behind."""
+class UpkeepLoop(BackgroundLoop):
+    """Upkeep of the shards that are led at each moment. `behind`: whether the archiver has fallen behind."""
 
     def __init__(self, shards: ShardSet, journal: Journal, runtime: Runtime, behind: Callable[[], bool]) -> None:
+        super().__init__("upkeep", runtime)
         self._shards = shards
         self._behind = behind
         self._journal = journal
-        self._clock = runtime.clock
         self._one_step = asyncio.Lock()
         self._due_since_s: float | None = None
         self._look_from_s = self._clock.monotonic()
         self._skew_ms = self._skew_now_ms()
-        self._loop: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._look_from_s = self._clock.monotonic() + SETTLE_S
-        self._loop = asyncio.create_task(self._run())
+        super().start()
 
-    async def close(self) -> None:
-        """Stop between any two object operations; the next broker goes on."""
-        if self._loop:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
+    async def step(self) -> float:
+        """A backlog is worked off without a pause."""
+        self._follow()
+        if self._judge_some() or await self._tend_one():
+            return 0.0
+        await self._look_at_one()
+        return CHECK_EVERY_S
 
     async def tend_all(self) -> None:
         """Do all that is due now, and look at all partitions first."""
@@ -71,23 +66,6 @@ class UpkeepWorker:
                 pass
             while led.serving and led.upkeep.due_since_ms() is not None:
                 await self._tend(led)
-
-    async def _run(self) -> None:
-        while True:
-            pause_s = CHECK_EVERY_S
-            try:
-                self._follow()
-                if self._judge_some() or await self._tend_one():
-                    pause_s = 0.0  # a backlog is worked off without a pause
-                else:
-                    await self._look_at_one()
-            except TidelogError as error:
-                _log.warning("upkeep goes on in %.0f s: %s", PAUSE_AFTER_ERROR_S, error)
-                pause_s = PAUSE_AFTER_ERROR_S
-            except Exception:
-                _log.exception("upkeep failed by a defect; it goes on in %.0f s", PAUSE_AFTER_ERROR_S)
-                pause_s = PAUSE_AFTER_ERROR_S
-            await self._clock.sleep(pause_s)
 
     def _judge_some(self) -> bool:
         """Whether more are left: the event loop has its turn in between."""

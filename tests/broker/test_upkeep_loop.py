@@ -16,7 +16,7 @@ from tests.broker.set_clock import GRACE_S, SetClock
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
-from tidelog.services.broker.archive.upkeep_worker import PATIENCE_S, SETTLE_S
+from tidelog.services.broker.archive.upkeep_loop import PATIENCE_S, SETTLE_S
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.runtime.upkeep_wiring import upkeep_limits
 from tidelog.services.runtime.wiring import broker_parts
