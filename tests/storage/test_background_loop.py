@@ -31,7 +31,7 @@ async def test_a_failed_step_is_logged_and_tried_again_after_the_backoff(caplog:
     while len(loop.at_s) < 5:
         await clock.sleep(1)
     await loop.close()
-    first, second, third, fourth, fifth = loop.at_s
+    second, third, fourth, fifth = loop.at_s[1:5]
     assert third - second >= 5
     assert fourth - third >= 5
     assert fifth - fourth >= 10
