@@ -1,11 +1,11 @@
 """`python -m benchmarks`: run the rows, print the table, write JSON, a picture and a page.
 
     python -m benchmarks                    everything (more than an hour on two cores)
-    python -m benchmarks --quick            everything, too short to judge by: do all the sides still run?
+    python -m benchmarks --quick            checks that all sides still run; too short to judge by
     python -m benchmarks --only produce     one family; its rows replace those of the last run
     python -m benchmarks --list             what there is
 
-Everything is written to `artifacts/`; `--evidence` also to `docs/`, where the figures of record are kept.
+Writes everything to `artifacts/`. With `--evidence` it also writes the figures of record in `docs/evidence/`.
 """
 
 from __future__ import annotations
@@ -102,20 +102,20 @@ ORDER = (
     *("spark-read", "spark-source", "ack", "puts", "memory", "takeover", "restart", "forwarded", "three-brokers"),
     *("topic", "etcd", "placement", "archiving", "compaction", "manifest", "cold-read", "replay", "open", "verify"),
 )
-"""In which rows stand, by the beginnings of their names."""
+"""The order of rows, by prefixes of their names."""
 ARTIFACTS = Path("artifacts")
 EVIDENCE = Path("docs") / "evidence"
 PAGE = EVIDENCE / "bench.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 if every chosen family ran, whether or not its goals are met; 1 if one failed to run."""
+    """Return 0 if every chosen family ran, even if it missed its goals; 1 if one failed to run."""
     options = _options(arguments)
     if options.list:
         sys.stdout.write("\n".join(FAMILIES) + "\n")
         return 0
     console = Console(stderr=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave through the contexts, which stop the children
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds the contexts, which stop the children
     rounds = options.rounds or (1 if options.quick else 3)
     machine = describe_machine(quick=options.quick)
     rows, failed = ([], []) if options.render else _run(options, console, rounds)
@@ -131,12 +131,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Tidelog beside Kafka and s2 lite")
     parser.add_argument("names", nargs="*", metavar="FAMILY", help=f"of {', '.join(FAMILIES)}; none: all")
-    parser.add_argument("--only", action="append", default=[], metavar="FAMILY", help="the same, by an option")
+    parser.add_argument("--only", action="append", default=[], metavar="FAMILY", help="the same, as an option")
     parser.add_argument("--quick", action="store_true", help="a twentieth of the records, one round")
     parser.add_argument("--rounds", type=int, help="rounds of each side (3; quick: 1)")
     parser.add_argument("--evidence", action="store_true", help="also write docs/evidence/bench.*")
     parser.add_argument("--render", action="store_true", help="run nothing: write the last run's figures again")
-    parser.add_argument("--note", default="", help="a remark for the page, as that the machine was shared")
+    parser.add_argument("--note", default="", help="a remark for the page, for example that the machine was shared")
     parser.add_argument("--scratch", type=Path, help="where data and logs go: the disk under test")
     parser.add_argument("--list", action="store_true", help="the families")
     options = parser.parse_args(arguments)
@@ -159,14 +159,14 @@ def _run(options: argparse.Namespace, console: Console, rounds: int) -> tuple[li
                     found = FAMILIES[name](bench)
                     origin = replace(origin, settings=children.settings)
                     rows += [replace(row, origin=origin) for row in found]
-                except Exception:  # the other families still run; the exit code tells
+                except Exception:  # the other families still run; the exit code reports the failure
                     console.print(traceback.format_exc(), markup=False)
                     failed.append(name)
     return rows, failed
 
 
 def _earlier(path: Path, machine: Machine) -> Report:
-    """The last report with this run's machine, so that a run of one family keeps the others' rows."""
+    """Load the last report, with this run's machine: a run of one family keeps the rows of the others."""
     earlier = Report.from_json(path.read_text()) if path.exists() else None
     return Report(machine, earlier.rows if earlier else ())
 

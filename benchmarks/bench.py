@@ -1,4 +1,4 @@
-"""What every row gets: sizes for a full or a quick run, folders, payload files, processes."""
+"""The context of a row: sizes for a full or a quick run, folders, payload files, processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.processes import Children
 
 @dataclass(frozen=True)
 class Bench:
-    """One run. `scratch` is a folder of its own for logs and data, on the disk under test."""
+    """One run. `scratch` is its folder for logs and data, on the disk under test."""
 
     quick: bool
     rounds: int
@@ -22,14 +22,14 @@ class Bench:
     children: Children
 
     def scaled(self, full: int) -> int:
-        """A count of records for this run: a twentieth in a quick one."""
+        """Return the number of records for this run: a twentieth of `full` in a quick run."""
         return max(1, full // 20) if self.quick else full
 
     def payload(self, kind: str) -> Path:
         return payload_file(cache_folder() / "payloads", kind)
 
     def fresh_folder(self, name: str) -> Path:
-        """An empty folder; what an earlier row left there is deleted."""
+        """Create an empty folder. Deletes the data that an earlier row left there."""
         folder = self.scratch / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)

@@ -1,6 +1,6 @@
-"""Brokers, three nodes of etcd and MinIO, as `make cluster` starts them, and what can be asked of them from outside.
+"""A cluster as `make cluster` starts it: brokers, three nodes of etcd and MinIO, observed from outside.
 
-etcd is asked over its JSON gateway and its metrics; what Tidelog says of itself is not taken for what etcd counts.
+Figures of etcd come from etcd's own JSON gateway and metrics, not from Tidelog.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _COUNTER = re.compile(r'^grpc_server_(\w+)_total\{[^}]*grpc_type="(\w+)"[^}]*\} 
 
 
 def missing() -> str:
-    """Why there can be no cluster here, and how to get what it needs; empty if there can."""
+    """Say why no cluster can run here and how to get the missing component; empty if one can run."""
     return etcd.missing() or minio.missing()
 
 
 class Cluster:
-    """What stands while `running_cluster` is open. `brokers` are processes that can be stopped, killed and started."""
+    """The cluster while `running_cluster` is open. `brokers` are processes that can be stopped, killed and started."""
 
     def __init__(self, local: LocalCluster) -> None:
         self._local = local
@@ -51,12 +51,12 @@ class Cluster:
         return self._admins[broker]
 
     def close(self) -> None:
-        """Close the connections; the processes are not touched."""
+        """Close the connections; the processes keep running."""
         for admin in self._admins.values():
             admin.close()
 
     def await_settled(self) -> None:
-        """Return once every broker is there and may be given shards, and every shard is led by whom it belongs to."""
+        """Wait until every broker is registered and eligible, and its preferred broker leads each shard."""
         await_true(self.settled, SETTLED_S_MAX, "the cluster to settle")
 
     def settled(self) -> bool:
@@ -90,7 +90,7 @@ class Cluster:
         return sum(etcd_requests_in(self._metrics(node.service.name)) for node in self._local.etcd_nodes)
 
     def etcd_db_bytes(self) -> float:
-        """What one node's database has in use."""
+        """Bytes in use in the database of one node."""
         metrics = self._metrics(self._local.etcd_nodes[0].service.name)
         (line,) = re.findall(r"^etcd_mvcc_db_total_size_in_use_in_bytes (\S+)$", metrics, re.MULTILINE)
         return float(line)
@@ -112,7 +112,7 @@ class Cluster:
         return len(records) == len(self.brokers) and all(record.eligible for record in records)
 
     def _placed(self, broker: str, described: ClusterDescription) -> bool:
-        """Whether `broker` sees every shard where it should be, and does lead those that are to be its own."""
+        """Whether `broker` sees each shard at its preferred leader, and leads all of its own."""
         shards = described.cluster.shards
         own = {shard.shard for shard in shards if shard.leader == broker}
         placed = all(shard.leader and shard.leader == shard.preferred for shard in shards)
@@ -121,7 +121,7 @@ class Cluster:
 
 @contextmanager
 def running_cluster(bench: Bench, name: str, settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
-    """A settled cluster of three brokers in a fresh folder; stopped at the end."""
+    """Start a cluster of three brokers in a fresh folder, wait until it has settled, and stop it at the end."""
     folder: Path = bench.fresh_folder(name)
     given = {key.removeprefix("TIDELOG_").lower().replace("_", "."): value for key, value in (settings or {}).items()}
     bench.children.note_settings("Tidelog", given)
@@ -135,7 +135,7 @@ def running_cluster(bench: Bench, name: str, settings: Mapping[str, str] | None 
 
 
 def await_true(condition: Callable[[], bool], seconds_max: float, what: str, poll_s: float = POLL_S) -> None:
-    """Raises `Failed` if it does not come true in time."""
+    """Wait until `condition` holds. Raises `Failed` after `seconds_max`."""
     give_up_at = time.monotonic() + seconds_max
     while not condition():
         if time.monotonic() > give_up_at:
@@ -144,8 +144,8 @@ def await_true(condition: Callable[[], bool], seconds_max: float, what: str, pol
 
 
 def etcd_requests_in(metrics: str) -> float:
-    """Unary calls and messages on streams, by the counters of one node; the end of a stream, which etcd counts as one
-    more message of it, is none."""
+    """Count unary calls and messages on streams in the metrics of one node. etcd also counts the end of a stream as a
+    message; this function does not."""
     total = 0.0
     for counter, kind, count in _COUNTER.findall(metrics):
         if counter == "handled":

@@ -1,7 +1,7 @@
-"""A TCP proxy before a server that counts the bytes that clients send to it and the bytes that it answers.
+"""A TCP proxy that counts the bytes from clients to a server, and the bytes of the answers.
 
-Headers count too, so that no client looks better than it is. An S3 client signs the proxy's own address, which goes
-through unchanged.
+Headers count too, so that each client's traffic is complete. An S3 client signs the proxy's own address; the proxy
+passes it on unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PIECE_BYTES = 1 << 16
 
 
 class CountingProxy:
-    """Listens on a free port of loopback from `__enter__` to `__exit__`, in a thread of its own."""
+    """Listens on a free loopback port between `__enter__` and `__exit__`, in its own thread."""
 
     def __init__(self, target_url: str) -> None:
         target = urlsplit(target_url)

@@ -12,7 +12,7 @@ from benchmarks.processes import Child, Children
 
 
 def missing() -> str:
-    """Why there is none here, and how to get it; empty if it is here."""
+    """Say why etcd cannot run here and how to get it; empty if it can run."""
     return "" if ETCD.find() else f"no etcd: {ETCD.how}"
 
 

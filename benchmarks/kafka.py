@@ -1,6 +1,6 @@
 """Kafka 4.1 on this machine: one KRaft node from Maven Central's jars, with the stock script's JVM settings.
 
-Kafka's own load tools drive it. They print MiB; everything that leaves here is in MB of 1e6 bytes of values.
+Kafka's own load tools drive it. They print MiB; this module returns MB of 1e6 bytes of values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BROKER_JVM = [
 TOOL_JVM = ["-Xmx512M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
 PRODUCER = ["acks=all", "batch.size=131072", "linger.ms=5"]
 BEST = ["acks=all", "batch.size=1048576", "linger.ms=20", "compression.type=lz4"]
-"""What made Kafka's own tool fastest here, of the codecs and sizes that were tried."""
+"""The fastest of the codecs and sizes that were tried with Kafka's own tool on this machine."""
 CLIENT = f"kafka-producer-perf-test {VERSION}: picks, copies, checks and batches each record; {' '.join(PRODUCER)}"
 BEST_CLIENT = f"the same; {' '.join(BEST)}"
 CONSUMER = f"kafka-consumer-perf-test {VERSION}: decodes each record into an object and drops it"
@@ -55,7 +55,7 @@ group.initial.rebalance.delay.ms=0
 
 @dataclass(frozen=True)
 class KafkaProduced:
-    """What kafka-producer-perf-test says at its end."""
+    """The last line of kafka-producer-perf-test."""
 
     records_per_s: float
     p50_ms: float
@@ -63,14 +63,14 @@ class KafkaProduced:
 
 
 def missing(component: Component = KAFKA) -> str:
-    """Why Kafka (or what else of it is needed) cannot run here, or nothing. Its jars are fetched if they are absent."""
+    """Say why Kafka or a part of it cannot run here; empty if it can run. Fetches the jars if they are absent."""
     if shutil.which("java") is not None and prepare(component):
         return ""
     return f"{component.name} is missing: {component.how}"
 
 
 class KafkaBroker:
-    """One node with its log under `folder`; `settings` are of its server.properties, beside those it needs."""
+    """One node with its log under `folder`. `settings` are added to its server.properties."""
 
     def __init__(self, children: Children, folder: Path, settings: Mapping[str, object] | None = None) -> None:
         children.note_settings("Kafka", settings or {})
@@ -95,7 +95,7 @@ class KafkaBroker:
         self._tool("org.apache.kafka.tools.TopicCommand", *arguments)
 
     def produce(self, topic: str, payload: Path, records: int, properties: Sequence[str] = PRODUCER) -> KafkaProduced:
-        """`records` records picked at random from the lines of `payload`."""
+        """Send `records` records, chosen at random from the lines of `payload`."""
         out = self._tool(*self._produce_arguments(topic, payload, records, properties))
         last = out.strip().splitlines()[-1]
         found = re.search(r"sent, ([\d.]+) records/sec.* (\d+) ms 50th.* (\d+) ms 99th", last)
@@ -104,7 +104,7 @@ class KafkaBroker:
         return KafkaProduced(*(float(number) for number in found.groups()))
 
     def start_producing(self, topic: str, payload: Path, properties: Sequence[str]) -> Child:
-        """The same tool without an end, until it is stopped; `windows_mb_per_s` reads its output."""
+        """Start the same tool without a limit; the caller stops it. `windows_mb_per_s` reads its output."""
         arguments = self._produce_arguments(topic, payload, ENDLESS_RECORDS, properties)
         return self._children.start("kafka-producer", self._java(*arguments))
 
@@ -126,7 +126,7 @@ class KafkaBroker:
         return fetch_mb_per_s(out)
 
     def log_bytes(self, topic: str) -> int:
-        """What the topic takes on disk: its log segments without indexes."""
+        """Bytes of the topic on disk: its log segments without indexes."""
         return sum(path.stat().st_size for path in self.data.glob(f"{topic}-*/*.log"))
 
     def stop(self) -> None:
@@ -141,14 +141,14 @@ class KafkaBroker:
 
 
 def windows_mb_per_s(output: str) -> list[float]:
-    """MB/s (1e6 bytes) of each window of five seconds that kafka-producer-perf-test printed on its way."""
+    """MB/s (1e6 bytes) of each five-second window that kafka-producer-perf-test printed."""
     return [
         float(mib) * 2**20 / 1e6 for mib in re.findall(r"records sent, [\d.]+ records/sec \(([\d.]+) MB/sec\)", output)
     ]
 
 
 def fetch_mb_per_s(output: str) -> float:
-    """MB/s in the output of kafka-consumer-perf-test, the time of joining its group left out."""
+    """MB/s in the output of kafka-consumer-perf-test, without the time to join the group."""
     header, *_, last = [line for line in output.splitlines() if "," in line]
     row = dict(zip((name.strip() for name in header.split(",")), last.split(","), strict=True))
     mib, fetch_ms = float(row["data.consumed.in.MB"]), float(row["fetch.time.ms"])

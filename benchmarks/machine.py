@@ -1,4 +1,4 @@
-"""What the figures were taken on."""
+"""Describes the machine and the software of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PACKAGES = ("pyarrow", "pyspark", "uvicorn", "aioboto3")
 
 
 def describe_machine(*, quick: bool) -> Machine:
-    """This machine and the software on it."""
+    """Describe this machine and its software."""
     packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
     return Machine(
         cores=os.cpu_count() or 1,
@@ -34,8 +34,8 @@ def describe_machine(*, quick: bool) -> Machine:
 
 
 def describe_run(*, rounds: int, scratch: Path, note: str) -> Origin:
-    """The beginning of a run whose data lie under `scratch`. `note`: what else a reader has to know, as that the
-    machine was shared."""
+    """Describe a run that begins now and keeps its data under `scratch`. `note`: a remark for the reader, for example
+    that the machine was shared."""
     return Origin(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         commit=_commit(),

@@ -1,8 +1,7 @@
-"""A bucket of terabytes that takes no disk: real manifests in memory, and segments of which only the footers exist.
+"""A simulated bucket of terabytes that needs no disk: real manifests in memory, and segments with only a footer.
 
-Each footer is that of a real segment of as many row groups, with the offsets, the partition and the checksum of the
-segment that it is to be patched in; so whoever reads it decodes and checks what it would of a real one. Every request
-takes as long as one to S3 does.
+Each footer is that of a real segment with the same number of row groups; offsets, partition and checksum are patched
+in. So a reader decodes and checks the same data as in a real segment. Every request takes as long as one to S3.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ ROW_GROUPS = 100
 ROWS_A_GROUP = 128
 VALUE_BYTES = 64 * 1024
 FIRST_OFFSET = 10**12
-"""All offsets have as many digits, so that a header has the same length in every segment."""
+"""All offsets have the same number of digits, so that a header has the same length in every segment."""
 FIRST_PARTITION = 10
 REQUEST_S = 0.03
 
 
 class FooterTemplate:
-    """The footer of a segment, to be made that of another."""
+    """The footer of a real segment, as a template for others."""
 
     def __init__(self) -> None:
         made = encode_segment(TOPIC, TopicPartition(TOPIC_ID, FIRST_PARTITION), _records(), "0" * 32)
@@ -64,7 +63,7 @@ class FooterTemplate:
         return ROW_GROUPS * ROWS_A_GROUP
 
     def of(self, partition: int, base_offset: int, last_offset: int) -> bytes:
-        """The footer of the segment of those offsets."""
+        """Make the footer of the segment with these offsets."""
         footer = bytearray(self.footer)
         for position, offset in self._offsets:
             struct.pack_into("<q", footer, position, offset + base_offset - FIRST_OFFSET)
@@ -77,7 +76,7 @@ class FooterTemplate:
 
 
 def _records() -> pa.Table:
-    """As many row groups as a large segment has: one chunk of values, again and again."""
+    """Records for the row groups of a large segment; one chunk of values is repeated."""
     rows = ROW_GROUPS * ROWS_A_GROUP
     values = pa.chunked_array([pa.array([b"v" * VALUE_BYTES] * ROWS_A_GROUP, pa.binary())] * ROW_GROUPS)
     offsets = pa.array(np.arange(FIRST_OFFSET, FIRST_OFFSET + rows))
@@ -87,7 +86,7 @@ def _records() -> pa.Table:
 
 
 class MadeUpBucket(MemoryObjectStore):
-    """Implements `ObjectStore`: what is put is kept, and the segments are there besides. `requests` counts."""
+    """Implements `ObjectStore`: keeps all objects that are put, and adds the simulated segments."""
 
     def __init__(self, request_s: float = REQUEST_S) -> None:
         super().__init__()
@@ -99,7 +98,7 @@ class MadeUpBucket(MemoryObjectStore):
         self.requests = 0
 
     async def fill(self, partitions: int, segments: int) -> int:
-        """A manifest of so many segments in each of so many partitions. How many bytes that is."""
+        """Write a manifest of `segments` segments for each of `partitions` partitions. Return their bytes."""
         for partition in range(FIRST_PARTITION, FIRST_PARTITION + partitions):
             place = TopicPartition(TOPIC_ID, partition)
             listed = tuple(self._segments_of(place, segments))
@@ -127,7 +126,7 @@ class MadeUpBucket(MemoryObjectStore):
             )
 
     def mistake(self, key: str, other: str) -> None:
-        """Under `key` lies what belongs under `other` from now on."""
+        """From now on return the object `other` for `key`."""
         self._mistaken[key] = other
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:

@@ -1,7 +1,7 @@
-"""What a benchmark finds, as values: samples of a side, a row with its goal, a report. Pure; no I/O but JSON.
+"""The results of benchmarks as values: samples of a side, a row with its goal, a report. No I/O.
 
-A row compares two `Side`s (Tidelog and the other one) over the same records, or one side with a fixed limit. Its ratio
-is taken between medians; the spread is shown beside them, so that a reader sees what a difference is worth.
+A row compares two `Side`s (Tidelog and another system) over the same records, or one side with a fixed limit. Its ratio
+is that of the medians. The page shows the spread beside them, so that a reader can judge a difference.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Side:
-    """One system's samples in a row, in order of the rounds. `client` says what its load program does for a record."""
+    """The samples of one system in a row, in order of the rounds. `client` describes the work of its load program."""
 
     name: str
     client: str
@@ -38,7 +38,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Goal:
-    """`at_least`: the ratio must not be below `limit`; otherwise it must not be above it."""
+    """With `at_least` the figure must be `limit` or more; without, `limit` or less."""
 
     text: str
     limit: float
@@ -50,8 +50,8 @@ class Goal:
 
 @dataclass(frozen=True)
 class Origin:
-    """When and how a row was measured. `settings`: of every server that ran for it, those that are not its defaults, a
-    line for each kind of server; `load_before` is the machine's load average before the family of rows began."""
+    """When and how a row was measured. `settings`: one line for each kind of server, with the settings that are not its
+    defaults. `load_before`: the load average of the machine before the family of rows began."""
 
     date: str
     commit: str
@@ -65,8 +65,8 @@ class Origin:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table. `measured` is what the goal limits: mostly `ours / theirs`. None: it could not run, and
-    `note` says why."""
+    """A line of the table. `measured` is the figure that the goal limits, usually `ours / theirs`. It is None if the
+    row could not run; `note` then says why. `unit`: of `measured`, if it is neither a ratio nor a side's own unit."""
 
     name: str
     what: str
@@ -75,6 +75,7 @@ class Row:
     sides: Sequence[Side] = ()
     note: str = ""
     origin: Origin | None = None
+    unit: str = ""
 
     @property
     def met(self) -> bool | None:
@@ -86,7 +87,7 @@ class Row:
 
 
 def compare(name: str, what: str, goal: Goal, ours: Side, theirs: Side, note: str = "") -> Row:
-    """A row whose figure is our median over theirs."""
+    """Make a row whose figure is our median divided by theirs."""
     return Row(name, what, goal, ours.median / theirs.median, (ours, theirs), note)
 
 
@@ -96,7 +97,7 @@ def not_run(name: str, what: str, goal: Goal, why: str) -> Row:
 
 @dataclass(frozen=True)
 class Machine:
-    """The size of the machine that rendered the report, and the software on it. Each row names its own processor."""
+    """The size and software of the machine that wrote the report. Each row names its own processor."""
 
     cores: int
     memory_gib: float
@@ -109,7 +110,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that one run found; JSON is its only stored form."""
+    """All rows of a run. JSON is its only stored form."""
 
     machine: Machine
     rows: Sequence[Row] = field(default_factory=tuple)
@@ -124,8 +125,8 @@ class Report:
         return cls(Machine(**document["machine"]), tuple(_row(row) for row in document["rows"]))
 
     def with_rows(self, rows: Sequence[Row], order: Sequence[str] = ()) -> Report:
-        """These rows in place of earlier ones of the same name; the others stay. `order` has the beginnings of names,
-        in which rows are to stand; names that begin otherwise come last."""
+        """Return the report with `rows` in place of earlier rows of the same name. Rows are sorted by `order`, a list
+        of prefixes of names; rows that match no prefix come last."""
         kept = {row.name: row for row in (*self.rows, *rows)}
 
         def place(name: str) -> int:
@@ -137,11 +138,13 @@ class Report:
 def _row(row: dict[str, Any]) -> Row:
     sides = tuple(Side(**side) for side in row["sides"])
     origin = Origin(**row["origin"]) if row["origin"] else None
-    return Row(row["name"], row["what"], Goal(**row["goal"]), row["measured"], sides, row["note"], origin)
+    return Row(
+        row["name"], row["what"], Goal(**row["goal"]), row["measured"], sides, row["note"], origin, row.get("unit", "")
+    )
 
 
 def interleave(rounds: int, sides: Mapping[str, Callable[[], Any]]) -> dict[str, list[Any]]:
-    """Call each side in turn, `rounds` times (A B A B ...), so that a slow minute of the machine hits all of them."""
+    """Call each side in turn, `rounds` times (A B A B ...), so that a slow minute of the machine affects all sides."""
     found: dict[str, list[Any]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, run in sides.items():

@@ -18,7 +18,7 @@ HOW_TO_GET = f"MinIO is missing: {MINIO.how}"
 
 
 def missing() -> str:
-    """Why MinIO cannot run here, or nothing. It is not built here: that takes minutes."""
+    """Say why MinIO cannot run here; empty if it can. Does not build it, because that takes minutes."""
     return "" if MINIO.find() else HOW_TO_GET
 
 

@@ -1,7 +1,7 @@
-"""Others' readers over the segments in a bucket: DuckDB, pandas and plain Spark, as an analyst calls them.
+"""Reads the segments in a bucket with DuckDB, pandas and plain Spark, as an analyst would.
 
-None of it imports Tidelog. Each reader takes a filter on offset or timestamp (a half-open range) and gives the rows as
-a table, by partition and offset: partition, offset, timestamp in ms, key, value.
+Nothing here imports Tidelog. Each reader takes a filter on offset or timestamp (a half-open range) and returns a table,
+sorted by partition and offset, with the columns partition, offset, timestamp in ms, key, value.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Between:
 
 @dataclass(frozen=True)
 class Archive:
-    """The segments of a topic that count, as `tidelog topic segments` lists them: `keys` in `bucket`, each with
-    ``partition=<p>/`` in it. `endpoint` is asked for them."""
+    """The segments of a topic that count, as `tidelog topic segments` lists them: `keys` in `bucket` at `endpoint`.
+    Each key contains ``partition=<p>/``."""
 
     endpoint: str
     key_id: str
@@ -65,12 +65,12 @@ class Archive:
 
 
 class OpenReader(Protocol):
-    """One reader. Each call begins anew: nothing is cached from one to the next."""
+    """One reader. It caches nothing between calls."""
 
     name: str
 
     def read(self, archive: Archive, wanted: Between | None) -> pa.Table:
-        """The rows, as `ROWS`; all without a filter."""
+        """Return the rows with the schema `ROWS`; all rows if there is no filter."""
         ...
 
 
@@ -140,9 +140,9 @@ class PlainSpark:
             **self._options,
             f"fs.s3a.bucket.{archive.bucket}.endpoint": archive.endpoint,
             f"fs.s3a.bucket.{archive.bucket}.path.style.access": "true",
-            "fs.s3a.impl.disable.cache": "true",  # one that was made for another endpoint would be used
+            "fs.s3a.impl.disable.cache": "true",  # otherwise Spark reuses a file system of another endpoint
         }
-        base = {"basePath": f"s3a://{archive.bucket}/"}  # above the partitions, so that they are a column
+        base = {"basePath": f"s3a://{archive.bucket}/"}  # above the partition folders, so that `partition` is a column
         frame = self._spark.read.options(**options, **base).parquet(*archive.urls("s3a://"))
         if wanted is not None:
             low, high = wanted.edges()
@@ -152,7 +152,7 @@ class PlainSpark:
 
 
 def _httpfs() -> Path:
-    """The extension out of its package on PyPI, of the very version of DuckDB, so that it need not be fetched."""
+    """The path of the extension in its PyPI package, in the version of DuckDB, so that DuckDB need not fetch it."""
     found = importlib.util.find_spec("duckdb_extension_httpfs")
     if found is None or found.origin is None:
         raise FileNotFoundError("DuckDB's extension for S3 is missing: pip install duckdb-extension-httpfs")
@@ -164,7 +164,7 @@ def _quoted(columns: Sequence[str]) -> str:
 
 
 def _rows(table: pa.Table) -> pa.Table:
-    """`table` as `ROWS`, in order."""
+    """Return `table` with the schema `ROWS`, sorted."""
     times = table["timestamp"]
     if pa.types.is_timestamp(times.type):
         table = table.set_column(2, "timestamp", times.cast(pa.timestamp("ms", times.type.tz)).cast(pa.int64()))

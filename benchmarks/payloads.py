@@ -1,4 +1,4 @@
-"""The records that both sides send: files of lines, made once from a seed.
+"""The records that both sides send: files with one record per line, made once from a seed.
 
 `events`: JSON of 376 bytes on average (the demo's generator); `letters`: 1 KiB of random capital letters, what Kafka's
 own tool makes; `hundred`: 100 bytes of the same.
@@ -20,7 +20,7 @@ RECORD_BYTES = {"letters": 1024, "hundred": 100}
 
 
 def payload_file(folder: Path, kind: str) -> Path:
-    """A file with a record a line; made if it is not there."""
+    """Return the path of a file with one record per line. Makes the file if it does not exist."""
     path = folder / f"{kind}-{SEED}-{_fingerprint(kind)}.lines"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,13 +31,13 @@ def payload_file(folder: Path, kind: str) -> Path:
 
 
 def mean_bytes(path: Path) -> float:
-    """Bytes of a record of this file, on average."""
+    """The mean size of the file's records in bytes."""
     lines = path.read_bytes().splitlines()
     return sum(map(len, lines)) / len(lines)
 
 
 def _fingerprint(kind: str) -> str:
-    """Of the first records, so that a file of an older generator is not taken for this one's."""
+    """A checksum of the first records. It changes with the generator, so a file of an older generator is not used."""
     return f"{zlib.crc32(b''.join(_values(kind, FINGERPRINT_RECORDS))):08x}"
 
 

@@ -1,4 +1,4 @@
-"""The report as a picture: for each row how its figure stands to its goal. Right of the line is better than asked."""
+"""Draws the report: for each row its figure relative to its goal. Right of the line is better than the goal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROW_INCHES = 0.34
 
 
 def save_picture(report: Report, path: Path) -> None:
-    """A PNG with a bar a row; rows that did not run are left out."""
+    """Save a PNG with one bar per row. Rows that did not run are left out."""
     shown = [row for row in report.rows if row.measured is not None][::-1]
     figure, axes = plt.subplots(figsize=(11, 1.6 + ROW_INCHES * len(shown)), layout="constrained")
     margins = [margin(row) for row in shown]
@@ -37,7 +37,7 @@ def save_picture(report: Report, path: Path) -> None:
 
 
 def margin(row: Row) -> float:
-    """Above 1: the goal is met with so much to spare."""
+    """The figure relative to the goal; above 1 the goal is met."""
     assert row.measured is not None
     ratio = row.measured / row.goal.limit
     return ratio if row.goal.at_least else 1 / max(ratio, 1e-9)

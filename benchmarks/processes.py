@@ -1,6 +1,6 @@
-"""Child processes that never outlive the benchmark: each is started here, and stopped here by its own pid.
+"""Child processes that never outlive the benchmark. This module starts each of them and stops it by its pid.
 
-Children stand in sessions of their own, so that Ctrl-C reaches this program alone; it then ends them in order.
+Each child has its own session, so Ctrl-C reaches only this program, which then stops the children in order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOAD_SECONDS = 600.0
 
 
 class Failed(Exception):
-    """A child ended badly or never came up; the message holds the end of its output."""
+    """A child failed or did not start. The message holds the end of its output."""
 
 
 class Child:
@@ -50,7 +50,7 @@ class Child:
         return self._process.pid
 
     def cpu_seconds(self) -> float:
-        """User and system time so far."""
+        """User and system CPU time so far."""
         times = psutil.Process(self.pid).cpu_times()
         return float(times.user + times.system)
 
@@ -58,7 +58,7 @@ class Child:
         return int(psutil.Process(self.pid).memory_info().rss)
 
     def wait_until(self, ready: Callable[[], bool]) -> None:
-        """Raises `Failed` if the process ends first or needs more than `START_SECONDS`."""
+        """Wait until `ready` holds. Raises `Failed` if the process ends first or needs more than `START_SECONDS`."""
         deadline = time.monotonic() + START_SECONDS
         while not ready():
             if self._process.poll() is not None:
@@ -69,7 +69,7 @@ class Child:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stopped by SIGSTOP meanwhile, so that it takes nothing from what is measured beside it."""
+        """Pause the process by SIGSTOP, so that it takes no CPU from the side that is measured."""
         self._process.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -91,7 +91,7 @@ class Child:
 
 
 def alone(active: Child, idle: Child, load: Callable[[], T]) -> tuple[T, float]:
-    """What `load` gives, and the CPU seconds that `active` took meanwhile, with `idle` paused."""
+    """Run `load` with `idle` paused. Return its result and the CPU seconds that `active` took."""
     with idle.paused():
         before_s = active.cpu_seconds()
         found = load()
@@ -99,7 +99,7 @@ def alone(active: Child, idle: Child, load: Callable[[], T]) -> tuple[T, float]:
 
 
 class Children:
-    """All processes of a run; leaving the context stops them, last first."""
+    """All processes of a run. Leaving the context stops them in reverse order."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -108,7 +108,7 @@ class Children:
 
     @property
     def settings(self) -> Sequence[str]:
-        """What was noted by `note_settings`, each line once, in the order they came."""
+        """The lines from `note_settings`, each once, in their order."""
         return tuple(self._settings)
 
     def note_settings(self, server: str, settings: Mapping[str, object]) -> None:
@@ -122,7 +122,7 @@ class Children:
         return child
 
     def start_module(self, name: str, module: str, *arguments: object) -> Child:
-        """A load program of ours that goes on until it is stopped."""
+        """Start a load program that runs until it is stopped."""
         return self.start(name, [sys.executable, "-m", module, *arguments])
 
     def stop(self, child: Child) -> None:
@@ -138,7 +138,7 @@ class Children:
 
 
 def run(argv: Sequence[object], env: Mapping[str, str] | None = None, seconds: float = LOAD_SECONDS) -> str:
-    """Standard output of a program that ends by itself; it is killed after `seconds`."""
+    """Run a program to its end and return its standard output. Kills it after `seconds`."""
     try:
         done = subprocess.run(
             [str(word) for word in argv],
@@ -160,7 +160,7 @@ def run(argv: Sequence[object], env: Mapping[str, str] | None = None, seconds: f
 def run_module(
     module: str, *arguments: object, env: Mapping[str, str] | None = None, seconds_max: float = LOAD_SECONDS
 ) -> str:
-    """A load program of ours in a process of its own."""
+    """Run a load program in its own process; return its output."""
     return run([sys.executable, "-m", module, *map(str, arguments)], env, seconds_max)
 
 

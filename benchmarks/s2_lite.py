@@ -1,7 +1,7 @@
 """s2 lite (Rust, SlateDB), a stream service on a bucket, over its REST interface with protobuf bodies.
 
-It listens on every interface of its network namespace, so it is only ever started in one that holds nothing but
-loopback; `inside_own_network` runs a program of ours in such a namespace.
+It listens on every interface of its network namespace. So it is only started in a namespace that has nothing but
+loopback; `inside_own_network` runs a program in one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BASIN, STREAM = "tidelog-bench", "records"
 
 
 def missing() -> str:
-    """Why s2 lite cannot run here, or nothing. It is not built here: that takes minutes."""
+    """Say why s2 lite cannot run here; empty if it can. Does not build it, because that takes minutes."""
     if S2_LITE.find() is None:
         return f"s2 lite is missing: {S2_LITE.how}"
     absent = [tool for tool in ("unshare", "ip") if shutil.which(tool) is None]
@@ -33,14 +33,14 @@ def missing() -> str:
 
 
 def inside_own_network(module: str, arguments: Sequence[object]) -> str:
-    """Run `python -m module` in a network namespace where only loopback is up; its standard output."""
+    """Run `python -m module` in a network namespace that has only loopback. Returns its standard output."""
     unshare = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--net"]
     script = 'ip link set lo up && exec "$0" "$@"'
     return run([*unshare, "sh", "-c", script, sys.executable, "-m", module, *map(str, arguments)])
 
 
 class S2Lite:
-    """One server on a MinIO bucket with one stream. Refuses to start where another interface than loopback is."""
+    """One server on a MinIO bucket with one stream. Refuses to start if there is an interface besides loopback."""
 
     def __init__(self, children: Children, minio: Minio, folder: Path, flush_ms: int) -> None:
         assert {name for _, name in socket.if_nameindex()} <= {"lo"}, "start s2 lite where only loopback is"
@@ -65,7 +65,7 @@ class S2Lite:
 
 
 def request(method: str, path: str, body: bytes = b"") -> bytes:
-    """A whole request to the basin."""
+    """Encode a whole request to the basin."""
     head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\ns2-basin: {BASIN}\r\nAccept: application/protobuf\r\n"
     if body:
         head += f"Content-Type: application/protobuf\r\nContent-Length: {len(body)}\r\n"
@@ -79,7 +79,7 @@ def append_input(values: Sequence[bytes]) -> bytes:
 
 
 def records_in(batch: bytes) -> int:
-    """How many records a `s2.v1.ReadBatch` holds (field 1); they are not looked into."""
+    """The number of records in a `s2.v1.ReadBatch` (field 1). Does not decode the records."""
     count = at = 0
     while at < len(batch):
         tag, at = _read_varint(batch, at)

@@ -1,4 +1,4 @@
-"""The report as people read it: a table on the terminal, and the page `docs/evidence/bench.md` from the same values."""
+"""Renders the report for people: a table on the terminal, and the page `docs/evidence/bench.md`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MARKS = {"met": "[green]met[/]", "missed": "[red]missed[/]", "not run": "[yellow
 
 
 def print_rows(console: Console, report: Report) -> None:
-    """What, goal, measured, both sides, met or not."""
+    """Print a table: what, goal, measured, both sides, met or not."""
     table = Table(title="Tidelog benchmarks", title_justify="left")
     for name in ("what", "goal", "measured", "sides: median (lowest to highest)", ""):
         table.add_column(name)
@@ -24,15 +24,16 @@ def print_rows(console: Console, report: Report) -> None:
 
 
 def page(report: Report) -> str:
-    """Markdown of the whole report."""
+    """Render the whole report as Markdown."""
     return "\n".join([*_head(report.machine), *_summary(report), *_details(report)]) + "\n"
 
 
 def measured(row: Row) -> str:
-    """The figure that the goal limits, as it stands in the table."""
+    """Format the figure that the goal limits, for the table."""
     if row.measured is None:
         return "-"
-    return f"{number(row.measured)} {row.sides[0].unit}" if len(row.sides) == 1 else f"{row.measured:.2f} x"
+    unit = row.sides[0].unit if len(row.sides) == 1 else row.unit
+    return f"{number(row.measured)} {unit}" if unit else f"{row.measured:.2f} x"
 
 
 def figures(side: Side) -> str:
@@ -43,7 +44,7 @@ def figures(side: Side) -> str:
 
 
 def number(value: float) -> str:
-    """Three or so digits that matter."""
+    """Format `value` with about three significant digits."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
@@ -53,19 +54,25 @@ def _head(machine: Machine) -> list[str]:
     lines = [
         "# All benchmark rows",
         "",
-        "Written by `python -m benchmarks` (`make bench`) from its own JSON; do not edit by hand.",
-        "The picture is `bench.png`, the figures are `bench.json`. The rows that matter most, and why, are in",
-        "[benchmarks](../benchmarks.md).",
+        "This page has every row of the benchmarks. [benchmarks.md](../benchmarks.md) explains the most important",
+        "ones.",
+        "`make bench` writes this page from `bench.json`; do not edit it by hand. `bench.png` shows the same figures.",
         "",
         f"- Machine: {machine.cores} cores, {machine.memory_gib:.0f} GiB, {machine.system}",
         f"- Software: Python {machine.python}, {machine.java}, {machine.versions}",
         "",
-        "Each row names the commit, the day, the rounds, the processor, the disk and the load average it was measured",
-        "with, and every setting of a server that is not its default. Sides run in turn (A B A B); rows show medians,",
-        "with the lowest and the highest beside. Load programs and brokers share the same cores, on loopback, on one",
-        "disk. MB are 1e6 bytes of record values. Both sides get the same records. Tidelog syncs every commit to the",
-        "disk before it answers; Kafka, as it comes, answers from the page cache. A broker is paused while another is",
-        "measured.",
+        "How to read a row:",
+        "",
+        "- `x` is Tidelog's figure divided by the other side's. In Spark rows it says how many times faster Tidelog",
+        "  is. The goal is a lower limit for rates and for Spark; it is an upper limit for times, bytes and requests.",
+        "- Sides run in turn (A B A B). A row shows medians, and the lowest and highest sample beside them.",
+        "- MB are 1e6 bytes of record values. All sides get the same records.",
+        "- Load programs and brokers share the cores, on loopback and one disk. A broker that is not measured is",
+        "  paused.",
+        "- Tidelog syncs every commit to the disk before it answers. Kafka, with its default settings, answers from",
+        "  the page cache.",
+        "- The last line of a row names its commit, day, rounds, processor, disk, load average, and all server",
+        "  settings that are not defaults.",
     ]
     if machine.quick:
         lines += ["", "**A quick run: too short to judge by.**"]
@@ -78,7 +85,7 @@ def _summary(report: Report) -> Iterator[str]:
         "",
         f"## Goals: {met} of {len(report.rows)} met",
         "",
-        "| what | at least | measured | |",
+        "| what | goal | measured | |",
         "|---|---|---|---|",
     )
     for row in report.rows:
@@ -102,7 +109,7 @@ def _details(report: Report) -> Iterator[str]:
 
 
 def _measured_with(origin: Origin) -> str:
-    """One line under a row's table."""
+    """The line under a row's table that says how it was measured."""
     parts = [
         f"Measured {origin.date} at commit {origin.commit}",
         f"{origin.rounds} rounds" if origin.rounds > 1 else "1 round",

@@ -1,4 +1,4 @@
-"""A Tidelog broker in a process of its own, as a user starts it: `tidelog serve`, its settings in `TIDELOG_*`."""
+"""A Tidelog broker in its own process, started like a user starts it: `tidelog serve`, with settings in `TIDELOG_*`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tidelog.client import Admin
 from tidelog.client.descriptions import ClusterDescription, PartitionLogDescription, TopicDescription
 from tidelog.storage.errors import Unavailable
 
-ARROW_CLIENT = "prebuilt Arrow bodies over plain sockets: nothing is done for a record"
-JSON_CLIENT = "prebuilt JSON bodies over plain sockets: nothing is done for a record"
-BATCHED_CLIENT = "tidelog.client Producer.send: a Python call a record, batched and encoded as Arrow by the client"
-FETCH_CLIENT = "opens each Arrow stream and adds up the bytes of its values: nothing is done for a record"
+ARROW_CLIENT = "prebuilt Arrow bodies over plain sockets: no work per record"
+JSON_CLIENT = "prebuilt JSON bodies over plain sockets: no work per record"
+BATCHED_CLIENT = "tidelog.client Producer.send: one Python call per record; the client batches and encodes as Arrow"
+FETCH_CLIENT = "opens each Arrow stream and sums the bytes of its values: no work per record"
 PLACES = frozenset({"etcd.endpoints"})
-"""Settings that say where something is: they are no deviation."""
+"""Settings that give a location. The report does not list them as changed settings."""
 SERVE = "import sys; from tidelog.services.cli.main import main; sys.exit(main())"
 
 
 class TidelogBroker:
-    """`settings` are those of `tidelog serve`, by their dotted names (``flush.interval.ms``)."""
+    """`settings` are those of `tidelog serve`, with dotted names (``flush.interval.ms``)."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class TidelogBroker:
         self._admin.create_topic(topic, partitions, configs)
 
     def topic(self, topic: str) -> TopicDescription:
-        """The topic's partitions, and the shards they live in."""
+        """The topic's partitions and their shards."""
         return self._admin.topic(topic)
 
     def log(self, topic: str, partition: int = 0) -> PartitionLogDescription:
@@ -60,7 +60,7 @@ class TidelogBroker:
         return self._admin.cluster()
 
     def wal_entries(self) -> int:
-        """How many objects the write-ahead logs have had so far."""
+        """The number of entries that the WALs have had so far."""
         return sum(shard.wal_next for shard in self.cluster().shards)
 
     def stop(self) -> None:

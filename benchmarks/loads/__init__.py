@@ -1,1 +1,1 @@
-"""Load programs, each a process of its own with plain sockets, so that the load is not the bottleneck."""
+"""Load programs. Each runs in its own process with plain sockets, so that the load is not the bottleneck."""

@@ -1,6 +1,6 @@
-"""In turn: one PUT by the store class, one produce of a record to an idle broker on the same bucket; times of both.
+"""Measure, in turn, one PUT by the store class and one produce of a record to an idle broker on the same bucket.
 
-The PUT is a create of an object as large as the write-ahead log entry that the produce makes. Prints a JSON object
+The PUT creates an object as large as the WAL entry that the produce makes. Prints a JSON object
 with the two lists of milliseconds.
 """
 
@@ -53,7 +53,7 @@ async def main() -> None:
 
 
 async def largest_entry_bytes(store: ObjectStore) -> int:
-    """The size of the write-ahead log entry with the record in it; start entries are smaller."""
+    """The size of the WAL entry that holds the record; START entries are smaller."""
     return max(info.size for info in await store.list("wal/"))
 
 

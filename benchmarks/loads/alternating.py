@@ -1,6 +1,6 @@
-"""In turn, one produce of a record to each of some brokers; prints a JSON object of times in ms by port.
+"""Send one produce of a record to each of several brokers in turn. Prints a JSON object of times in ms by port.
 
-Every request is for the same partition, so that but for its way each costs the same.
+Every request is for the same partition, so requests differ only in the way they take.
 """
 
 from __future__ import annotations

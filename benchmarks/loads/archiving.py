@@ -1,9 +1,9 @@
-"""Archive and merge in this process, from a bucket in memory: seconds of CPU, and how often a record is written.
+"""Archive and merge in this process, in a bucket in memory: measures CPU seconds and how often a record is written.
 
-               a write-ahead log of full entries is archived, and read and written by pyarrow alone; then merged
---slow-life    a partition that gets little at a time: a pass an entry, and whatever is due is merged after each
+(no option)    archives a WAL of full entries, does the same work with pyarrow alone, then merges
+--slow-life    a partition that gets few records at a time: one pass for each entry, and all due merges after each pass
 
-CPU and not wall time: the machine may be shared, and what archiving takes from a broker is CPU. Prints a JSON object.
+It measures CPU, not wall time: the machine may be shared, and archiving costs a broker CPU. Prints a JSON object.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ Values: TypeAlias = "pa.Array[Any]"
 
 @dataclass(frozen=True)
 class Speed:
-    """`raw_bytes` of keys and values; CPU in seconds, of each round; stored bytes of the segments before merging and in
-    the end."""
+    """`raw_bytes`: of keys and values. CPU: seconds of each round. Stored bytes: before and after merging."""
 
     raw_bytes: int
     archive_cpu_s: tuple[float, ...]
@@ -65,7 +64,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class SlowLife:
-    """`written_bytes` raw, by the archiver and by all merges; `small_segments`: not final ones, at most at a time."""
+    """`written_bytes`: raw, by the archiver and all merges. `small_segments`: the most non-final segments at once."""
 
     raw_bytes: int
     written_bytes: int
@@ -79,7 +78,7 @@ class SlowLife:
 
 
 class Bench:
-    """One partition in a bucket, archived and merged in one thread, by workers that know nothing of earlier ones."""
+    """One partition in a bucket, archived and merged in one thread, each time by new workers."""
 
     def __init__(self, store: MemoryObjectStore, spill_folder: Path, executor: Executor, batch_bytes: int) -> None:
         self.store = store
@@ -90,7 +89,7 @@ class Bench:
         self.merger = MergeTask(store, Runtime(), UpkeepLimits(), executor, spill_folder)
 
     async def fill(self, values: Values, records: int, entry_records: int) -> None:
-        """The log: entries of so many records each."""
+        """Write the log, with the given number of records in each entry."""
         for seq, first in enumerate(range(0, records, entry_records)):
             count = min(entry_records, records - first)
             span = Span(PLACE.topic_partition, first, count, 0)
@@ -99,12 +98,12 @@ class Bench:
             await self.wal.create(PreparedEntry(header, ParquetWalCodec().encode(header, table)))
 
     async def archive(self) -> int:
-        """One pass; raw bytes that it wrote."""
+        """Run one pass; return the raw bytes it wrote."""
         report = await self.archiver.run_once()
         return report.manifests[0].segments[-1].raw_bytes if report else 0
 
     async def merge(self, rules: UpkeepRules) -> int:
-        """Until nothing is due; raw bytes that were written."""
+        """Merge until nothing is due; return the raw bytes written."""
         written = 0
         while manifest := await self.merger.run(PLACE, self.log, rules):
             assert manifest.change is not None
@@ -113,13 +112,13 @@ class Bench:
 
 
 async def speed(options: argparse.Namespace, values: Values, spill_folder: Path, executor: Executor) -> Speed:
-    """Archiving and pyarrow in turn, once more than they count, then one merge."""
+    """Run archiving and pyarrow in turn, one more time than is counted, then one merge."""
     store = MemoryObjectStore()
     archive_cpu_s, pyarrow_cpu_s = [], []
     for turn in range(options.rounds + 1):
         bench = Bench(store, spill_folder, executor, ArchiverSettings().batch_bytes)
         if turn == 0:
-            await bench.fill(values, options.records, entry_records=22_000)  # 8 MiB, as a busy broker makes them
+            await bench.fill(values, options.records, entry_records=22_000)  # 8 MiB, like the entries of a busy broker
         await _forget_segments(store)
         began_s = own_cpu_seconds()
         while await bench.archive():
@@ -140,7 +139,7 @@ async def speed(options: argparse.Namespace, values: Values, spill_folder: Path,
 
 
 async def _forget_segments(store: MemoryObjectStore) -> None:
-    """As if nothing had been archived yet."""
+    """Reset the partition to the state before archiving."""
     keys = [info.key async for info in list_all(store, "")]
     for key in keys:
         if key.startswith(TOPICS_PREFIX) or key == floor_key(0):
@@ -148,7 +147,7 @@ async def _forget_segments(store: MemoryObjectStore) -> None:
 
 
 async def _pyarrow_cpu_s(bench: Bench, segment_records: int) -> float:
-    """Of reading the same entries and writing segments as large, as small and as well indexed, by pyarrow alone."""
+    """CPU seconds of pyarrow alone for the same work: read the entries, write segments with the same layout."""
     entries = [(await bench.store.get(info.key)).data async for info in list_all(bench.store, "wal/0000/0")]
     began_s = own_cpu_seconds()
     tables = [pq.read_table(pa.BufferReader(data), use_threads=False) for data in entries]
@@ -174,7 +173,7 @@ async def _pyarrow_cpu_s(bench: Bench, segment_records: int) -> float:
 
 
 async def slow_life(options: argparse.Namespace, values: Values, spill_folder: Path, executor: Executor) -> SlowLife:
-    """Each pass makes a segment of some 5 KB; a final one has 2 MiB."""
+    """Each pass makes a segment of about 5 KB; a final segment has 2 MiB."""
     bench = Bench(MemoryObjectStore(), spill_folder, executor, batch_bytes=1)
     await bench.fill(values, options.records, entry_records=100)
     written_bytes = passes = small_segments = 0

@@ -1,6 +1,6 @@
-"""Produce with `tidelog.client.Producer.send`, called once a record as Kafka's own load tool calls its client.
+"""Produce with `tidelog.client.Producer.send`, called once per record, like Kafka's load tool calls Kafka's client.
 
-Like that tool, it sends records picked at random from the lines of the payload; the picking is done beforehand.
+Like that tool, it sends records chosen at random from the lines of the payload. It chooses them beforehand.
 """
 
 from __future__ import annotations

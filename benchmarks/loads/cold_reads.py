@@ -1,9 +1,9 @@
 """Look up old records at random places: raw GETs of the row group by three clients, `SegmentReader`, the broker.
 
-Every row group of the segments is visited once a round, always in the same shuffled order, so that no cache of the
-last ones holds it, and each time at another offset. The raw GETs ask for exactly the bytes that the readers have to
-fetch for the record: the row group's range. At each place the ways take turns in an order drawn anew, since who comes
-first finds the bytes in no processor's cache. Medians in ms as JSON.
+Each round visits every row group of the segments once, always in the same shuffled order, so that no cache of recent
+row groups holds it. The offset differs each time. The raw GETs ask for exactly the bytes that the readers must fetch
+for the record: the row group's range. At each place the order of the ways is random, because the first one finds the
+bytes in no processor cache. Prints medians in ms as JSON.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def places(store: ObjectStore, topic: str, topic_id: str) -> list[Place]:
 
 
 class Lookups:
-    """The ways, each timed by itself."""
+    """The ways to look up a record; each is timed separately."""
 
     def __init__(self, store: ObjectStore, port: int, topic: str) -> None:
         self._store = store
@@ -88,14 +88,14 @@ class Lookups:
         assert len(answer["Body"].read()) == end - start
 
     async def socket(self, place: Place) -> None:
-        """As little as a client can do: a socket, and a request that was signed before."""
+        """The minimum for a client: a socket, and a request that was signed beforehand."""
         start, end = place.group.start, place.group.end
         path = self._signed[place.segment.key]
         request = f"GET {path} HTTP/1.1\r\nHost: {self._endpoint.partition('//')[2]}\r\nRange: bytes={start}-{end - 1}"
         assert len(self._minio.exchange(f"{request}\r\n\r\n".encode()).body) == end - start
 
     def sign(self, chosen: Sequence[Place]) -> None:
-        """Make ready what `socket` sends."""
+        """Prepare the requests that `socket` sends."""
         for place in chosen:
             params = {"Bucket": self._bucket, "Key": f"{self._prefix}/{place.segment.key}"}
             url = self._boto3.generate_presigned_url("get_object", Params=params, ExpiresIn=3_600)
@@ -106,7 +106,7 @@ class Lookups:
         assert records["offset"][0].as_py() == place.offset
 
     def broker_gets(self) -> int:
-        """GETs of segments that the broker has made so far."""
+        """Number of GETs of segments that the broker has made so far."""
         text = self._link.exchange(get("/metrics", "text/plain")).body.decode()
         counts = re.findall(r'^tidelog_store_requests_total\{kind="segment",verb="get"\} (\S+)$', text, re.MULTILINE)
         return int(float(counts[0])) if counts else 0

@@ -1,7 +1,7 @@
-"""One partition with many records of fewer keys, written as segments, then compacted. Two modes, a process each:
+"""Compact one partition with many records of fewer keys. Two modes, each in its own process:
 
---write      makes the segments, as archiving and merging would leave them
---compact    one pass; prints what it took as a JSON object
+--write      writes the segments that archiving and merging would leave
+--compact    runs one pass; prints its cost as a JSON object
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RULES = UpkeepRules(compacts=True, deletes=False)
 
 @dataclass(frozen=True)
 class Compaction:
-    """What one pass took. `peak_bytes` is the process's largest resident size, the interpreter included."""
+    """The cost of one pass. `peak_bytes`: the largest resident size of the process, including the interpreter."""
 
     records: int
     kept: int
@@ -87,7 +87,7 @@ async def _write(store: ObjectStore, options: argparse.Namespace) -> None:
 
 
 def _tables(options: argparse.Namespace) -> Iterator[pa.Table]:
-    """Keys of 16 bytes, each record's drawn anew; values from the payload file."""
+    """Make tables: a random key of 16 bytes for each record; values from the payload file."""
     chance = np.random.Generator(np.random.PCG64(SEED))
     keys = pa.array([b"key-%012d" % number for number in range(options.keys)], pa.binary())
     values = pa.array(options.payload.read_bytes().splitlines(), pa.binary())

@@ -1,6 +1,6 @@
-"""Fetch a partition from a start to an end offset as Arrow streams, one connection, the next request after each answer.
+"""Fetch a partition from a start to an end offset as Arrow streams, over one connection, one request at a time.
 
-Each answer is opened as Arrow and its values' bytes are added up; no Python object a record is made.
+Opens each answer as Arrow and sums the bytes of its values, without a Python object per record.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.loads.result import Latency, LoadResult, own_cpu_seconds
 
 
 def value_bytes_of(batch: pa.RecordBatch) -> int:
-    """Bytes of all values of a batch, from its first and last value's place."""
+    """Bytes of all values of a batch, from the positions of its first and last value."""
     values = batch.column(batch.schema.get_field_index("value"))
     offsets = values.buffers()[1]
     if offsets is None or len(values) == 0:

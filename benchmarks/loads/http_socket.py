@@ -1,4 +1,4 @@
-"""HTTP/1.1 over one kept connection with as little Python as it takes, so that a load program costs little itself."""
+"""HTTP/1.1 over one kept connection with as little Python as possible, so that the load program itself costs little."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""DuckDB, pandas or Spark over the segments of a topic in S3, through a proxy that counts what they are sent.
+"""Read the segments of a topic in S3 with DuckDB, pandas or Spark, through a proxy that counts the bytes they receive.
 
-Two filters, one by offset and one by timestamp, each for a thousand records in the middle; the rows have to be those
-that the broker gives for the same offsets. Prints the bytes that each filter read, and the count of all rows, as JSON.
+Runs two filters, one by offset and one by timestamp, each for a thousand records in the middle. The rows must equal
+those that the broker returns for the same offsets. Prints the bytes that each filter read and the count of all rows,
+as JSON.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     times = expected["timestamp"].to_pylist()
     filters = {
         "offset": Between("offset", middle, middle + WANTED_RECORDS),
-        "timestamp": Between("timestamp", times[0], times[0] + 1),  # one millisecond: some thousand records came in it
+        "timestamp": Between(
+            "timestamp", times[0], times[0] + 1
+        ),  # one millisecond, in which about a thousand records arrived
     }
     reader = reader_of(options.reader)
     answered: dict[str, int] = {}
@@ -69,7 +72,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
 def _check(found: pa.Table, expected: pa.Table, name: str) -> None:
     if name == "offset":
         same = found.equals(expected.combine_chunks())
-    else:  # the records of that millisecond may begin earlier and end later than those that were asked of the broker
+    else:  # that millisecond may have records before and after those requested from the broker
         column = expected["timestamp"].to_numpy()
         shared = expected.filter(pa.array(column == column[0])).combine_chunks()
         first = found["offset"].to_pylist().index(shared["offset"][0].as_py())

@@ -1,8 +1,8 @@
 """Produce bodies that were built before the clock starts, over several connections, each with one request in flight.
 
-Bounded by `--records` and by `--seconds`. A 503 (full buffer) is waited out as `Retry-After` says and counted; any
-other answer but 200 ends the program. With several ports the connections are divided over them; with `--leaders` each
-request goes straight to the port of its partition's leader.
+`--records` and `--seconds` limit the load. After a 503 (full buffer) the program waits as `Retry-After` says and counts
+it; any other answer except 200 ends the program. With several ports, the connections are divided over them. With
+`--leaders`, each request goes directly to the port of its partition's leader.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FORMATS = {"arrow": arrow_body, "json": json_body, "base64": base64_body, "s2": 
 
 
 class Load:
-    """Shared by the connections' threads."""
+    """State that the threads of the connections share."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
@@ -77,10 +77,10 @@ class Load:
         links: dict[int, HttpSocket] = {}
         deadline = time.monotonic() + self._options.seconds
         if self._options.rate:
-            time.sleep(number / self._options.rate)  # else all connections would go on sending at the same moments
+            time.sleep(number / self._options.rate)  # otherwise all connections would keep sending at the same moments
         while time.monotonic() < deadline and (turn := self._take()) is not None:
             content_type, body, value_bytes = self.bodies[turn % BODIES]
-            partition = turn * 7919 % self._options.partitions  # spread, yet the same in every run
+            partition = turn * 7919 % self._options.partitions  # spread, but the same in every run
             request = self._request(partition, content_type, body)
             port = self._leaders[partition] if self._leaders else ports[number % len(ports)]
             link = links.get(port) or links.setdefault(port, HttpSocket(port))
@@ -121,7 +121,7 @@ class Load:
 
 
 def load_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True, nargs="+")
     parser.add_argument("--leaders", type=Path, help="a JSON list of ports, by partition")

@@ -1,7 +1,7 @@
 """Read a whole topic once, in one of two ways: a `Consumer` over HTTP, or pyarrow over the same Parquet files.
 
-pyarrow streams too (``dataset.to_batches``: bounded memory, its own threads and read-ahead). Either way the bytes of
-all values are added up and no Python object a record is made.
+pyarrow streams too (``dataset.to_batches``: bounded memory, its own threads and read-ahead). Both ways sum the bytes of
+all values, without a Python object per record.
 """
 
 from __future__ import annotations

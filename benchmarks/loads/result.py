@@ -1,4 +1,4 @@
-"""What a load program prints as its last line: one JSON object, read back by the row that started it."""
+"""The last line that a load program prints: one JSON object. The row that started it reads it back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Self
 
 P99_SAMPLES_MIN = 100
-"""With fewer samples a 99th percentile is the longest time; it is then called that."""
+"""With fewer samples, the 99th percentile equals the longest time, and is reported as the longest time."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Latency:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Self | None:
-        """Of measured times in any order; None if there are none."""
+        """Make it from measured times in any order; None if there are none."""
         if not seconds:
             return None
         times = sorted(seconds)
@@ -39,8 +39,8 @@ class Latency:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """`value_bytes` counts values alone; `cpu_seconds` is what the load program itself took; `latency` is None where
-    the load program measures none."""
+    """`value_bytes` counts only values. `cpu_seconds` is the CPU time of the load program itself. `latency` is None if
+    the load program measures no latencies."""
 
     records: int
     value_bytes: int
@@ -68,7 +68,7 @@ class LoadResult:
 
     @property
     def p99_ms(self) -> float:
-        """Raises `ValueError` if too few requests were measured for one."""
+        """Raises `ValueError` if too few requests were measured."""
         found = self._latency()
         if found.p99_ms is None:
             raise ValueError(f"{found.samples} requests give no p99: measure at least {P99_SAMPLES_MIN}")
@@ -84,14 +84,14 @@ class LoadResult:
 
     @classmethod
     def from_output(cls, output: str) -> LoadResult:
-        """The result in the last line of `output`."""
+        """Parse the last line of `output`."""
         fields = json.loads(output.strip().splitlines()[-1])
         latency = fields.pop("latency")
         return cls(**fields, latency=Latency(**latency) if latency else None)
 
 
 def percentile_ms(sorted_seconds: Sequence[float], part: float) -> float:
-    """The value at `part` (0 to 1) of sorted times by the nearest rank, in milliseconds."""
+    """The percentile `part` (0 to 1) of sorted times by the nearest rank, in milliseconds."""
     return sorted_seconds[max(0, math.ceil(part * len(sorted_seconds)) - 1)] * 1e3
 
 

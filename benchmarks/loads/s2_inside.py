@@ -1,7 +1,7 @@
-"""Started in a network namespace with loopback alone: MinIO, s2 lite and Tidelog on it, and the same load on each.
+"""Run the same load on s2 lite and on Tidelog, both on one MinIO, in a network namespace that has only loopback.
 
-One stream (one partition), 32 producers of 100 x 1 KiB with one request each in flight, its tail read at the same
-time. Prints a JSON object: what each setting of each side gave in each round.
+One stream (one partition), 32 producers of 100 x 1 KiB with one request each in flight, and a reader at the tail.
+Prints a JSON object: the figures of each setting of each side in each round.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ S2_FLUSH_MS = (50, 20, 5)
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting of one side in one round; `puts_per_s` counts all PUTs at MinIO by the seconds that the load took,
-    without those that its process took to start."""
+    """One setting of one side in one round. `puts_per_s`: all PUTs at MinIO divided by the seconds of the load, without
+    the time that its process took to start."""
 
     mb_per_s: float
     p50_ms: float
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _round(children: Children, options: argparse.Namespace) -> list[tuple[str, Trial]]:
-    """Every setting once. Tidelog runs at its own pace and again at the PUT rate that s2 had at its default."""
+    """Run every setting once. Tidelog runs at its own pace and again at the PUT rate of s2's default setting."""
     trials = [(f"s2 {flush_ms} ms", _s2(children, options, flush_ms)) for flush_ms in S2_FLUSH_MS]
     equal_ms = max(1, round(1000 / trials[0][1].puts_per_s))
     trials.append(("tidelog", _tidelog(children, options, None)))
@@ -105,7 +105,7 @@ def _appends(port: int, form: str, options: argparse.Namespace, records: int) ->
 
 
 def _measure(server: minio.Minio, append: Callable[[int], str], follow: Callable[[int], str], records: int) -> Trial:
-    """The appends, with a reader of the tail beside them."""
+    """Run the appends, with a reader of the tail in parallel."""
     tails: list[LoadResult] = []
     reader = threading.Thread(target=lambda: tails.append(LoadResult.from_output(follow(records))))
     before = server.puts()

@@ -1,4 +1,4 @@
-"""Follow an s2 stream from its start until `--end` records were read, over one connection."""
+"""Follow an s2 stream from its start over one connection, until `--end` records are read."""
 
 from __future__ import annotations
 

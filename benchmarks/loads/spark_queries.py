@@ -1,7 +1,8 @@
-"""Three queries over the same events in one Spark: from Kafka, by `tidelog.spark_connector.read`, by the data source.
+"""Run three queries over the same events in one Spark: on Kafka, with `tidelog.spark_connector.read`, and with the data
+source.
 
-Each round runs every query on every side in turn. Prints a JSON object: for each query and side its seconds, and the
-answers, which have to be the same.
+Each round runs every query on every side in turn. Prints a JSON object: the seconds of each query and side, and the
+results, which must be equal.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from collections.abc import Callable
 
 from infra.spark_kafka import folder
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tidelog.spark_connector import read
 from tidelog.spark_connector.local_session import local_session
 
 WARM_UP_ROUNDS = 2
-"""The JVM compiles what both sides run as it goes: a query's first turn takes five times as long as its third."""
+"""The JVM compiles code while it runs: the first turn of a query takes five times as long as the third."""
 EVENT = "service string, request struct<status int, duration_us bigint>"
 
 
@@ -28,7 +29,7 @@ def count(frame: DataFrame) -> object:
 
 
 def all_columns(frame: DataFrame) -> object:
-    """Every column is read and thrown away."""
+    """Read every column and discard it."""
     frame.write.format("noop").mode("overwrite").save()
     return None
 

@@ -1,9 +1,9 @@
-"""Clients that write and read one record after another, until SIGTERM, through whatever happens to the brokers.
+"""Clients that write and read one record after another until SIGTERM, while brokers fail and restart.
 
-One writer and one reader for each partition. A client stays with a broker while it answers; after anything but a 200,
-or a cut connection, it asks the next broker for the same again. Writers number their records (`Tidelog-Sequence`), so
-that a record that was sent twice is in the log once. The last line is a list of the calls as JSON; times are Unix
-seconds.
+There is one writer and one reader for each partition. A client stays with a broker while it answers. After any answer
+except 200, or a cut connection, it sends the same request to the next broker. Writers number their records
+(`Tidelog-Sequence`), so a record that was sent twice is in the log once. The last line is a list of the calls as JSON;
+times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ RECORD = json.dumps({"records": [{"value": "one of the steady clients' records"}
 
 @dataclass(frozen=True)
 class Call:
-    """What a client wanted once, with all its tries. `failed_s`: when the first try failed, 0 if none did; `failures`:
-    what the tries failed of; `leader`: the address that the answer named."""
+    """One request of a client with all its attempts. `failed_s`: when the first attempt failed, 0 if none did.
+    `failures`: the cause of each failed attempt. `leader`: the address in the answer."""
 
     writes: bool
     partition: int
@@ -39,17 +39,17 @@ class Call:
 
     @property
     def cured_s(self) -> float:
-        """From the first failure to the answer."""
+        """Seconds from the first failure to the answer."""
         return self.answered_s - self.failed_s if self.failures else 0.0
 
     @classmethod
     def all_from(cls, output: str) -> list[Call]:
-        """The calls in the output of this program."""
+        """Parse the calls in the output of this program."""
         return [cls(**one) for one in json.loads(output.strip().splitlines()[-1])]
 
 
 class Client:
-    """`first`: which of the ports it asks at first."""
+    """`first`: the index of the port that it asks first."""
 
     def __init__(self, ports: list[int], first: int, topic: str, partition: int, *, writes: bool) -> None:
         self._ports = cycle([*ports[first:], *ports[:first]])
@@ -75,11 +75,11 @@ class Client:
         return Call(self._writes, self._partition, began, time.time(), failed, tuple(failures), leader)
 
     def _try(self) -> Answer | str:
-        """An answer of 200, or what was wrong; the next try is at the next broker then."""
+        """Return an answer of 200, or the cause of the failure. After a failure, move to the next broker."""
         try:
             self._link = self._link or HttpSocket(next(self._ports), TIMEOUT_S)
             answer = self._link.exchange(self._request())
-        except (OSError, ValueError, IndexError) as error:  # the latter two: an answer that was cut off
+        except (OSError, ValueError, IndexError) as error:  # the last two: the answer was cut off
             return self._leave(repr(error))
         if answer.status == 200:
             return answer

@@ -1,7 +1,7 @@
-"""How long a broker takes to lead a shard whose write-ahead log is long, and how many requests it takes.
+"""Measure how long a broker takes to lead a shard with a long WAL, and how many requests it needs.
 
-Writes a log of so many entries with its index, as a leader does, then opens a broker on the bucket. Prints a JSON
-object: seconds until it leads, requests until then, and seconds to the first answer to a produce.
+Writes a log with its index, as a leader does, then starts a broker on the bucket. Prints a JSON object: seconds until
+it leads, requests until then, and seconds to the first answer to a produce.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def main() -> None:
 
 
 async def write_log(store: ObjectStore, runtime: Runtime, place: TopicPartition, count: int) -> None:
-    """`count` entries of one record each."""
+    """Write `count` entries of one record each."""
     wal = Wal(store, 0, ParquetWalCodec())
     writer = WalWriter(wal, runtime, runtime.entropy.new_id())
     await writer.claim()

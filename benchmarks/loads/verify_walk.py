@@ -1,4 +1,4 @@
-"""Verifies a made-up bucket and prints what it took, as a line of JSON.
+"""Verify a simulated bucket. Prints the time, memory and requests as a line of JSON.
 
 python -m benchmarks.loads.verify_walk --partitions 16 --segments 500
 """
@@ -18,8 +18,8 @@ from tidelog.storage.bucket.verify import BucketVerification
 
 @dataclass(frozen=True)
 class Walk:
-    """What one verification took. `grown_bytes`: how much the process's peak rose over what it was with the bucket
-    alone."""
+    """The cost of one verification. `grown_bytes`: by how much it raised the process's peak memory above that of the
+    bucket alone."""
 
     seconds: float
     cpu_s: float

@@ -1,1 +1,1 @@
-"""The rows of the table, a file a family. Each gives `rows(bench) -> list[Row]`."""
+"""The rows of the table, one file for each family. Each file has `rows(bench) -> list[Row]`."""

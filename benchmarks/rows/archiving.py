@@ -1,5 +1,5 @@
-"""What archiving takes: CPU for a MB of raw records, beside pyarrow at the same work; how often a record is written;
-what producers notice of it."""
+"""The cost of archiving: CPU per MB of raw records, beside pyarrow with the same work; how often a record is written;
+and its effect on producers."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def _times(found: SlowLife) -> float:
 
 
 def _produce(bench: Bench) -> Row:
-    """Two brokers in turn with the same backlog in the log: one archives and merges it as fast as it can, one does not.
-    Producers send at the same steady rate."""
-    always = {"archiver.interval.ms": 500}  # by age: of a log that is small enough, archiving gives way to requests
+    """Measure two brokers in turn with the same backlog in the log and the same steady producers. One broker archives
+    and merges the backlog as fast as it can; the other does not."""
+    always = {"archiver.interval.ms": 500}  # archive by age: while the log is small, archiving yields to requests
     sides: dict[str, Callable[[], LoadResult]] = {
         "with": lambda: _load(bench, "with", always),
         "without": lambda: _load(bench, "without", NEVER),

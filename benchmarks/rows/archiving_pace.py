@@ -1,7 +1,7 @@
-"""Whether the archiver keeps up with the smallest entries: producers that send a record a request, and what of the log
-is archived meanwhile. Otherwise the log would grow for as long as they go on.
+"""Whether the archiver keeps up with the smallest entries. Producers send one record per request; the row compares the
+entries that are archived with those that are written. If the archiver did not keep up, the log would grow without end.
 
-Entries are committed as fast as the store takes them (`flush.interval.ms` 0), and archived twice a second.
+The broker commits entries as fast as the store takes them (`flush.interval.ms` 0) and archives twice a second.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.tidelog_broker import JSON_CLIENT, TidelogBroker
 
 SECONDS, QUICK_SECONDS = 20.0, 3.0
 SETTLED = 0.25
-"""The part of the samples that is left out at the beginning."""
+"""The share of samples that is ignored at the beginning."""
 CONNECTIONS, PARTITIONS = 32, 16
 SAMPLE_EVERY_S = 0.1
 SETTINGS = {"flush.interval.ms": 0, "archiver.interval.ms": 500}
@@ -32,7 +32,7 @@ ARCHIVER = "none: the archiver of the broker"
 
 @dataclass(frozen=True)
 class Sample:
-    """Entries written and archived, of all shards, at a moment."""
+    """Entries written and archived in all shards at one moment."""
 
     at_s: float
     written: int
@@ -64,7 +64,7 @@ def _row(bench: Bench, name: str, where: str, store: str, env: Mapping[str, str]
 
 
 def _samples(bench: Bench, broker: TidelogBroker) -> list[Sample]:
-    """What the broker says along a load, but for the first part, and at its end."""
+    """The broker's counts during a load, without the first part, and at its end."""
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(_load, bench, broker, QUICK_SECONDS if bench.quick else SECONDS)
         found = [_sample(broker)]
@@ -92,6 +92,6 @@ def _load(bench: Bench, broker: TidelogBroker, seconds: float) -> LoadResult:
 
 
 def rate(samples: list[Sample], count: Callable[[Sample], int]) -> float:
-    """So much a second, from the first sample to the last."""
+    """Entries per second, from the first sample to the last."""
     first, last = samples[0], samples[-1]
     return (count(last) - count(first)) / (last.at_s - first.at_s)

@@ -1,8 +1,9 @@
-"""PUTs of the write-ahead logs of three brokers with 10,000 partitions and with one, under the same load.
+"""PUTs of the WALs of three brokers with 10,000 partitions and with one, under the same load.
 
-PUTs follow the shards that are written to: a partition lives in one shard, 10,000 live in all four. So what is compared
-is PUT/s of a shard in use. A side with one partition in each shard stands beside: it uses as many shards as 10,000
-partitions, so the PUT/s of all logs can be compared too. What the archiver puts later is left out: it follows bytes.
+The number of PUTs depends on the shards that are written to. One partition is in one shard; 10,000 are in all four. So
+the row compares the PUT/s of a shard in use. A third side has one partition in each shard. It uses as many shards as
+10,000 partitions, so the PUT/s of all logs can be compared too. The archiver's later PUTs are not counted: they depend
+on bytes.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ REQUESTS_PER_S, REQUEST_RECORDS, CONNECTIONS = 200, 10, 100
 SECONDS = 20
 NAME = "puts-cluster"
 WHAT = f"PUT/s of a shard in use with 1, {SHARDS} and 10,000 partitions, same load, {cluster.WHERE}"
-GOAL = Goal("10,000 and one equal within 10 %: the more at most 1.1 x the less", 1.1, at_least=False)
+GOAL = Goal("with 10,000 partitions and with one, at most 1.1 x apart", 1.1, at_least=False)
 CLIENT = f"{REQUESTS_PER_S} Arrow requests/s of {REQUEST_RECORDS} x 1 KiB to the leaders, spread over the partitions"
 
 
 def rows(bench: Bench) -> list[Row]:
-    """One row with a side for each number of partitions; its figure compares the least number with the greatest."""
+    """One row with a side for each number of partitions. Its figure compares the smallest number with the largest."""
     if why := cluster.missing():
         return [not_run(NAME, WHAT, GOAL, why)]
     settings = {"TIDELOG_SHARDS": str(SHARDS), "TIDELOG_ARCHIVER_INTERVAL_MS": "86400000"}
@@ -42,7 +43,7 @@ def rows(bench: Bench) -> list[Row]:
 
 
 class _Load:
-    """A topic of so many partitions, and the load on it."""
+    """A topic and the load on it."""
 
     def __init__(self, bench: Bench, brokers: Cluster, partitions: int) -> None:
         self.partitions, self.topic = partitions, f"p{partitions}"
@@ -53,7 +54,7 @@ class _Load:
         self._leaders.write_text(json.dumps(brokers.leader_ports(self.topic)))
 
     def puts_per_s(self) -> float:
-        """Of all logs together."""
+        """PUT/s of all logs together."""
         before = sum(self._brokers.wal_entries().values())
         seconds = max(3, self._bench.scaled(SECONDS))
         out = run_module(

@@ -1,7 +1,8 @@
-"""A record at a random old offset, through a broker and by `SegmentReader` alone, against a raw GET of the same bytes.
+"""Looks up a record at a random old offset, through a broker and with `SegmentReader` alone, beside a raw GET of the
+same bytes.
 
-MinIO on the disk under test; what is read lies in the page cache of the machine, so that the difference is ours.
-Footers and the manifest are known, as at any broker that has been up for a while; the row group never is.
+MinIO runs on the disk under test. The data is in the machine's page cache, so the difference is Tidelog's own cost. The
+reader knows the footers and the manifest, like any broker that has run for a while, but never the row group.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from benchmarks.tidelog_broker import TidelogBroker
 RECORDS = 2_000_000
 ARCHIVE_SECONDS = 240.0
 GOAL = Goal("1.3 x a raw GET of the same bytes, p50", 1.3, at_least=False)
-WHAT = "100 records at a random old offset, MinIO, one row group's range each"
+WHAT = "look up 100 records at random old offsets, MinIO, one row group each"
 CLIENTS = {
     "broker": "over HTTP, one kept connection, Arrow",
     "reader": "SegmentReader in the load program, straight from the bucket",
 }
+WAYS = {"broker": "through a broker", "reader": "SegmentReader alone"}
 RAW_CLIENT = "ObjectStore.get of the row group's range in the load program"
 
 
@@ -54,19 +56,25 @@ def _row(way: str, found: Mapping[str, Any]) -> Row:
     p50_ms, p99_ms = found["p50_ms"], found["p99_ms"]
     ours_facts = [f"p99 {p99_ms[way]:.1f} ms"]
     if way == "broker":
-        ours_facts.append(f"{found['broker_gets']:.2f} GETs of segments a lookup")
+        ours_facts.append(f"{found['broker_gets']:.2f} GETs of segments per lookup")
         ours_facts.append(
-            f"with the HTTP to the broker and back; the lookup alone, in a process, {p50_ms['reader']:.1f} ms"
+            f"includes HTTP to the broker and back; the lookup alone, in one process: {p50_ms['reader']:.1f} ms"
         )
     raw_facts = [f"p99 {p99_ms['raw']:.1f} ms, boto3's get_object p50 {p50_ms['boto3']:.1f} ms"]
-    raw_facts.append(f"a bare socket that sends what was signed before p50 {p50_ms['socket']:.1f} ms")
+    raw_facts.append(f"a bare socket with requests signed beforehand: p50 {p50_ms['socket']:.1f} ms")
     raw_facts.append(f"{found['groups']} row groups of {found['bytes'] / 1e6:.2f} MB")
     ours = Side("Tidelog", CLIENTS[way], "ms", [p50_ms[way]], ours_facts)
-    return compare(f"cold-read-{way}", WHAT, GOAL, ours, Side("raw GET", RAW_CLIENT, "ms", [p50_ms["raw"]], raw_facts))
+    return compare(
+        f"cold-read-{way}",
+        f"{WHAT}; {WAYS[way]}",
+        GOAL,
+        ours,
+        Side("raw GET", RAW_CLIENT, "ms", [p50_ms["raw"]], raw_facts),
+    )
 
 
 def wait_until_cold(broker: TidelogBroker, topic: str, records: int) -> None:
-    """Return once the first `records` of partition 0 are in segments."""
+    """Wait until the first `records` of partition 0 are in segments."""
     deadline = time.monotonic() + ARCHIVE_SECONDS
     while (log := broker.log(topic)).cold_end < records:
         if time.monotonic() > deadline:

@@ -1,7 +1,7 @@
-"""Log compaction by key: ten records a key, of which one stays, on the local disk in one thread.
+"""Log compaction by key: ten records per key, of which one stays, on the local disk in one thread.
 
-A process of its own makes one pass over segments that another wrote, so that its memory is its own; the spill files,
-for what `archiver.memory.bytes` does not hold, lie on the same disk.
+One process writes the segments and another compacts them in one pass, so that memory is measured separately. The spill
+files, for data beyond `archiver.memory.bytes`, are on the same disk.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def rows(bench: Bench) -> list[Row]:
 
 
 def _pass(folder: Path, turn: int, load: tuple[object, ...]) -> Compaction:
-    """One pass over a copy of what was written."""
+    """Run one pass over a copy of the written segments."""
     place = folder / str(turn)
     shutil.copytree(folder / "written", place)
     done = Compaction.from_output(run_module("benchmarks.loads.compaction", "--compact", "--folder", place, *load))

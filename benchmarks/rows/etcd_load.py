@@ -1,6 +1,6 @@
-"""What a cluster at work asks of etcd, at two rates of producing, as etcd's own counters tell.
+"""Requests of a working cluster to etcd, at two produce rates, from etcd's own counters.
 
-The figure is requests a second of each broker, for all its shards together: less than that of a broker and shard.
+The figure is requests per second and broker, for all its shards together.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLIENT = f"Arrow requests of {REQUEST_RECORDS} x 1 KiB to any broker, spread ove
 
 
 def rows(bench: Bench) -> list[Row]:
-    """Two rows of the same figures: the higher one, and how they differ."""
+    """Two rows from the same figures: the higher rate, and the ratio of the two."""
     if why := cluster.missing():
         return [not_run(name, what, goal, why) for name, what, goal in NAMES]
     with running_cluster(bench, "etcd-load") as brokers:

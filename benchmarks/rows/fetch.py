@@ -1,6 +1,6 @@
-"""Fetch as Arrow, hot, against kafka-consumer-perf-test: the records that were produced last, from each side's memory.
+"""Fetches the newest records as Arrow, beside kafka-consumer-perf-test. Both sides answer from memory.
 
-Tidelog's come from its cache of recent batches, Kafka's from the page cache. Both read the same records once from the
+Tidelog reads from its cache of recent batches, Kafka from the page cache. Both read the same records once, from the
 first offset to the last, over one connection.
 """
 
@@ -18,7 +18,7 @@ from benchmarks.rows.produce import load_facts, prebuilt
 from benchmarks.tidelog_broker import FETCH_CLIENT, TidelogBroker
 
 RECORDS = 1_000_000
-CACHE_MIB = 1024  # all of the records stay hot
+CACHE_MIB = 1024  # all records stay in memory
 GOAL = Goal("1.5 x Kafka's MB/s", 1.5)
 NAME, WHAT = "fetch-arrow-hot", "fetch JSON events of 376 bytes, Arrow, hot"
 

@@ -1,6 +1,7 @@
-"""What it costs to ask a broker that does not lead: it sends the request on to the leader.
+"""The cost of asking a broker that does not lead the shard and forwards the request to the leader.
 
-Two brokers with etcd and one shard, on the local disk; the same requests go to the leader and to the other in turn.
+Two brokers with etcd and one shard, on the local disk. The same requests go to the leader and to the other broker in
+turn.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from benchmarks.tidelog_broker import ARROW_CLIENT, FETCH_CLIENT, TidelogBroker
 EVENTS_PER_MIB = 2_790
 CONNECTIONS = 4
 PRODUCED, COUNT = 600_000, 1_000
-LATENCY_GOAL = Goal("p50 under 2 ms more than at the leader", 2.0, at_least=False)
-THROUGHPUT_GOAL = Goal("0.7 x what the leader takes when asked itself", 0.7)
-FETCH_GOAL = Goal("0.7 x what the leader gives when asked itself", 0.7)
+LATENCY_GOAL = Goal("under 2 ms more than at the leader", 2.0, at_least=False)
+THROUGHPUT_GOAL = Goal("0.7 x the same produce sent to the leader", 0.7)
+FETCH_GOAL = Goal("0.7 x the same fetch sent to the leader", 0.7)
 NAMES = (
-    ("forwarded-latency", "one produce of 1 KiB, local store: ms more, p50, when forwarded", LATENCY_GOAL),
+    ("forwarded-latency", "one produce of 1 KiB, local store: additional p50 when forwarded", LATENCY_GOAL),
     ("forwarded-produce", "produce Arrow bodies of 1 MiB, local store, 4 connections, forwarded", THROUGHPUT_GOAL),
     ("forwarded-fetch", "fetch the hot tail as Arrow, 1 connection, forwarded", FETCH_GOAL),
 )
@@ -50,7 +51,7 @@ def rows(bench: Bench) -> list[Row]:
 
 
 def _settled(broker: TidelogBroker) -> bool:
-    """Two brokers, and whoever should lead the shard does."""
+    """Whether both brokers are there and the preferred one leads the shard."""
     cluster = broker.cluster().cluster
     return len(cluster.brokers) == 2 and all(s.leader and s.leader == s.preferred for s in cluster.shards)
 
@@ -67,7 +68,7 @@ def _latency(bench: Bench, leader: TidelogBroker, other: TidelogBroker) -> Row:
             p50_ms[int(port)].append(percentile_ms(sorted(times_ms), 0.5) / 1e3)
     forwarded = Side("forwarded", CLIENT, "ms", p50_ms[other.port])
     direct = Side("at the leader", CLIENT, "ms", p50_ms[leader.port])
-    return Row(name, what, goal, forwarded.median - direct.median, (forwarded, direct))
+    return Row(name, what, goal, forwarded.median - direct.median, (forwarded, direct), unit="ms")
 
 
 def _throughput(bench: Bench, leader: TidelogBroker, other: TidelogBroker) -> list[Row]:
@@ -76,7 +77,7 @@ def _throughput(bench: Bench, leader: TidelogBroker, other: TidelogBroker) -> li
         "at the leader": partial(_produce, bench, leader),
     }
     for run in produces.values():
-        run()  # a round for warming up
+        run()  # warm up
     produced = interleave(bench.rounds, produces)
     end = leader.log("t").high_watermark
     fetches: dict[str, Callable[[], LoadResult]] = {
@@ -107,7 +108,7 @@ def _produce(bench: Bench, broker: TidelogBroker) -> LoadResult:
 
 
 def _fetch(broker: TidelogBroker, end: int) -> LoadResult:
-    """The newest records, which the leader has in memory."""
+    """Fetch the newest records, which the leader has in memory."""
     start = max(0, end - 100_000)
     out = run_module(
         "benchmarks.loads.fetch_arrow", *("--port", broker.port, "--topic", "t", "--start", start, "--end", end)

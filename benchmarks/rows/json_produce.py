@@ -1,6 +1,6 @@
-"""Produce JSON bodies of 100 records of 1 KiB, as REST clients do, against Kafka's native protocol.
+"""Produces JSON bodies of 100 records of 1 KiB, like REST clients, beside Kafka's native protocol.
 
-The same over Kafka's REST (Karapace) gave 11 MB/s on this kind of machine, with 32 connections.
+The same load over Kafka's REST proxy (Karapace) reached 11 MB/s on this kind of machine, with 32 connections.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How long one producer waits for its acknowledgement on an idle log, beside one PUT of the same size.
+"""The time that one producer waits for its acknowledgement on an idle log, beside one PUT of the same size.
 
-On MinIO, by the same store class, in turn. The pause between two produces is longer than the flush interval, so that
-the log is idle each time.
+Both run on MinIO with the same store class, in turn. The pause between two produces is longer than the flush interval,
+so that the log is idle each time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A manifest of 100,000 made-up segments on the local disk: what an append to it sends, and what opening it takes.
+"""A manifest of 100,000 simulated segments on the local disk: the bytes of an append, and the requests to open it.
 
-One append a time is counted for a whole turn of versions: 512 differences, each larger than the one before, and the
-whole list that comes after them. The first figure is the mean of the differences, against that of a list of 1,000; the
-list itself is told beside it.
+The row measures a whole turn of versions: 512 differences, each larger than the one before, and then the whole list.
+The figure is the mean size of the differences, divided by that for a list of 1,000. The size of the list is shown
+beside it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CLIENT = "ManifestLog in this process, on a local directory"
 
 @dataclass(frozen=True)
 class Turn:
-    """What a turn of versions sent, and what opening the partition took after it."""
+    """The bytes that a turn of versions sent, and the requests to open the partition after it."""
 
     difference_bytes: list[int]
     whole_bytes: int

@@ -23,7 +23,7 @@ LOAD_GOAL = Goal(f"at most buffer.max.bytes ({BUFFER_MIB} MiB) + 500 MiB", BUFFE
 
 
 def rows(bench: Bench) -> list[Row]:
-    """Two rows of one side; the figure is MiB."""
+    """Two rows, each with one side; the figure is MiB."""
     if not sys.platform.startswith("linux"):
         raise NotImplementedError("the peak is read from /proc")
     folder = bench.fresh_folder("memory")

@@ -1,8 +1,7 @@
-"""DuckDB, pandas and plain Spark over the segments in MinIO: the broker's rows, for few of the bytes.
+"""How many bytes DuckDB, pandas and plain Spark read from segments in MinIO to get the same rows as from a broker.
 
-The records come in as always and are archived; `tidelog compactor --once` makes full segments of what the archiver
-wrote. Each reader then filters a thousand records out of all of them, once by offset and once by timestamp; what counts
-is the worse of both, headers included.
+The broker archives the records; `tidelog compactor --once` merges them to full segments. Each reader then filters a
+thousand records, once by offset and once by timestamp. The figure is the worse of both, including headers.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ GOAL = Goal("5 % of the bytes of the segments", 0.05, at_least=False)
 READERS = {
     "duckdb": "DuckDB, read_parquet by httpfs",
     "pandas": "pandas.read_parquet with filters",
-    "spark": "spark.read.parquet by s3a, as it comes",
+    "spark": "spark.read.parquet by s3a, default settings",
 }
 
 
 def rows(bench: Bench) -> list[Row]:
-    """A row for each reader."""
+    """One row for each reader."""
     if why := minio.missing():
         return [not_run(_name(reader), _what(reader), GOAL, why) for reader in READERS]
     server = Minio(bench.children, bench.fresh_folder("open-parquet"))
@@ -64,7 +63,7 @@ def _row(reader: str, found: Mapping[str, Any]) -> Row:
     facts = [f"by {name} {mb:.2f} MB" for name, mb in read_mb.items()]
     ours = Side("read", READERS[reader], "MB", [max(read_mb.values())], facts)
     stored_mb = found["bytes"] / 1e6
-    whole = Side("segments", "all there is", "MB", [stored_mb], [f"{found['segments']} segments"])
+    whole = Side("segments", "all segments", "MB", [stored_mb], [f"{found['segments']} segments"])
     return Row(_name(reader), _what(reader), GOAL, max(read_mb.values()) / stored_mb, (ours, whole))
 
 

@@ -1,9 +1,9 @@
-"""What a partition costs a broker in memory: resident size with 10,000 partitions that were each written once and read
-once, less that with 1,000, divided by the difference.
+"""The memory that a broker needs for a partition: resident size with 10,000 partitions minus that with 1,000, divided
+by the difference. Each partition was written once and read once.
 
-The first thousand get the same requests over the same connections, so that what the first requests bring (threads,
-buffers, the allocator's arenas) is in both figures. One broker leads all of them, on the local disk; the archiver
-is off, so each partition keeps its record of 100 bytes in the buffer too.
+The first thousand partitions get the same requests over the same connections. So the memory for the first requests
+(threads, buffers, the allocator's arenas) is in both figures. One broker leads all partitions, on the local disk. The
+archiver is off, so each partition also keeps its record of 100 bytes in the buffer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CLIENT = f"a produce of one record of 100 bytes and a fetch for each partition; 
 
 
 def rows(bench: Bench) -> list[Row]:
-    """One row of one side; the figure is MiB."""
+    """One row with one side; the figure is MiB."""
     samples, facts = [], []
     for turn in range(bench.rounds):
         few, many = _resident_mib(bench, turn)

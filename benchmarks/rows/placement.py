@@ -1,5 +1,5 @@
-"""A simulated cluster of 1,000 brokers and 100,000 shards: who leads what after joins and deaths, one by one and of
-many at once. No process is started: the function that every broker computes is called as brokers call it."""
+"""Placement in a simulated cluster of 1,000 brokers and 100,000 shards, after joins and deaths of one or many brokers.
+It starts no process; it calls the placement function as brokers do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog.coordinator.leadership.rendezvous import assign
 BROKERS, SHARDS = 1_000, 100_000
 EVENTS = 30
 CHANGES = (1, 1, 1, 1, 10, 100)
-"""How many brokers join or die in an event: mostly one, at times a rack or a zone."""
+"""The number of brokers that join or die in an event: mostly one, sometimes a rack or a zone."""
 WHAT = f"placement: {BROKERS:,} brokers, {SHARDS:,} shards, joins and deaths"
 CLIENT = f"{EVENTS} events of 1, 10 or 100 brokers that join or die"
 SHARE_GOAL = Goal("share within 20 % of fair", 20.0, at_least=False)
@@ -25,8 +25,8 @@ MOVES_GOAL = Goal("moves within 10 % of the least possible", 1.1, at_least=False
 
 @dataclass
 class _Found:
-    """What one sequence of events showed. `unfairness`: the worst distance of a broker's share from the fair one, in
-    per cent of it."""
+    """The result of one sequence of events. `unfairness`: the largest distance of a broker's share from the fair share,
+    in per cent of the fair share."""
 
     unfairness: float = 0.0
     moved: int = 0
@@ -68,7 +68,7 @@ def _simulated(seed: int, broker_count: int, shard_count: int) -> _Found:
 
 
 def _least(leaders: Mapping[int, str], brokers: Sequence[str], joined: Sequence[str]) -> int:
-    """The shards of those who died, or the fair share of those who joined."""
+    """The least possible moves: the shards of brokers that died, or the fair share of brokers that joined."""
     alive = set(brokers)
     orphans = sum(leader not in alive for leader in leaders.values())
     return max(orphans, len(joined) * (len(leaders) // len(brokers)))

@@ -1,9 +1,9 @@
-"""Produce with acks=all on the local disk: Arrow bodies against kafka-producer-perf-test, over the same records.
+"""Produces with acks=all on the local disk: Arrow bodies beside kafka-producer-perf-test, with the same records.
 
-A topic of four partitions on each side. Tidelog syncs every commit to the disk before it answers; Kafka, as it comes,
-answers from the page cache. Two loads of ours: bodies that were built before the clock starts, and `Producer.send`,
-which like Kafka's client is called once a record. Two of Kafka's: its tool with the settings that are usual in
-benchmarks, and with those that were the fastest here. The broker that is not measured is paused meanwhile.
+Each side has a topic of four partitions. Tidelog syncs every commit to the disk before it answers; Kafka, with its
+default settings, answers from the page cache. Tidelog has two loads: bodies built before the clock starts, and
+`Producer.send`, which is called once per record like Kafka's client. Kafka has two loads: its tool with the settings
+usual in benchmarks, and with the settings that were fastest here. The broker that is not measured is paused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONNECTIONS, PARTITIONS = 16, 4
 
 @dataclass(frozen=True)
 class Payload:
-    """`records` in a full round (Kafka's client needs some seconds to warm up); `batch`: records of one Arrow body."""
+    """`records`: in a full round (Kafka's client needs some seconds to warm up). `batch`: records of one Arrow body."""
 
     kind: str
     title: str
@@ -45,7 +45,7 @@ BEST_GOAL = Goal("1 x Kafka's records/s at its best settings", 1.0)
 
 @dataclass(frozen=True)
 class Sample:
-    """One turn of one side: what its load program says, and what the broker took for `gb` of values."""
+    """One turn of one side: the result of its load program, and the broker's CPU time for `gb` of values."""
 
     result: kafka.KafkaProduced | LoadResult
     cpu_seconds: float
@@ -53,7 +53,7 @@ class Sample:
 
 
 def rows(bench: Bench) -> list[Row]:
-    """Two loads for each of three payloads, beside Kafka's usual settings; for JSON events beside its best ones too."""
+    """Two loads for each of three payloads, beside Kafka's usual settings; for JSON events also beside its best."""
     if why := kafka.missing():
         return [not_run(name, what, goal, why) for name, what, goal in _all_names()]
     return [row for payload in PAYLOADS for row in _compare(bench, payload)]
@@ -85,7 +85,7 @@ def _compare(bench: Bench, payload: Payload) -> list[Row]:
         "batched": lambda: on_tidelog(lambda: batched(bench, ours, payload.kind, records, "batched")),
     }
     for run in sides.values():
-        run()  # a round for warming up: Kafka's broker is compiled, all files exist
+        run()  # warm up: the JVM compiles Kafka's broker, and all files are created
     found = interleave(bench.rounds, sides)
     ours.stop()
     theirs.stop()
@@ -116,7 +116,7 @@ def _side(name: str, client: str, samples: Sequence[Sample]) -> Side:
 def prebuilt(
     bench: Bench, broker: TidelogBroker, kind: str, batch: int, records: int, topic: str, partitions: int = 1
 ) -> LoadResult:
-    """Arrow bodies of `batch` records over `CONNECTIONS` connections, to the partitions in turn."""
+    """Send Arrow bodies of `batch` records over `CONNECTIONS` connections, to each partition in turn."""
     out = run_module(
         "benchmarks.loads.prebuilt",
         *("--port", broker.port, "--topic", topic, "--format", "arrow", "--payload", bench.payload(kind)),
@@ -126,7 +126,7 @@ def prebuilt(
 
 
 def batched(bench: Bench, broker: TidelogBroker, kind: str, records: int, topic: str) -> LoadResult:
-    """`Producer.send`, a call a record."""
+    """Send with `Producer.send`, one call per record."""
     out = run_module(
         "benchmarks.loads.batched",
         *("--port", broker.port, "--topic", topic, "--payload", bench.payload(kind), "--records", records),
@@ -135,7 +135,7 @@ def batched(bench: Bench, broker: TidelogBroker, kind: str, records: int, topic:
 
 
 def load_facts(results: list[LoadResult]) -> list[str]:
-    """Of the last round: MB/s, latencies if they were measured, what the load program itself cost."""
+    """Facts of the last round: MB/s, latencies if they were measured, CPU of the load program."""
     last = results[-1]
     latencies = [str(last.latency)] if last.latency else []
     return [f"{last.mb_per_s:.0f} MB/s", *latencies, f"load program {last.cpu_seconds / last.seconds:.2f} cores"]

@@ -1,7 +1,7 @@
-"""A full replay of a partition, one consumer over HTTP, against pyarrow reading the same files; local and in MinIO.
+"""A full replay of a partition by one consumer over HTTP, beside pyarrow reading the same files; local and on MinIO.
 
-The segments are merged before (`tidelog compactor --once`), and none of their records is in the broker's memory: it is
-started again. What both read lies in the machine's page cache.
+The segments are merged beforehand (`tidelog compactor --once`). The broker is restarted, so none of their records is in
+its memory. The data is in the machine's page cache for both.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from benchmarks.tidelog_broker import SERVE, TidelogBroker
 
 RECORDS = 3_000_000
 GOAL = Goal("0.7 x the MB/s of pyarrow reading the same files", 0.7)
-CONSUMER = "tidelog.client Consumer, Arrow over HTTP: adds up the bytes of values"
-PYARROW = "pyarrow dataset.to_batches over the same segments: adds up the bytes of values"
+CONSUMER = "tidelog.client Consumer, Arrow over HTTP: sums the bytes of values"
+PYARROW = "pyarrow dataset.to_batches over the same segments: sums the bytes of values"
 ARCHIVES = {"archiver.interval.ms": 500, "archiver.upkeep": "false"}
 QUIET = {"archiver.interval.ms": 86_400_000, "archiver.upkeep": "false"}
 
@@ -57,7 +57,7 @@ def _replay(bench: Bench, place: str, store: str, env: Mapping[str, str]) -> Row
         broker_cpu.append(broker.process.cpu_seconds() - before)
         return result
 
-    consume()  # footers, connections, and the files into the page cache
+    consume()  # loads footers, opens connections, and fills the page cache
     broker_cpu.clear()
     found = interleave(bench.rounds, {"ours": consume, "theirs": lambda: _read(broker, "pyarrow", records, env)})
     held_mib = peak_mib(broker.process.pid)

@@ -1,8 +1,8 @@
-"""A replay of a topic of four partitions from its beginning, at default settings, beside Kafka's own consumer.
+"""A replay of a topic of four partitions from its beginning, with default settings, beside Kafka's own consumer.
 
-Both brokers keep their defaults, and both are started again before: Tidelog's records are in segments, as its archiver
-and its merging left them, and Kafka's in its log. What is read lies in the machine's page cache on both sides. The
-broker that is not measured is paused meanwhile.
+Both brokers keep their defaults and are restarted beforehand. Tidelog's records are in the segments that archiving and
+merging left, Kafka's in its log. The data is in the machine's page cache on both sides. The broker that is not measured
+is paused.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ NAME, WHAT = (
     "replay-beside-kafka",
     "replay of four partitions of JSON events of 376 bytes, local store, default settings",
 )
-CONSUMER = "tidelog.client Consumer, Arrow over HTTP: adds up the bytes of values"
+CONSUMER = "tidelog.client Consumer, Arrow over HTTP: sums the bytes of values"
 
 
 @dataclass(frozen=True)
 class Replay:
-    """MB/s of values, and CPU seconds of the broker meanwhile."""
+    """MB/s of values, and the broker's CPU seconds for them."""
 
     mb_per_s: float
     cpu_seconds: float
@@ -52,7 +52,7 @@ def rows(bench: Bench) -> list[Row]:
         "tidelog": lambda: _replay(ours, theirs, records),
     }
     for run in sides.values():
-        run()  # a round for warming up
+        run()  # warm up
     found = interleave(bench.rounds, sides)
     ours.stop()
     theirs.stop()
@@ -62,7 +62,7 @@ def rows(bench: Bench) -> list[Row]:
 
 
 def _cold_broker(bench: Bench, store: str, records: int) -> TidelogBroker:
-    """A broker that was started again after all its records were archived."""
+    """Restart a broker after all its records are archived."""
     broker = TidelogBroker(bench.children, store)
     broker.create_topic("t", PARTITIONS)
     prebuilt(bench, broker, "events", 2_500, records, "t", PARTITIONS)

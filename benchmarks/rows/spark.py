@@ -1,7 +1,7 @@
-"""Three Spark queries over the same events: Spark on Kafka against Tidelog's two ways, in one session.
+"""Three Spark queries over the same events in one session: Spark on Kafka, and Tidelog's two ways.
 
-Tidelog's records are cold but for the last 20,000, which stand in the hot tail; Kafka's are in its log. Both topics
-have four partitions; the local store and Kafka's log are on the same disk.
+Tidelog's records are archived except for the last 20,000, which are in the hot tail. Kafka's are in its log. Both
+topics have four partitions. The local store and Kafka's log are on the same disk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLIENTS = {
 
 
 def rows(bench: Bench) -> list[Row]:
-    """Three rows by `read`, which the goals are for, and three by the data source, to compare."""
+    """Three rows with `read`, for which the goals are set, and three with the data source, for comparison."""
     if why := kafka.missing() or kafka.missing(SPARK_KAFKA):
         return [not_run(_name(query, "read"), _what(query, "read"), _goal(times), why) for query, times in GOALS]
     folder = bench.fresh_folder("spark")
@@ -53,7 +53,7 @@ def rows(bench: Bench) -> list[Row]:
 
 
 def _row(query: str, times: float, side: str, seconds: dict[str, list[float]]) -> Row:
-    """The figure is how many times faster: their time over ours."""
+    """Make a row whose figure is their time divided by ours."""
     ours = Side("Tidelog", CLIENTS[side], "s", seconds[side])
     theirs = Side("Spark on Kafka", KAFKA_CLIENT, "s", seconds["kafka"])
     row = compare(_name(query, side), _what(query, side), _goal(times), ours, theirs)

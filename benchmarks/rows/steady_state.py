@@ -1,12 +1,13 @@
-"""Ten minutes of JSON events at full rate, with archiving, merging and deletion going on, then the same on Kafka.
+"""Ten minutes of JSON events at full rate, with archiving, merging and deletion running, then the same load on Kafka.
 
-A burst shows what a broker can take; this shows what it can take for as long as one likes. So three things are
-measured: what was acknowledged while the load ran; how much of it was not archived by then, against two minutes after
-the start; and all of it by the time until the broker was at rest again (nothing left to archive or merge). Kafka has no
-such work to do later, but what is in its page cache has to reach the disk too.
+A burst shows the limit of the write path; this shows the rate that a broker can hold. It measures three things:
 
-Sides run one after the other, on an empty folder each. Kafka's log is cut by size, for the disk would be full
-otherwise.
+- the MB/s acknowledged during the load
+- the data that is not archived at the end of the load, compared with two minutes after its start
+- the same bytes divided by the time until the broker is at rest (nothing left to archive or merge)
+
+Kafka has no background work of this kind, but its page cache must reach the disk too. The sides run one after the
+other, each in an empty folder. Kafka's log is limited in size, because otherwise the disk would be full.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from benchmarks.tidelog_broker import ARROW_CLIENT, TidelogBroker
 SECONDS, QUICK_SECONDS = 600.0, 15.0
 SETTLE_SECONDS_MAX = 120.0
 KAFKA_SHARE = 0.3
-"""Of the load's time: Kafka has no debt to run up, so its rate is steady sooner."""
+"""Share of the load's time for Kafka. Kafka accumulates no debt, so its rate is steady sooner."""
 EARLY_SHARE = 0.2
-"""Of the load's time: the debt at its end is held against the debt then."""
+"""Share of the load's time. The debt at the end is compared with the debt at this point."""
 SAMPLE_EVERY_S = 5.0
 PARTITIONS, CONNECTIONS, BATCH = 4, 16, 5_000
 AT_REST_CORES = 0.1
@@ -40,14 +41,14 @@ SPEED = Goal("1 x Kafka's MB/s", 1.0)
 DEBT = Goal("no more than after two minutes", 1.0, at_least=False)
 NAMES = (
     ("steady-state", f"{WHAT}: MB/s acknowledged", SPEED),
-    ("steady-state-all-work", f"{WHAT}: MB/s until at rest", SPEED),
+    ("steady-state-all-work", f"{WHAT}: MB/s until the broker is at rest", SPEED),
     ("steady-state-debt", f"{WHAT}: GB not archived at the end", DEBT),
 )
 
 
 @dataclass(frozen=True)
 class Debt:
-    """Raw GB that were committed and not archived, `at_s` after the load began, and the broker's CPU seconds so far."""
+    """Raw GB that are committed but not archived, `at_s` after the load began, and the broker's CPU seconds so far."""
 
     at_s: float
     gb: float
@@ -56,8 +57,8 @@ class Debt:
 
 @dataclass(frozen=True)
 class Steady:
-    """One run of Tidelog. `settled_s`: from the end of the load until the broker was at rest, None if that took longer
-    than `SETTLE_SECONDS_MAX`."""
+    """One run of Tidelog. `settled_s`: seconds from the end of the load until the broker was at rest, None if that took
+    longer than `SETTLE_SECONDS_MAX`."""
 
     load: LoadResult
     debts: Sequence[Debt]
@@ -66,7 +67,7 @@ class Steady:
 
 
 def rows(bench: Bench) -> list[Row]:
-    """Three rows, of one round: a round takes twenty minutes."""
+    """Three rows from one round, because a round takes twenty minutes."""
     if why := kafka.missing():
         return [not_run(name, what, goal, why) for name, what, goal in NAMES]
     seconds = QUICK_SECONDS if bench.quick else SECONDS
@@ -128,7 +129,7 @@ def _unarchived_gb(broker: TidelogBroker, record_bytes: float) -> float:
 
 
 def _settle(debt: Callable[[], Debt]) -> float | None:
-    """Seconds until nothing was left to archive and the broker took next to no CPU, for two samples in a row."""
+    """Seconds until, for two samples in a row, nothing was left to archive and the broker took almost no CPU."""
     began_s, before, quiet = time.monotonic(), debt(), 0
     while time.monotonic() - began_s < SETTLE_SECONDS_MAX:
         time.sleep(SAMPLE_EVERY_S)

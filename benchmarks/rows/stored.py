@@ -16,7 +16,7 @@ from benchmarks.tidelog_broker import ARROW_CLIENT, TidelogBroker
 RECORDS = 1_000_000
 ARCHIVE_SECONDS = 240.0
 FINAL_AFTER_MS = 60_000
-"""Long enough for all records to be archived first, so that they end in one final segment."""
+"""Long enough to archive all records first, so that they end in one final segment."""
 GOAL = Goal("0.7 x Kafka's bytes with zstd", 0.7, at_least=False)
 NAME, WHAT = "stored-bytes", "stored bytes of JSON events of 376 bytes after archiving and merging"
 
@@ -41,7 +41,7 @@ def rows(bench: Bench) -> list[Row]:
 
 
 def _segments_mb(bench: Bench, store: str, records: int) -> float:
-    """The size of all cold segments once every record is in a final one."""
+    """The size of all segments after every record is in a final one."""
     broker = TidelogBroker(bench.children, store, {"archiver.interval.ms": 500})
     broker.create_topic("t", configs={"segment.ms": FINAL_AFTER_MS})
     prebuilt(bench, broker, "events", 2_500, records, "t")

@@ -1,5 +1,5 @@
-"""Taking over a shard whose write-ahead log has 10,000 entries: a broker that opens it on MinIO, from nothing to the
-first produce answered, without the wait for a dead leader's lease."""
+"""Takeover of a shard whose WAL has 10,000 entries, on MinIO: from the start of a broker to its first answer to a
+produce, without the wait for a dead leader's lease."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Three brokers and one on the same two cores: what they take together of the same load of Arrow bodies.
+"""Three brokers beside one broker on the same two cores, with the same load of Arrow bodies.
 
-On the local disk, with one node of etcd for the three. The clients of the first row ask each partition's leader itself;
-those of the second ask any broker, and two thirds of their bodies are forwarded, on the same cores. The archivers are
-off: what they do follows bytes alone, and one side's would run in the other side's turn.
+On the local disk, with one etcd node for the three. In the first row the clients ask each partition's leader. In the
+second they ask any broker, and the brokers forward two thirds of the bodies, on the same cores. The archivers are off:
+their work depends only on bytes, and one side's work would run in the other side's turn.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ BROKERS, PARTITIONS, CONNECTIONS = 3, 12, 16
 BATCH, RECORDS = 2_790, 1_500_000
 """Bodies of about 1 MiB."""
 NO_ARCHIVER = {"archiver.interval.ms": 86_400_000, "archiver.min.bytes": 1 << 40}
-WHAT = "produce Arrow bodies of 1 MiB, local store with fsync: three brokers over one, on the same cores"
+WHAT = "produce Arrow bodies of 1 MiB, local store with fsync: three brokers beside one, on the same cores"
 NAMES = (
-    ("three-brokers", f"{WHAT}; to the leaders", Goal("0.9 x one broker", 0.9)),
-    ("three-brokers-any", f"{WHAT}; to any broker", Goal("0.7 x one broker", 0.7)),
+    ("three-brokers", f"{WHAT}; clients ask the leaders", Goal("0.9 x one broker", 0.9)),
+    ("three-brokers-any", f"{WHAT}; clients ask any broker", Goal("0.7 x one broker", 0.7)),
 )
 ALONE, LEADERS, ANY = "one broker", "three, asked as leaders", "three, any asked"
 
@@ -50,7 +50,7 @@ def rows(bench: Bench) -> list[Row]:
         ANY: partial(_produced, bench, three),
     }
     for run in runs.values():
-        run()  # a round for warming up
+        run()  # warm up
     found = interleave(bench.rounds, runs)
     for broker in (*three, alone):
         broker.stop()
@@ -65,12 +65,12 @@ def rows(bench: Bench) -> list[Row]:
 def _side(name: str, found: Sequence[tuple[LoadResult, float]]) -> Side:
     results = [result for result, _ in found]
     last, cpu_seconds = found[-1]
-    cpu = f"{cpu_seconds / (last.value_bytes / 1e9):.2f} s CPU of the brokers a GB"
+    cpu = f"{cpu_seconds / (last.value_bytes / 1e9):.2f} CPU s of the brokers per GB"
     return Side(name, ARROW_CLIENT, "MB/s", [one.mb_per_s for one in results], [*load_facts(results)[1:], cpu])
 
 
 def _settled(broker: TidelogBroker) -> bool:
-    """All brokers, and whoever should lead a shard does."""
+    """Whether all brokers are there and the preferred one leads each shard."""
     cluster = broker.cluster().cluster
     return len(cluster.brokers) == BROKERS and all(s.leader and s.leader == s.preferred for s in cluster.shards)
 
@@ -84,7 +84,7 @@ def _leaders_file(folder: Path, brokers: Sequence[TidelogBroker]) -> Path:
 
 
 def _produced(bench: Bench, brokers: Sequence[TidelogBroker], leaders: Path | None = None) -> tuple[LoadResult, float]:
-    """The load's figures, and the CPU seconds that all the brokers took for it."""
+    """The load's figures, and the CPU seconds of all brokers for it."""
     before = _cpu_seconds(brokers)
     out = run_module(
         "benchmarks.loads.prebuilt",
