@@ -20,8 +20,7 @@ from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.storage.bucket.attest import BucketAttestation
-from tidelog.storage.bucket.attestation import PartitionHead
+from tidelog.storage.bucket.attest import BucketAttestation, PartitionHead
 from tidelog.storage.bucket.copy import BucketCopy
 from tidelog.storage.bucket.copy_transfer import CopyReport, Transfer
 from tidelog.storage.bucket.finding import Severity

@@ -9,8 +9,7 @@ from tests.storage.archive_scenes import ManualClock, keys
 from tests.storage.manifest_histories import TOPIC, History, history_of
 from tests.storage.record_tables import WEB
 
-from tidelog.storage.bucket.attest import steps_up_to
-from tidelog.storage.bucket.manifest_replay import Replay
+from tidelog.storage.bucket.manifest_replay import Replay, steps_up_to
 from tidelog.storage.layout import history_prefix, segment_prefix
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest
 from tidelog.storage.manifests.manifest_log import ManifestLog

@@ -16,7 +16,7 @@ from tests.storage.archive_scenes import (
 from tests.storage.known_topics import SaidTopics
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
 
-from tidelog.storage.bucket.copy import BucketCopy, CopySettings
+from tidelog.storage.bucket.copy import BucketCopy
 from tidelog.storage.bucket.copy_transfer import Transfer
 from tidelog.storage.bucket.finding import Finding
 from tidelog.storage.bucket.verify import BucketVerification
@@ -72,10 +72,9 @@ def copy_of(
     *,
     topics: SaidTopics | None = None,
     cluster_id: str = "one",
-    settings: CopySettings | None = None,
 ) -> BucketCopy:
     runtime = Runtime(alive.scene.clock, SeededEntropy(5))
-    return BucketCopy(Transfer(source, target), topics or SaidTopics(), cluster_id, runtime, settings)
+    return BucketCopy(Transfer(source, target), topics or SaidTopics(), cluster_id, runtime)
 
 
 async def findings(store: ObjectStore) -> list[Finding]:

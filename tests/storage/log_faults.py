@@ -8,7 +8,7 @@ from tests.storage.broken_bucket import Bucket, cut, flipped
 from tests.storage.known_topics import known, scene_topics
 from tests.storage.record_tables import SHOP, WEB
 
-from tidelog.storage.bucket.copy_state import CopyState, encode_copy_state
+from tidelog.storage.bucket.copy import CopyMark, encode_copy_mark
 from tidelog.storage.layout import COPY_KEY, floor_key
 from tidelog.storage.wal_index import IndexedEntry, WalIndex, encode_block, index_row
 
@@ -136,11 +136,11 @@ async def topic_never_heard_of(bucket: Bucket) -> str:
 
 
 async def flipped_copy_mark(bucket: Bucket) -> str:
-    mark = encode_copy_state(CopyState("s3://there", "id", whole=True, wal_ends={0: 12}))
+    mark = encode_copy_mark(CopyMark("s3://there", "id", whole=True, wal_ends={0: 12}))
     await bucket.store.put(COPY_KEY, mark.replace(b'"0":12', b'"0":13'))
     return COPY_KEY
 
 
 async def unfinished_copy(bucket: Bucket) -> str:
-    await bucket.store.put(COPY_KEY, encode_copy_state(CopyState("s3://there", "id", whole=False)))
+    await bucket.store.put(COPY_KEY, encode_copy_mark(CopyMark("s3://there", "id", whole=False)))
     return COPY_KEY

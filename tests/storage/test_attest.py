@@ -11,8 +11,15 @@ from tests.storage.collect_scenes import GRACE_S, PLACE, CollectScene
 from tests.storage.manifest_histories import RECORDS, TOPIC, a_segment, archived, history_of
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 
-from tidelog.storage.bucket.attest import BucketAttestation, archived_partitions
-from tidelog.storage.bucket.attestation import PartitionHead, Unproved, attestation_lines, digest_of, read_attestation
+from tidelog.storage.bucket.attest import (
+    BucketAttestation,
+    PartitionHead,
+    Unproved,
+    attestation_lines,
+    digest_of,
+    read_attestation,
+)
+from tidelog.storage.bucket.listing import archived_partitions
 from tidelog.storage.errors import Invalid
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest
 from tidelog.storage.manifests.manifest_chain import chain_fault, grown
@@ -143,7 +150,7 @@ async def test_a_past_that_was_written_anew_with_all_its_hashes_is_told(store: M
     assert (await attested(store))[1] == [], "by itself it looks sound"
     assert (await attested(store, ()))[1] == []
     [fault] = (await attested(store, earlier))[1]
-    assert "the past was written anew" in fault.fault
+    assert "the past was rewritten" in fault.fault
 
 
 async def drop_newest(store: MemoryObjectStore) -> None:

@@ -12,8 +12,7 @@ from tests.storage.collect_scenes import CollectScene
 from tests.storage.manifest_histories import TOPIC, history_of
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 
-from tidelog.storage.bucket.attest import BucketAttestation
-from tidelog.storage.bucket.attestation import PartitionHead
+from tidelog.storage.bucket.attest import BucketAttestation, PartitionHead
 from tidelog.storage.manifests import manifest_codec
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore

@@ -12,8 +12,7 @@ from tests.storage.manifest_histories import TOPIC
 from tests.storage.record_tables import WEB
 
 from tidelog.storage.bucket.finding import Finding, Severity
-from tidelog.storage.bucket.history_check import HistoryCheck
-from tidelog.storage.bucket.manifest_check import ManifestCheck
+from tidelog.storage.bucket.manifest_check import HistoryCheck, ManifestCheck
 from tidelog.storage.layout import history_prefix
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_chain import head_after, step_of
@@ -21,6 +20,7 @@ from tidelog.storage.manifests.manifest_history import ManifestHistory
 from tidelog.storage.manifests.manifest_log import ManifestLog, decode_manifest, encode_manifest
 from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore, StoredObject
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.upkeep.task import Place
 
 
 async def a_history(store: ObjectStore) -> list[str]:
@@ -33,7 +33,7 @@ async def a_history(store: ObjectStore) -> list[str]:
 
 
 async def checked(store: ObjectStore) -> list[Finding]:
-    check = ManifestCheck(store, TOPIC, WEB, deep=True)
+    check = ManifestCheck(store, Place(TOPIC, WEB), deep=True)
     return [seen async for seen in check.findings() if isinstance(seen, Finding)]
 
 

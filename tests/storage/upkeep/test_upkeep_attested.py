@@ -10,9 +10,9 @@ import pytest
 from tests.storage.archive_scenes import keys
 from tests.storage.upkeep.compaction_scenes import GRACE_S, PLACE, Partition, Write
 
-from tidelog.storage.bucket.attest import BucketAttestation, steps_up_to
-from tidelog.storage.bucket.attestation import PartitionHead
+from tidelog.storage.bucket.attest import BucketAttestation, PartitionHead
 from tidelog.storage.bucket.finding import Severity
+from tidelog.storage.bucket.manifest_replay import steps_up_to
 from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.layout import segment_prefix
 from tidelog.storage.manifests.manifest import ChangeKind

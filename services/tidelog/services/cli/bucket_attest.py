@@ -46,8 +46,7 @@ def attest(
 
 async def _attest(store: str, since: bytes | None, *, as_json: bool) -> bool:
     """Whether everything is proved."""
-    from tidelog.storage.bucket.attest import BucketAttestation
-    from tidelog.storage.bucket.attestation import PartitionHead, attestation_lines, read_attestation
+    from tidelog.storage.bucket.attest import BucketAttestation, PartitionHead, attestation_lines, read_attestation
 
     earlier = None if since is None else read_attestation(since)
     heads: list[PartitionHead] = []

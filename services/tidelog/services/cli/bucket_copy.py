@@ -73,7 +73,7 @@ def copy(
 
 async def _copy(source: str, target: str, *, requests: int, memory_bytes: int, grace_s: float) -> CopyReport:
     from tidelog.coordinator.topics.journal_topics import JournalTopics
-    from tidelog.storage.bucket.copy import BucketCopy, CopySettings
+    from tidelog.storage.bucket.copy import BucketCopy
     from tidelog.storage.bucket.copy_transfer import Transfer
     from tidelog.storage.runtime import Runtime as SystemRuntime
     from tidelog.storage.stores.opening import open_store
@@ -98,17 +98,16 @@ async def _copy(source: str, target: str, *, requests: int, memory_bytes: int, g
                 if bar.shows:
                     bar.expect(await _missing_bytes(opened, ours))
                 topics, cluster_id = JournalTopics(opened, runtime), await _cluster_id(opened, runtime)
-                return await BucketCopy(transfer, topics, cluster_id, runtime, CopySettings(grace_s)).run()
+                return await BucketCopy(transfer, topics, cluster_id, runtime, grace_s).run()
         finally:
             await ours.aclose()
 
 
 async def _missing_bytes(source: ObjectStore, target: ObjectStore) -> int:
     """About how much there is to copy."""
-    from tidelog.storage.object_store import list_all
+    from tidelog.storage.bucket.listing import stored_bytes
 
-    there = sum([info.size async for info in list_all(source, "")])
-    return max(0, there - sum([info.size async for info in list_all(target, "")]))
+    return max(0, await stored_bytes(source) - await stored_bytes(target))
 
 
 async def _cluster_id(store: ObjectStore, runtime: Runtime) -> str:

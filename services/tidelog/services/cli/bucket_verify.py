@@ -62,6 +62,7 @@ def verify(
 async def _verify(store: str, *, deep: bool, resume: Path | None, requests: int, as_json: bool) -> Summary:
     from tidelog.coordinator.recovery.journal_check import JournalCheck
     from tidelog.coordinator.topics.journal_topics import JournalTopics
+    from tidelog.storage.bucket.listing import stored_bytes
     from tidelog.storage.bucket.verify import BucketVerification
     from tidelog.storage.runtime import Runtime
 
@@ -78,7 +79,7 @@ async def _verify(store: str, *, deep: bool, resume: Path | None, requests: int,
         )
         with Progress("verifying", None, "objects", reads_stdin=False) as bar:
             if bar.shows:
-                bar.expect((await verification.survey()).size_bytes)
+                bar.expect(await stored_bytes(opened))
             watch = _watching(verification, bar, resume, runtime.clock.monotonic)
             with _kept(resume, verification.state):
                 async for finding in verification.findings():

@@ -1,48 +1,74 @@
-"""Shows that an archive was not altered since somebody wrote its heads down: what `tidelog bucket attest` prints.
+"""Proves that an archive was not altered since its heads were noted: `tidelog bucket attest`.
 
     attestation = BucketAttestation(store)
-    async for told in attestation.partitions():             # a PartitionHead, or why there is none
+    async for head in attestation.partitions():             # a PartitionHead, or an Unproved
         ...
     attestation.digest                                      # one hash for the whole bucket
 
-The head of a partition stands for its whole history (`manifest_chain`), the digest for all heads. With heads of an
-earlier time each partition's history is followed from its first version, through the blocks of versions that were
-collected and then the versions that are there, and every hash is computed anew (`manifest_replay`): the earlier head
-must be one of them. Segments are named by the sha256 of their bytes there; that the bytes are those is what
-``tidelog bucket verify --deep`` shows.
+The head of a partition is a hash over its whole history (`manifest_chain`); the digest is a hash over all heads. Given
+the heads of an earlier run, the history of each partition is replayed from version 0 on and every hash is computed
+again (`manifest_replay`): the earlier head must be among them. The history names segments by the sha256 of their bytes.
+``tidelog bucket verify --deep`` compares these with the stored bytes; `attest` does not.
 
-Safe beside workers: what a partition got after its newest version was read is not looked at, and a version that is
-collected meanwhile is found in the history.
+Workers may run at the same time: a run ignores versions that are appended after it read the newest one.
+
+An attestation is stored as JSON lines: one line per partition, then one with their number and digest, so that a file
+that lost lines is not taken for one of a smaller bucket. Keep it where the owner of the bucket cannot change it.
 """
 
 from __future__ import annotations
 
-import re
+import hashlib
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
 
-from tidelog.storage.bucket.attestation import PartitionHead, Unproved, digest_of
-from tidelog.storage.bucket.manifest_replay import Replay
-from tidelog.storage.errors import Corrupt, NotFound
+import msgspec
+
+from tidelog.storage.bucket.listing import archived_partitions
+from tidelog.storage.bucket.manifest_replay import replay_fault
+from tidelog.storage.errors import Corrupt, Invalid, NotFound
 from tidelog.storage.in_flight import in_order
-from tidelog.storage.layout import TOPICS_PREFIX, TopicPartition, manifest_prefix, topic_prefix
+from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Manifest
-from tidelog.storage.manifests.manifest_chain import Step, chain_fault, step_of
-from tidelog.storage.manifests.manifest_codec import told_by
-from tidelog.storage.manifests.manifest_history import HistoryBlock, ManifestHistory, block_fault
+from tidelog.storage.manifests.manifest_chain import chain_fault
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.upkeep.task import Place
 
 PARTITIONS_AT_ONCE = 8
-OBJECTS_AT_ONCE = 8
 
-_PLACE = re.compile(r"topics/([^/]+)/([^/]+)/(?:_manifest/(\d{5,})/)?")
-_AFTER_ALL = "~"
-"""Sorts after every other character of a key."""
+
+@dataclass(frozen=True, order=True)
+class PartitionHead:
+    """A partition at one version, and the hash of its history up to there."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    version: int
+    log_start_offset: int
+    cold_end: int
+    segments: int
+    head: str
+
+    @property
+    def place(self) -> Place:
+        return Place(self.topic, TopicPartition(self.topic_id, self.partition))
+
+
+@dataclass(frozen=True)
+class Unproved:
+    """A partition whose history cannot be proved. `fault` is a clause that says why."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    fault: str
 
 
 class BucketAttestation:
-    """One run. `earlier` are heads of an earlier run; without them only the newest versions are looked at."""
+    """One run. `earlier` are the heads of an earlier run; without them only the newest version of each partition is
+    read."""
 
     def __init__(self, store: ObjectStore, earlier: Iterable[PartitionHead] | None = None) -> None:
         self._store = store
@@ -51,25 +77,24 @@ class BucketAttestation:
 
     @property
     def digest(self) -> str:
-        """Of the partitions attested so far."""
+        """The digest of the partitions attested so far."""
         return digest_of(self._heads)
 
     async def partitions(self) -> AsyncIterator[PartitionHead | Unproved]:
-        """Every partition that is archived or was, by topic. Raises `Unavailable`, `Denied`."""
+        """Every partition that is archived, or was in the earlier run, by topic. Raises `Unavailable`, `Denied`."""
         missing = dict(self._earlier or {})
         places = archived_partitions(self._store)
-        async for place, told in in_order(places, self._attest, at_once=PARTITIONS_AT_ONCE):
+        async for place, answer in in_order(places, self._attest, at_once=PARTITIONS_AT_ONCE):
             missing.pop(place, None)
-            if isinstance(told, PartitionHead):
-                self._heads.append(told)
-            yield told
+            if isinstance(answer, PartitionHead):
+                self._heads.append(answer)
+            yield answer
         for place in missing:
             yield _unproved(place, "has no manifest any more: its topic was deleted, or its manifests were")
 
     async def _attest(self, place: Place) -> PartitionHead | Unproved:
-        log = ManifestLog(self._store, place.topic, place.topic_partition)
         try:
-            newest = await log.latest()
+            newest = await ManifestLog(self._store, place.topic, place.topic_partition).latest()
             fault = chain_fault(newest) if self._earlier is None else await self._history_fault(place, newest)
         except Corrupt as error:
             return _unproved(place, str(error))
@@ -79,61 +104,8 @@ class BucketAttestation:
 
     async def _history_fault(self, place: Place, newest: Manifest) -> str | None:
         earlier = (self._earlier or {}).get(place)
-        replay = Replay(place.topic_partition, {earlier.version: earlier.head} if earlier else None)
-        async for step in steps_up_to(self._store, place, newest.version):
-            if fault := replay.take(step):
-                return fault
-        return replay.end_fault(newest)
-
-
-async def archived_partitions(store: ObjectStore) -> AsyncIterator[Place]:
-    """Every partition that has a manifest, by a request each and one a topic, however many objects they have."""
-    after = TOPICS_PREFIX
-    while page := await store.list(TOPICS_PREFIX, start_after=after, limit=1):
-        found = _PLACE.match(page[0].key)
-        if found is None:
-            after = page[0].key
-            continue
-        topic, topic_id, partition = found.groups()
-        if partition is None:  # its segments: its manifests, which sort before them, were all passed
-            after = topic_prefix(topic, topic_id) + _AFTER_ALL
-            continue
-        yield Place(topic, TopicPartition(topic_id, int(partition)))
-        after = manifest_prefix(topic, topic_id, int(partition)) + _AFTER_ALL
-
-
-async def steps_up_to(store: ObjectStore, place: Place, last: int) -> AsyncIterator[Step]:
-    """The history of a partition, from version 0 to `last`. Raises `Corrupt` where it has a gap."""
-    history = ManifestHistory(store, place.topic, place.topic_partition)
-    log = ManifestLog(store, place.topic, place.topic_partition)
-
-    async def read_block(versions: tuple[int, int]) -> HistoryBlock:
-        block = await history.read(*versions)
-        if fault := block_fault(block):
-            raise Corrupt(history.key(*versions), fault)
-        return block
-
-    async def read_step(version: int) -> Step:
-        manifest = told_by(await log.stored(version))
-        if fault := chain_fault(manifest):
-            raise Corrupt(log.key(version), fault)
-        return step_of(manifest)
-
-    due = 0
-    while due <= last:
-        blocks = [versions for versions in await history.blocks() if versions[1] >= due]
-        async for _, block in in_order(blocks, read_block, at_once=OBJECTS_AT_ONCE):
-            for step in block.steps:
-                if step.version == due <= last:
-                    yield step
-                    due += 1
-        try:
-            async for _, step in in_order(range(due, last + 1), read_step, at_once=OBJECTS_AT_ONCE):
-                yield step
-                due += 1
-        except NotFound:
-            if not any(first <= due <= end for first, end in await history.blocks()):
-                raise Corrupt(log.key(due), "is missing, and no block of the history has it") from None
+        fault = await replay_fault(self._store, place, newest, {earlier.version: earlier.head} if earlier else None)
+        return fault.text if fault else None
 
 
 def _head_of(place: Place, manifest: Manifest) -> PartitionHead:
@@ -145,3 +117,39 @@ def _head_of(place: Place, manifest: Manifest) -> PartitionHead:
 
 def _unproved(place: Place, fault: str) -> Unproved:
     return Unproved(place.topic, place.topic_partition.topic_id, place.topic_partition.partition, fault)
+
+
+# ---- the file
+
+
+@dataclass(frozen=True)
+class AttestationEnd:
+    """The last line of an attestation."""
+
+    partitions: int
+    digest: str
+
+
+def digest_of(heads: Iterable[PartitionHead]) -> str:
+    """One hash of all `heads`, independent of their order."""
+    return hashlib.sha256(b"\n".join(msgspec.json.encode(head) for head in sorted(heads))).hexdigest()
+
+
+def attestation_lines(heads: Iterable[PartitionHead]) -> Iterable[bytes]:
+    """The lines of an attestation: one per partition, then an `AttestationEnd`."""
+    kept = sorted(heads)
+    yield from (msgspec.json.encode(head) for head in kept)
+    yield msgspec.json.encode(AttestationEnd(len(kept), digest_of(kept)))
+
+
+def read_attestation(text: bytes) -> tuple[PartitionHead, ...]:
+    """The heads that `attestation_lines` wrote. Raises `Invalid` if lines are missing or altered."""
+    lines = text.splitlines()
+    try:
+        heads = tuple(msgspec.json.decode(line, type=PartitionHead) for line in lines[:-1])
+        end = msgspec.json.decode(lines[-1] if lines else b"", type=AttestationEnd)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"this is not the output of `tidelog bucket attest --json`: {error}") from error
+    if end != AttestationEnd(len(heads), digest_of(heads)):
+        raise Invalid("the attestation does not match its digest: lines were lost or altered")
+    return heads

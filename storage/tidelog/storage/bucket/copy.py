@@ -1,68 +1,93 @@
-"""Copies a bucket while it is being written, so that a backup is a bucket: `tidelog bucket copy SRC DST`.
+"""Copies a bucket while it is being written: `tidelog bucket copy SRC DST`. The copy is a complete bucket.
 
-    copy = BucketCopy(source, target, topics, cluster_id, runtime)
+    copy = BucketCopy(Transfer(source, target), topics, cluster_id, runtime)
     report = await copy.run()
 
-A broker that starts on the copy serves every record that was acknowledged before the copy began, and some that came
-later. What makes it consistent is the order:
+A broker that starts on the copy serves every record that was acknowledged before the copy began, and some later ones.
+The order makes the copy consistent:
 
-1. **Bulk**: segments, which are nearly all of it and never change, as often as it takes until little is left to do.
-   The target's manifests and logs stay as they are, so an earlier copy there stays good.
-2. **Cuts**, a shard at a time (`copy_shard`): floor, then manifests, then the log. From here to the end the target is
+1. **Bulk**: segments, which are most of the bytes and never change. The round is repeated until little is left. The
+   target's manifests and logs do not change, so an earlier copy in the target stays valid.
+2. **Cuts**, one shard at a time (`copy_shard`): floor, then manifests, then the log. From here to the end the target is
    marked as not whole.
-3. **The journal** last: so it has every topic that the logs have records of, without which a broker would take those
-   for a deleted topic's and let go of them.
-4. The **mark** (`copy_state`): whose copy it is, that it is whole, and where its logs end.
+3. **The journal**, last: it then knows every topic that has records in the logs. A broker drops records of topics that
+   its journal does not know, because it takes them for those of deleted topics.
+4. The **mark**: whose copy this is, that it is whole, and where its logs end.
 
-What is there already with the same size is skipped; entries, of which a broker that was started on the copy could have
-written others, are compared. So running again goes on where it was interrupted, and later brings what is new and takes
-away what is gone. The target is empty before, or an earlier copy of the same cluster that nobody has written to since.
-Left out is what the log does not need: garbage, orphans, staging, the index of write-ahead logs.
+An object that the target has with the same size is skipped. Entries are compared by their bytes, because a broker that
+was started on the copy could have written others. So a second run continues an interrupted one, and a later run copies
+what is new and removes what is gone. The target must be empty, or an earlier copy of the same cluster that nobody has
+written to. Garbage, orphans, staged objects and the index of write-ahead logs are not copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
-from tidelog.storage.bucket.copy_partition import PartitionCopy
-from tidelog.storage.bucket.copy_shard import ShardCopy
-from tidelog.storage.bucket.copy_state import CopyState, decode_copy_state, encode_copy_state
+import msgspec
+
+from tidelog.storage.bucket.copy_shard import PARTITIONS_AT_ONCE, PartitionCopy, ShardCopy
 from tidelog.storage.bucket.copy_transfer import CopyReport, Transfer
-from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge
-from tidelog.storage.bucket.topic_listing import TopicName
-from tidelog.storage.errors import Conflict, NotFound
+from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge, journal_view, live_topics
+from tidelog.storage.bucket.listing import shards_in, topics_in
+from tidelog.storage.errors import Conflict, Corrupt, NotFound
 from tidelog.storage.floor_trust import GRACE_S_MIN
 from tidelog.storage.in_flight import in_order
+from tidelog.storage.json_checksum import check_checksum, with_checksum
 from tidelog.storage.layout import (
     COPY_KEY,
     META_PREFIX,
     TOPICS_PREFIX,
-    WAL_PREFIX,
     number_of,
     topic_prefix,
     wal_prefix,
     wal_suffix,
 )
 from tidelog.storage.object_log import ObjectLog
-from tidelog.storage.object_store import ObjectStore, list_all
+from tidelog.storage.object_store import list_all
 from tidelog.storage.runtime import Runtime
 
-PARTITIONS_AT_ONCE = 8
+COPY_FORMAT_VERSION = 1
 ROUNDS_MAX = 16
 JOURNAL_SUFFIX = ".json"
 
 
 @dataclass(frozen=True)
-class CopySettings:
-    """`grace_s`: no broker of the source deletes sooner (`delete.grace.ms`); the longer, the larger the shards that can
-    be copied while they are archived."""
+class CopyMark:
+    """The object by which a bucket is known as a copy of the bucket `source` of the cluster `cluster_id` (empty: it has
+    no identity yet). `wal_ends` has the next number of each shard's log, `journal_end` that of the journal: entries
+    beyond were written by a broker on the copy. Until `whole` is set, logs and manifests may not meet."""
 
-    grace_s: float = GRACE_S_MIN
+    source: str
+    cluster_id: str
+    whole: bool
+    wal_ends: Mapping[int, int] = field(default_factory=dict)
+    journal_end: int = 0
+    copied_at_ms: int = 0
+    format_version: int = COPY_FORMAT_VERSION
+
+
+def encode_copy_mark(mark: CopyMark) -> bytes:
+    return with_checksum(msgspec.json.encode(mark))
+
+
+def decode_copy_mark(data: bytes) -> CopyMark:
+    """Raises `Corrupt`."""
+    try:
+        mark = msgspec.json.decode(data, type=CopyMark)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Corrupt(COPY_KEY, f"is not the mark of a copy: {error}") from error
+    if mark.format_version != COPY_FORMAT_VERSION:
+        raise Corrupt(COPY_KEY, f"is of format version {mark.format_version}; known is {COPY_FORMAT_VERSION}")
+    check_checksum(COPY_KEY, data)
+    return mark
 
 
 class BucketCopy:
-    """One copy. `transfer` has the stores; `cluster_id` is the source's identity, empty if it has none yet."""
+    """One copy. `cluster_id` is the identity of the source, empty if it has none yet. No broker of the source deletes
+    anything sooner than `grace_s` (`delete.grace.ms`): a longer grace allows larger shards to be copied while they are
+    archived."""
 
     def __init__(
         self,
@@ -70,7 +95,7 @@ class BucketCopy:
         topics: TopicKnowledge,
         cluster_id: str,
         runtime: Runtime,
-        settings: CopySettings | None = None,
+        grace_s: float = GRACE_S_MIN,
     ) -> None:
         self._transfer = transfer
         self._source = transfer.source
@@ -78,116 +103,94 @@ class BucketCopy:
         self._topics = topics
         self._cluster_id = cluster_id
         self._clock = runtime.clock
-        self._settings = settings or CopySettings()
+        self._grace_s = grace_s
 
     async def run(self) -> CopyReport:
-        """Copy, or bring an earlier copy up to date. Raises `Conflict` for a target that is none, or has been written
-        to; `Corrupt`, `Unavailable`: running again goes on."""
-        before = await self._earlier()
-        state = before or CopyState(self._source.url, self._cluster_id, whole=False)
-        if before is None:
-            await self._mark(state)
-        await self._name_unheard()
+        """Copy, or bring an earlier copy up to date. Raises `Conflict` if the target is no copy, or was written to;
+        `Corrupt`, `Unavailable`: running again continues."""
+        earlier = await self._earlier()
+        mark = earlier or CopyMark(self._source.url, self._cluster_id, whole=False)
+        if earlier is None:
+            await self._write_mark(mark)
+        await self._name_unknown_topics()
         await self._bulk()
-        state = replace(state, source=self._source.url, cluster_id=self._cluster_id, whole=False)
-        await self._mark(state)
+        mark = replace(mark, source=self._source.url, cluster_id=self._cluster_id, whole=False)
+        await self._write_mark(mark)
         ends = {}
         for shard in await self._shards():
-            ends[shard] = await self._shard(shard).cut()
-        await self._forget_topics()  # before the journal: what it calls live then is there
+            ends[shard] = await ShardCopy(self._transfer, self._topics, shard, self._clock, self._grace_s).cut()
+        await self._remove_deleted_topics()  # before the journal: the topics it calls live are complete then
         journal_end = await self._copy_journal()
-        whole = self._transfer.report.whole
-        await self._mark(
-            replace(state, whole=whole, wal_ends=ends, journal_end=journal_end, copied_at_ms=self._clock.now_ms())
-        )
+        whole, now_ms = self._transfer.report.whole, self._clock.now_ms()
+        await self._write_mark(replace(mark, whole=whole, wal_ends=ends, journal_end=journal_end, copied_at_ms=now_ms))
         return self._transfer.report
 
     # ---- the target
 
-    async def _earlier(self) -> CopyState | None:
+    async def _earlier(self) -> CopyMark | None:
         """The mark of an earlier copy; None if the target is empty."""
         if self._source.url == self._target.url:
-            raise Conflict("a bucket is no copy of itself: name another target")
+            raise Conflict("cannot copy a bucket to itself: name another target")
         try:
-            state = decode_copy_state((await self._target.get(COPY_KEY)).data)
+            mark = decode_copy_mark((await self._target.get(COPY_KEY)).data)
         except NotFound:
             if await self._target.list("", limit=1):
-                raise Conflict(f"{self._target.url} holds other objects: take an empty bucket for the copy") from None
+                raise Conflict(f"{self._target.url} holds other objects: use an empty bucket for the copy") from None
             return None
-        if state.cluster_id not in ("", self._cluster_id):
-            raise Conflict(f"{self._target.url} is a copy of cluster {state.cluster_id}, not of {self._cluster_id}")
-        if state.whole:
-            await self._refuse_used(state)
-        return state
+        if mark.cluster_id not in ("", self._cluster_id):
+            raise Conflict(f"{self._target.url} is a copy of cluster {mark.cluster_id}, not of {self._cluster_id}")
+        if mark.whole:
+            await self._refuse_used(mark)
+        return mark
 
-    async def _refuse_used(self, state: CopyState) -> None:
-        """Raise if somebody has appended to a log of the copy."""
+    async def _refuse_used(self, mark: CopyMark) -> None:
+        """Raise if a broker has appended to a log of the copy."""
         journal = ObjectLog(self._target, META_PREFIX, JOURNAL_SUFFIX)
-        ends = [("journal", await journal.newest(state.journal_end - 1) + 1, state.journal_end)]
+        ends = [("journal", await journal.newest(mark.journal_end - 1) + 1, mark.journal_end)]
         async for shard in shards_in(self._target):
-            log, end = ObjectLog(self._target, wal_prefix(shard), wal_suffix()), state.wal_ends.get(shard, 0)
+            log, end = ObjectLog(self._target, wal_prefix(shard), wal_suffix()), mark.wal_ends.get(shard, 0)
             ends.append((f"shard {shard}", await log.newest(end - 1) + 1, end))
         for name, found, copied in ends:
             if found > copied:
                 raise Conflict(
                     f"{self._target.url} has been written to since it was copied ({name} had {copied} entries, and has "
-                    f"{found}): a broker runs on it. Take an empty bucket for the copy"
+                    f"{found}): a broker runs on it. Use an empty bucket for the copy"
                 )
 
-    async def _mark(self, state: CopyState) -> None:
-        await self._target.put(COPY_KEY, encode_copy_state(state))
+    async def _write_mark(self, mark: CopyMark) -> None:
+        await self._target.put(COPY_KEY, encode_copy_mark(mark))
 
     # ---- topics
 
-    async def _name_unheard(self) -> None:
-        """Topics of which the journal never heard cannot be copied, since no broker would serve them: its entries are
-        lost, and whoever makes a backup has to know."""
+    async def _name_unknown_topics(self) -> None:
+        """Report topics that the journal does not know. They are not copied, because no broker would serve them; the
+        journal has lost entries, which an operator must know."""
         names = [name async for name in topics_in(self._source)]
-        topics = await self._topics.topics()
-        unheard = {name.topic_id for name in names} - topics.keys()
-        unheard -= set(await self._topics.deleted(unheard)) if unheard else set()
+        view = await journal_view(self._topics, {name.topic_id for name in names})
         for name in names:
-            if name.topic_id in unheard:
-                self._transfer.is_damaged(name.prefix, "is a topic of which the journal never heard: it is not copied")
+            if view.is_unknown(name.topic_id):
+                self._transfer.note_damage(name.prefix, "is a topic that the journal does not know: it is not copied")
 
     async def _bulk(self) -> None:
-        """Rounds, until another would leave as much to the cut as there is now."""
+        """Copy segments, in rounds, until a further round would leave the cuts about as much to do."""
         before: int | None = None
         for _ in range(ROUNDS_MAX):
             began_s, had = self._clock.monotonic(), self._transfer.report.copied_bytes
-            topics = await self._live()
+            topics = await live_topics(self._topics)
             parts = ((topic, partition) for topic in topics.values() for partition in range(len(topic.shards)))
             async for _item in in_order(parts, self._copy_segments, at_once=PARTITIONS_AT_ONCE):
                 pass
             copied = self._transfer.report.copied_bytes - had
-            if is_settled(self._clock.monotonic() - began_s, self._settings.grace_s, copied, before):
+            if is_settled(self._clock.monotonic() - began_s, self._grace_s, copied, before):
                 return
             before = copied
 
     async def _copy_segments(self, part: tuple[KnownTopic, int]) -> None:
-        await self._partition(*part).segments()
+        await PartitionCopy(self._transfer, self._topics, *part).segments()
 
-    async def _publish(self, shard: int) -> None:
-        async def publish(part: tuple[KnownTopic, int]) -> None:
-            await self._partition(*part).publish()
-
-        topics = await self._live()
-        parts = ((topic, p) for topic in topics.values() for p, of in enumerate(topic.shards) if of == shard)
-        async for _ in in_order(parts, publish, at_once=PARTITIONS_AT_ONCE):
-            pass
-
-    def _partition(self, topic: KnownTopic, partition: int) -> PartitionCopy:
-        async def is_deleted() -> bool:
-            return topic.topic_id not in await self._live()
-
-        return PartitionCopy(self._transfer, topic, partition, is_deleted)
-
-    async def _live(self) -> Mapping[str, KnownTopic]:
-        return {key: topic for key, topic in (await self._topics.topics()).items() if not topic.removing}
-
-    async def _forget_topics(self) -> None:
-        """Of an earlier copy, topics that were deleted since."""
-        live = {topic_prefix(topic.name, topic.topic_id) for topic in (await self._live()).values()}
+    async def _remove_deleted_topics(self) -> None:
+        """Remove topics of an earlier copy that were deleted since."""
+        live = {topic_prefix(topic.name, topic.topic_id) for topic in (await live_topics(self._topics)).values()}
         async for info in list_all(self._target, TOPICS_PREFIX):
             if "/".join(info.key.split("/", 3)[:3]) + "/" not in live:
                 await self._transfer.delete(info.key)
@@ -195,53 +198,27 @@ class BucketCopy:
     # ---- logs
 
     async def _shards(self) -> list[int]:
-        of_topics = {shard for topic in (await self._live()).values() for shard in topic.shards}
+        of_topics = {shard for topic in (await live_topics(self._topics)).values() for shard in topic.shards}
         return sorted(of_topics | {shard async for shard in shards_in(self._source)})
 
-    def _shard(self, shard: int) -> ShardCopy:
-        return ShardCopy(self._transfer, shard, self._publish, self._clock, self._settings.grace_s)
-
     async def _copy_journal(self) -> int:
-        """Every entry; how many there are."""
+        """Copy every entry; returns their number."""
         present = await self._transfer.sizes(META_PREFIX)
         listed = [info async for info in list_all(self._source, META_PREFIX)]
         entries = [info for info in listed if number_of(info.key, META_PREFIX, JOURNAL_SUFFIX) is not None]
-        new = [info for info in entries if info.key not in present]
-        if len(new) < len(entries) and not await self._transfer.same(entries[len(entries) - len(new) - 1]):
-            raise Conflict(f"{self._target.url} has another journal than the source: take an empty bucket for the copy")
-        self._transfer.skip(
-            len(entries) - len(new), sum(info.size for info in entries) - sum(info.size for info in new)
-        )
-        for info in new:  # in their order: a copy that is cut off here has no hole
-            await self._transfer.copy(info.key, info.size)
+        there = [info for info in entries if info.key in present]
+        if there and not await self._transfer.same(there[-1]):
+            raise self._transfer.differs("journal")
+        self._transfer.skip(len(there), sum(info.size for info in there))
+        for info in entries:  # ascending: an interrupted copy has no gap
+            if info.key not in present:
+                await self._transfer.copy(info.key, info.size)
         return len(entries)
 
 
 def is_settled(took_s: float, grace_s: float, copied_bytes: int, copied_before: int | None) -> bool:
-    """Whether a round of the bulk was the last one: it took little of the grace, so the cut will take about as little;
-    or it found nothing, or about as much as the one before it, and so would the next."""
+    """Whether a round of the bulk was the last: it was so quick that a cut will be quick too, or it copied nothing, or
+    about as much as the round before, as the next round would."""
     quick = took_s < grace_s / 4
     shrinks = copied_before is None or copied_bytes <= copied_before / 2
     return quick or copied_bytes == 0 or not shrinks
-
-
-async def topics_in(store: ObjectStore) -> AsyncIterator[TopicName]:
-    """The topics that have any object; a request each."""
-    after = TOPICS_PREFIX
-    while page := await store.list(TOPICS_PREFIX, start_after=after, limit=1):
-        parts = page[0].key.split("/")
-        after = page[0].key
-        if len(parts) > 3:
-            name = TopicName(parts[1], parts[2])
-            yield name
-            after = name.prefix.removesuffix("/") + "0"  # "0" is the character behind "/": past all of its objects
-
-
-async def shards_in(store: ObjectStore) -> AsyncIterator[int]:
-    """The shards that have any object, ascending; a request each."""
-    after = WAL_PREFIX
-    while page := await store.list(WAL_PREFIX, start_after=after, limit=1):
-        name = page[0].key.removeprefix(WAL_PREFIX).partition("/")[0]
-        if name.isdigit():
-            yield int(name)
-        after = f"{WAL_PREFIX}{name}0"  # "0" is the character behind "/": past all of this shard's objects

@@ -1,4 +1,4 @@
-"""Objects on their way from one bucket to another: many at once, in bounded memory, and counted."""
+"""Transfers objects from one bucket to another: several at a time, in bounded memory, and counted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MEMORY_BYTES = 512 * 1024 * 1024
 
 @dataclass
 class CopyReport:
-    """What a copy did so far. `skipped`: objects that the target had already; `damaged`: what is wrong in the source,
-    and so in the copy."""
+    """The counts of a copy so far. `skipped`: objects that the target had already. `damaged`: faults of the source,
+    which the copy has as well."""
 
     copied: int = 0
     copied_bytes: int = 0
@@ -30,16 +30,16 @@ class CopyReport:
 
     @property
     def whole(self) -> bool:
-        """The copy is as good as its source was to be."""
+        """The source has no damage that the copy shares."""
         return not self.damaged
 
 
 class Changed(Exception):
-    """The source is not what its listing said any more: list it again."""
+    """The source differs from its listing by now: list it again."""
 
 
 class Transfer:
-    """From `source` to `target`. `report` grows with it, and `on_copied` is called whenever it did."""
+    """Transfers from `source` to `target`. `report` grows with it, and `on_copied` is called at every step."""
 
     def __init__(
         self,
@@ -59,60 +59,60 @@ class Transfer:
         self._on_copied = on_copied
 
     async def sizes(self, prefix: str) -> Mapping[str, int]:
-        """What the target has under `prefix`, in bytes."""
+        """The objects of the target under `prefix`, with their sizes in bytes."""
         return {info.key: info.size async for info in list_all(self.target, prefix)}
 
     async def copy(self, key: str, size_bytes: int, *, version: str | None = None, sha256: str | None = None) -> None:
-        """Copy an object that the target has not. Raises `NotFound`; `Changed` if its version is not `version`;
-        `Conflict` if the target has another of that name. That it has not `sha256` is told in the report."""
+        """Copy an object that the target lacks. Raises `NotFound`; `Changed` if its version is not `version`;
+        `Conflict` if the target has a different object of that name. Another sha256 than `sha256` is noted in the
+        report."""
         async with self._requests.take(1), self._memory.take(size_bytes):
             stored = await self.source.get(key)
             if version not in (None, stored.info.version):
                 raise Changed(key)
             if sha256 is not None and await asyncio.to_thread(_digest, stored.data) != sha256:
-                self.is_damaged(key, "is not the segment its manifest names: another sha256")
+                self.note_damage(key, "is not the segment its manifest names: another sha256")
             try:
                 await self.target.create(key, stored.data)
             except Conflict:
                 if (await self.target.get(key)).data != stored.data:
-                    raise Conflict(
-                        f"{self.target.url} has another {key} than the source: something else writes there, take an "
-                        "empty bucket"
-                    ) from None
+                    raise self.differs(key) from None
         self.report.copied += 1
         self.report.copied_bytes += stored.info.size
         self._on_copied()
 
-    async def replace(self, key: str, size_bytes: int, *, sha256: str) -> None:
-        """Copy an object of which the target has a part, or something else."""
-        await self.target.delete(key)
-        await self.copy(key, size_bytes, sha256=sha256)
-
     async def delete(self, key: str) -> None:
-        """Remove what the source has not any more."""
+        """Remove an object that the source no longer has."""
         async with self._requests.take(1):
             await self.target.delete(key)
         self.report.deleted += 1
 
     def skip(self, objects: int, size_bytes: int) -> None:
-        """The target has them already."""
+        """Count objects that the target has already."""
         self.report.skipped += objects
         self.report.skipped_bytes += size_bytes
         self._on_copied()
 
-    def is_damaged(self, key: str, text: str) -> None:
-        """Something is wrong in the source."""
+    def note_damage(self, key: str, text: str) -> None:
+        """Note a fault of the source."""
         finding = Finding(Severity.ERROR, key, text)
         if finding not in self.report.damaged:
             self.report.damaged.append(finding)
 
     async def same(self, info: ObjectInfo) -> bool:
-        """Whether the target's object is byte by byte the source's."""
+        """Whether the target has the same bytes as the source. Raises `Changed`."""
         async with self._requests.take(1), self._memory.take(2 * info.size):
             ours = await self.source.get(info.key)
             if ours.info.version != info.version:
                 raise Changed(info.key)
             return (await self.target.get(info.key)).data == ours.data
+
+    def differs(self, what: str) -> Conflict:
+        """The error for a target that something else writes to."""
+        return Conflict(
+            f"{self.target.url} has another {what} than the source: a broker has written there. "
+            "Use an empty bucket for the copy"
+        )
 
 
 def _digest(data: bytes) -> str:

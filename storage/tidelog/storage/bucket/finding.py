@@ -1,4 +1,4 @@
-"""What a check of the bucket has to say, and how far it has come."""
+"""The findings of a check of the bucket, and the summary that they add up to."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from enum import Enum
 
 
 class Severity(Enum):
-    """ERROR: an invariant is broken or bytes are damaged. WARNING: it may be in order, a person should look.
-    ORPHAN: an object that nothing names, left to the sweep unless a write is just under way. LOSS: records that are
+    """ERROR: an invariant is broken, or bytes are damaged. WARNING: possibly harmless; a person should look.
+    ORPHAN: an object that nothing names; unless a write is in progress, the sweep deletes it. LOSS: records that are
     recorded as lost; nothing is to be done."""
 
     ERROR = "error"
@@ -19,7 +19,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """`key` is an object's, or a prefix; `text` a clause about it."""
+    """`key` is the key of an object, or a prefix. `text` is a clause whose subject is that object."""
 
     severity: Severity
     key: str
@@ -29,7 +29,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Looked:
-    """So many objects were looked at. `waiting`: they left the log and wait for their deletion, as they should."""
+    """This many objects were checked. `waiting`: they are no longer part of the log and wait for their deletion."""
 
     size_bytes: int
     objects: int = 1
@@ -39,20 +39,14 @@ class Looked:
 Seen = Finding | Looked
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Objects looked at so far, and the bytes they have."""
-
-    objects: int = 0
-    size_bytes: int = 0
-
-    def plus(self, objects: int, size_bytes: int) -> Progress:
-        return Progress(self.objects + objects, self.size_bytes + size_bytes)
+def stranger(key: str, size_bytes: int) -> Finding:
+    """The finding about an object that Tidelog did not write."""
+    return Finding(Severity.WARNING, key, "is not an object of Tidelog", size_bytes)
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a walk came to. Sizes in bytes; `waiting` objects left the log and wait for their deletion."""
+    """The counts of a walk; sizes in bytes. `waiting` counts objects that wait for their deletion."""
 
     objects: int = 0
     size_bytes: int = 0
@@ -66,11 +60,11 @@ class Summary:
 
     @property
     def sound(self) -> bool:
-        """No record is damaged or missing, but for those that are recorded as lost."""
+        """No record is damaged or missing, except those that are recorded as lost."""
         return self.errors == 0
 
     def after(self, seen: Seen) -> Summary:
-        """With one more thing seen."""
+        """The summary with `seen` counted as well."""
         if isinstance(seen, Looked):
             waiting = (seen.objects, seen.size_bytes) if seen.waiting else (0, 0)
             return replace(

@@ -1,5 +1,7 @@
-"""Checks the index of a write-ahead log against its entries. The index is a copy of headers that proves nothing, so a
-damaged block is a warning; but one that can be read and says otherwise than the log would mislead a leader.
+"""Checks the index of a write-ahead log against the entries.
+
+The index is a copy of headers. A damaged block is a warning, because a log opens without its index. A readable block
+that contradicts the log is an error, because it would mislead a leader.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from tidelog.storage.wal_index import BLOCK_ENTRIES, IndexedEntry, WalIndex, blo
 
 
 class IndexCheck:
-    """One run along with that over the log: `compare` for each entry, ascending, then `rest`."""
+    """One run. The check of the log calls `compare` for each entry, ascending, and then `rest`."""
 
     def __init__(self, store: ObjectStore, shard: int) -> None:
         self._store = store
@@ -25,29 +27,29 @@ class IndexCheck:
         self._loaded: set[int] = set()
 
     async def compare(self, header: WalHeader, size_bytes: int) -> list[Finding]:
-        """What is wrong with what the index says of an entry."""
+        """The faults of the index concerning one entry."""
         found = await self._load(block_start(header.seq))
         known = self._entries.get(header.seq)
         if known is not None and known != IndexedEntry(header, size_bytes):
-            text = f"says otherwise of entry {header.seq} than the log does"
+            text = f"contradicts the log about entry {header.seq}"
             found.append(Finding(Severity.ERROR, self._index.key(self._start), text))
         return found
 
     async def rest(self, floor: int, end: int, is_missing: Callable[[int], Awaitable[bool]]) -> AsyncIterator[Seen]:
-        """The blocks of the index of a log that was found to be ``[floor, end)``: each is looked at, and entries it
-        knows beyond the end are looked for."""
+        """Check all blocks of the index of a log that was found to be ``[floor, end)``. An entry that the index names
+        beyond `end` is lost if `is_missing` confirms it."""
         for start in await self._index.blocks():
             if start + BLOCK_ENTRIES > floor and (start == self._start or start not in self._loaded):
                 for finding in await self._load(start):
                     yield finding
                 beyond = [seq for seq in sorted(self._entries) if seq >= end]
                 if beyond and await is_missing(beyond[0]):
-                    text = f"knows entries {beyond[0]} to {beyond[-1]}, which the log has lost (inv. 2)"
+                    text = f"names entries {beyond[0]} to {beyond[-1]}, which are missing in the log (inv. 2)"
                     yield Finding(Severity.ERROR, self._index.key(start), text)
             yield Looked(0, waiting=start + BLOCK_ENTRIES <= floor)
 
     async def _load(self, start: int) -> list[Finding]:
-        """Make the block that begins at `start` the present one."""
+        """Make the block that begins at `start` the current one."""
         if start == self._start:
             return []
         self._start, self._entries = start, {}
@@ -58,11 +60,9 @@ class IndexCheck:
         except NotFound:
             return []
         except Corrupt as error:
-            text = f"{error.reason}; the log opens without it, only more slowly"
-            return [Finding(Severity.WARNING, key, text)]
-        self._entries = {entry.header.seq: entry for entry in entries}
-        foreign = [entry.header for entry in entries if entry.header.shard != self._shard]
+            return [Finding(Severity.WARNING, key, f"{error.reason}; the log opens without it, only more slowly")]
+        foreign = [entry.header.shard for entry in entries if entry.header.shard != self._shard]
         if foreign:
-            self._entries = {}
-            return [Finding(Severity.ERROR, key, f"is the index of shard {foreign[0].shard}")]
+            return [Finding(Severity.ERROR, key, f"is the index of shard {foreign[0]}")]
+        self._entries = {entry.header.seq: entry for entry in entries}
         return []

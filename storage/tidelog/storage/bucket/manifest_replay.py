@@ -1,24 +1,34 @@
-"""Goes through the steps of a partition's history one after the other and says what is wrong with them. It is pure.
+"""Replays the history of a partition's manifests from version 0 on, and says which step is at fault.
 
-    replay = Replay(place, earlier_heads={41: "5f..."})
-    for step in steps:                          # from version 0 on
-        if fault := replay.take(step): ...
-    fault = replay.end_fault(newest)
+    fault = await replay_fault(store, place, newest, earlier_heads={41: "5f..."})      # reads the history
+    replay = Replay(place); replay.take(step); replay.end_fault(newest)                # pure
 
-A history is sound if each head is the hash of the one before it and of what the step changed; if the step could change
-that (only retention and its like take records away, only merging, compaction and repair put others in the place of
-segments);
-and if the segments that are left after the last step are those the newest manifest lists, byte for byte.
+A history is sound if:
+
+- each head is the hash of the head before it and of the change of its step;
+- each change is one that its kind may make: only retention and deletion remove records, and only merging, compaction
+  and repair replace segments;
+- the segments that are left after the last step are those that the newest manifest lists, by the sha256 of their bytes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 
+from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import GENESIS, ChangeKind, Manifest
-from tidelog.storage.manifests.manifest_chain import Step, head_after
+from tidelog.storage.manifests.manifest_chain import Step, chain_fault, head_after, step_of
+from tidelog.storage.manifests.manifest_codec import told_by
+from tidelog.storage.manifests.manifest_history import HistoryBlock, ManifestHistory, block_fault
+from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.upkeep.task import Place
+
+OBJECTS_AT_ONCE = 8
 
 REMOVES = frozenset(
     {ChangeKind.MERGE, ChangeKind.COMPACT, ChangeKind.EXPIRE, ChangeKind.DELETE_RECORDS, ChangeKind.LOSE}
@@ -28,8 +38,65 @@ MOVES_COLD_END = frozenset({ChangeKind.ARCHIVE, ChangeKind.LOSE})
 MOVES_LOG_START = frozenset({ChangeKind.EXPIRE, ChangeKind.DELETE_RECORDS})
 
 
+@dataclass(frozen=True)
+class ReplayFault:
+    """The first fault of a history, found at `version`. `text` is a clause; its subject is the history."""
+
+    version: int
+    text: str
+
+
+async def replay_fault(
+    store: ObjectStore, place: Place, newest: Manifest, earlier_heads: Mapping[int, str] | None = None
+) -> ReplayFault | None:
+    """Replay the history up to `newest`; None if it is sound and has all of `earlier_heads`. Raises `Corrupt`,
+    `NotFound` (the topic was deleted), `Unavailable`."""
+    replay = Replay(place.topic_partition, earlier_heads)
+    async for step in steps_up_to(store, place, newest.version):
+        if fault := replay.take(step):
+            return ReplayFault(step.version, fault)
+    fault = replay.end_fault(newest)
+    return ReplayFault(newest.version, fault) if fault else None
+
+
+async def steps_up_to(store: ObjectStore, place: Place, last: int) -> AsyncIterator[Step]:
+    """The steps of versions 0 to `last`: first from the history blocks, then from the versions that still exist. A
+    version that is collected meanwhile is found in the history. Raises `Corrupt` at a gap."""
+    history = ManifestHistory(store, place.topic, place.topic_partition)
+    log = ManifestLog(store, place.topic, place.topic_partition)
+
+    async def read_block(versions: tuple[int, int]) -> HistoryBlock:
+        block = await history.read(*versions)
+        if fault := block_fault(block):
+            raise Corrupt(history.key(*versions), fault)
+        return block
+
+    async def read_step(version: int) -> Step:
+        manifest = told_by(await log.stored(version))
+        if fault := chain_fault(manifest):
+            raise Corrupt(log.key(version), fault)
+        return step_of(manifest)
+
+    due = 0
+    while due <= last:
+        blocks = [versions for versions in await history.blocks() if versions[1] >= due]
+        async for _, block in in_order(blocks, read_block, at_once=OBJECTS_AT_ONCE):
+            for step in block.steps:
+                if step.version == due <= last:
+                    yield step
+                    due += 1
+        try:
+            async for _, step in in_order(range(due, last + 1), read_step, at_once=OBJECTS_AT_ONCE):
+                yield step
+                due += 1
+        except NotFound:
+            if not any(first <= due <= end for first, end in await history.blocks()):
+                raise Corrupt(log.key(due), "is missing, and no block of the history has it") from None
+
+
 class Replay:
-    """Of the partition `place`. `earlier_heads` are heads by version that somebody wrote down once."""
+    """The state of the partition `place` after the steps taken so far. `earlier_heads` maps versions to the heads that
+    an earlier attestation noted."""
 
     def __init__(self, place: TopicPartition, earlier_heads: Mapping[int, str] | None = None) -> None:
         self._place = place
@@ -41,16 +108,16 @@ class Replay:
         self._cold_end = 0
 
     def take(self, step: Step) -> str | None:
-        """The next step; why it cannot be, None if it can. After a fault there is nothing more to take."""
+        """Apply the next step. Returns its fault, or None; after a fault no further step may be taken."""
         fault = self._chain_fault(step) or self._change_fault(step) or self._segments_fault(step)
         self._version, self._head = step.version, step.head
         self._log_start_offset, self._cold_end = step.log_start_offset, step.cold_end
         return f"version {step.version} {fault}" if fault else None
 
     def end_fault(self, newest: Manifest) -> str | None:
-        """Why `newest` is not what the steps taken lead to; None if it is."""
+        """Why `newest` is not the result of the steps taken; None if it is."""
         if (newest.version, newest.head) != (self._version, self._head):
-            return f"version {newest.version} is not where its history leads: that ends with head {self._head}"
+            return f"version {newest.version} does not follow from its history, which ends with head {self._head}"
         listed = Counter(segment.sha256 for segment in newest.segments)
         if listed != self._segments:
             lacks, more = (self._segments - listed).total(), (listed - self._segments).total()
@@ -58,15 +125,15 @@ class Replay:
                 f"version {newest.version} lacks {lacks} segments of its history, and lists {more} that are not in it"
             )
         unmet = [version for version in self._earlier_heads if version > newest.version]
-        return f"ends at version {newest.version}, before version {max(unmet)} that was there" if unmet else None
+        return f"ends at version {newest.version}, before version {max(unmet)}, which existed" if unmet else None
 
     def _chain_fault(self, step: Step) -> str | None:
         if step.version != self._version + 1:
             return f"follows version {self._version}"
         if head_after(self._head, self._place, step) != step.head:
-            return "does not hash to its head: it is not what was written, or does not follow the version before it"
+            return "does not hash to its head: it was altered, or does not follow the version before it"
         if self._earlier_heads.get(step.version, step.head) != step.head:
-            return f"has head {step.head}, and had {self._earlier_heads[step.version]}: the past was written anew"
+            return f"has head {step.head}, and had {self._earlier_heads[step.version]}: the past was rewritten"
         return None
 
     def _change_fault(self, step: Step) -> str | None:

@@ -1,30 +1,30 @@
-"""Repairs a bucket that lost objects: what `tidelog bucket repair` does. Records that are nowhere any more are recorded
-as lost, so that the rest of the log lives on.
+"""Repairs a bucket that lost objects: `tidelog bucket repair`. Records that exist nowhere any more are recorded as
+lost, so that the rest of the log can be read and written again.
 
     repair = BucketRepair(store, topics, runtime)
-    plan = await repair.plan()          # reads only
+    plan = await repair.plan()          # only reads
     await repair.apply(plan)
 
-Order, and why a crash at any step is safe (running again goes on):
+A crash at any step is safe, and running again continues, because of the order:
 
-1. Manifests first. A version that cannot be read is replaced by one that follows from its newest readable predecessor;
-   the object is exchanged by compare-and-swap, so the chain of hashes goes on (`attest`). A version that can be read is
-   followed by another.
-2. Then each lost entry of a log is given up, ascending: what lies before it is archived, and the floor moves past it.
-   So its number is never created anew (inv. 2), and no entry is passed whose records are neither in a segment nor
-   recorded as lost (inv. 6).
+1. Manifests first. A version that cannot be read is replaced, by compare-and-swap, with one made from its newest
+   readable predecessor, so the chain of hashes stays unbroken (`attest`). After a version that can be read, a new one
+   is appended.
+2. Then each lost entry of a log is given up, ascending: the entries before it are archived, and the floor moves past
+   it. So its number is never created again (inv. 2), and the floor passes no entry whose records are neither in a
+   segment nor recorded as lost (inv. 6).
 
-Brokers may run meanwhile. Where they change a manifest first, the change is made on what they made.
+Brokers may run at the same time. If a broker changes a manifest first, the repair is applied to the newer version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidelog.storage.archiver import Archiver, TopicNames
+from tidelog.storage.archiver import Archiver
 from tidelog.storage.bucket.finding import Finding, Severity
-from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge
+from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge, live_topics
 from tidelog.storage.bucket.repair_plan import (
     LogRepair,
     LogView,
@@ -50,7 +50,7 @@ ATTEMPTS_MAX = 8
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """What is to be done, and what only a person can do."""
+    """The repairs to apply, and the damage that only a person can repair (`unsolved`)."""
 
     partitions: Sequence[PartitionRepair] = ()
     logs: Sequence[LogRepair] = ()
@@ -61,7 +61,7 @@ class RepairPlan:
 
 
 class BucketRepair:
-    """`deep`: every byte of segments is read, not only whether they are there."""
+    """The repair of one bucket. `deep`: read every byte of the segments, instead of only listing them."""
 
     def __init__(self, store: ObjectStore, topics: TopicKnowledge, runtime: Runtime, *, deep: bool = False) -> None:
         self._store = store
@@ -73,7 +73,7 @@ class BucketRepair:
 
     async def plan(self) -> RepairPlan:
         """Raises `Unavailable`, and `Corrupt` if the journal is damaged."""
-        live = [topic for topic in (await self._topics.topics()).values() if not topic.removing]
+        live = list((await live_topics(self._topics)).values())
         partitions: list[PartitionRepair] = []
         logs: list[LogRepair] = []
         unsolved: list[Finding] = []
@@ -83,7 +83,8 @@ class BucketRepair:
             except Corrupt as error:
                 unsolved.append(_unsolved(error.name, error.reason))
                 continue
-            found = [await self._plan_partition(topic, number, log) for topic, number in _living_in(live, shard)]
+            places = [(topic, number) for topic in live for number, of in enumerate(topic.shards) if of == shard]
+            found = [await self._plan_partition(topic, number, log) for topic, number in places]
             stuck = [item for item in found if isinstance(item, Finding)]
             partitions += [item for item in found if isinstance(item, PartitionRepair)]
             unsolved += stuck
@@ -105,8 +106,8 @@ class BucketRepair:
     # ---- applying
 
     async def apply(self, plan: RepairPlan) -> None:
-        """Raises `Unavailable`, `Conflict` if workers are faster again and again, and `Corrupt` if something else is
-        damaged than was planned for: plan again."""
+        """Raises `Unavailable`, `Conflict` if other workers keep changing a manifest first, `Corrupt` if there is
+        damage that the plan does not know: plan again."""
         for partition in plan.partitions:
             await self._apply_partition(partition)
         for log in plan.logs:
@@ -130,7 +131,7 @@ class BucketRepair:
         raise Conflict(f"other workers changed {repair.topic}-{repair.place.partition} {ATTEMPTS_MAX} times: run again")
 
     async def _can_be_read(self, log: ManifestLog) -> bool:
-        """Whether a worker that knew the newest version has appended another since."""
+        """Whether a worker that knew the newest version from before has appended another since."""
         try:
             await log.latest()
         except (Corrupt, NotFound):
@@ -138,8 +139,8 @@ class BucketRepair:
         return True
 
     async def _replace_versions(self, log: ManifestLog, repair: PartitionRepair) -> None:
-        """Write anew what follows the newest readable version: the repaired one, and then versions that change nothing,
-        up to the number that was there."""
+        """Replace the unreadable versions: the first with the repaired manifest, the others with versions that change
+        nothing, so that the newest number stays the same."""
         manifest = await log.read(repair.after_version)
         after, kind = repair.applied_to(manifest), ChangeKind.LOSE
         for version in range(repair.after_version + 1, repair.replaces + 1):
@@ -163,19 +164,19 @@ class BucketRepair:
             floor = await wal.floor()
             if floor.number > seq:
                 continue
-            if await self._is_back(wal, seq):
-                raise Conflict(f"{wal.key(seq)} can be read again: run again")
+            if await self._can_be_read_again(wal, seq):
+                raise Conflict(f"{wal.key(seq)} can be read again: run the repair again")
             await wal.advance_floor(seq + 1, repair.epoch_after(seq, floor.epoch))
 
     async def _archive_up_to(self, wal: Wal, seq: int) -> None:
-        """So that the floor is at entry `seq`, or beyond it."""
-        topics = await self._topics.topics()
-        archiver = Archiver(self._store, wal, self._runtime, _names(topics))
+        """Archive until the floor is at entry `seq` or beyond."""
+        names = {topic_id: topic.name for topic_id, topic in (await live_topics(self._topics)).items()}
+        archiver = Archiver(self._store, wal, self._runtime, names.get)
         while (await wal.floor()).number < seq:
             if await archiver.run_once(seq) is None or archiver.damage:
-                raise archiver.damage.first_fault() or Unavailable(f"{wal.key(seq)} cannot be reached: run again")
+                raise archiver.damage.first_fault() or Unavailable(f"cannot archive up to {wal.key(seq)}: run again")
 
-    async def _is_back(self, wal: Wal, seq: int) -> bool:
+    async def _can_be_read_again(self, wal: Wal, seq: int) -> bool:
         try:
             await wal.read(seq)
         except (Corrupt, NotFound):
@@ -183,18 +184,10 @@ class BucketRepair:
         return True
 
 
-def _living_in(topics: Sequence[KnownTopic], shard: int) -> Sequence[tuple[KnownTopic, int]]:
-    return [(topic, number) for topic in topics for number, place in enumerate(topic.shards) if place == shard]
-
-
-def _names(topics: Mapping[str, KnownTopic]) -> TopicNames:
-    return {topic_id: topic.name for topic_id, topic in topics.items() if not topic.removing}.get
-
-
 def _lost_its_manifests(view: PartitionView, planned: PartitionRepair) -> bool:
-    """Whether offsets are missing that no lost entry held, of a partition without any manifest."""
+    """Whether a partition without a manifest lacks offsets that no lost entry held."""
     return view.manifest.version < 0 and any(loss.key == view.newest_key for loss in planned.losses)
 
 
 def _unsolved(key: str, text: str) -> Finding:
-    return Finding(Severity.ERROR, key, f"{text}: put it back from a backup, then run again (docs/repair.md)")
+    return Finding(Severity.ERROR, key, f"{text}: restore it from a backup, then run again (docs/repair.md)")

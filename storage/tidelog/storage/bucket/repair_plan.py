@@ -1,9 +1,13 @@
-"""What a repair does with the damage of a bucket: decided purely, from what `repair_survey` read.
+"""Plans the repair of a bucket, purely, from the values that `repair_survey` read.
 
-A partition's cold side is put together from what is left: segments that its newest readable manifest lists and that are
-there, and spare segments (garbage, or named by a version that is damaged) where listed ones are missing or the manifest
-ends before the write-ahead log begins. Offsets that are nowhere are recorded as lost. Then the lost entries of the log
-can be given up: each of their records is in a segment, or recorded as lost, or their partition has nothing behind them.
+The archived side of a partition is rebuilt from the remaining segments:
+
+- segments that the newest readable manifest lists and that exist;
+- where a listed segment is missing, or the manifest ends before the write-ahead log begins, spare segments: garbage, or
+  segments that only a damaged version names.
+
+Offsets that no segment and no entry holds are recorded as lost. After that the lost entries of the log can be given up:
+each of their records is in a segment or recorded as lost, or its partition has no later records.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from tidelog.storage.wal_entry import Span, WalHeader
 
 @dataclass(frozen=True)
 class LostWalEntry:
-    """An entry of a log that is missing or damaged; `header` None: nothing tells what it held."""
+    """An entry of a log that is missing or damaged. `header` is None if its content is unknown."""
 
     key: str
     reason: str
@@ -28,7 +32,7 @@ class LostWalEntry:
 
 @dataclass(frozen=True)
 class LogView:
-    """A write-ahead log as it was read: the headers of entries that can be read, and those that are lost."""
+    """A write-ahead log as it was read: the headers of the readable entries, and the lost entries."""
 
     shard: int
     floor: int
@@ -36,7 +40,7 @@ class LogView:
     lost: Mapping[int, LostWalEntry]
 
     def spans(self) -> Mapping[TopicPartition, Sequence[tuple[int, Span]]]:
-        """By partition: the spans of all entries whose header is known, with the entries' numbers, ascending."""
+        """By partition: the spans of all entries with a known header, with the entries' numbers, ascending."""
         known = dict(self.headers)
         known |= {seq: lost.header for seq, lost in self.lost.items() if lost.header is not None}
         found: dict[TopicPartition, list[tuple[int, Span]]] = {}
@@ -48,8 +52,9 @@ class LogView:
 
 @dataclass(frozen=True)
 class PartitionView:
-    """The cold side of a partition as it was read: its newest readable manifest, the key of the newest one and why that
-    cannot be read (`fault` None: it is the same), listed segments that are lost with the reasons, and spare ones."""
+    """The archived side of a partition as it was read. `manifest` is the newest readable one. `newest_key` names the
+    newest one, and `fault` says why it cannot be read (None: it is `manifest`). `missing` maps lost segments of the
+    manifest to the reasons, and `spare` are segments that it does not list."""
 
     topic: str
     manifest: Manifest
@@ -62,8 +67,8 @@ class PartitionView:
 
 @dataclass(frozen=True)
 class PartitionRepair:
-    """How the cold side of a partition changes: `removed` segments leave its list, `added` ones come, `losses` are
-    recorded. `replaces`: versions after `after_version` up to this one cannot be read and are written anew."""
+    """The change of a partition's manifest: `removed` segments leave the list, `added` ones enter it, `losses` are
+    recorded. The versions after `after_version` up to `replaces` cannot be read and are replaced."""
 
     topic: str
     place: TopicPartition
@@ -75,7 +80,7 @@ class PartitionRepair:
     losses: Sequence[Loss]
 
     def applied_to(self, manifest: Manifest) -> Manifest:
-        """`manifest`, or a version after it, as it is to be."""
+        """`manifest` with the change. It may be a later version than the plan was made from."""
         kept = [segment for segment in manifest.segments if segment.key not in self.removed]
         known = {segment.key for segment in kept}
         came = [segment for segment in self.added if segment.key not in known]
@@ -88,16 +93,16 @@ class PartitionRepair:
 
 @dataclass(frozen=True)
 class LogRepair:
-    """Entries of a log, ascending, that are given up: the floor moves past each, once all before it is archived. From
-    `unread_from` on no entry can be read."""
+    """The entries of a log to give up, ascending: the floor moves past each once all entries before it are archived.
+    From `unread_from` on, no entry can be read."""
 
     shard: int
     entries: Mapping[int, LostWalEntry]
     unread_from: int
 
     def epoch_after(self, seq: int, epoch_before: int) -> int:
-        """The highest epoch below the floor once that has passed entry `seq`. Of an entry that nothing is known of, the
-        entries behind it tell; where there are none, it may have begun an epoch (inv. 3)."""
+        """The highest epoch below the floor once it has passed entry `seq`. An entry with an unknown header may have
+        begun an epoch if no readable entry follows it (inv. 3)."""
         if header := self.entries[seq].header:
             return max(epoch_before, header.epoch)
         return epoch_before + (seq >= self.unread_from)
@@ -132,7 +137,7 @@ def plan_log(log: LogView) -> LogRepair | None:
 
 
 def _replaced(view: PartitionView, at_ms: int) -> tuple[list[Segment], list[Loss]]:
-    """What takes the place of segments that are lost: spare ones, and losses for the rest."""
+    """The spare segments that replace lost ones, and the losses for the offsets that remain."""
     added: list[Segment] = []
     losses: list[Loss] = []
     for segment in view.manifest.segments:
@@ -146,7 +151,7 @@ def _replaced(view: PartitionView, at_ms: int) -> tuple[list[Segment], list[Loss
 
 
 def _extended(view: PartitionView, hot_begin: int | None) -> tuple[int, list[Segment]]:
-    """Spare segments that go on where the manifest ends, if that is damaged or the log begins later; up to where."""
+    """If the manifest is damaged or the log begins later: the spare segments that continue it, and where they end."""
     cold_end = past_losses(view.manifest.losses, view.manifest.cold_end)
     if view.fault is None and (hot_begin is None or hot_begin <= cold_end):
         return cold_end, []
@@ -154,7 +159,7 @@ def _extended(view: PartitionView, hot_begin: int | None) -> tuple[int, list[Seg
 
 
 def _covered(spare: Sequence[Segment], begin: int, end: int | None) -> tuple[int, list[Segment]]:
-    """Spare segments, one after the other, that hold all offsets from `begin` on, up to `end` at most; and how far."""
+    """How far spare segments hold all offsets from `begin` on, up to `end` at most; and these segments."""
     reached, taken = begin, list[Segment]()
     while True:
         fits = [s for s in spare if s.base_offset == reached and (end is None or s.next_offset <= end)]
@@ -167,7 +172,7 @@ def _covered(spare: Sequence[Segment], begin: int, end: int | None) -> tuple[int
 def _lost_of_log(
     view: PartitionView, log: LogView, spans: Iterable[tuple[int, Span]], cold_end: int, at_ms: int
 ) -> list[Loss]:
-    """What is neither cold nor in an entry that can be read."""
+    """The offsets that are neither archived nor in a readable entry."""
     known = view.manifest.losses
     losses: list[Loss] = []
     expected, after = cold_end, -1
@@ -183,5 +188,5 @@ def _lost_of_log(
 
 
 def _held_by(log: LogView, after: int, before: int) -> str | None:
-    """The key of the first lost entry between two entries."""
+    """The key of the first lost entry between entries `after` and `before`."""
     return next((log.lost[seq].key for seq in sorted(log.lost) if after < seq < before), None)

@@ -1,8 +1,8 @@
-"""Reads what a repair has to know of a bucket (`repair_plan`), and nothing is changed by it.
+"""Reads the state of a bucket for a repair (`repair_plan`), and changes nothing.
 
-Write-ahead logs come first and manifests second, so that a broker may run meanwhile: what it archives in between is in
-the manifests that are read later (inv. 5). Every entry from the floor on is read whole; segments are listed, or read
-whole if the survey is `deep`. Spare segments are read only where they may be needed.
+A broker may run at the same time, because write-ahead logs are read first and manifests second: records that are
+archived in between are in the manifests read later (inv. 5). Every entry from the floor on is read whole. Segments are
+listed or, in a `deep` survey, read whole. Spare segments are read only where they may be needed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from tidelog.storage.bucket.known_topics import KnownTopic
 from tidelog.storage.bucket.repair_plan import LogView, LostWalEntry, PartitionView
-from tidelog.storage.bucket.segment_check import check_segment
+from tidelog.storage.bucket.segment_check import check_segment, size_fault
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import TopicPartition, floor_key, parse_segment_key, segment_prefix
@@ -29,13 +29,13 @@ from tidelog.storage.wal_index import WalIndex
 ENTRIES_AT_ONCE = 4
 SEGMENTS_AT_ONCE = 8
 LOST_MAX = 100_000
-"""A log that lacks more entries than this has lost its floor."""
+"""If a log lacks more entries than this, the survey concludes that its floor is lost."""
 
 IS_MISSING = "is missing"
 
 
 class RepairSurvey:
-    """Of the bucket `store`."""
+    """A survey of the bucket `store`."""
 
     def __init__(self, store: ObjectStore, *, deep: bool) -> None:
         self._store = store
@@ -65,7 +65,7 @@ class RepairSurvey:
         return LogView(shard, begin, {seq: header for seq, header in headers.items() if seq >= begin}, entries)
 
     async def _entry(self, wal: Wal, seq: int) -> WalHeader | str:
-        """The header of an entry that is whole, or why it is not."""
+        """The header of a whole entry, or why the entry is not whole."""
         try:
             data = (await wal.log.read(seq)).data
             return (await asyncio.to_thread(wal.decode, seq, data)).header
@@ -77,8 +77,8 @@ class RepairSurvey:
     async def _known_headers(
         self, wal: Wal, headers: Mapping[int, WalHeader], lost: Mapping[int, str]
     ) -> Mapping[int, WalHeader]:
-        """The headers of lost entries: from the index, unless that knows of another past, or from their own footer, if
-        only the records are damaged."""
+        """The headers of lost entries: from the index, unless it contradicts the log, or from the entry's own footer,
+        if only its records are damaged."""
         if not lost:
             return {}
         index = {entry.header.seq: entry.header for entry in await WalIndex(self._store, wal.shard).read(min(lost))}
@@ -95,7 +95,7 @@ class RepairSurvey:
     # ---- partitions
 
     async def partition(self, topic: KnownTopic, number: int, log: LogView) -> PartitionView | None:
-        """None if no manifest of it can be read though there are some. Raises `Unavailable`."""
+        """None if the partition has manifests and none can be read. Raises `Unavailable`."""
         place = TopicPartition(topic.topic_id, number)
         manifests = ManifestLog(self._store, topic.name, place)
         versions = [version async for version in manifests.versions()]
@@ -120,7 +120,7 @@ class RepairSurvey:
         )
 
     async def _newest(self, manifests: ManifestLog, versions: Sequence[int]) -> tuple[Manifest | None, str | None]:
-        """The newest version that can be read, and why the newest of all cannot."""
+        """The newest readable version, and why the newest of all cannot be read."""
         if not versions:
             return await manifests.latest(), None
         fault: str | None = None
@@ -134,7 +134,7 @@ class RepairSurvey:
         return None, fault
 
     async def _missing(self, manifest: Manifest, listed: Mapping[str, ObjectInfo]) -> Mapping[str, str]:
-        """The listed segments that are lost, and why."""
+        """The segments of the manifest that are lost, and why."""
         missing: dict[str, str] = {}
         async for segment, reason in in_order(
             manifest.segments, lambda segment: self._fault_of(segment, listed), at_once=SEGMENTS_AT_ONCE
@@ -147,10 +147,8 @@ class RepairSurvey:
         info = listed.get(segment.key)
         if info is None:
             return IS_MISSING
-        if info.size != segment.size_bytes:
-            return f"has {info.size} bytes, its manifest says {segment.size_bytes}"
-        if not self._deep:
-            return None
+        if (fault := size_fault(segment, info)) or not self._deep:
+            return fault
         try:
             await check_segment(self._store, segment, deep=True)
         except Corrupt as error:
@@ -160,7 +158,7 @@ class RepairSurvey:
         return None
 
     async def _spare(self, manifest: Manifest, listed: Mapping[str, ObjectInfo]) -> Sequence[Segment]:
-        """Whole segments of the partition that the manifest does not list."""
+        """The sound segments of the partition that the manifest does not list."""
         named = {segment.key for segment in manifest.segments}
         spare = []
         for key in listed.keys() - named:

@@ -1,9 +1,9 @@
-"""Checks one segment against what its manifest says of it: by its footer alone, in one range request, or by every byte.
+"""Checks one segment against its entry in the manifest: by its footer, in one range request; deep, by every byte.
 
-The footer has a checksum of its own and says whose records these are, how many, and for each row group where it lies
-and which offsets and times it spans. Deep, the whole object is read a few row groups at a time, so that memory does not
-follow its size: every row group's checksum, every record's offset, and the sha256 of all bytes, which the manifest's
-history is made of.
+The footer has its own checksum. It states the partition, the number of records and, for each row group, its place in
+the object and its offsets and timestamps. A deep check reads the whole object a few row groups at a time, so memory
+does not grow with its size. It checks the checksum of each row group, the offset of each record, and the sha256 of all
+bytes, by which the manifest's history names the segment.
 """
 
 from __future__ import annotations
@@ -19,18 +19,26 @@ import pyarrow.compute as pc
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.manifest import Segment
-from tidelog.storage.object_store import ByteRange, ObjectStore
+from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore
 from tidelog.storage.parquet.parquet_format import MAGIC, Footer, RowGroup, footer_bytes
 from tidelog.storage.segments.segment_codec import decode_segment_footer, decode_segment_rows, max_offset, min_offset
 
 FOOTER_TAIL_BYTES = 64 * 1024
-"""How much of a segment's end is read for its footer at first."""
+"""The first read of a footer takes this many bytes from the end of the segment."""
 SCAN_BYTES = 16 * 1024 * 1024
-"""Row groups that are read and decoded together take about so many stored bytes."""
+"""About this many stored bytes of row groups are read and decoded together."""
+
+
+def size_fault(segment: Segment, info: ObjectInfo | None) -> str | None:
+    """Why the object has the wrong size; None if it has the right one, or is not known."""
+    if info is None or info.size == segment.size_bytes:
+        return None
+    return f"has {info.size} bytes, its manifest says {segment.size_bytes}"
 
 
 async def check_segment(store: ObjectStore, segment: Segment, *, deep: bool) -> None:
-    """Raises `Corrupt`, naming it, if the segment is not what `segment` says; `NotFound` if it is not there."""
+    """Raises `Corrupt`, which names the segment, if it is not as `segment` describes it; `NotFound` if it is
+    missing."""
     tail = await _last_bytes(store, segment, FOOTER_TAIL_BYTES)
     needed = footer_bytes(segment.key, tail)
     if len(tail) < needed <= segment.size_bytes:
@@ -43,7 +51,7 @@ async def check_segment(store: ObjectStore, segment: Segment, *, deep: bool) -> 
 
 
 def footer_fault(segment: Segment, footer: Footer) -> str | None:
-    """Why a sound footer is not that of the segment the manifest means; None if it is."""
+    """Why a sound footer does not belong to the segment that the manifest describes; None if it does."""
     groups = footer.row_groups
     if footer.rows != segment.records:
         return f"has {footer.rows} records, its manifest says {segment.records}"
@@ -60,8 +68,8 @@ def footer_fault(segment: Segment, footer: Footer) -> str | None:
 
 async def _last_bytes(store: ObjectStore, segment: Segment, length: int) -> bytes:
     stored = await store.get(segment.key, ByteRange(-length))
-    if stored.info.size != segment.size_bytes:
-        raise Corrupt(segment.key, f"has {stored.info.size} bytes, its manifest says {segment.size_bytes}")
+    if fault := size_fault(segment, stored.info):
+        raise Corrupt(segment.key, fault)
     return stored.data
 
 
@@ -69,15 +77,15 @@ async def _last_bytes(store: ObjectStore, segment: Segment, length: int) -> byte
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What the records read so far come to."""
+class _Totals:
+    """The sums over the records read so far."""
 
     records: int = 0
     raw_bytes: int = 0
 
-    def plus(self, records: pa.Table) -> _Found:
+    def plus(self, records: pa.Table) -> _Totals:
         raw = sum(pc.sum(pc.binary_length(records[name])).as_py() or 0 for name in ("key", "value"))
-        return _Found(self.records + records.num_rows, self.raw_bytes + raw)
+        return _Totals(self.records + records.num_rows, self.raw_bytes + raw)
 
 
 async def _scan(store: ObjectStore, segment: Segment, footer: Footer) -> None:
@@ -86,29 +94,29 @@ async def _scan(store: ObjectStore, segment: Segment, footer: Footer) -> None:
     if magic != MAGIC:
         raise Corrupt(segment.key, "does not begin as Parquet does")
     digest.update(magic)
-    found = _Found()
+    totals = _Totals()
     for groups in scan_groups(footer):
         start, end = groups[0].start, groups[-1].end
         data = (await store.get(segment.key, ByteRange(start, end - start))).data
-        found = await asyncio.to_thread(_decoded, segment.key, footer, groups, data, digest, found)
+        totals = await asyncio.to_thread(_decoded, segment.key, footer, groups, data, digest, totals)
     rest = footer.row_groups[-1].end  # indexes and the footer
     digest.update((await store.get(segment.key, ByteRange(rest))).data)
-    said = replace(segment, records=found.records, raw_bytes=found.raw_bytes, sha256=digest.hexdigest())
-    if said.sha256 != segment.sha256:
+    found = replace(segment, records=totals.records, raw_bytes=totals.raw_bytes, sha256=digest.hexdigest())
+    if found.sha256 != segment.sha256:
         raise Corrupt(segment.key, "is not the segment its manifest names: another sha256")
-    if said != segment:
-        raise Corrupt(segment.key, "is not what its manifest says of it")
+    if found != segment:
+        raise Corrupt(segment.key, "has other totals than its manifest says")
 
 
 def _decoded(
-    key: str, footer: Footer, groups: Sequence[RowGroup], data: bytes, digest: hashlib._Hash, found: _Found
-) -> _Found:
+    key: str, footer: Footer, groups: Sequence[RowGroup], data: bytes, digest: hashlib._Hash, totals: _Totals
+) -> _Totals:
     digest.update(data)
-    return found.plus(decode_segment_rows(key, footer, groups, memoryview(data)))
+    return totals.plus(decode_segment_rows(key, footer, groups, memoryview(data)))
 
 
 def scan_groups(footer: Footer) -> Iterator[Sequence[RowGroup]]:
-    """Row groups that are neighbours, about `SCAN_BYTES` of them at a time."""
+    """Neighbouring row groups, about `SCAN_BYTES` at a time."""
     taken: list[RowGroup] = []
     for group in footer.row_groups:
         if taken and group.end - taken[0].start > SCAN_BYTES:

@@ -1,65 +1,72 @@
-"""Finds what nobody will ever ask for again, and deletes it if told to: `tidelog bucket sweep`.
+"""Finds objects that nothing will ever read again, and deletes them if asked to: `tidelog bucket sweep`.
 
     sweep = BucketSweep(store, topics, runtime, SweepSettings(delete=True))
     async for stray in sweep.strays():
         print(stray.key, stray.reason.value, stray.deleted)
 
 - **uploads**: segments that no manifest names. A worker crashed, or lost a race, between upload and manifest;
-- **deleted topics**: what a worker wrote for a topic after its objects had been removed;
-- **staging**: areas of jobs that died (`layout.staging_prefix`);
+- **deleted topics**: objects that a worker wrote for a topic after the topic's objects had been removed;
+- **staging**: areas of dead jobs (`layout.staging_prefix`);
 - **partial**: multipart uploads and temporary files that never became objects (`partial_uploads`).
 
-What was in the log once is not looked for here: entries below the floor are the archiver's to delete, garbage and old
-versions of manifests the collector's (`upkeep.collect`); they stay named until they are gone.
+The sweep does not look at objects that were part of the log once. The archiver deletes entries below the floor, and the
+collector (`upkeep.collect`) deletes garbage and old manifest versions; these stay named until they are deleted.
 
-Why nothing live goes
----------------------
-*Age.* An upload is an orphan for as long as its manifest is under way. So only what is older than the grace, a day, is
-looked at, and only the store's own clock tells: a probe that is written says what time it is there, and nothing is
-compared with this machine's clock, which may be wrong by a day. It is written when there is something to judge, so that
-a sweep of a tidy bucket writes nothing.
+Why no live object is deleted
+-----------------------------
+*Age.* An upload looks like an orphan until its manifest is appended. So the sweep judges only objects older than the
+grace (a day). Their age is measured by the store's clock alone, because this machine's clock may be wrong by a day: the
+sweep writes a probe object and reads its time. It writes the probe only when there is something to judge, so a sweep
+of a tidy bucket writes nothing.
 
-*Two halves of a rule.* Age alone leaves a hole: a worker may stall for longer than any grace between upload and append,
-and name what the sweep has deleted. The worker's half (`upkeep.fresh_upload`): stalled for more than half its grace by
-either of its clocks, it uploads anew under new ids. The sweep's half needs no clock: before it deletes any upload of a
-partition it appends a version to that partition's manifest that changes nothing, a `ChangeKind.SWEEP`. The append wins
-only if the manifest it judged by is still the newest; and whoever was about to append from that version or an older
-one now gets `Conflict`, and starts over from the newest or, finding a sweep's version there, uploads anew. So of the
-uploads listed before, none can be named any more, however long anybody stalls.
+*Two halves of a rule.* Age is not enough: a worker may stall for longer than any grace between upload and append, and
+then name an object that the sweep has deleted. The worker's half (`upkeep.fresh_upload`): a worker that stalled for
+more than half its grace, by either of its clocks, uploads again under new ids. The sweep's half needs no clock: before
+it deletes uploads of a partition, it appends a version that changes nothing (`ChangeKind.SWEEP`) to the partition's
+manifest. That append succeeds only if the manifest that the sweep judged by is still the newest. A worker that was
+about to append after that version or an older one now gets `Conflict`; it starts over from the newest version or, if it
+finds the sweep's version there, uploads again. So no manifest can name the listed uploads any more, however long a
+worker stalls.
 
-*Doubt.* An upload with offsets at or beyond the manifest's end is left alone: either its records are in the WAL and
-will be archived, or its manifest was lost, which is for `verify` to tell and for a person to mend. A topic is gone if
-the journal says that it was deleted, and not if it says nothing of it. Where a manifest cannot be read nothing is
-judged. Unfinished uploads that the store does not let the sweep see, or remove, are left alone, and `report` says why.
+*Doubt.* The sweep leaves alone, and `report` names:
 
-A sweep may be killed anywhere, and two may run at once: each deletion is of something that was garbage already.
+- uploads with offsets at or beyond the end of the manifest: either their records are in the WAL and will be archived,
+  or a manifest was lost, which `verify` reports and a person must repair (not named in the report);
+- topics that the journal does not know: a topic counts as deleted only if the journal says so;
+- partitions whose manifest cannot be read;
+- unfinished uploads that the store does not let the sweep list or remove.
+
+A sweep may be interrupted at any point, and two may run at once: each deletes only what was garbage already.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import Enum
 
 from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge
-from tidelog.storage.bucket.sweep_uploads import UploadSweep
-from tidelog.storage.bucket.topic_listing import Listed, PartitionListing, TopicName, list_partitions
-from tidelog.storage.errors import Corrupt, Denied, NotFound, Unavailable
+from tidelog.storage.bucket.listing import Listed, PartitionListing, TopicName, folders, is_there, list_partitions
+from tidelog.storage.errors import Conflict, Corrupt, Denied, Unavailable
 from tidelog.storage.in_flight import in_order
-from tidelog.storage.layout import STAGING_PREFIX, staging_prefix
+from tidelog.storage.layout import STAGING_PREFIX, parse_segment_key, staging_prefix
+from tidelog.storage.manifests.manifest import ChangeKind, Manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
-from tidelog.storage.partial_uploads import PartialUpload, partial_uploads_of
+from tidelog.storage.partial_uploads import partial_uploads_of
 from tidelog.storage.runtime import Runtime
 
 DAY_MS = 86_400_000
 PARTITIONS_AT_ONCE = 16
+FENCE_ATTEMPTS_MAX = 8
 UNFINISHED_UPLOADS = "unfinished uploads"
-"""Where `SweepReport.unjudged` says that they could not be listed or removed."""
+"""The key in `SweepReport.unjudged` for unfinished uploads that could not be listed or removed."""
 
 
 class Reason(Enum):
-    """Why something is stray."""
+    """Why an object is stray."""
 
     UPLOAD = "upload"
     DELETED_TOPIC = "deleted-topic"
@@ -69,8 +76,9 @@ class Reason(Enum):
 
 @dataclass(frozen=True)
 class SweepSettings:
-    """`grace_ms`: nothing younger is touched; at least the workers' grace (`delete.grace.ms`). `delete`: else the sweep
-    only tells. `partitions_at_once`: how many are looked at side by side, each with its listing in memory."""
+    """`grace_ms`: younger objects are left alone; at least the workers' grace (`delete.grace.ms`). `delete`: delete
+    strays instead of only naming them. `partitions_at_once`: partitions in progress, each with its listing in
+    memory."""
 
     grace_ms: int = DAY_MS
     delete: bool = False
@@ -79,7 +87,7 @@ class SweepSettings:
 
 @dataclass(frozen=True)
 class Stray:
-    """Something that nobody will ask for. `age_ms` by the store's clock."""
+    """An object that nothing will read again. `age_ms` is measured by the store's clock."""
 
     key: str
     size_bytes: int
@@ -90,8 +98,8 @@ class Stray:
 
 @dataclass
 class SweepReport:
-    """What a sweep found: count and bytes by reason, and of what was too young to be judged. `unjudged`: partitions and
-    topics that were left alone, and why."""
+    """The number and bytes of the strays by reason, and of the objects that were too young to be judged. `unjudged`:
+    partitions and topics that were left alone, and why."""
 
     found: dict[str, int] = field(default_factory=dict)
     found_bytes: dict[str, int] = field(default_factory=dict)
@@ -122,47 +130,48 @@ class BucketSweep:
     ) -> None:
         self._store = store
         self._topics = topics
-        self._entropy = runtime.entropy
+        self._runtime = runtime
         self._settings = settings or SweepSettings()
-        self._uploads = UploadSweep(store, runtime)
-        self._asking = asyncio.Lock()
+        self._probing = asyncio.Lock()
         self._now_ms: int | None = None
         self._known: Mapping[str, KnownTopic] = {}
-        self._gone: dict[TopicName, None] = {}
+        self._deleted_topics: dict[TopicName, None] = {}
         self.report = SweepReport()
 
     async def strays(self) -> AsyncGenerator[Stray, None]:
-        """Everything that is stray, after it was deleted if that was asked for. Raises `Unavailable`, `Denied`,
-        `Corrupt` for a journal that cannot be read."""
+        """Every stray object, after its deletion if `delete` is set. Raises `Unavailable`, `Denied`; `Corrupt` if the
+        journal cannot be read."""
+        async with aclosing(self._strays()) as strays:
+            async for stray in strays:
+                self.report.add(stray)
+                yield stray
+
+    async def _strays(self) -> AsyncGenerator[Stray, None]:
         partitions, at_once = list_partitions(self._store), self._settings.partitions_at_once
         async for _, strays in in_order(partitions, self._of_partition, at_once=at_once):
             for stray in strays:
-                yield self._told(stray)
-        for name in self._gone:
+                yield stray
+        for name in self._deleted_topics:
             async for info in list_all(self._store, name.prefix):
                 if await self._is_ripe(info):
-                    yield self._told(await self._swept(info, Reason.DELETED_TOPIC))
-        async for stray in self._staging():
-            yield self._told(stray)
+                    yield await self._swept(info, Reason.DELETED_TOPIC)
+        async for stray in self._staged():
+            yield stray
         try:
             async for stray in self._partial():
-                yield self._told(stray)
-        except (Denied, Unavailable) as error:  # all else is done, and is not to be done again for this
+                yield stray
+        except (Denied, Unavailable) as error:  # the rest is done, and need not be repeated because of this
             self.report.unjudged[UNFINISHED_UPLOADS] = str(error)
 
-    def _told(self, stray: Stray) -> Stray:
-        self.report.add(stray)
-        return stray
-
     async def _age_ms(self, written_ms: int) -> int:
-        """How long ago that was by the store's clock, which is asked once, the first time."""
-        async with self._asking:
+        """The age by the store's clock, which is read once, at the first call."""
+        async with self._probing:
             if self._now_ms is None:
-                self._now_ms = await store_now_ms(self._store, self._entropy.new_id())
+                self._now_ms = await store_now_ms(self._store, self._runtime.entropy.new_id())
         return self._now_ms - written_ms
 
     async def _is_ripe(self, info: ObjectInfo) -> bool:
-        """Whether it is old enough to be judged; what is not is counted."""
+        """Whether the object is old enough to be judged; younger ones are counted."""
         if await self._age_ms(info.modified_ms) >= self._settings.grace_ms:
             return True
         self.report.add_young(info.size)
@@ -185,53 +194,69 @@ class BucketSweep:
             self.report.unjudged[listed.name.prefix] = f"the journal calls this topic {topic.name!r}"
             return ()
         try:
-            orphans = await self._uploads.orphans(listed)
-            ripe = [info for info in orphans if await self._is_ripe(info)]
+            ripe = [info for info in await self._orphans(listed) if await self._is_ripe(info)]
             if ripe and self._settings.delete:
-                ripe = await self._uploads.fenced(listed, ripe)
+                ripe = await self._fenced(listed, ripe)
         except Corrupt as error:
             self.report.unjudged[error.name] = error.reason
             return ()
-        return [await self._swept(info, Reason.UPLOAD) for info in ripe if await self._is_there(info.key)]
-
-    async def _is_there(self, key: str) -> bool:
-        """Whether what was listed is there still: it may have been garbage that was collected since."""
-        try:
-            await self._store.head(key)
-        except NotFound:
-            return False
-        return True
+        return [await self._swept(info, Reason.UPLOAD) for info in ripe if await is_there(self._store, info.key)]
 
     async def _topic(self, name: TopicName) -> KnownTopic | None:
-        """The topic whose objects were listed; None if it is no more, or was never heard of. The journal is asked after
-        the listing, so that a topic that has objects is in it."""
+        """The topic of listed objects; None if it was deleted or is unknown. The journal is read after the listing, so
+        it knows every topic that has objects."""
         if name.topic_id not in self._known:
             self._known = await self._topics.topics()
         if topic := self._known.get(name.topic_id):
             return topic
         if await self._topics.deleted([name.topic_id]):
-            self._gone[name] = None
+            self._deleted_topics[name] = None
         else:
-            self.report.unjudged[name.prefix] = "the journal never heard of this topic"
+            self.report.unjudged[name.prefix] = "the journal does not know this topic"
         return None
 
-    # ---- what is no topic's
+    async def _orphans(self, listing: PartitionListing) -> Sequence[ObjectInfo]:
+        """The listed objects that the newest manifest neither lists nor keeps as garbage. Raises `Corrupt`."""
+        if not listing.segments:
+            return ()
+        return unnamed(list(listing.segments.values()), await self._log(listing).latest())
 
-    async def _staging(self) -> AsyncIterator[Stray]:
-        """Areas in which nothing was written for a grace: a job that lives goes on writing, and keeps all of it."""
-        async for job in _areas(self._store):
-            area = [info async for info in list_all(self._store, staging_prefix(job))]
-            ripe = [info for info in area if await self._is_ripe(info)]
-            if len(ripe) == len(area):
-                for info in ripe:
-                    yield await self._swept(info, Reason.STAGING)
+    async def _fenced(self, listing: PartitionListing, orphans: Sequence[ObjectInfo]) -> list[ObjectInfo]:
+        """Append a version after which no worker can name `orphans`; returns those that are still orphans. Returns none
+        if other workers append faster than this one: a later sweep finds them again."""
+        log = self._log(listing)
+        for _ in range(FENCE_ATTEMPTS_MAX):
+            manifest = await log.latest()
+            still = unnamed(orphans, manifest)
+            if not still:
+                return []
+            try:
+                await log.append(manifest, ChangeKind.SWEEP)
+            except Conflict:
+                continue
+            return still
+        return []
+
+    def _log(self, listing: PartitionListing) -> ManifestLog:
+        return ManifestLog(self._store, listing.name.topic, listing.place, self._runtime.clock)
+
+    # ---- objects of no topic
+
+    async def _staged(self) -> AsyncIterator[Stray]:
+        """Areas in which nothing was written for a grace. A live job keeps writing, and so keeps its whole area."""
+        async for name, _ in folders(self._store, STAGING_PREFIX):
+            if name.endswith("/"):
+                area = [info async for info in list_all(self._store, f"{STAGING_PREFIX}{name}")]
+                ripe = [info for info in area if await self._is_ripe(info)]
+                if len(ripe) == len(area):
+                    for info in ripe:
+                        yield await self._swept(info, Reason.STAGING)
 
     async def _partial(self) -> AsyncIterator[Stray]:
         uploads = partial_uploads_of(self._store)
         if uploads is None:
             return
-        pending: list[PartialUpload] = [upload async for upload in uploads.pending()]
-        for upload in pending:
+        for upload in [upload async for upload in uploads.pending()]:
             age_ms = await self._age_ms(upload.touched_ms)
             if age_ms < self._settings.grace_ms:
                 self.report.add_young(upload.size_bytes)
@@ -241,20 +266,24 @@ class BucketSweep:
             yield Stray(upload.key, upload.size_bytes, Reason.PARTIAL, age_ms, self._settings.delete)
 
 
+def unnamed(infos: Sequence[ObjectInfo], manifest: Manifest) -> list[ObjectInfo]:
+    """The segments among `infos` that lie below the end of the manifest and that it does not name."""
+    named = {segment.key for segment in manifest.segments} | {garbage.key for garbage in manifest.garbage}
+    return [info for info in infos if info.key not in named and _ends_below(info.key, manifest.cold_end)]
+
+
+def _ends_below(key: str, cold_end: int) -> bool:
+    try:
+        return parse_segment_key(key).last_offset < cold_end
+    except Corrupt:
+        return False  # not an object of Tidelog
+
+
 async def store_now_ms(store: ObjectStore, probe_id: str) -> int:
-    """What time it is on the store, in ms since 1970 UTC: that of an object written now and removed. Three requests."""
+    """The time by the store's clock, in ms since 1970 UTC: that of an object written now and removed. Three
+    requests."""
     key = f"{staging_prefix(f'sweep-{probe_id}')}probe"
     await store.put(key, b"what time is it?")
     now_ms = (await store.head(key)).modified_ms
     await store.delete(key)
     return now_ms
-
-
-async def _areas(store: ObjectStore) -> AsyncIterator[str]:
-    """The jobs that have a staging area; a request each."""
-    after = STAGING_PREFIX
-    while page := await store.list(STAGING_PREFIX, start_after=after, limit=1):
-        job, slash, _ = page[0].key.removeprefix(STAGING_PREFIX).partition("/")
-        if slash:
-            yield job
-        after = f"{STAGING_PREFIX}{job}0" if slash else page[0].key  # "0" follows "/": past all of the area

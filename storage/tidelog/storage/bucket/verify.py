@@ -1,17 +1,19 @@
-"""Walks a bucket and proves it: what `tidelog bucket verify` prints.
+"""Verifies a whole bucket: `tidelog bucket verify`.
 
     verification = BucketVerification(store, deep=True)
     async for finding in verification.findings():
         print(finding.severity.value, finding.key, finding.text)
     print(verification.summary)
 
-Write-ahead logs come first and manifests second, so that a broker may run meanwhile: what it archives in between is in
-the manifests that are read later, and no gap appears that is none (inv. 5). The journal comes last, since a topic is in
-it before any of its objects is there. What still looks wrong is looked at once more before it is told.
-
 Shallow: listings, the header of every WAL entry, every newest manifest, the footer of every segment. Deep: every byte.
-`at_once` requests are under way at a time; memory is that of a few partitions' listings and manifests, and of what lies
-in the write-ahead logs.
+
+Brokers may run at the same time, because of the order. Write-ahead logs are read first and manifests second: records
+that are archived in between are in the manifests read later, so no gap appears that is none (inv. 5). The journal is
+read last, because it knows a topic before the topic's first object exists. A suspicious object is looked at again
+before it is reported.
+
+At most `at_once` requests run at a time. Memory is bounded by the listings and manifests of a few partitions, and by
+the content of the write-ahead logs.
 """
 
 from __future__ import annotations
@@ -19,30 +21,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from tidelog.storage.bucket.finding import Finding, Progress, Seen, Severity, Summary
+from tidelog.storage.bucket.copy import decode_copy_mark
+from tidelog.storage.bucket.finding import Finding, Looked, Seen, Severity, Summary, stranger
 from tidelog.storage.bucket.known_topics import TopicKnowledge
+from tidelog.storage.bucket.listing import Listed, PartitionListing, folders, list_partitions
 from tidelog.storage.bucket.partition_check import PartitionCheck, WalSide
 from tidelog.storage.bucket.topic_check import TopicCheck
-from tidelog.storage.bucket.topic_listing import Listed, PartitionListing, list_partitions
 from tidelog.storage.bucket.verify_state import FINDINGS_MAX, Suspicion, WalkState
-from tidelog.storage.bucket.wal_check import DEEP_AT_ONCE_MAX
-from tidelog.storage.bucket.wal_walk import WalWalk, strangers
+from tidelog.storage.bucket.wal_check import DEEP_AT_ONCE_MAX, WalWalk
+from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import Room, in_order
+from tidelog.storage.layout import COPY_KEY, META_PREFIX, STAGING_PREFIX, TOPICS_PREFIX, WAL_PREFIX
 from tidelog.storage.object_store import ObjectStore, list_all
+from tidelog.storage.upkeep.task import Place
 
 AT_ONCE = 32
 PARTITIONS_AT_ONCE = 16
 LISTED_AT_ONCE = 50_000
-"""Segments of the partitions that are looked at together, unless one alone has more."""
-TOLD_AHEAD_MAX = 1_000
+"""Listed segments of the partitions in progress, unless a single partition has more."""
+PENDING_FINDINGS_MAX = 1_000
 _DONE = 2**63 - 1
+_OWN_FOLDERS = (META_PREFIX, TOPICS_PREFIX, WAL_PREFIX)
 
 JournalCheck = Callable[[], AsyncIterator[Seen]]
 
 
 class BucketVerification:
-    """One walk, from `state` on if there is one. `topics` and `journal` come from whoever can read the journal; without
-    them it is left out. `summary` grows with the walk; `on_looked` is called whenever it did."""
+    """One walk, which starts at `state` if given. `topics` and `journal` are made by a caller that can read the
+    journal; without them the journal is not checked. `summary` grows with the walk, and `on_looked` is called at every
+    step."""
 
     def __init__(
         self,
@@ -61,40 +68,31 @@ class BucketVerification:
         self._journal = journal
         self._at_once = at_once
         self._on_looked = on_looked
-        self._told: asyncio.Queue[Finding] = asyncio.Queue(TOLD_AHEAD_MAX)
-        self._room = Room(LISTED_AT_ONCE)
+        self._pending: asyncio.Queue[Finding] = asyncio.Queue(PENDING_FINDINGS_MAX)
+        self._listed = Room(LISTED_AT_ONCE)
         self._requests = Room(min(at_once, DEEP_AT_ONCE_MAX) if deep else at_once)
         self.state = state or WalkState(store.url, deep)
         self._known = set(self.state.findings)
-        self._wal = dict(self.state.stretches)
-        self._below = dict(self.state.below)
+        self._wal = self.state.wal
 
     @property
     def summary(self) -> Summary:
         return self.state.summary
 
-    async def survey(self) -> Progress:
-        """How much there is to look at, by a listing: what progress is measured against."""
-        objects = size_bytes = 0
-        async for info in list_all(self._store, ""):
-            objects += 1
-            size_bytes += info.size
-        return Progress(objects, size_bytes)
-
     async def findings(self) -> AsyncIterator[Finding]:
-        """Everything that is not as it should be, as it is found; what an interrupted walk had found comes first.
-        Raises `Unavailable`, `Denied`."""
+        """Each finding as soon as it is made; the findings of an interrupted walk come first. Raises `Unavailable`,
+        `Denied`."""
         for finding in self.state.findings:
             yield finding
         walk = asyncio.create_task(self._walk())
         try:
-            while not (walk.done() and self._told.empty()):
-                told = asyncio.ensure_future(self._told.get())
-                await asyncio.wait({told, walk}, return_when=asyncio.FIRST_COMPLETED)
-                if told.done():
-                    yield told.result()
+            while not (walk.done() and self._pending.empty()):
+                next_one = asyncio.ensure_future(self._pending.get())
+                await asyncio.wait({next_one, walk}, return_when=asyncio.FIRST_COMPLETED)
+                if next_one.done():
+                    yield next_one.result()
                 else:
-                    told.cancel()
+                    next_one.cancel()
             await walk
         finally:
             walk.cancel()
@@ -102,34 +100,29 @@ class BucketVerification:
 
     async def _walk(self) -> None:
         if not self.state.wal_done:
-            await self._walk_wals()
+            await self._report_all(top_level_findings(self._store))
+            walk = WalWalk(self._store, deep=self._deep, at_once=self._at_once)
+            await self._report_all(walk.findings())
+            self._wal = walk.content
+            self.state.finish_wal(walk.content)
         await self._walk_topics()
-        async for seen in self._topics.closing(self.state, self._wal):
-            await self._tell(seen)
+        await self._report_all(self._topics.closing(self.state, self._wal.stretches))
         if self._journal is not None:
-            async for seen in self._journal():
-                await self._tell(seen)
+            await self._report_all(self._journal())
 
-    async def _tell(self, seen: Seen) -> None:
+    async def _report_all(self, all_seen: AsyncIterator[Seen]) -> None:
+        async for seen in all_seen:
+            await self._report(seen)
+
+    async def _report(self, seen: Seen) -> None:
         if isinstance(seen, Finding):
             if seen in self._known:
                 return
             if len(self.state.findings) < FINDINGS_MAX:
                 self.state.findings.append(seen)
-            await self._told.put(seen)
+            await self._pending.put(seen)
         self.state.summary = self.state.summary.after(seen)
         self._on_looked()
-
-    async def _walk_wals(self) -> None:
-        async for seen in strangers(self._store):
-            await self._tell(seen)
-        walk = WalWalk(self._store, deep=self._deep, at_once=self._at_once)
-        async for seen in walk.findings():
-            await self._tell(seen)
-        self._wal, self._below = walk.stretches, walk.below
-        self.state.stretches = list(walk.stretches.items())
-        self.state.below = list(walk.below.items())
-        self.state.wal_done = True
 
     # ---- topics
 
@@ -140,37 +133,36 @@ class BucketVerification:
                 self._finished(item)
 
     async def _in_bounds(self, listed: AsyncIterator[Listed]) -> AsyncIterator[Listed]:
-        """Goes on listing only while there is room for what was listed and is not looked at yet."""
+        """Wait with the listing while too many listed segments are not checked yet."""
         async for item in listed:
             if isinstance(item, PartitionListing):
-                async with self._room.take(len(item.segments)):
+                async with self._listed.take(len(item.segments)):
                     pass
             yield item
 
     async def _look(self, item: Listed) -> None:
         if isinstance(item, PartitionListing):
-            async with self._room.take(len(item.segments)):
+            async with self._listed.take(len(item.segments)):
                 await self._look_at_partition(item)
         else:
-            await self._tell(Finding(Severity.WARNING, item.key, "is none of Tidelog's objects", item.size))
+            await self._report(stranger(item.key, item.size))
 
     async def _look_at_partition(self, listing: PartitionListing) -> None:
-        group = _group(listing)
+        group, place = _group(listing), listing.place
         if self._was_looked_at(listing, group):
             return
-        self.state.see(listing.name, listing.place, in_wal=listing.place in self._wal)
+        self.state.see(listing.name, place, in_wal=place in self._wal.stretches)
         check = PartitionCheck(
             self._store,
-            listing.name.topic,
-            listing.place,
-            self._topics.unless_deleted(listing.place.topic_id, self._tell),
+            Place(listing.name.topic, place),
+            self._topics.unless_deleted(place.topic_id, self._report),
             deep=self._deep,
             requests=self._requests,
             reached=lambda offset: self.state.reached.__setitem__(group, offset),
         )
-        wal = WalSide(self._wal.get(listing.place), self._below.get(listing.place))
+        wal = WalSide(self._wal.stretches.get(place), self._wal.below.get(place))
         suspicious = await check.run(listing, wal, self.state.reached.get(group, 0))
-        self.state.suspects += [Suspicion(listing.name.topic, listing.place, finding) for finding in suspicious]
+        self.state.suspects += [Suspicion(listing.name.topic, place, finding) for finding in suspicious]
         self.state.reached[group] = _DONE
 
     def _was_looked_at(self, listing: PartitionListing, group: str) -> bool:
@@ -186,3 +178,32 @@ class BucketVerification:
 
 def _group(listing: PartitionListing) -> str:
     return f"{listing.name.prefix}{listing.partition}"
+
+
+async def top_level_findings(store: ObjectStore) -> AsyncIterator[Seen]:
+    """One finding for each top-level folder or object that is not Tidelog's; staged objects, which the sweep judges;
+    the mark of an unfinished copy."""
+    async for name, first in folders(store, ""):
+        if name == STAGING_PREFIX:
+            async for info in list_all(store, STAGING_PREFIX):
+                yield Looked(info.size)
+        elif name == COPY_KEY:
+            async for seen in _copy_mark_findings(store):
+                yield seen
+        elif name not in _OWN_FOLDERS:
+            yield stranger(name, first.size)
+
+
+async def _copy_mark_findings(store: ObjectStore) -> AsyncIterator[Seen]:
+    try:
+        stored = await store.get(COPY_KEY)
+        mark = decode_copy_mark(stored.data)
+    except NotFound:
+        return
+    except Corrupt as error:
+        yield Finding(Severity.ERROR, error.name, error.reason)
+        return
+    if not mark.whole:
+        text = f"marks an unfinished copy of {mark.source}: run `tidelog bucket copy` again"
+        yield Finding(Severity.ERROR, COPY_KEY, text)
+    yield Looked(stored.info.size)

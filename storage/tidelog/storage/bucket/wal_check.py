@@ -1,24 +1,37 @@
-"""Checks one write-ahead log: entries from the floor on without a gap, epochs that never decrease (inv. 3), per
-partition dense offsets (inv. 4), and the index that copies the entries' headers. What it holds of each partition is
-kept for the check against manifests.
+"""Checks the write-ahead logs of a bucket.
 
-Safe beside a running broker: an entry that vanishes while it is looked at is looked for below the floor. What lies
-below the floor waits for its deletion (inv. 6).
+`WalWalk` checks all logs, `WalCheck` one of them: entries from the floor on have no gap, epochs never decrease (inv.
+3), the offsets of each partition are dense (inv. 4), and the index agrees with the headers of the entries. Both collect
+which offsets of each partition the logs hold, for the check of the manifests.
+
+A broker may run at the same time. If an entry vanishes during the check, the floor is read again to see whether it has
+passed the entry. Entries below the floor wait for their deletion (inv. 6).
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tidelog.storage.bucket.finding import Finding, Looked, Seen, Severity
+from tidelog.storage.bucket.finding import Finding, Looked, Seen, Severity, stranger
 from tidelog.storage.bucket.index_check import IndexCheck
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import in_order
-from tidelog.storage.layout import TopicPartition, floor_key
+from tidelog.storage.layout import (
+    WAL_PREFIX,
+    TopicPartition,
+    floor_key,
+    index_prefix,
+    number_of,
+    wal_prefix,
+    wal_suffix,
+)
 from tidelog.storage.object_log import EntryInfo
+from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.wal import Floor, Wal
+from tidelog.storage.wal_codec import ParquetWalCodec
 from tidelog.storage.wal_entry import EntryKind, WalHeader
 
 DEEP_AT_ONCE_MAX = 4
@@ -27,7 +40,7 @@ DEEP_AT_ONCE_MAX = 4
 
 @dataclass(frozen=True)
 class Stretch:
-    """Offsets ``[base_offset, next_offset)`` of a partition in the WAL of `shard`, the first of them in entry `key`."""
+    """Offsets ``[base_offset, next_offset)`` of a partition in the WAL of `shard`. Entry `key` holds the first one."""
 
     key: str
     base_offset: int
@@ -35,25 +48,74 @@ class Stretch:
     shard: int = 0
 
 
+@dataclass
+class WalContent:
+    """The offsets of each partition in the logs: `stretches` from the floor on, `below` in entries that wait for their
+    deletion."""
+
+    stretches: dict[TopicPartition, Stretch] = field(default_factory=dict)
+    below: dict[TopicPartition, Stretch] = field(default_factory=dict)
+
+
+class WalWalk:
+    """One walk over all logs. `content` grows with it."""
+
+    def __init__(self, store: ObjectStore, *, deep: bool = False, at_once: int = 16) -> None:
+        self._store = store
+        self._deep = deep
+        self._at_once = at_once
+        self.content = WalContent()
+
+    async def findings(self) -> AsyncIterator[Seen]:
+        """Each fault, and each object once it is checked. Raises `Unavailable`."""
+        shards = set()
+        async for info in list_all(self._store, WAL_PREFIX):
+            shard = shard_of(info.key)
+            if shard is None:
+                yield stranger(info.key, info.size)
+            else:
+                shards.add(shard)
+        for shard in sorted(shards):
+            wal = Wal(self._store, shard, ParquetWalCodec())
+            check = WalCheck(wal, IndexCheck(self._store, shard), deep=self._deep, at_once=self._at_once)
+            async for seen in check.findings():
+                yield seen
+            for place, stretch in check.content.stretches.items():
+                if place in self.content.stretches:
+                    text = f"holds {place.topic_id}/{place.partition}, which lives in another shard"
+                    yield Finding(Severity.ERROR, stretch.key, text)
+                self.content.stretches[place] = stretch
+            self.content.below.update(check.content.below)
+
+
+def shard_of(key: str) -> int | None:
+    """The shard of which `key` names an entry, the floor or an index block; None for any other key."""
+    found = re.match(r"wal/(\d{4,})/", key)
+    if found is None:
+        return None
+    shard = int(found.group(1))
+    is_entry = number_of(key, wal_prefix(shard), wal_suffix()) is not None
+    is_block = number_of(key, index_prefix(shard), wal_suffix()) is not None
+    return shard if is_entry or is_block or key == floor_key(shard) else None
+
+
 _Answer = WalHeader | Corrupt | NotFound
 
 
 class WalCheck:
-    """One run over `wal`. `stretches` grows with it: what the log holds of each partition; `below` likewise, for the
-    entries that lie below the floor still."""
+    """One run over `wal`. `content` grows with it."""
 
-    def __init__(self, wal: Wal, index: IndexCheck | None = None, *, deep: bool = False, at_once: int = 16) -> None:
+    def __init__(self, wal: Wal, index: IndexCheck, *, deep: bool, at_once: int) -> None:
         self._wal = wal
         self._index = index
         self._deep = deep
         self._at_once = min(at_once, DEEP_AT_ONCE_MAX) if deep else at_once
         self._floor = Floor()
         self._epoch = 0
-        self.stretches: dict[TopicPartition, Stretch] = {}
-        self.below: dict[TopicPartition, Stretch] = {}
+        self.content = WalContent()
 
     async def findings(self) -> AsyncIterator[Seen]:
-        """What is wrong, and between that each object once it is looked at. Raises `Unavailable`."""
+        """Each fault, and each object once it is checked. Raises `Unavailable`."""
         try:
             self._floor = await self._wal.floor()
         except Corrupt as error:
@@ -74,9 +136,8 @@ class WalCheck:
             for finding in await self._entry_findings(entry, answer):
                 yield finding
             yield Looked(entry.size_bytes)
-        if self._index is not None:
-            async for seen in self._index.rest(self._floor.number, expected, self._is_missing):
-                yield seen
+        async for seen in self._index.rest(self._floor.number, expected, self._is_missing):
+            yield seen
 
     async def _read(self, entry: EntryInfo) -> _Answer:
         try:
@@ -91,18 +152,18 @@ class WalCheck:
         return (await self._wal.floor()).number > number
 
     async def _is_missing(self, number: int) -> bool:
-        """Whether an entry that somebody knows of is lost."""
+        """Whether an entry that the index names is lost."""
         try:
             await self._wal.header(number)
         except NotFound:
             return not await self._was_truncated(number)
         except Corrupt:
-            return False  # it is there, and newer than this run
+            return False  # it exists: it was appended after this run had passed
         return False
 
     def _gap(self, first: int, end: int) -> Finding:
         if self._floor.version is None and first == 0:
-            text = f"is missing, or entries 0 to {end - 1} of its log are, without which no floor can be"
+            text = f"is missing, or entries 0 to {end - 1} are: a log without a floor begins with entry 0"
             return Finding(Severity.ERROR, floor_key(self._wal.shard), text)
         return Finding(Severity.ERROR, self._wal.key(first), f"is missing, with all up to entry {end - 1} (inv. 6)")
 
@@ -113,12 +174,10 @@ class WalCheck:
         if isinstance(answer, NotFound):
             if await self._was_truncated(entry.number):
                 return []
-            return [Finding(Severity.ERROR, key, "was listed and is gone, though the floor has not passed it")]
+            return [Finding(Severity.ERROR, key, "was listed and is now missing, though the floor is not beyond it")]
         texts = [*self._epoch_faults(answer), *self._span_faults(key, answer)]
         found = [Finding(Severity.ERROR, key, text, entry.size_bytes) for text in texts]
-        if self._index is not None:
-            found += await self._index.compare(answer, entry.size_bytes)
-        return found
+        return found + await self._index.compare(answer, entry.size_bytes)
 
     def _epoch_faults(self, header: WalHeader) -> list[str]:
         before, self._epoch = self._epoch, max(self._epoch, header.epoch)
@@ -131,22 +190,22 @@ class WalCheck:
 
     def _span_faults(self, key: str, header: WalHeader) -> list[str]:
         texts = []
+        stretches, shard = self.content.stretches, self._wal.shard
         for span in header.spans:
-            before = self.stretches.get(span.topic_partition)
+            before = stretches.get(span.topic_partition)
             if before and before.next_offset != span.base_offset:
                 place = f"{span.topic_partition.topic_id}/{span.topic_partition.partition}"
                 texts.append(f"holds offset {span.base_offset} of {place} after {before.next_offset - 1} (inv. 4)")
-            first = before or Stretch(key, span.base_offset, span.base_offset, self._wal.shard)
-            self.stretches[span.topic_partition] = Stretch(
-                first.key, first.base_offset, span.next_offset, self._wal.shard
-            )
+            first = before or Stretch(key, span.base_offset, span.base_offset, shard)
+            stretches[span.topic_partition] = Stretch(first.key, first.base_offset, span.next_offset, shard)
         return texts
 
     def _note_below(self, answer: _Answer) -> None:
         if not isinstance(answer, WalHeader):
-            return  # garbage that is damaged or gone by now
+            return  # it is garbage; whether it is damaged or deleted by now does not matter
+        below, shard = self.content.below, self._wal.shard
         for span in answer.spans:
-            before = self.below.get(span.topic_partition)
+            before = below.get(span.topic_partition)
             if before is None or span.next_offset > before.next_offset:
                 key = self._wal.key(answer.seq)
-                self.below[span.topic_partition] = Stretch(key, span.base_offset, span.next_offset, self._wal.shard)
+                below[span.topic_partition] = Stretch(key, span.base_offset, span.next_offset, shard)
