@@ -127,7 +127,7 @@ def test_a_damaged_bucket_ends_verify_with_6(tidelog: Tidelog, store: Path, tmp_
         (["topic", "create", "no spaces"], 2, b"not a topic name"),
         (["topic", "create", "c", "-c", "colour=red"], 2, b"colour"),
         (["topic", "create", "c", "-c", "novalue"], 2, b"KEY=VALUE"),
-        (["topic", "create", "c", "-c", "retention.ms=7 weeks"], 2, b"retention.ms is a duration as 30s"),
+        (["topic", "create", "c", "-c", "retention.ms=7 weeks"], 2, b"retention.ms must be a duration as 30s"),
         (["topic", "delete", "no-such"], 2, b"add --yes"),
         (["topic", "produce", "p", "--resume", "x"], 2, b"--resume takes"),
         (["topic", "produce", "p", "--acks", "2"], 2, b"acks"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.infra.compose_file import ROOT, services
 
-from tidelog.services.runtime.setting_rules import known_settings
+from tidelog.services.runtime.settings_sources import known_settings
 
 DOCS = ROOT / "docs"
 PAGES = ("deploy.md", "operate.md", "../infra/README.md")

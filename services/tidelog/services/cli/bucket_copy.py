@@ -12,7 +12,7 @@ from tidelog.services.cli.console import complain, size_text
 from tidelog.services.cli.exit_codes import DAMAGED
 from tidelog.services.cli.options import JsonOption
 from tidelog.services.cli.progress import Progress
-from tidelog.services.runtime.setting_rules import Rule, Setting
+from tidelog.services.runtime.setting import Setting
 
 if TYPE_CHECKING:
     from tidelog.storage.bucket.copy_transfer import CopyReport
@@ -20,22 +20,8 @@ if TYPE_CHECKING:
     from tidelog.storage.runtime import Runtime
 
 MIB = 1024 * 1024
-GRACE = Setting(
-    name="--grace",
-    field="grace",
-    kind="duration",
-    default=60_000,
-    optional=False,
-    rule=Rule("Copy", "nothing is deleted sooner", low=60_000, high=365 * 86_400_000),
-)
-MEMORY = Setting(
-    name="--memory",
-    field="memory",
-    kind="size",
-    default=512 * MIB,
-    optional=False,
-    rule=Rule("Copy", "objects on their way take at most so much", low=MIB),
-)
+GRACE = Setting("--grace", "duration", 60_000, "Copy", "Nothing is deleted sooner.", 60_000, 365 * 86_400_000)
+MEMORY = Setting("--memory", "size", 512 * MIB, "Copy", "Bytes of the objects in transit.", MIB, 1 << 40)
 
 SourceArgument = Annotated[str, typer.Argument(help="The bucket that is copied.", metavar="SRC", show_default=False)]
 TargetArgument = Annotated[

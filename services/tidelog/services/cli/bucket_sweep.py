@@ -10,19 +10,12 @@ import typer
 from tidelog.services.cli.bucket import json_line, opened_bucket
 from tidelog.services.cli.console import complain, size_text
 from tidelog.services.cli.options import DEFAULT_STORE, JsonOption, StoreOption
-from tidelog.services.runtime.setting_rules import Rule, Setting
+from tidelog.services.runtime.setting import Setting
 
 if TYPE_CHECKING:
     from tidelog.storage.bucket.sweep import Stray, SweepReport
 
-GRACE = Setting(
-    name="--grace",
-    field="grace",
-    kind="duration",
-    default=86_400_000,
-    optional=False,
-    rule=Rule("Sweep", "nothing younger is touched", low=60_000, high=365 * 86_400_000),
-)
+GRACE = Setting("--grace", "duration", 86_400_000, "Sweep", "Nothing younger is touched.", 60_000, 365 * 86_400_000)
 """A minute at least: no worker's grace is shorter (`delete.grace.ms`)."""
 
 DeleteOption = Annotated[bool, typer.Option("--delete/--dry-run", help="Delete what is found, or only tell.")]

@@ -13,9 +13,8 @@ import typer
 from tidelog.services.cli.bucket import check_there
 from tidelog.services.cli.console import complain, size_text
 from tidelog.services.cli.exit_codes import DAMAGED, UNAVAILABLE
-from tidelog.services.runtime.kubernetes_names import log_ignored
 from tidelog.services.runtime.lean_arrow import choose_pool, leave_out_pandas
-from tidelog.services.runtime.settings_sources import LoadedSettings
+from tidelog.services.runtime.settings_sources import LoadedSettings, log_ignored
 
 if TYPE_CHECKING:
     from tidelog.services.workers.compactor.compactor import Appended

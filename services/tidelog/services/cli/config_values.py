@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidelog.services.runtime.setting_rules import measured
+from tidelog.services.runtime.setting import Kind, measured
 from tidelog.storage.errors import Invalid
 
-_KINDS = {".ms": "duration", ".bytes": "size"}
+_KINDS: Mapping[str, Kind] = {".ms": "duration", ".bytes": "size"}
 """What a config's value is, by the unit at the end of its name."""
 
 

@@ -12,8 +12,8 @@ import typer
 
 from tidelog.services.cli.console import print_json, print_table
 from tidelog.services.runtime.lean_arrow import choose_pool, leave_out_pandas
-from tidelog.services.runtime.setting_rules import Setting, known_settings
-from tidelog.services.runtime.settings_sources import LoadedSettings, load_settings
+from tidelog.services.runtime.setting import Setting
+from tidelog.services.runtime.settings_sources import LoadedSettings, known_settings, load_settings
 
 _METAVARS = {"text": "TEXT", "switch": "true|false", "count": "N", "size": "SIZE", "duration": "TIME"}
 
@@ -21,10 +21,10 @@ _METAVARS = {"text": "TEXT", "switch": "true|false", "count": "N", "size": "SIZE
 def with_settings(command: Callable[..., None], *, groups: Collection[str] = ()) -> Callable[..., None]:
     """`command(loaded, **others)` as a command that takes `--config` and a flag for each setting, or for those under
     the headings `groups` only."""
-    flagged = {n: setting for n, setting in known_settings().items() if not groups or setting.rule.group in groups}
+    flagged = {n: setting for n, setting in known_settings().items() if not groups or setting.group in groups}
 
     def run(config: Path | None = None, **given: Any) -> None:
-        flags = {name: given.pop(setting.field) for name, setting in flagged.items()}
+        flags = {name: given.pop(setting.attribute) for name, setting in flagged.items()}
         command(load_settings(config=config, environ=os.environ, flags=flags), **given)
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
@@ -71,9 +71,10 @@ def _config_parameter() -> inspect.Parameter:
 
 
 def _flag(setting: Setting) -> inspect.Parameter:
-    rule = setting.rule
-    meaning = f"{rule.meaning[0].upper()}{rule.meaning[1:]}. [dim]\\[{setting.shown(setting.default)}][/dim]"
-    metavar = "|".join(rule.choices) or _METAVARS[setting.kind]
-    option = typer.Option(setting.flag, help=meaning, metavar=metavar, rich_help_panel=rule.group, show_default=False)
+    meaning = f"{setting.meaning} [dim]\\[{setting.shown(setting.default)}][/dim]"
+    metavar = "|".join(setting.choices) or _METAVARS[setting.kind]
+    option = typer.Option(
+        setting.flag, help=meaning, metavar=metavar, rich_help_panel=setting.group, show_default=False
+    )
     annotation = Annotated[str | None, option]
-    return inspect.Parameter(setting.field, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    return inspect.Parameter(setting.attribute, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

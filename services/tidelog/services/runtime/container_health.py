@@ -66,7 +66,7 @@ def _check_age(file: Path, now_s: float) -> None:
 
 
 def _port(command: Sequence[str], variables: Mapping[str, str]) -> int:
-    """The flag's, else the variable's, unless Kubernetes made that one of a Service (`kubernetes_names`)."""
+    """The flag's, else the variable's, unless Kubernetes made that one of a Service (`settings_sources`)."""
     told = _option(command, "--port") or variables.get("TIDELOG_PORT", "")
     return int(told) if told.isdigit() else DEFAULT_PORT
 

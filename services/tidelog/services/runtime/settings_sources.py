@@ -1,36 +1,44 @@
-"""Settings from where people put them: defaults < a TOML file < ``TIDELOG_*`` variables < flags.
+"""Reads settings from their sources. Each source overrides those before it: defaults, a TOML file, ``TIDELOG_*``
+variables, flags.
 
-A file may write ``flush.interval.ms = 100`` or nest tables; a variable is the name in capitals with underscores,
-``TIDELOG_FLUSH_INTERVAL_MS``. A name that is not known is an error that tells its source and the nearest known name,
-so that a slip of the pen never runs a broker with a default. Variables that Kubernetes makes of Services are ignored
-(`kubernetes_names`).
+A file may write ``flush.interval.ms = 100`` or nest tables. An unknown name is an error that names the source and the
+nearest known setting, so that a misspelled setting never starts a broker with a default.
 """
 
 from __future__ import annotations
 
 import difflib
+import logging
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from tidelog.services.runtime.kubernetes_names import service_links
-from tidelog.services.runtime.setting_rules import Setting, Value, known_settings
+from tidelog.services.runtime.setting import Setting, Value, declared_settings
 from tidelog.services.runtime.settings import Settings
 from tidelog.storage.errors import Invalid
 
-CONFIG_VARIABLE = "TIDELOG_CONFIG"
-OTHER_VARIABLES = (CONFIG_VARIABLE, "TIDELOG_BROKER")
-"""Variables of Tidelog's that are no settings of a broker."""
-TEST_VARIABLES = ("TIDELOG_REQUIRE_ALL", "TIDELOG_SOAK_MINUTES", "TIDELOG_REAL_LOGS", "TIDELOG_TEST_")
-"""Those (and prefixes of those) that the test suite reads: a broker started by a test sees them too."""
-
 DEFAULT = "default"
+CONFIG_VARIABLE = "TIDELOG_CONFIG"
+OTHER_VARIABLES = (
+    CONFIG_VARIABLE,
+    "TIDELOG_BROKER",
+    "TIDELOG_REQUIRE_ALL",
+    "TIDELOG_SOAK_MINUTES",
+    "TIDELOG_REAL_LOGS",
+)
+"""Variables of Tidelog that are no settings. The test suite reads the last three and those that begin with
+``TIDELOG_TEST_``; a broker that a test starts sees them too."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A setting's effective value and where it comes from: ``default``, a file's path, a variable's name or a flag."""
+    """The effective value of a setting and its source: ``default``, a file's path, a variable's name or a flag."""
 
     setting: Setting
     value: Value
@@ -39,19 +47,24 @@ class Chosen:
 
 @dataclass(frozen=True)
 class LoadedSettings:
-    """`settings` for the broker; `chosen` tells people how they came about, a line each. `service_links`: ignored
-    variables, which Kubernetes made."""
+    """`settings` for the process, and `chosen`, which shows where each value comes from. `service_links` are the names
+    of variables that Kubernetes made and that were ignored."""
 
     settings: Settings
     chosen: tuple[Chosen, ...]
     service_links: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Given:
+class _Given(NamedTuple):
     name: str
     value: object
     source: str
+
+
+@cache
+def known_settings() -> Mapping[str, Setting]:
+    """Every setting by its dotted name."""
+    return declared_settings(Settings)
 
 
 def load_settings(
@@ -60,25 +73,44 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, str | None] | None = None,
 ) -> LoadedSettings:
-    """The effective settings. `flags` are by dotted name, None where a flag was not given; without `config` the file
-    is the one that ``TIDELOG_CONFIG`` names. Raises `Invalid` with the setting and its source."""
-    links = service_links(environ or {})
-    variables = {name: value for name, value in (environ or {}).items() if name not in links}
+    """The effective settings. `flags` are by dotted name; None means that the flag was not given. Without `config`, the
+    file is the one that ``TIDELOG_CONFIG`` names. Raises `Invalid` with the setting and its source."""
+    variables = dict(environ or {})
+    links = service_links(variables)
     path = config or (Path(variables[CONFIG_VARIABLE]) if variables.get(CONFIG_VARIABLE) else None)
-    known = known_settings()
-    chosen = {name: Chosen(setting, setting.default, DEFAULT) for name, setting in known.items()}
-    for given in (*_from_file(path), *_from_environment(variables), *_from_flags(flags or {})):
-        if given.name not in known:
-            raise Invalid(_unknown(given, known), field=given.name)
-        try:
-            value = known[given.name].parsed(given.value)
-        except Invalid as error:
-            raise Invalid(f"{given.source}: {error}", field=given.name) from None
-        chosen[given.name] = Chosen(known[given.name], value, given.source)
-    values = {choice.setting.field: choice.value for choice in chosen.values()}
-    settings = replace(Settings(), **values)  # type: ignore[arg-type]  # each value was parsed with its field's type
+    chosen = {name: Chosen(setting, setting.default, DEFAULT) for name, setting in known_settings().items()}
+    for given in (*_from_file(path), *_from_variables(variables, links), *_from_flags(flags or {})):
+        chosen[given.name] = _chosen(given)
+    values: dict[str, Any] = {each.setting.attribute: each.value for each in chosen.values()}
+    settings = Settings(**values)
     _check_together(settings)
     return LoadedSettings(settings, tuple(chosen.values()), tuple(sorted(links)))
+
+
+def service_links(variables: Mapping[str, str]) -> frozenset[str]:
+    """The names among `variables` that Kubernetes made, and that are no settings.
+
+    A Service named ``tidelog`` gives every container of its namespace ``TIDELOG_SERVICE_HOST``,
+    ``TIDELOG_SERVICE_PORT``, ``TIDELOG_SERVICE_PORT_HTTP``, ``TIDELOG_PORT=tcp://10.0.0.1:8080``,
+    ``TIDELOG_PORT_8080_TCP``, ``TIDELOG_PORT_8080_TCP_ADDR`` and so on, unless ``enableServiceLinks`` is false.
+    ``TIDELOG_PORT`` is also the setting `port`: a URL is Kubernetes', a number is the setting.
+    https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables
+    """
+    hosts = (name.removesuffix("_SERVICE_HOST") for name in variables if name.endswith("_SERVICE_HOST"))
+    services = [name for name in hosts if name.startswith("TIDELOG") and f"{name}_SERVICE_PORT" in variables]
+    link = re.compile(
+        rf"({'|'.join(map(re.escape, services))})"
+        r"(_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT(_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)"
+    )
+    found = {name for name in variables if services and link.fullmatch(name)}
+    return frozenset(found if "://" in variables.get("TIDELOG_PORT", "") else found - {"TIDELOG_PORT"})
+
+
+def log_ignored(names: Collection[str]) -> None:
+    """Log one line about ignored variables. Call it once logs are configured."""
+    if names:
+        fields = {"variables": sorted(names)}
+        _log.info("ignored variables that Kubernetes made of Services", extra={"fields": fields})
 
 
 def _from_file(path: Path | None) -> Iterator[_Given]:
@@ -102,10 +134,10 @@ def _flattened(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, 
             yield prefix + key, value
 
 
-def _from_environment(variables: Mapping[str, str]) -> Iterator[_Given]:
+def _from_variables(variables: Mapping[str, str], ignored: Collection[str]) -> Iterator[_Given]:
     for variable, value in sorted(variables.items()):
-        known_otherwise = variable in OTHER_VARIABLES or variable.startswith(TEST_VARIABLES)
-        if variable.startswith("TIDELOG_") and not known_otherwise:
+        is_other = variable in (*OTHER_VARIABLES, *ignored) or variable.startswith("TIDELOG_TEST_")
+        if variable.startswith("TIDELOG_") and not is_other:
             yield _Given(variable.removeprefix("TIDELOG_").lower().replace("_", "."), value, variable)
 
 
@@ -115,18 +147,22 @@ def _from_flags(flags: Mapping[str, str | None]) -> Iterator[_Given]:
             yield _Given(name, value, "--" + name.replace(".", "-"))
 
 
-def _unknown(given: _Given, known: Mapping[str, Setting]) -> str:
-    nearest = difflib.get_close_matches(given.name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {nearest[0]}? " if nearest else ""
-    return f"{given.source}: {given.name!r} is not a setting; {hint}`tidelog config` lists them all"
+def _chosen(given: _Given) -> Chosen:
+    setting = known_settings().get(given.name)
+    if setting is None:
+        nearest = difflib.get_close_matches(given.name, known_settings(), n=1, cutoff=0.5)
+        hint = f"did you mean {nearest[0]}? " if nearest else ""
+        text = f"{given.source}: {given.name!r} is not a setting; {hint}`tidelog config` lists them all"
+        raise Invalid(text, field=given.name)
+    try:
+        return Chosen(setting, setting.parsed(given.value), given.source)
+    except Invalid as error:
+        raise Invalid(f"{given.source}: {error}", field=given.name) from None
 
 
 def _check_together(settings: Settings) -> None:
-    """Bounds that lie between two settings."""
-    for smaller, larger in (("flush_max_bytes", "buffer_max_bytes"), ("key_max_bytes", "request_max_bytes")):
-        if getattr(settings, smaller) > getattr(settings, larger):
-            raise Invalid(
-                f"{smaller.replace('_', '.')} is at most {larger.replace('_', '.')} ({getattr(settings, larger)}), "
-                f"not {getattr(settings, smaller)}",
-                field=smaller.replace("_", "."),
-            )
+    """Check the bounds that lie between two settings."""
+    for smaller, larger in (("flush.max.bytes", "buffer.max.bytes"), ("key.max.bytes", "request.max.bytes")):
+        value, bound = (getattr(settings, name.replace(".", "_")) for name in (smaller, larger))
+        if value > bound:
+            raise Invalid(f"{smaller} must be at most {larger} ({bound}), not {value}", field=smaller)

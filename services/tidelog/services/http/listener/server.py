@@ -26,10 +26,10 @@ import uvicorn
 from tidelog.services.http.app import create_app, running
 from tidelog.services.http.listener.connection_bounds import BoundedProtocol, ConnectionBounds
 from tidelog.services.http.service import Service
-from tidelog.services.runtime.kubernetes_names import log_ignored
 from tidelog.services.runtime.logs import configure_logs
 from tidelog.services.runtime.malloc_bounds import bound_malloc
 from tidelog.services.runtime.settings import Settings
+from tidelog.services.runtime.settings_sources import log_ignored
 from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.runtime import Runtime
