@@ -24,7 +24,7 @@ def write_profile(path: Path, user: S3Endpoint) -> None:
 async def test_a_profile_that_was_rotated_is_read_again_when_the_old_credentials_are_refused(
     minio_bucket: S3Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_credentials, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(s3_credentials, "RELOAD_EVERY_S", 0.0)
     profile = tmp_path / "credentials"
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(profile))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))

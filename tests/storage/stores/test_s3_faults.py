@@ -16,7 +16,7 @@ from tests.storage.stores.misbehaving_server import Act, MisbehavingServer, answ
 from tidelog.storage.errors import Conflict, Contended, Denied, Invalid, NotFound, TidelogError, Unavailable
 from tidelog.storage.object_store import ByteRange, ObjectStore
 from tidelog.storage.stores.s3 import S3ObjectStore
-from tidelog.storage.stores.view_payload import SLICE_BYTES, ViewPayload
+from tidelog.storage.stores.s3_writes import SLICE_BYTES, ViewPayload
 
 Call = Callable[[ObjectStore], Awaitable[object]]
 

@@ -25,7 +25,7 @@ from tests.storage.stores.misbehaving_server import (
 
 from tidelog.storage.errors import Denied, Invalid, NoSuchObject, TidelogError, Unavailable
 from tidelog.storage.object_store import ByteRange
-from tidelog.storage.stores import s3_client
+from tidelog.storage.stores import s3_reads
 from tidelog.storage.stores.s3 import S3ObjectStore
 
 TOLD = ('ETag: "tag"', "Last-Modified: Wed, 21 Oct 2026 07:28:00 GMT")
@@ -244,7 +244,7 @@ async def test_a_real_store_gives_a_large_body_whole(minio_bucket: S3Bucket) -> 
 
 
 async def test_no_more_memory_is_reserved_than_a_body_may_be_believed_to_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_client, "RESERVED_BYTES_MAX", 4)
+    monkeypatch.setattr(s3_reads, "RESERVED_BYTES_MAX", 4)
     script = [whole(b""), whole(b"abc"), whole(b"abcd"), whole(b"abcde"), whole(b"half", length=1 << 50)]
     with MisbehavingServer(whole(b"first"), *script) as server:
         async with store_at(server.url) as store:

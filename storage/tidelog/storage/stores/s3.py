@@ -1,20 +1,19 @@
-"""S3, and what speaks its protocol, by aioboto3, whose client `s3_client` sets up; GETs go the short way of `s3_reads`.
-`opening` imports all of it late.
+"""S3 and other servers of its protocol, by aioboto3. `opening` imports these modules only for a store on S3.
 
 One call, one request
 ---------------------
-botocore's retries are off, and so is aiohttp's own second try of a PUT on a connection that broke. A `create` whose
-answer was lost and that was silently sent again would come back as 412: the caller would be told that *another* won.
-Which error a broken exchange is, and whether to try again, is decided above (`stores.retrying`), in sight.
+botocore's retries are off, and so is aiohttp's own second try of a request on a broken connection. If a `create` whose
+answer was lost were sent again silently, the caller would get a 412 and believe that *another* writer won. The wrapper
+above (`stores.retrying`) decides whether to try again.
 
-What guards the bytes
----------------------
-A write carries a CRC32 of the body, which the store compares before it stores anything (a mismatch is a 400, told as
-`Unavailable`). The payload is therefore not hashed into the signature (``UNSIGNED-PAYLOAD``): that halves the CPU of an
-8 MiB PUT. Over plain http the CRC guards against damage, not against malice, as TLS would. A read is complete or an
-error: its length is compared with what the answer declared.
+How bytes are protected
+-----------------------
+A write carries a CRC32 of the body, which the store compares before it stores anything; a mismatch is a 400 and raises
+`Unavailable`. So the signature does not cover the payload (``UNSIGNED-PAYLOAD``), which halves the CPU of an 8 MiB PUT.
+Over plain http the CRC protects against damage, not against an attacker. A read compares its length with the declared
+one: it is complete or an error.
 
-Bodies are sent from the caller's memory, slice by slice, without a copy, from an event loop in a thread of its own.
+Bodies are sent from the caller's memory without a copy (`s3_writes`), by an event loop in a thread of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -59,7 +57,7 @@ from tidelog.storage.stores.s3_limits import RequestLimits
 from tidelog.storage.stores.s3_partials import S3PartialUploads
 from tidelog.storage.stores.s3_reads import S3Reads, range_header, stored_of
 from tidelog.storage.stores.s3_settings import S3Settings
-from tidelog.storage.stores.view_payload import ViewPayload, crc32_of
+from tidelog.storage.stores.s3_writes import S3Writes
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3.client import S3Client
@@ -68,17 +66,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LIST_BYTES = 4 << 20
-"""A listing has the time of an answer of that size: the store may look for long before it answers."""
+"""A listing may take as long as an answer of this size, since the store may search for long before it answers."""
 
 _NO_ACCESS = (NoCredentialsError, PartialCredentialsError, TokenRetrievalError, ProfileNotFound)
 _WRONG_INPUT = (ParamValidationError, NoRegionError)
-_sending: ContextVar[memoryview] = ContextVar("_sending")
 
 
 @dataclass(frozen=True)
 class _Opened:
     connection: Connection
     reads: S3Reads
+    writes: S3Writes
 
     @property
     def client(self) -> S3Client:
@@ -158,24 +156,24 @@ class S3ObjectStore:
         return await self._thread.run(self._answered(what, lambda opened: ask(opened.client), body_bytes))
 
     async def _answered(self, what: str, ask: Callable[[_Opened], Awaitable[T]], body_bytes: int | None) -> T:
-        """In the store's thread: one request, and any failure of it as an error of Tidelog's. `body_bytes` None: the
-        answer's body is of unknown size, and `ask` keeps to the limits by itself."""
+        """Runs in the store's thread: one request, whose failure becomes an error of Tidelog. If `body_bytes` is None,
+        the size of the answer is unknown, and `ask` applies the time limits itself."""
         try:
             async with asyncio.timeout(self._settings.request_s_max):
                 opened = await self._connected()
             return await self._in_time(what, ask(opened), opened, body_bytes)
         except ClientError as error:
-            told = error_of(refusal_of(error.response), what)
-            if isinstance(told, Denied) and self._opened:
-                await self._opened.connection.credentials.look_again()
-            raise told from error
-        except RecursionError as error:  # botocore asks where the bucket lies, and that request is redirected too
+            refused = error_of(refusal_of(error.response), what)
+            if isinstance(refused, Denied) and self._opened:
+                await self._opened.connection.credentials.reload()
+            raise refused from error
+        except RecursionError as error:  # botocore asks for the bucket's region, and that request is redirected too
             raise error_of(Refusal(301, "PermanentRedirect", "the store redirects without end"), what) from error
         except (BotoCoreError, aiohttp.ClientError, OSError, ValueError) as error:
             raise _without_answer(error, what) from error
 
     async def _in_time(self, what: str, asking: Awaitable[T], opened: _Opened, body_bytes: int | None) -> T:
-        """What `asking` comes to. Raises `Unavailable` after its time; other connections are not trusted then."""
+        """The answer to `asking`. If it takes too long, raises `Unavailable` and closes the idle connections."""
         clock, limit_s = asyncio.get_running_loop().time, self._limits.seconds(body_bytes or 0)
         began_s = clock()
         try:
@@ -192,21 +190,18 @@ class S3ObjectStore:
         return answer
 
     async def _written(self, verb: str, key: str, data: Body, request: PutObjectRequestTypeDef) -> str:
-        async def write(client: S3Client) -> str:
-            body = flat_view(data)
-            _sending.set(body)
-            request["ChecksumAlgorithm"] = "CRC32"
-            request["ChecksumCRC32"] = await crc32_of(body)
-            return (await client.put_object(**request))["ETag"]
-
-        return await self._asked(verb, key, write, memoryview(data).nbytes)
+        body = flat_view(data)
+        what = f"{verb} {self.url}/{key}"
+        return await self._thread.run(
+            self._answered(what, lambda opened: opened.writes.put(body, request), body.nbytes)
+        )
 
     async def _get(self, opened: _Opened, key: str, byte_range: ByteRange | None) -> StoredObject:
         name = self._name(key)
         if byte_range is None:
             return stored_of(key, None, await opened.reads.get(name, None))
         if byte_range.length == 0 or byte_range.start < -(2**62):
-            return StoredObject(await self._info(opened.client, key), b"")  # no header can ask for no bytes
+            return StoredObject(await self._info(opened.client, key), b"")  # HTTP cannot ask for no bytes
         try:
             answer = await opened.reads.get(name, range_header(byte_range))
         except ClientError as error:
@@ -216,7 +211,7 @@ class S3ObjectStore:
         return stored_of(key, byte_range, answer)
 
     async def _beyond_end(self, client: S3Client, key: str, byte_range: ByteRange) -> StoredObject:
-        """S3 refuses a range that starts at or beyond the end, and does not tell the object's info with that."""
+        """S3 refuses a range that starts at or beyond the end, without the object's info."""
         info = await self._info(client, key)
         start, stop = byte_range.within(info.size)
         if start < stop:
@@ -228,7 +223,7 @@ class S3ObjectStore:
         return ObjectInfo(key, answer["ContentLength"], answer["ETag"], _ms(answer["LastModified"]))
 
     async def _page(self, client: S3Client, prefix: str, start_after: str, limit: int) -> Sequence[ObjectInfo]:
-        """S3 may answer with fewer than asked for though more follow, and knows foreign names that are no keys."""
+        """S3 may give fewer objects than asked for although more follow, and may list names that are not valid keys."""
         page: Sequence[ObjectInfo] = ()
         after = self._prefix + start_after
         while len(page) < limit:
@@ -246,23 +241,16 @@ class S3ObjectStore:
         key = each["Key"].removeprefix(self._prefix)
         try:
             return ObjectInfo(checked_key(key), each["Size"], each["ETag"], _ms(each["LastModified"]))
-        except Invalid:  # as the "folders" that consoles make
+        except Invalid:  # for example the "folders" that consoles create
             return None
 
     async def _connected(self) -> _Opened:
         async with self._connecting:
             if self._opened is None:
                 connection = await connect(self._settings, self._open)
-                connection.client.meta.events.register("before-call.s3.PutObject", _attach_body)
-                self._opened = _Opened(connection, S3Reads(connection, self._bucket, self._limits))
+                reads = S3Reads(connection, self._bucket, self._limits)
+                self._opened = _Opened(connection, reads, S3Writes(connection.client))
             return self._opened
-
-
-def _attach_body(params: dict[str, Any], **_: Any) -> None:
-    """botocore takes no memoryview as a Body, so the body joins the request after its parameters were checked."""
-    view = _sending.get()
-    params["body"] = ViewPayload(view)
-    params["headers"]["Content-Length"] = str(view.nbytes)
 
 
 def _ms(moment: datetime) -> int:
@@ -270,7 +258,7 @@ def _ms(moment: datetime) -> int:
 
 
 def _without_answer(error: Exception, what: str) -> TidelogError:
-    """The error for an exchange that gave no answer of the store's."""
+    """The error for an exchange without an answer of the store."""
     if isinstance(error, _NO_ACCESS):
         return Denied(f"{what}: {error}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
     if isinstance(error, (*_WRONG_INPUT, ValueError)) and not isinstance(error, UnicodeError):

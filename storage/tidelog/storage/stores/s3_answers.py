@@ -1,10 +1,10 @@
-"""What an S3 answer means to the caller: a pure table from status and error code to Tidelog's errors.
+"""From the status and error code of an S3 answer to an error of Tidelog.
 
 412                          Conflict      the precondition did not hold
 409                          Contended     another write of the key was under way; this one did nothing
-404                          NoSuchObject  (a bucket that is not there is the operator's matter: Denied)
+404                          NoSuchObject  (Denied if the bucket is missing: an operator has to act)
 401, 403, 301, 307           Denied        credentials, permissions, the wrong region
-429, 5xx, and some 400s      Unavailable   busy, broken, or the body was damaged on its way
+429, 5xx, and some 400s      Unavailable   busy, broken, or the body was damaged on the way
 any other 4xx                Invalid
 """
 
@@ -19,15 +19,15 @@ from tidelog.storage.errors import Conflict, Contended, Denied, Invalid, NoSuchO
 RANGE_NOT_SATISFIABLE = 416
 
 _TRANSIENT_CODES = {"RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentChecksumMismatch", "SlowDown"}
-"""Sent with status 400, though the same request may succeed when sent again."""
+"""Sent with status 400, although the same request may succeed when it is sent again."""
 
 _CREDENTIAL_CODES = {"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed"}
-"""Sent with status 400, though an operator has to act."""
+"""Sent with status 400, although an operator has to act."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """An answer that is no success: the HTTP status, S3's error code and its message."""
+    """An unsuccessful answer: HTTP status, S3's error code, S3's message."""
 
     status: int
     code: str
@@ -38,14 +38,14 @@ class Refusal:
 
 
 def refusal_of(response: Mapping[str, Any]) -> Refusal:
-    """From the S3 library's form of an error's answer. A HEAD's has no code, only a status."""
-    told = response.get("Error", {})
+    """From botocore's form of an error answer. The answer to a HEAD has a status only."""
+    error = response.get("Error", {})
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    return Refusal(status, str(told.get("Code", "")), str(told.get("Message", "")))
+    return Refusal(status, str(error.get("Code", "")), str(error.get("Message", "")))
 
 
 def error_of(refusal: Refusal, what: str) -> TidelogError:
-    """The error to raise for `refusal`; `what` says what was asked, as ``create s3://bucket/key``."""
+    """The error to raise for `refusal`. `what` names the request, as in ``create s3://bucket/key``."""
     status, code = refusal.status, refusal.code
     if code == "NoSuchBucket":
         return Denied(f"{what}: there is no such bucket: create it, or correct the store's URL")

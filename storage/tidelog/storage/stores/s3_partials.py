@@ -1,9 +1,9 @@
-"""S3's unfinished multipart uploads. This store makes none, but jobs and other tools that write here do, and those that
-died leave their parts behind, unseen and paid for.
+"""S3's unfinished multipart uploads. Tidelog's store makes none, but jobs and other tools do. If they die, their parts
+stay in the bucket: no listing of objects shows them, and they are paid for.
 
-The whole bucket's are listed, since MinIO knows no prefix here but a whole key. Only those are told that lie under the
-store's prefix and there where Tidelog writes (`layout.is_own_key`), so that a store without a prefix leaves the uploads
-of other applications alone.
+All uploads of the bucket are listed, since MinIO takes no prefix here except a whole key. Only uploads under the
+store's prefix whose keys Tidelog writes (`layout.is_own_key`) are reported, so that a store without a prefix leaves the
+uploads of other applications alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Ask(Protocol):
-    """One request to the store, and any failure of it as an error of Tidelog's."""
+    """Sends one request to the store. A failure is raised as an error of Tidelog."""
 
     async def __call__(self, verb: str, key: str, ask: Callable[[S3Client], Awaitable[T]]) -> T: ...
 
@@ -36,7 +36,7 @@ class S3PartialUploads:
         self._prefix = prefix
 
     async def pending(self) -> AsyncIterator[PartialUpload]:
-        """A request a thousand uploads, and one for each that is ours."""
+        """Takes one request per thousand uploads, and one per upload of Tidelog's."""
         key_marker = id_marker = ""
         while True:
             page, key_marker, id_marker = await self._page(key_marker, id_marker)
@@ -74,7 +74,7 @@ class S3PartialUploads:
         return await self._ask("list uploads", "", page)
 
     async def _described(self, name: str, upload_id: str, begun_ms: int) -> PartialUpload | None:
-        """None if it was finished or aborted meanwhile."""
+        """None if the upload was finished or aborted meanwhile."""
 
         async def parts(client: S3Client) -> PartialUpload:
             size_bytes, touched_ms, marker = 0, begun_ms, 0

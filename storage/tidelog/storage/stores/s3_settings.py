@@ -1,4 +1,4 @@
-"""The settings of an S3 store: a value, so that reading it does not load the S3 library."""
+"""The settings of an S3 store, in a module of their own: reading them does not load the S3 library."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class S3Settings:
-    """What is None comes from the usual AWS settings: environment, profile, instance role.
+    """A setting that is None comes from the usual AWS settings: environment, profile, instance role.
 
-    `path_style` None means: path style at an endpoint that is not Amazon's. `request_s` is how long a request without a
-    body may take at first, its wait for one of the `connections_max` connections included; `request_s_max` is the
-    longest that any request may take (`s3_limits`).
+    - `path_style`: None means path style at an endpoint that is not Amazon's.
+    - `request_s`: the first time limit of a request without a body. It includes the wait for one of the
+      `connections_max` connections.
+    - `request_s_max`: the longest time limit of any request (`s3_limits`).
     """
 
     endpoint_url: str | None = None
