@@ -1,4 +1,4 @@
-"""Rows and a report for tests, of made-up figures."""
+"""Rows and a report for tests, with invented figures."""
 
 from dataclasses import replace
 
@@ -29,7 +29,8 @@ def side(name: str, *samples: float, unit: str = "MB/s") -> Side:
 
 
 def sample_rows() -> list[Row]:
-    """One met, one missed, one of a single side, one that did not run; the first says how it was measured."""
+    """One row that met its goal, one that missed it, one with a single side, and one that did not run. The first has an
+    origin."""
     fast = compare("fast", "produce", Goal("2 x Kafka", 2.0), side("Tidelog", 9, 10, 11), side("Kafka", 2, 4, 3))
     return [
         replace(fast, origin=ORIGIN),

@@ -1,4 +1,4 @@
-"""The load of the archiving rows does what they say that it does."""
+"""The load program of the archiving rows does what the rows say."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidelog.services.demo.events import EventStream
 
 @pytest.fixture
 def payload(tmp_path: Path) -> Path:
-    """5,000 events, a line each."""
+    """5,000 events, one per line."""
     path = tmp_path / "events.lines"
     values = [value for chunk in EventStream(7).chunks(5_000) for value in chunk.values.to_pylist() if value]
     path.write_bytes(b"\n".join(values) + b"\n")

@@ -1,4 +1,4 @@
-"""The rows of a cluster run against real brokers, etcd and MinIO; what they are computed from is right on its own."""
+"""The rows of a cluster run against real brokers, etcd and MinIO, and compute their figures correctly."""
 
 from __future__ import annotations
 

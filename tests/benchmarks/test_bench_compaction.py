@@ -1,4 +1,4 @@
-"""The rows of log compaction run, and what stays of the records is what has to."""
+"""The rows of log compaction run, and the right records remain."""
 
 import json
 import sys

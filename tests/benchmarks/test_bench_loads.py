@@ -1,4 +1,4 @@
-"""The load programs' own parts: bodies, bytes counted, s2's protobuf, children that do not outlive their run."""
+"""Parts of the load programs: bodies, byte counts, s2's protobuf, and children that end with their run."""
 
 import json
 import sys
@@ -117,7 +117,7 @@ def test_an_idle_child_is_paused_while_another_is_measured(tmp_path: Path) -> No
         assert found == "found"
         assert cpu_seconds > 0.05
         assert idle.cpu_seconds() - before < 0.05
-        active.wait_until(lambda: idle.cpu_seconds() > before + 0.05)  # it goes on afterwards
+        active.wait_until(lambda: idle.cpu_seconds() > before + 0.05)  # the load continues afterwards
 
 
 def test_settings_of_servers_are_noted_once(tmp_path: Path) -> None:

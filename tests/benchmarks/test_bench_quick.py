@@ -1,4 +1,4 @@
-"""`python -m benchmarks --quick` runs a row against a real broker and writes what it found."""
+"""`python -m benchmarks --quick` runs a row against a real broker and writes the result."""
 
 import json
 import os
@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def bench(folder: Path, *arguments: str, keep_cache: bool = False) -> subprocess.CompletedProcess[str]:
-    """`keep_cache`: with the programs that this machine has; else with none, and payloads that are made anew."""
+    """Run the benchmarks. With `keep_cache` they use the programs that this machine has; without, none, and new
+    payloads."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     if not keep_cache:
         env["XDG_CACHE_HOME"] = str(folder / "cache")

@@ -1,4 +1,4 @@
-"""The rows of verification run over a made-up bucket, with a twentieth of the segments."""
+"""The rows of verification run over a simulated bucket, with a twentieth of the segments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_quick_run_of_verify(tmp_path: Path) -> None:
 
 
 async def test_a_made_up_footer_that_is_another_segments_is_found() -> None:
-    """What is measured does look: a manifest that names a segment as another one is an error."""
+    """The benchmark does verify: it reports an error if a manifest names one segment in place of another."""
     bucket = MadeUpBucket(request_s=0.0)
     await bucket.fill(partitions=1, segments=3)
     assert [finding async for finding in BucketVerification(bucket).findings()] == []

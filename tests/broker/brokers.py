@@ -1,4 +1,4 @@
-"""Brokers for tests, open within a context."""
+"""Starts brokers for tests and stops them at the end of a context."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -15,14 +15,14 @@ NEVER_MS = 10**12
 SETTINGS = Settings(
     store="memory:", shards=2, shutdown_timeout_ms=3_000, archiver_interval_ms=NEVER_MS, archiver_min_bytes=1 << 60
 )
-"""Archives only when it is told to."""
+"""Archives only on demand."""
 
 
 @asynccontextmanager
 async def running_broker(
     store: ObjectStore, *, clock: Clock | None = None, **changes: object
 ) -> AsyncIterator[LocalBroker]:
-    """A started broker on `store`; `changes` of `SETTINGS`. `clock` None: the machine's."""
+    """Start a broker on `store` with `changes` to `SETTINGS`. Without `clock` it uses the machine's."""
     settings = replace(SETTINGS, **changes)  # type: ignore[arg-type]
     broker = LocalBroker(broker_parts(settings, Runtime(clock or SystemClock()), store))
     await broker.start()
@@ -33,7 +33,7 @@ async def running_broker(
 
 
 async def until(condition: Callable[[], bool], *, seconds_max: float = 20.0) -> None:
-    """Return once `condition` holds; look each time the loop comes round."""
+    """Wait until `condition` holds; check once per turn of the event loop."""
     async with asyncio.timeout(seconds_max):
         while True:
             if condition():

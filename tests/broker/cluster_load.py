@@ -1,7 +1,8 @@
-"""Producers and their bookkeeping for tests that move, pause and kill leaders: what was acknowledged must be found.
+"""Producers for tests that move, pause and kill leaders. They record every acknowledgement, so that a test can check
+the log.
 
-Each producer is idempotent and sends its batches in order through ever another broker; a batch that is not acknowledged
-is sent again with the same sequence until it is. So afterwards each of its records is in the log exactly once.
+Each producer is idempotent and sends its batches in order, each to another broker. It sends a batch again with the same
+sequence until it is acknowledged. So at the end each of its records is in the log exactly once.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ PAGE = FetchLimits(1_000, 1 << 20)
 
 
 class Brokers(Protocol):
-    """What a producer sees of a cluster."""
+    """The view of a cluster that a producer needs."""
 
     @property
     def brokers(self) -> Mapping[str, Broker]: ...
@@ -33,7 +34,7 @@ class Brokers(Protocol):
 
 @dataclass
 class Producer:
-    """Sends numbered records to one partition until it is told to stop."""
+    """Sends numbered records to one partition until it is stopped."""
 
     world: Brokers
     name: str
@@ -55,7 +56,7 @@ class Producer:
             self.longest_wait_s = max(self.longest_wait_s, clock.time() - began_s)
 
     def stop(self) -> None:
-        """After the batch that is under way."""
+        """Stop after the current batch."""
         self._stopped = True
 
     async def _acknowledged(self, sequence: int, turns: "itertools.count[int]") -> None:
@@ -83,7 +84,7 @@ class Producer:
 
 @dataclass
 class Load:
-    """Several producers on each partition, running until `stop`."""
+    """Several producers for each partition, until `stop`."""
 
     producers: Sequence[Producer]
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -100,7 +101,8 @@ class Load:
         return sum(len(producer.acknowledged) for producer in self.producers)
 
     def more(self, count: int) -> Callable[[], bool]:
-        """A condition: each producer has `count` more records acknowledged than now. Raises what a producer did."""
+        """Return a condition: each producer has `count` more records acknowledged than now. Raises any error of a
+        producer."""
         before = {id(producer): len(producer.acknowledged) for producer in self.producers}
 
         def reached() -> bool:
@@ -133,8 +135,8 @@ async def whole_log(broker: Broker, topic: str, partition: int) -> list[tuple[in
 
 
 async def check_log(broker: Broker, load: Load, topic: str, partition: int) -> None:
-    """Offsets are dense; each acknowledged record is there once, where its answer said; each producer's are in order;
-    and nothing is there that was not acknowledged, since every producer waited for its answers."""
+    """Check that offsets are dense, that each acknowledged record is there once at its acknowledged offset, that each
+    producer's records are in order, and that there is no other record (every producer waited for its answers)."""
     records = await whole_log(broker, topic, partition)
     assert [offset for offset, _ in records] == list(range(len(records)))
     producers = [producer for producer in load.producers if producer.partition == partition]

@@ -20,10 +20,10 @@ QUICK = replace(SETTINGS, shards=4, lease_ttl_ms=1_000, rebalance_delay_ms=20, f
 
 
 class SharedKeyValueStore(EmbeddedKeyValueStore):
-    """Outlives the brokers that let go of it; `end` closes it."""
+    """A store that stays open when a broker closes it; only `end` closes it."""
 
     async def aclose(self) -> None:
-        """One broker has gone; the others go on."""
+        """Called by one broker; the other brokers keep using the store."""
 
     async def end(self) -> None:
         await super().aclose()
@@ -47,14 +47,14 @@ class Members:
         return broker
 
     async def stop(self, name: str) -> None:
-        """Gracefully; it stays reachable until it has handed everything over."""
+        """Stop a broker gracefully. It stays reachable until it has handed over all its shards."""
         await self.brokers[name].hand_over()
         del self.peers.reachable[f"http://{name}"]
         await until(lambda: not self.peers.visits[name])
         await self.brokers.pop(name).aclose()
 
     async def balanced(self) -> None:
-        """Return once every shard is led, each broker has its fair share, and all see it so."""
+        """Wait until every shard has a leader, each broker leads its fair share, and all brokers agree on that."""
         await until(self._is_balanced)
 
     def _is_balanced(self) -> bool:

@@ -1,7 +1,7 @@
-"""Several `ClusterBroker`s in one process, on one bucket; which of them leads a shard is decided by the test.
+"""Several `ClusterBroker`s in one process on one bucket. The test decides which broker leads a shard.
 
-`HandLed` stands where leadership by a key-value store stands: it tells brokers to lead and to release exactly when the
-test says so, which is what makes moves at awkward moments repeatable. Brokers reach each other by `DirectPeers`.
+`HandLed` replaces leadership by a key-value store. It tells brokers to lead and to release exactly when the test says
+so, so a test can move a shard at any moment and repeat it. Brokers reach each other by `DirectPeers`.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ CLUSTER = replace(SETTINGS, forward_timeout_ms=10_000, flush_interval_ms=0)
 
 
 class HandLed:
-    """One broker's `Coordination` and `ClusterView`: the test's `World` says who leads."""
+    """The `Coordination` and `ClusterView` of one broker. The test's `World` decides who leads."""
 
     def __init__(self, world: "World", name: str, parts: BrokerParts) -> None:
         self._world = world
@@ -44,7 +44,7 @@ class HandLed:
         return self.identity
 
     async def lead(self) -> None:
-        """The test will say what."""
+        """Does nothing: the test decides when the broker leads."""
 
     async def hand_over(self) -> None:
         for shard in tuple(self.host.led()):
@@ -72,7 +72,7 @@ class HandLed:
         return frozenset()
 
     def cut_off(self) -> None:
-        """It hears of no new leader any more, and its lease is over."""
+        """Cut the broker off: it learns of no new leader, and its lease has ended."""
         self._frozen = dict(self._world.leaders)
 
     def leaders(self) -> Mapping[int, LeaderRecord]:
@@ -126,7 +126,7 @@ class World:
         return broker
 
     async def give(self, shard: int, name: str) -> None:
-        """A clean handover: whoever leads lets go, then `name` leads."""
+        """Hand a shard over cleanly: the present leader releases it, then `name` leads."""
         await self.take(shard)
         await self.usurp(shard, name)
 
@@ -137,14 +137,14 @@ class World:
             self._tell()
 
     async def usurp(self, shard: int, name: str) -> None:
-        """`name` leads, and whoever did is not asked."""
+        """Let `name` lead without asking the present leader."""
         self.epochs[shard] = self.epochs.get(shard, 0) + 1
         self.leaders[shard] = LeaderRecord(name, name, self.epochs[shard])
         self._tell()
         await self._host(name).lead(shard, self.epochs[shard])
 
     async def kill(self, name: str) -> None:
-        """Gone from one moment to the next: nobody reaches it, nothing it held is committed any more."""
+        """Kill a broker at once: nobody can reach it, and it commits nothing more."""
         del self.peers.reachable[f"http://{name}"]
         host = self._host(name)
         for shard in tuple(host.led()):
@@ -168,7 +168,7 @@ async def running_world(
     *,
     clock: Clock | None = None,
 ) -> AsyncIterator[World]:
-    """Brokers named as `stores` are, each on its own view of the bucket; shard i is led by the i-th of them."""
+    """Start one broker for each name in `stores`, each with its own view of the bucket. Broker i leads shard i."""
     world = World(shards)
     for name, store in stores.items():
         await world.start(name, store, settings, clock)

@@ -18,7 +18,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
 
 @pytest.fixture(params=["memory", "local"])
 def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], ObjectStore]:
-    """Opens the same bucket again at each call, as a process that starts does."""
+    """A function that opens the same bucket again at each call, like a process that starts."""
     if request.param == "local":
         return lambda: LocalObjectStore(tmp_path / "bucket")
     kept = MemoryObjectStore()

@@ -1,4 +1,4 @@
-"""`Peers` within one process: the other broker's calls, made directly, with the rule of one hop."""
+"""`Peers` within one process: calls the other broker directly, with at most one hop."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,8 +13,8 @@ from tidelog.storage.errors import LeaderUnknown
 
 
 class DirectPeers:
-    """All brokers of a test by address. One that is not there cannot be reached; nothing was sent to it. `visits`: how
-    many requests of clients are at each broker, which a server waits for before it closes its broker."""
+    """All brokers of a test by address. A call to an unknown address fails, and nothing is sent. `visits` counts the
+    client requests at each broker; a server waits for them before it closes its broker."""
 
     def __init__(self) -> None:
         self.reachable: dict[str, Broker] = {}
@@ -47,7 +47,7 @@ class DirectPeers:
         return await self._peer(leader).delete_records(topic, partition, before_offset)
 
     async def aclose(self) -> None:
-        """There is no connection."""
+        """Does nothing: there is no connection."""
 
     def _peer(self, leader: Leader) -> Broker:
         peer = self.reachable.get(leader.address)

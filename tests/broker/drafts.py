@@ -1,4 +1,4 @@
-"""Drafts for tests, and what a fetch gave as plain values."""
+"""Drafts for tests, and the results of fetches as plain values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ def draft(
     timestamps: Sequence[int | None] | None = None,
     partitions: Sequence[int | None] | None = None,
 ) -> Draft:
-    """A draft of `values`; what is not given is null."""
+    """Make a draft of `values`; columns that are not given are null."""
     count = len(values)
     columns: list[Any] = [
         pa.array(timestamps or [None] * count, DRAFT_SCHEMA.field("timestamp").type),
@@ -31,7 +31,7 @@ def draft(
 
 
 def numbered(start: int, count: int) -> Draft:
-    """`count` records whose values are their numbers from `start` on."""
+    """Make `count` records whose values are the numbers from `start` on."""
     return draft([b"%d" % number for number in range(start, start + count)])
 
 

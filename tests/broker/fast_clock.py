@@ -1,4 +1,4 @@
-"""A clock that runs faster than the machine's, for what happens in an hour of which nothing is seen."""
+"""A clock that runs faster than the machine's, so that a test covers hours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 class FastClock:
-    """Implements `Clock`: a second of the machine's is `factor` of its own."""
+    """Implements `Clock`: one second of the machine is `factor` seconds here."""
 
     def __init__(self, factor: float) -> None:
         self._factor = factor

@@ -1,4 +1,4 @@
-"""A store whose writes and reads of WAL records can be held back, to look at what happens meanwhile."""
+"""A store that can hold back writes and reads of WAL entries, so that a test can look at the state meanwhile."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectI
 
 
 class GatedObjectStore:
-    """`inner`; while `gate` is not set, creates under a prefix wait before they reach it."""
+    """Wraps `inner`. While `gate` is not set, creates under a prefix wait."""
 
     def __init__(self, inner: ObjectStore) -> None:
         self._inner = inner
@@ -21,13 +21,13 @@ class GatedObjectStore:
         self.read_arrived = asyncio.Event()
 
     def hold(self, prefix: str = WAL_PREFIX) -> None:
-        """Hold creates under `prefix` back from now on."""
+        """Hold back creates under `prefix` from now on."""
         self._held_prefix = prefix
         self.arrived.clear()
         self.gate.clear()
 
     def hold_reads(self) -> None:
-        """Hold reads of WAL entries back until `read_gate` is set."""
+        """Hold back reads of WAL entries until `read_gate` is set."""
         self.read_arrived.clear()
         self.read_gate.clear()
 

@@ -1,16 +1,16 @@
-"""The machine's clocks, each of which a test can set ahead or back while a broker runs."""
+"""The machine's clocks; a test can set each of them ahead or back while a broker runs."""
 
 from __future__ import annotations
 
 from tidelog.storage.runtime import SystemClock
 
 GRACE_S = 900.0
-"""``delete.grace.ms`` as it is by default."""
+"""The default of ``delete.grace.ms``."""
 
 
 class SetClock(SystemClock):
-    """`ahead_s`: of the monotonic clock, which only goes forward; `wall_ahead_ms`: of the wall clock. `sleeps`: how
-    many waits were begun."""
+    """`ahead_s`: offset of the monotonic clock, which only moves forward. `wall_ahead_ms`: offset of the wall clock.
+    `sleeps`: number of waits begun."""
 
     def __init__(self) -> None:
         self.ahead_s = 0.0
@@ -28,6 +28,6 @@ class SetClock(SystemClock):
         await super().sleep(seconds)
 
     def pass_time(self, seconds: float) -> None:
-        """Both go on at once."""
+        """Move both clocks forward."""
         self.ahead_s += seconds
         self.wall_ahead_ms += round(seconds * 1000)

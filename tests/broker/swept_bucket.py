@@ -1,4 +1,4 @@
-"""A bucket that a broker has filled, with orphans planted in it, whose store has a clock of its own."""
+"""A bucket that a broker has filled, with added orphans and a store that has its own clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STAGED = f"{staging_prefix('a-job-that-died')}task-0"
 
 
 class SweptBucket:
-    """`store` tells the time by `clock`, which stands still unless it is moved."""
+    """`store` uses `clock`, which stands still unless the test moves it."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(20_000_000.0)
@@ -32,7 +32,7 @@ class SweptBucket:
         self.orphans: list[str] = []
 
     async def fill(self) -> None:
-        """A topic with a segment in each of two partitions, by a broker that ends, and orphans."""
+        """Let a broker write and archive a topic with a segment in each of two partitions, stop it, and add orphans."""
         async with running_broker(self.store, shards=2) as broker:
             topic = await broker.create_topic("t", 2, {})
             for partition in range(2):
@@ -41,7 +41,7 @@ class SweptBucket:
             await self.plant(topic)
 
     async def plant(self, topic: Topic, segment_id: str = "cd") -> None:
-        """Uploads that no manifest names, one in each partition, and a staging area."""
+        """Add uploads that no manifest names, one in each partition, and a staging area."""
         for partition in range(topic.partition_count):
             place = topic.partition(partition)
             made = encode_segment(topic.name, place, record_table(range(RECORDS - 1)), segment_id * 16)
@@ -54,12 +54,12 @@ class SweptBucket:
         self.clock.now_s += DAY_S
 
     async def left(self) -> list[str]:
-        """The orphans that are there."""
+        """Return the orphans that still exist."""
         present = set(await keys(self.store, ""))
         return [key for key in self.orphans if key in present]
 
 
 async def check_records(broker: LocalBroker) -> None:
-    """All that was acknowledged can be read."""
+    """Check that all acknowledged records can be read."""
     for partition in range(2):
         assert offsets_of(await broker.fetch("t", partition, 0, ALL)) == list(range(RECORDS))

@@ -1,4 +1,5 @@
-"""What acks=1 risks is bounded in time: a store that stops answering lets no more than that be acknowledged."""
+"""`acks1.loss.max.ms` bounds the risk of acks=1: if the store stops answering, the broker acknowledges only that much
+more."""
 
 import asyncio
 

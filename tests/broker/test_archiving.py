@@ -1,4 +1,4 @@
-"""When a WAL is archived, and that it happens by itself."""
+"""When a WAL is archived, and that brokers do it without a command."""
 
 from dataclasses import replace
 
@@ -58,10 +58,10 @@ def test_under_load_a_wal_may_grow_to_a_bound_and_not_in_age() -> None:
 @pytest.mark.parametrize(
     ("entries", "partitions", "expected"),
     [
-        (1, 1, True),  # few PUTs: not worth a thought
+        (1, 1, True),  # few PUTs: archiving need not wait
         (1, PUTS_FREE // 2, True),
         (1, PUTS_FREE // 2 + 1, False),
-        (240, 120, True),  # a minute of a busy shard on S3: four entries a second
+        (240, 120, True),  # one minute of a busy shard on S3: four entries a second
         (240, 121, False),
         (241, 121, False),
         (242, 121, True),
@@ -99,7 +99,7 @@ async def test_archiving_that_has_fallen_behind_takes_its_share_of_the_processor
     broker = LocalBroker(parts)
     await broker.start()
     await broker.create_topic("t", 1, {})
-    for number in range(BEHIND_FACTOR - 1):  # and one entry that began the epoch
+    for number in range(BEHIND_FACTOR - 1):  # plus the entry that began the epoch
         assert not archive_loop.behind
         await broker.produce("t", numbered(number, 1), ProduceOptions(partition=0))
     assert archive_loop.behind
@@ -124,7 +124,7 @@ async def test_partitions_with_records_that_are_in_no_segment_are_counted() -> N
         assert partitions.unarchived() == 0
         await broker.produce("t", numbered(0, 5), ProduceOptions(partition=4))
         assert partitions.unarchived() == 1
-    async with running_broker(store, shards=1) as broker:  # nothing is loaded, and what the log holds is known
+    async with running_broker(store, shards=1) as broker:  # nothing is loaded, and the contents of the log are known
         partitions = broker.shards.led_shard(0).leader.partitions
         assert partitions.unarchived() == 1
         await broker.fetch("t", 4, 0, ALL)
@@ -134,7 +134,7 @@ async def test_partitions_with_records_that_are_in_no_segment_are_counted() -> N
 
 
 async def test_many_partitions_of_little_traffic_are_archived_seldom_and_few_each_interval() -> None:
-    """The PUTs of archiving: two a partition each time, and for many each time is ten intervals after the last."""
+    """Archiving makes two PUTs per partition and pass; with many partitions the passes are ten intervals apart."""
     clock = SetClock()
     parts = broker_parts(replace(SETTINGS, shards=1), Runtime(clock), MemoryObjectStore())
     remover = TopicRemover(parts.store, parts.catalog, clock, GRACE_S)

@@ -1,4 +1,4 @@
-"""A pass of the archiver fails half way: readers see every record all the time, and the next pass goes on."""
+"""A pass of the archiver fails half way: readers see every record at all times, and the next pass continues."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ ALL = FetchLimits(1_000_000, 1 << 30)
 
 
 class RefusingStore(CrashingStore):
-    """While it is `refusing`, uploads of partition `REFUSED` are refused, and those beside it take longer than that."""
+    """While `refusing`, it refuses uploads of partition `REFUSED`, and uploads of other partitions take longer than the
+    refusal."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, NEVER, after=False)
@@ -42,7 +43,7 @@ class RefusingStore(CrashingStore):
 
 
 class ForgettingStore(CrashingStore):
-    """The floor moves, and its worker is told that it may not."""
+    """The floor moves, but the worker gets the answer that it may not move it."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, NEVER, after=False)
@@ -70,7 +71,7 @@ async def cold_ends(broker: LocalBroker) -> Mapping[int, int]:
 
 
 async def delete_log(store: ObjectStore) -> None:
-    """All entries, as when their grace is over."""
+    """Delete all entries, as after their grace."""
     for key in [info.key async for info in list_all(store, WAL_PREFIX) if info.key.endswith(".parquet")]:
         await store.delete(key)
 
@@ -111,7 +112,7 @@ async def test_a_floor_that_moved_though_the_answer_was_lost_is_noticed_by_the_n
             await broker.archive_now()
         await check_reads(broker, 5)
         forgetting.forgetting = False
-        await broker.archive_now()  # there is nothing to archive, and the log is known to be shorter
+        await broker.archive_now()  # nothing to archive, and the broker knows that the log is shorter
         assert broker.status().shards[0].wal_bytes == 0
         await delete_log(store)
         await check_reads(broker, 5)

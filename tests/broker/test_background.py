@@ -1,4 +1,4 @@
-"""Threads that stand back, until their work is hurried."""
+"""Background threads with low priority, until their work becomes urgent."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A batch becomes a sorted entry whose spans tell its rows, whatever came in it."""
+"""A batch becomes a sorted entry whose spans describe its rows, for any input."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

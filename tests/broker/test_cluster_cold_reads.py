@@ -1,4 +1,4 @@
-"""Cold records are read from the bucket by whichever broker was asked, with the leader or without."""
+"""Any broker reads cold records from the bucket itself, whether or not the leader is up."""
 
 import asyncio
 from dataclasses import replace
@@ -116,7 +116,8 @@ async def test_a_reader_at_the_end_of_the_log_asks_for_its_manifest_ever_more_se
 
 
 async def test_a_topic_that_was_deleted_elsewhere_is_not_told_as_damaged() -> None:
-    """`b` did not hear of it, as a broker that is cut off from etcd; the topic's objects are gone by now."""
+    """`b` did not learn of the deletion, like a broker that is cut off from etcd. The topic's objects are already
+    deleted."""
     store = MemoryObjectStore()
     async with running_world(dict.fromkeys(NAMES, store), shards=1) as world:
         a, b = world.brokers["a"], world.brokers["b"]

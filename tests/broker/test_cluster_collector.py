@@ -1,4 +1,4 @@
-"""The cluster's gauges: what a broker knows of its cluster, as Prometheus reads it."""
+"""The cluster's gauges in Prometheus' format: what a broker knows about its cluster."""
 
 from prometheus_client import CollectorRegistry
 from tests.broker.brokers import SETTINGS
@@ -12,7 +12,7 @@ from tidelog.storage.stores.memory import MemoryObjectStore
 
 
 def gauges(broker: MemberBroker) -> dict[str, float]:
-    """By name, without the prefix they share."""
+    """Gauges by name, without their common prefix."""
     registry = CollectorRegistry()
     registry.register(ClusterCollector(broker))
     return {family.name.removeprefix("tidelog_"): family.samples[0].value for family in registry.collect()}

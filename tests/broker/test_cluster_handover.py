@@ -1,4 +1,4 @@
-"""Shards that move while they are used: nothing acknowledged is lost, doubled or out of order (inv. 1, 4, 7)."""
+"""Shards move while they are used: no acknowledged record is lost, doubled or out of order (inv. 1, 4, 7)."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ async def test_shards_change_hands_under_load_and_no_record_is_lost_or_doubled(s
 
 
 async def test_a_clean_handover_takes_less_than_half_a_second() -> None:
-    """The median: a busy machine may hold any of them up."""
+    """The median of several, because a busy machine may delay any of them."""
     async with running_world(dict.fromkeys(NAMES, MemoryObjectStore()), shards=1) as world:
         await world.brokers["a"].create_topic("t", 1, {})
         load = load_on(world, "t", 1)
@@ -100,13 +100,13 @@ async def test_a_paused_leader_is_fenced_at_its_next_commit_and_showed_nobody_wh
         a, b, c = (world.brokers[name] for name in NAMES)
         await a.create_topic("t", 1, {})
         await a.produce("t", numbered(0, 2), TO_ZERO)
-        gated.hold()  # the process stands still
+        gated.hold()  # the process is paused
         lost = asyncio.create_task(a.produce("t", numbered(7, 1), TO_ZERO))
         await gated.arrived.wait()
         await world.usurp(0, "b")
         await c.produce("t", numbered(2, 2), TO_ZERO)
         assert values_of(await a.here.fetch("t", 0, 0, ALL)) == [b"0", b"1"], "old, but of the log (inv. 1)"
-        gated.gate.set()  # it goes on
+        gated.gate.set()  # the process continues
         with pytest.raises(Fenced):
             await lost
         await until(lambda: not a.here.shards.led())
@@ -133,7 +133,7 @@ async def test_a_leader_that_does_not_know_yet_that_it_was_replaced_denies_no_ne
 
 
 async def test_a_leader_that_does_not_know_yet_that_it_was_replaced_refuses_no_append_by_what_is_over() -> None:
-    """Both would be final for the client: a conflict is not sent again."""
+    """Either answer would be final for the client: clients do not retry after a conflict."""
     store = MemoryObjectStore()
     async with running_world(dict.fromkeys(NAMES, store), shards=1) as world:
         a, b = world.brokers["a"], world.brokers["b"]
@@ -158,10 +158,10 @@ async def test_a_conflict_over_an_append_that_commits_meanwhile_tells_the_offset
         options = ProduceOptions(partition=0, expected_offset=0)
         first = asyncio.create_task(broker.produce("t", numbered(0, 1), options))
         await store.arrived.wait()
-        world.coordinations["a"].cut_off()  # with a certain lease it would not look
+        world.coordinations["a"].cut_off()  # with a valid lease it would not read the log
         store.hold_reads()
         second = asyncio.create_task(broker.produce("t", numbered(1, 1), options))
-        await store.read_arrived.wait()  # it looks whether another leads
+        await store.read_arrived.wait()  # it checks the log for another leader
         store.gate.set()
         await first
         store.read_gate.set()

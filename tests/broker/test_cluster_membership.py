@@ -1,4 +1,4 @@
-"""Brokers that join, leave and restart: shards follow, and the load on them does not notice."""
+"""Brokers join, leave and restart: shards follow, and the load on them sees no error."""
 
 import asyncio
 from collections.abc import Callable
@@ -102,7 +102,7 @@ async def test_a_broker_alone_does_not_start_on_the_bucket_of_a_cluster() -> Non
 async def test_a_second_cluster_does_not_start_on_the_bucket_of_the_first() -> None:
     store = MemoryObjectStore()
     async with running_members(("a", store)):
-        pass  # the bucket is bound to its cluster now
+        pass  # the bucket is now bound to its cluster
     other = SharedKeyValueStore(Runtime())
     before = asyncio.all_tasks()
     with pytest.raises(WrongCluster):
@@ -123,7 +123,7 @@ async def test_a_broker_alone_keeps_its_bucket_from_a_cluster() -> None:
 
 
 async def test_the_secret_that_a_later_broker_makes_is_taken_over_by_those_that_run() -> None:
-    """An operator changes the secret: deletes its key, and starts a broker."""
+    """An operator changes the secret: deletes its key and starts a broker."""
     store, clock = MemoryObjectStore(), Runtime().clock
     async with running_members(("a", store), ("b", store)) as members:
         secrets = {name: broker.peer_secrets for name, broker in members.brokers.items()}

@@ -1,4 +1,4 @@
-"""What is spread over several leaders: requests whose parts fare differently, and a deleted topic's objects."""
+"""Requests that are spread over several leaders and fail in part, and the objects of a deleted topic."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""delete-records in a cluster: any broker is asked, the leader does it; a shard that moves keeps where it begins."""
+"""delete-records in a cluster: any broker takes the request and the leader carries it out; a shard that moves keeps its
+log start."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ HASTY = replace(CLUSTER, forward_timeout_ms=50)
 
 
 async def a_topic(world: World, records: int = 10) -> str:
-    """Partition 0 of a new topic has so many records; who leads it."""
+    """Create a topic whose partition 0 has `records` records; return its leader."""
     topic = await world.brokers["a"].create_topic("t", 1, {})
     await world.brokers["a"].produce("t", numbered(0, records), TO_ZERO)
     return world.leaders[topic.shards[0]].broker_id
@@ -77,7 +78,7 @@ async def test_a_call_whose_leader_dies_is_made_at_the_next() -> None:
 
 
 async def test_once_it_is_answered_no_reader_through_any_broker_gets_the_records() -> None:
-    """Each broker has just read them; those that do not lead read by a manifest that they keep."""
+    """Each broker has just read the records. Brokers that do not lead read by a manifest that they keep."""
     async with running_world(dict.fromkeys(NAMES, MemoryObjectStore())) as world:
         leader = await a_topic(world)
         await world.brokers[leader].archive_now()
@@ -95,14 +96,14 @@ async def test_once_it_is_answered_no_reader_through_any_broker_gets_the_records
 
 
 async def read_on(world: World, name: str) -> None:
-    """Read the records that stay, over and over, so that what the broker knows is never old."""
+    """Read the remaining records again and again, so that the broker's knowledge stays fresh."""
     while True:
         assert offsets_of(await world.brokers[name].fetch("t", 0, 6, ALL)) == [6, 7, 8, 9]
         await asyncio.sleep(0.02)
 
 
 async def test_brokers_that_are_cut_off_from_etcd_do_not_give_deleted_records_either() -> None:
-    """`a` still takes itself for the leader, and `c` takes it for that."""
+    """`a` still believes that it leads, and `c` believes so too."""
     store = MemoryObjectStore()
     async with running_world(dict.fromkeys(NAMES, store), shards=1, settings=HASTY) as world:
         await a_topic(world)
@@ -120,7 +121,7 @@ async def test_brokers_that_are_cut_off_from_etcd_do_not_give_deleted_records_ei
 
 
 async def test_a_leader_that_is_replaced_meanwhile_does_not_say_that_records_are_deleted() -> None:
-    """The new leader may go by a manifest that it read before."""
+    """The new leader may use a manifest that it read earlier."""
     async with running_world(dict.fromkeys(NAMES, MemoryObjectStore()), shards=1, settings=HASTY) as world:
         await a_topic(world)
         a, b = world.brokers["a"], world.brokers["b"]

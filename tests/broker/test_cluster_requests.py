@@ -1,4 +1,4 @@
-"""Any broker, any request: answered by whoever leads, wherever it was sent to."""
+"""Any broker takes any request; the leader answers it."""
 
 import asyncio
 from dataclasses import replace

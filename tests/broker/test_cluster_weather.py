@@ -1,4 +1,4 @@
-"""A cluster whose bucket fails as buckets do while shards move, and one whose key-value store is away."""
+"""A cluster whose bucket fails while shards move, and a cluster whose key-value store is down."""
 
 from collections.abc import AsyncGenerator, Sequence
 
@@ -66,7 +66,7 @@ async def test_shards_change_hands_in_bad_weather_and_every_acknowledged_record_
 
 
 async def moved(world: World, shard: int, name: str, *, cleanly: bool) -> None:
-    """`name` leads, once a claim has come through; a leader that is not asked finds out by itself."""
+    """Move a shard to `name`, retrying until a claim succeeds; the old leader is not told and finds out by itself."""
     if cleanly:
         await world.take(shard)
     while True:
@@ -78,7 +78,7 @@ async def moved(world: World, shard: int, name: str, *, cleanly: bool) -> None:
 
 
 class AwayKeyValueStore(SharedKeyValueStore):
-    """Cannot be reached while `away`; what it holds stays, leases run out."""
+    """Cannot be reached while `away`. It keeps its data; leases run out."""
 
     away = False
 

@@ -1,4 +1,4 @@
-"""Appends that rest on an offset or a sequence: of rivals one wins, a retry is in the log once."""
+"""Appends that depend on an offset or a sequence: one of several rivals wins, and a retry is in the log once."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a broker says it costs: every request is somebody's, and what lies there is told by topic."""
+"""The broker's cost report: every request is assigned to a topic or to none, and stored bytes are listed by topic."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One object of the bucket is deleted or damaged under a broker: it is named, what it does not hold goes on, and
-nothing asks for it without a pause."""
+"""One object of the bucket is deleted or damaged while a broker runs: the broker names it, keeps serving everything
+else, and does not ask for it without pause."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ async def test_a_log_that_lost_an_entry_opens_and_serves_the_rest(harm: Harm, se
         async with running_broker(store, shards=1) as broker:
             assert offsets_of(await broker.fetch("t", 1 - partition, 0, ALL)) == list(range(30))
             if first == 20:
-                continue  # nothing tells what the last entry of a partition held
+                continue  # nothing tells which records the last entry of a partition held
             with pytest.raises(RecordsLost, match=entry_key(seq)) as caught:
                 await broker.fetch("t", partition, first, ALL)
             assert (caught.value.first_offset, caught.value.next_offset) == (first, first + 10)
@@ -232,7 +232,7 @@ async def test_a_broker_that_finds_a_loss_keeps_what_the_entry_held_for_the_next
         await store.delete(entry_key(1))
         with pytest.raises(Corrupt):
             await broker.archive_now()
-        while not await store.list(index_prefix(0)):  # noqa: ASYNC110  # the bucket tells nobody
+        while not await store.list(index_prefix(0)):  # noqa: ASYNC110  # the bucket sends no signal
             await asyncio.sleep(0.001)
     async with running_broker(store, shards=1) as broker:
         with pytest.raises(RecordsLost, match=entry_key(1)):

@@ -1,4 +1,4 @@
-"""The store refuses the broker's credentials for a while: the shard waits, says so, and goes on by itself."""
+"""The store refuses the broker's credentials for a while: the shard waits, says so, and continues by itself."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ TO_ZERO = ProduceOptions(partition=0)
 
 
 class RefusingStore(MemoryObjectStore):
-    """Answers every create under wal/ with `error` while there is one."""
+    """While `error` is set, it answers every create under wal/ with it."""
 
     error: Exception | None = None
 
@@ -58,7 +58,7 @@ async def test_a_produce_that_waits_too_long_is_told_denied_and_may_be_retried_w
         await broker.fetch("t", 0, 0, ALL)
         store.error = Denied("403 ExpiredToken")
         options = ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 0))
-        for _ in range(2):  # a retry finds the records waiting, and waits with them
+        for _ in range(2):  # a retry finds the records waiting and waits with them
             with pytest.raises(Denied, match="outcome is unknown"):
                 await broker.produce("t", numbered(0, 2), options)
         store.error = None
@@ -108,7 +108,7 @@ async def test_while_commits_are_refused_nothing_is_acknowledged_before_its_comm
         await asyncio.sleep(0)
         store.error = None
         await asyncio.gather(first, return_exceptions=True)
-        await asyncio.gather(waiting, return_exceptions=True)  # committed in time, or not known
+        await asyncio.gather(waiting, return_exceptions=True)  # committed in time, or unknown
         await until(lambda: broker.measurements().buffered_bytes == 0)
         assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"0", b"1", b"2"]
 
@@ -124,7 +124,7 @@ async def test_a_broker_alone_leads_again_by_itself_when_the_cause_is_over(error
         store.error = error
         with pytest.raises(Unavailable):
             await broker.produce("t", numbered(1, 1), TO_ZERO)
-        store.error = Denied("403 AccessDenied")  # leading again fails, too
+        store.error = Denied("403 AccessDenied")  # taking the lead again fails, too
         await until(lambda: "AccessDenied" in broker.status().reason)
         with pytest.raises(Denied):
             await broker.produce("t", numbered(1, 1), TO_ZERO)

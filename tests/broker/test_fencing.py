@@ -1,4 +1,4 @@
-"""Two brokers on one bucket: the later one leads, the earlier one steps down for good and says why."""
+"""Two brokers on one bucket: the later one leads; the earlier one steps down for good and says why."""
 
 import asyncio
 from dataclasses import replace
@@ -74,7 +74,7 @@ async def test_everything_buffered_behind_a_fenced_entry_fails_and_frees_its_roo
 
 
 async def test_a_retry_at_the_new_leader_is_in_the_log_once(store: ObjectStore) -> None:
-    """Inv. 7: the first leader's answer was lost, the second one knows the batch."""
+    """Inv. 7: the first leader's answer was lost, and the second leader knows the batch."""
     options = ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 0))
     async with running_broker(store, shards=1) as first:
         await first.create_topic("t", 1, {})
@@ -86,14 +86,14 @@ async def test_a_retry_at_the_new_leader_is_in_the_log_once(store: ObjectStore) 
 
 
 async def test_topics_that_the_first_broker_made_while_the_second_opened_are_not_taken_for_deleted() -> None:
-    """Otherwise the second one's archiver would drop their records."""
+    """Otherwise the second broker's archiver would drop their records."""
     inner = MemoryObjectStore()
     gated = GatedObjectStore(inner)
     async with running_broker(inner, shards=1) as first:
         gated.hold()
         second = open_broker(replace(SETTINGS, shards=1), Runtime(), store=gated)
         opening = asyncio.create_task(second.start())
-        await gated.arrived.wait()  # the second one has read the topics and is about to claim the log
+        await gated.arrived.wait()  # the second broker has read the topics and is about to claim the log
         await first.create_topic("late", 1, {})
         await first.produce("late", numbered(0, 5), TO_ZERO)
         gated.gate.set()

@@ -1,4 +1,4 @@
-"""Reading: from memory, from old WAL entries, from segments, across the borders between them, and waiting."""
+"""Fetches from memory, from old WAL entries, from segments, across their borders, and with waiting."""
 
 import asyncio
 from dataclasses import replace
@@ -26,7 +26,7 @@ NO_CACHE = 0
 
 
 async def read_on(broker: LocalBroker, limits: FetchLimits) -> list[Fetched]:
-    """Fetch after fetch from the start to the end."""
+    """Fetch repeatedly from the start to the end."""
     fetches, offset = [], await broker.resolve("t", 0, Position(Anchor.EARLIEST))
     while True:
         fetched = await broker.fetch("t", 0, offset, limits)
@@ -88,7 +88,7 @@ async def test_many_who_read_one_old_entry_cost_one_request(store: ObjectStore) 
     async with running_broker(counting, cache_max_bytes=2_000_000) as broker:
         await broker.create_topic("t", 1, {})
         await broker.produce("t", draft([b"x" * 1_000] * 900), TO_ZERO)
-        await broker.produce("t", draft([b"y" * 1_000] * 900), TO_ZERO)  # pushes the first out of the hot tail
+        await broker.produce("t", draft([b"y" * 1_000] * 900), TO_ZERO)  # pushes the first records out of the hot tail
         before = counting.usage()
         fetches = await asyncio.gather(*(broker.fetch("t", 0, 0, FetchLimits(5, 1 << 20)) for _ in range(100)))
         assert all(values_of(fetched) == [b"x" * 1_000] * 5 for fetched in fetches)
@@ -250,7 +250,7 @@ async def test_the_log_of_a_partition_is_whole_while_it_is_archived(store: Objec
 
 @pytest.mark.parametrize("shift", [-3, 5])
 async def test_an_entry_that_holds_other_records_than_it_did_is_corrupt(shift: int) -> None:
-    """Somebody put another entry in its place. The reader must not wait for records that never come."""
+    """Somebody replaced the entry. The reader must not wait for records that never come."""
     store = MemoryObjectStore()
     async with running_broker(store, cache_max_bytes=NO_CACHE, shards=1) as broker:
         await broker.create_topic("t", 1, {})

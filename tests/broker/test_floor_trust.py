@@ -1,4 +1,4 @@
-"""What a commit costs a broker whose log is otherwise idle, and that the trust in the floor follows the grace."""
+"""The requests that a commit costs a broker whose log is otherwise idle; the trust in the floor follows the grace."""
 
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered
@@ -13,7 +13,7 @@ COMMITS = 100
 
 
 async def spent_on_commits(store: ObjectStore, **changes: object) -> Usage:
-    """What `COMMITS` produces one after the other take of the bucket."""
+    """The requests to the bucket for `COMMITS` produces, one after the other."""
     counting = CountingObjectStore(store)
     async with running_broker(counting, shards=1, **changes) as broker:
         await broker.create_topic("t", 1, {})

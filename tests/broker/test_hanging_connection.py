@@ -1,4 +1,4 @@
-"""One connection to the bucket hangs: a produce waits for a second or so, and is in the log once."""
+"""One connection to the bucket hangs: a produce waits for about a second and is in the log once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""An idle cluster makes no PUT at all, and no LIST, which costs as much: all that is left are reads of floors, and once
-a day the sweep (`test_sweep_loop` counts that).
+"""An idle cluster makes no PUT and no LIST (which costs as much). It only reads floors, and sweeps once a day
+(`test_sweep_loop` counts that).
 
-The brokers' time runs faster than ours, so that a test sees every timer they have go off many times.
+The brokers' clock runs fast, so that a test sees each of their timers fire many times.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AnyBroker = LocalBroker | ClusterBroker
 HOUR_S = 3_600.0
 PARTITIONS = 4
 USUAL = replace(SETTINGS, archiver_interval_ms=Settings().archiver_interval_ms, shards=PARTITIONS)
-"""Archives when a broker does that has not been told otherwise."""
+"""The broker's default interval of archiving."""
 
 TOPICS: dict[str, dict[str, str | int | None]] = {
     "kept": {"retention.ms": -1},
@@ -38,7 +38,7 @@ TOPICS: dict[str, dict[str, str | int | None]] = {
 
 
 async def fill(brokers: Sequence[AnyBroker]) -> None:
-    """Some records in every partition of topics of every kind, through whoever leads it."""
+    """Write some records to every partition of topics of every kind, through each shard's leader."""
     for name, configs in TOPICS.items():
         topic = await brokers[0].create_topic(name, PARTITIONS, configs)
         for partition, shard in enumerate(topic.shards):
@@ -49,7 +49,7 @@ async def fill(brokers: Sequence[AnyBroker]) -> None:
 
 
 def at_rest(brokers: Sequence[AnyBroker]) -> bool:
-    """Everything is archived, and whatever was to be deleted is."""
+    """Whether everything is archived and all due deletions are done."""
     archives = [archive for broker in brokers for archive in broker.measurements().archives.values()]
     cold = sum(archive.cold.segments for archive in archives)
     return cold >= len(TOPICS) * PARTITIONS and not any(
@@ -58,12 +58,12 @@ def at_rest(brokers: Sequence[AnyBroker]) -> bool:
 
 
 def asked(brokers: Sequence[AnyBroker]) -> RequestCounts:
-    """By all brokers up to now."""
+    """Requests of all brokers so far."""
     return sum((broker.measurements().usage.counts() for broker in brokers), NO_REQUESTS)
 
 
 async def check_idle(brokers: Sequence[AnyBroker], clock: FastClock, hours: float) -> None:
-    """Wait until all is at rest, and see what brokers ask for in the hours after it."""
+    """Wait until the cluster is at rest, then count the brokers' requests during the next hours."""
     await until(lambda: at_rest(brokers))
     began_s, before = clock.monotonic(), asked(brokers)
     await until(lambda: clock.monotonic() - began_s > hours * HOUR_S)

@@ -1,4 +1,4 @@
-"""Which calls a proof by the log covers: those that began before it was asked for, and no other."""
+"""A proof by the log covers only the calls that began before it was requested."""
 
 import asyncio
 
@@ -26,14 +26,14 @@ class Log:
         return seen
 
     def end_check(self, error: Exception | None = None) -> None:
-        """The oldest check under way has its answer; nobody has seen it yet."""
+        """The oldest running check gets its answer; nobody has seen it yet."""
         if error:
             self._answers.pop(0).set_exception(error)
         else:
             self._answers.pop(0).set_result(None)
 
     async def answer(self, error: Exception | None = None) -> None:
-        """The check under way ends with what it saw, or with `error`."""
+        """End the running check with its result, or with `error`."""
         await turn()
         self.end_check(error)
         for _ in range(5):
@@ -50,7 +50,7 @@ async def test_calls_that_begin_together_share_one_check() -> None:
 
 
 async def test_a_check_that_was_sent_before_a_call_began_does_not_cover_it() -> None:
-    """The first check saw the log before another leader began; the second call began after it."""
+    """The first check read the log before another leader began; the second call began after that."""
     log, clock = Log(), SteppedClock()
     proof = LeadershipProof(log.ask, clock)
     first = asyncio.create_task(proof.led())
@@ -68,15 +68,15 @@ async def test_a_check_that_was_sent_before_a_call_began_does_not_cover_it() -> 
 
 @pytest.mark.timeout(20)
 async def test_a_call_that_begins_in_the_moment_when_a_check_ends_asks_anew() -> None:
-    """The check has its answer, and the event loop has not told anybody yet: joining it again and again would never let
-    the loop do so."""
+    """The check has its answer, but the event loop has not delivered it yet. If the call joined this check again and
+    again, the loop could never deliver it."""
     log, clock = Log(), SteppedClock()
     proof = LeadershipProof(log.ask, clock)
     first = asyncio.create_task(proof.led())
     await turn()
     await turn()
     log.end_check()
-    late = asyncio.create_task(proof.led())  # its first step comes right after the check's last
+    late = asyncio.create_task(proof.led())  # its first step comes right after the check's last step
     await turn()
     assert log.asked == 2
     await log.answer()

@@ -1,6 +1,7 @@
-"""What a leader that was replaced and does not know it answers: never an older end than what was acknowledged before.
+"""A leader that was replaced and does not know it never answers with an older end than was acknowledged before the
+request.
 
-`cut_off`: the broker hears nothing of etcd any more and has no certain lease, as one that was paused or cut off.
+`cut_off`: the broker learns nothing from etcd and has no valid lease, like a broker that was paused or cut off.
 """
 
 import asyncio
@@ -70,7 +71,7 @@ async def test_a_replaced_leader_that_is_cut_off_sends_its_clients_elsewhere(que
     async with running_world(two(), shards=1, settings=HASTY) as world:
         a, _ = await deposed(world)
         if question in (QUESTIONS["earliest"], QUESTIONS["fetch below its end"]):
-            await asyncio.sleep(READERS_TRUST_S)  # so long a commit is proof enough for that
+            await asyncio.sleep(READERS_TRUST_S)  # for this long, a commit is proof enough
         with pytest.raises(LeaderUnknown):
             await question(a)
         assert a.here.route("t", 0).local
@@ -99,7 +100,7 @@ async def test_who_asks_for_it_gets_the_older_end_and_nobody_steps_down() -> Non
 
 
 async def test_a_broker_that_sends_on_to_a_replaced_leader_gets_no_older_end_either() -> None:
-    """Both are cut off: `c` still takes `a` for the leader."""
+    """Both are cut off: `c` still believes that `a` leads."""
     stores: dict[str, ObjectStore] = dict.fromkeys(("a", "b", "c"), MemoryObjectStore())
     async with running_world(stores, shards=1, settings=HASTY) as world:
         c = world.brokers["c"]
@@ -211,7 +212,7 @@ async def test_a_broker_alone_asks_its_log_now_and_then_while_its_end_is_asked_f
 
 
 async def forgotten(world: World, *, of: str = "a") -> None:
-    """Nothing of the log is in memory, and the bucket holds it in segments alone, as after the grace."""
+    """No record is in memory, and the bucket holds them only in segments, as after the grace."""
     parts = world.brokers[of].here._parts
     parts.means.hot_tail.drop(0)
     for info in await parts.store.list("wal/0000/"):
@@ -231,8 +232,8 @@ async def test_a_replaced_leader_whose_entries_are_deleted_sends_its_readers_els
 
 
 async def test_a_replaced_leader_finds_entries_that_were_deleted_in_the_segments_of_the_new_one() -> None:
-    """The new leader has archived nothing beyond what the replaced one knows: there is no proof of it in the
-    manifest."""
+    """The new leader has archived nothing beyond what the replaced leader knows, so the manifest does not prove that it
+    exists."""
     async with running_world(two(), shards=1, settings=HASTY) as world:
         a, b = world.brokers["a"], world.brokers["b"]
         await a.create_topic("t", 1, {})

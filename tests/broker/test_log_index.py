@@ -1,4 +1,4 @@
-"""The index of a shard's log as a broker keeps it and opens with it."""
+"""The index of a shard's log: a broker keeps it, and opens the log with it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENTRIES = 3 * INDEX_EVERY + 5
 
 
 async def written_log(store: ObjectStore) -> None:
-    """A log of `ENTRIES` records in as many entries, and its index."""
+    """Write a log of `ENTRIES` records in as many entries, with its index."""
     async with running_broker(store, shards=1) as broker:
         await broker.create_topic("t", 1, {})
         for number in range(ENTRIES):
@@ -42,7 +42,7 @@ async def last_indexed(store: ObjectStore) -> int:
 
 async def index_reaches(store: ObjectStore, end: int) -> None:
     async with asyncio.timeout(20):
-        while (await last_indexed(store)) < end - 1:  # noqa: ASYNC110  # the bucket tells nobody
+        while (await last_indexed(store)) < end - 1:  # noqa: ASYNC110  # the bucket sends no signal
             await asyncio.sleep(0.001)
 
 
@@ -55,7 +55,9 @@ async def test_a_leader_opens_a_long_log_with_few_requests() -> None:
         assert offsets_of(await broker.fetch("t", 0, 0, ALL)) == list(range(ENTRIES))
         assert (await broker.produce("t", numbered(ENTRIES, 1), TO_ZERO))[0].base_offset == ENTRIES
     headers = [request for request in opening if request.startswith("get wal/0000/0")]
-    assert len(headers) <= 9, opening  # the last of the index, those behind it, the START and the tail's search
+    assert len(headers) <= 9, (
+        opening
+    )  # the last index object, the entries after it, the START and the search for the tail
     assert len(opening) <= 24
 
 

@@ -1,4 +1,4 @@
-"""What is counted, and how Prometheus sees it."""
+"""What the broker counts, and what Prometheus reads of it."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ from tidelog.storage.stores.wrapping import Verb
 
 
 def scraped(broker: LocalBroker) -> dict[tuple[str, str], float]:
-    """Values by the sample's name and its first label's value."""
+    """Values by the sample's name and the value of its first label."""
     registry = CollectorRegistry()
     registry.register(BrokerCollector(broker))
     families = text_string_to_metric_families(generate_latest(registry).decode())

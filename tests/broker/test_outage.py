@@ -1,4 +1,5 @@
-"""The store fails, is slow or gone: nothing acknowledged is lost, nothing is in the log twice, nobody restarts."""
+"""The store fails, is slow, or is gone: no acknowledged record is lost, none is in the log twice, and no broker
+restarts."""
 
 import asyncio
 
@@ -48,7 +49,7 @@ async def test_after_an_outage_all_goes_on_without_a_restart(store: ObjectStore)
             await asyncio.sleep(0)
         with pytest.raises(Overloaded):
             await broker.produce("t", draft([b"x" * 60_000]), ProduceOptions(partition=0))
-        assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"0"]  # readable, and nothing uncommitted is
+        assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"0"]  # readable, and nothing uncommitted is readable
         outage.plan = WELL
         answers = await asyncio.gather(*waiting)
         assert [answer.base_offset for (answer,) in answers] == list(range(1, 1 + 2 * len(waiting), 2))
@@ -94,7 +95,7 @@ async def test_stopping_during_an_outage_ends_in_time() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_in_bad_weather_every_acknowledged_batch_is_there_once_and_in_order(seed: int) -> None:
-    """Producers with sequences retry until they are answered; archiving goes on under them; then a restart."""
+    """Producers with sequences retry until they get an answer while archiving runs; then the broker restarts."""
     inner = MemoryObjectStore()
     weather = faulty(inner, seed)
     partitions, batches = 3, 12
@@ -143,7 +144,7 @@ async def check(broker: LocalBroker, partitions: int, count: int) -> None:
 
 
 class BreaksOnce(MemoryObjectStore):
-    """Raises what no store should, once it is told to."""
+    """Raises an error that no store should raise, on demand."""
 
     broken = False
 

@@ -1,4 +1,4 @@
-"""Appending: offsets, acknowledgements, conditions, and that nothing is taken of what is refused."""
+"""Appends: offsets, acknowledgements, conditions; a refused request leaves nothing behind."""
 
 import asyncio
 
@@ -84,7 +84,7 @@ async def test_a_batch_is_cut_at_its_bound_and_at_one_append_at_least() -> None:
         await until(lambda: broker.measurements().buffered_bytes > 540_000)
         gated.gate.set()
         await asyncio.gather(*tasks)
-        # the first is written alone or with what came with it; the rest two by two; the large one by itself
+        # the first is written alone or with later ones; the rest two by two; the large one alone
         assert (counting.usage() - before).requests(Verb.CREATE, kind=Kind.WAL) in (4, 5)
 
 

@@ -1,4 +1,4 @@
-"""A consumer that reads on finds its next piece at hand; who looks things up makes nobody read ahead."""
+"""The broker reads ahead for a consumer that reads on, and not for a reader that looks up single records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tidelog.storage.stores.wrapping import Verb
 BATCHES, BATCH = 5, 6_400
 RECORDS = BATCHES * BATCH
 GROUP = 8_000
-"""Records of a kilobyte in a row group; there are four."""
+"""Records of a kilobyte in each of the four row groups."""
 MIB = 1 << 20
 PAGE = FetchLimits(1_000_000, 8 * MIB)
 PIECES_BYTES = 12 * MIB
@@ -124,7 +124,7 @@ async def test_pieces_are_kept_within_their_bound(bucket: Bucket) -> None:
 
 
 class HeldStore(CountingObjectStore):
-    """Reads wait until they are let go; `waiting` says how many do."""
+    """Holds back reads until the test releases them; `waiting` counts them."""
 
     def __init__(self, inner: MemoryObjectStore) -> None:
         super().__init__(inner)

@@ -1,4 +1,4 @@
-"""A fetch takes whole records up to its bounds, at least one, however they lie in batches."""
+"""A fetch returns whole records up to its bounds and at least one, however they are spread over batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIZES = st.lists(st.lists(st.integers(1, 9), max_size=6), max_size=4)
 
 
 def table_of(chunks: list[list[int]]) -> pa.Table:
-    """A table of a batch a list, with a record a number: its value's bytes."""
+    """A table with one batch per list and one record per number; the number is the size of its value in bytes."""
     sizes = [size for chunk in chunks for size in chunk]
     whole = record_table(range(len(sizes)), [(None, b"v" * size, None) for size in sizes])
     batches, first = [], 0

@@ -1,4 +1,4 @@
-"""delete-records through a broker: what is deleted is out of range at once, what stays is read as before."""
+"""delete-records through a broker: deleted records are out of range at once; the others are read as before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker finds when it opens: everything that was committed, and nothing twice."""
+"""A broker that opens a log finds every committed record, and none twice."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -112,7 +112,7 @@ async def test_what_was_in_flight_when_a_broker_died_is_there_whole_or_not_at_al
         assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"0", b"1", b"2"]
         (answer,) = await broker.produce("t", numbered(3, 3), TO_ZERO)
         assert answer.base_offset == 3
-        gated.gate.set()  # the dead one's PUT arrives at last, and is refused
+        gated.gate.set()  # the dead broker's PUT arrives at last, and is refused
         assert (await asyncio.gather(lost, return_exceptions=True))[0].__class__.__name__ == "Fenced"
         assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"%d" % n for n in range(6)]
     await dying.aclose()

@@ -1,4 +1,4 @@
-"""A bucket that lost an object is repaired: what is lost is recorded, everything else is there byte for byte, and the
+"""A bucket that lost an object is repaired: the loss is recorded, everything else is there byte for byte, and the
 bucket verifies."""
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def entry_key(seq: int) -> str:
 
 
 async def fill(broker: LocalBroker, rounds: Sequence[int] = range(ROUNDS), *, archived: bool = False) -> None:
-    """An entry a partition and round: entry 1 + round * PARTITIONS + partition."""
+    """Write one entry for each partition and round: entry 1 + round * PARTITIONS + partition."""
     for number in rounds:
         for partition in range(PARTITIONS):
             await broker.produce("t", numbered(number * COUNT, COUNT), ProduceOptions(partition=partition))
@@ -56,7 +56,7 @@ def repair_of(store: ObjectStore, *, deep: bool = True) -> BucketRepair:
 
 
 async def repaired(store: ObjectStore) -> RepairPlan:
-    """Repair until nothing is left to do; the first plan."""
+    """Repair until nothing is left to do; return the first plan."""
     repair = repair_of(store)
     first = plan = await repair.plan()
     for _ in range(3):
@@ -81,7 +81,8 @@ async def check_sound(store: ObjectStore, *, losses: int) -> None:
 
 
 async def check_reads(broker: LocalBroker, lost: Mapping[int, range], end: int = ROUNDS * COUNT) -> None:
-    """All records but the lost ones are there, byte for byte, and a reader of those is told where to go on."""
+    """Check that all records except the lost ones are there byte for byte, and that a reader of lost records learns
+    where to continue."""
     for partition in range(PARTITIONS):
         hole = lost.get(partition, range(0))
         offset, values = 0, []
@@ -140,7 +141,7 @@ async def test_several_lost_entries_and_the_last_of_a_partition() -> None:
             await store.delete(entry_key(seq))
         with pytest.raises(Corrupt):
             await broker.archive_now()
-        while not await store.list(index_prefix(0)):  # noqa: ASYNC110  # the bucket tells nobody
+        while not await store.list(index_prefix(0)):  # noqa: ASYNC110  # the bucket sends no signal
             await asyncio.sleep(0.001)
         await broker.produce("t", numbered(40, 1), ProduceOptions(partition=0))
     plan = await repaired(store)

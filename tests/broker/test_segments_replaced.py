@@ -1,4 +1,5 @@
-"""Another process merges or expires segments while a broker's readers page through them: they go on, or are told."""
+"""Another process merges or expires segments while a broker's readers page through them: the readers continue, or get
+an error that says why not."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def time_of(offset: int) -> int:
 
 
 async def fill(broker: AnyBroker) -> None:
-    """A segment for each batch."""
+    """Make one segment for each batch."""
     await broker.create_topic("t", 1, {})
     for start in range(0, RECORDS, BATCH):
         times = [time_of(offset) for offset in range(start, start + BATCH)]
@@ -47,7 +48,7 @@ async def fill(broker: AnyBroker) -> None:
 
 @asynccontextmanager
 async def leading_reader(store: ObjectStore) -> AsyncIterator[AnyBroker]:
-    """A broker alone, whose states were read before anything is replaced, and which keeps nothing in memory."""
+    """A broker without a cluster that read its state before any segment was replaced, and keeps nothing in memory."""
     async with running_broker(store, cache_max_bytes=0, archiver_upkeep=False) as broker:
         await fill(broker)
         yield broker
@@ -55,7 +56,7 @@ async def leading_reader(store: ObjectStore) -> AsyncIterator[AnyBroker]:
 
 @asynccontextmanager
 async def other_reader(store: ObjectStore) -> AsyncIterator[AnyBroker]:
-    """A broker of a cluster that reads from the bucket what another leads."""
+    """A broker of a cluster that reads from the bucket what another broker leads."""
     async with running_world({"a": store, "b": store}, shards=1) as world:
         await fill(world.brokers["a"])
         yield world.brokers["b"]
@@ -70,7 +71,7 @@ async def manifest_log(store: ObjectStore, broker: AnyBroker) -> ManifestLog:
 
 
 async def merge_and_collect(store: ObjectStore, log: ManifestLog) -> Manifest:
-    """All segments into one, and the old ones are gone, as after the grace."""
+    """Merge all segments into one and delete the old ones, as after the grace."""
     manifest = await log.latest()
     tables = [decode_segment(segment.key, (await store.get(segment.key)).data) for segment in manifest.segments]
     id_of_its_own = f"{manifest.version:032x}"

@@ -1,4 +1,4 @@
-"""One run of a slow read is shared by all who ask while it is under way, and by nobody who asks after it."""
+"""All callers that ask while a slow read runs share it; a caller that asks later gets a new read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.storage.runtime import SystemClock
 
 
 async def test_who_asks_in_the_moment_when_a_read_has_ended_gets_a_read_of_its_own() -> None:
-    """That moment lies between the end of the read's task and the callbacks that tell of it."""
+    """This moment lies between the end of the read's task and the callbacks that report it."""
     flights: SingleFlight[str, int] = SingleFlight()
     gates = [asyncio.get_running_loop().create_future() for _ in range(2)]
     reads = iter(gates)
@@ -21,7 +21,7 @@ async def test_who_asks_in_the_moment_when_a_read_has_ended_gets_a_read_of_its_o
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     gates[0].set_result(1)
-    second = asyncio.create_task(flights.run("a", lambda: next(reads)))  # its first step follows the read's last one
+    second = asyncio.create_task(flights.run("a", lambda: next(reads)))  # its first step follows the read's last step
     assert await first == 1
     assert flights.running("a")
     gates[1].set_result(2)
@@ -30,7 +30,7 @@ async def test_who_asks_in_the_moment_when_a_read_has_ended_gets_a_read_of_its_o
 
 @pytest.mark.timeout(10)
 async def test_a_call_that_comes_in_the_moment_when_a_check_has_ended_does_not_stop_the_broker() -> None:
-    """It needs a check of its own, and asked for it without end, and without letting anything else run."""
+    """The call needs its own check. An earlier version asked for one without end and let nothing else run."""
     checks: list[asyncio.Future[bool]] = []
 
     async def overtaken() -> bool:

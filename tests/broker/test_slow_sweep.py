@@ -1,4 +1,4 @@
-"""One slow sweep: what it takes away, what it asks for, and that it may be cut off anywhere."""
+"""One slow sweep: what it deletes, which requests it makes, and that it may be interrupted anywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's bucket stays tidy by itself: the leader of shard 0 sweeps, whoever that is, and nobody else."""
+"""A broker's bucket is swept without a command: by the leader of shard 0, and by no other broker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ FAST = 600.0
 
 
 class HeldLists(MemoryObjectStore):
-    """Listings of topics, as a sweep begins with, wait for `gate` once it is closed; `asked` counts them."""
+    """Holds back the listing of topics at the start of a sweep while `gate` is closed; `asked` counts these
+    listings."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
@@ -185,7 +186,7 @@ async def test_the_leader_of_shard_0_sweeps_for_all_until_it_lets_go() -> None:
 
 
 async def test_a_sweep_under_way_does_not_hold_up_produces() -> None:
-    """It holds nothing that a commit wants."""
+    """The sweep holds nothing that a commit needs."""
     store = HeldLists(ManualClock())
     store.gate.clear()
     changes = {"shards": 1, "archiver_sweep_interval_ms": EACH_MINUTE}

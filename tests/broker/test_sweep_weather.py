@@ -1,6 +1,7 @@
-"""Sweeps without any grace beside a broker that archives and merges, by a store that often does not answer.
+"""Sweeps without any grace run beside a broker that archives and merges, on a store that often fails.
 
-Whatever was acknowledged stays, for the manifest alone decides what may go."""
+No acknowledged record may disappear, because the manifest alone decides what a sweep may delete.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ STEPS = 25
 
 
 async def in_any_order(chance: random.Random, *works: Coroutine[Any, Any, object]) -> None:
-    """All at once; each is cut off somewhere, or is not."""
+    """Run all at once; some are cut off at a random point."""
     tasks = [asyncio.ensure_future(work) for work in works]
     for task in tasks:
         if chance.random() < 0.3:

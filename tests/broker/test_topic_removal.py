@@ -1,4 +1,4 @@
-"""A deleted topic's objects stay for the grace, which only a monotonic clock ends, and then go, all of them."""
+"""A deleted topic's objects stay for the grace, measured by a monotonic clock, and then all of them are deleted."""
 
 from __future__ import annotations
 

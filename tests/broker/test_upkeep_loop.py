@@ -1,4 +1,4 @@
-"""Segments are looked after while a broker works: retention, at the right time and no sooner, and what follows it."""
+"""Upkeep while a broker works: retention at the right time and no earlier, and the steps after it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ AN_HOUR: dict[str, str | int | None] = {"retention.ms": HOUR_MS}
 async def a_segment(
     broker: LocalBroker, topic: str = "t", *, records: int = 10, timestamp_ms: int | None = None
 ) -> None:
-    """Records that are cold, of the time now or of `timestamp_ms`."""
+    """Write archived records with the present time or `timestamp_ms`."""
     sent = draft([b"v"] * records, timestamps=[timestamp_ms] * records)
     await broker.produce(topic, sent, TO_ZERO)
     await broker.archive_now()
@@ -51,7 +51,7 @@ async def log_start(broker: LocalBroker, topic: str = "t") -> int:
 
 
 async def until_log_start(broker: LocalBroker, offset: int) -> None:
-    """The broker's own loop comes to it."""
+    """Wait until the broker's own loop has done the work."""
     topic = broker.topic("t")
     state = await broker.shards.leading(topic.shards[0]).partitions.load(topic, 0)
     await until(lambda: state.log_start_offset == offset)
@@ -230,7 +230,7 @@ async def test_without_upkeep_nothing_is_ever_due() -> None:
 
 
 def beyond_the_wal(usage: Usage) -> int:
-    """Requests for segments, manifests and topics. What the archiver asks of its log is not upkeep."""
+    """Requests for segments, manifests and topics. The archiver's requests for its log do not count as upkeep."""
     return usage.requests() - usage.requests(kind=Kind.WAL)
 
 

@@ -1,4 +1,4 @@
-"""The queue of due times, against a plain dictionary."""
+"""The queue of due times, compared with a plain dictionary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLACE, TIME_MS = st.sampled_from(PLACES), st.integers(0, 50)
 
 
 class ScheduleMachine(RuleBasedStateMachine):
-    """Sets, forgets and asks in any order."""
+    """Sets, removes and queries entries in any order."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Brokers that archive, look after segments, fail and come back, in any order: what is to stay stays.
+"""Brokers archive, do upkeep, fail and restart in any order, and no record disappears that must stay.
 
-Random steps over topics of every cleanup policy, with a store that often does not answer, work that is cut off anywhere
-and a clock that jumps ahead. After each step a reader that goes from the log start to the end is held against the list
-of all records that were ever sent: at the least he gets everything that no rule allows to be gone.
+The test takes random steps over topics of every cleanup policy, with a store that often fails, work that is cut off
+anywhere, and a clock that jumps ahead. After each step it reads from the log start to the end and compares the result
+with the list of all records ever sent: the reader must get every record that no rule allows to be deleted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ POLICIES = {"deleting": "delete", "compacted": "compact", "both": "compact,delet
 
 @dataclass(frozen=True)
 class Sent:
-    """A record as it was acknowledged, or as it is read."""
+    """A record as acknowledged, or as read."""
 
     offset: int
     key: bytes
@@ -48,7 +48,7 @@ class Sent:
 
 @dataclass
 class World:
-    """A bucket, the broker on it now, and all that was ever sent to each topic."""
+    """A bucket, the present broker on it, and all records ever sent to each topic."""
 
     seed: int
     clock: SetClock = field(default_factory=SetClock)
@@ -61,7 +61,7 @@ class World:
         self.random = random.Random(self.seed)
 
     async def open(self) -> None:
-        """A new process."""
+        """Start a new process."""
         runtime = Runtime(self.clock, SeededEntropy(self.random.getrandbits(32)))
         self.store = FaultyObjectStore(self.bucket, FaultPlan(), runtime)
         settings = replace(SETTINGS, shards=1, archiver_memory_bytes=1 << 20)
@@ -101,7 +101,7 @@ class World:
         self.sent[topic] += records
 
     async def in_bad_weather(self, work: Coroutine[Any, Any, object]) -> None:
-        """`work` by a store that often does not answer, perhaps cut off somewhere."""
+        """Run `work` on a store that often fails, sometimes cut off at a random point."""
         self.store.plan = BAD_WEATHER
         working = asyncio.ensure_future(work)
         if self.random.random() < 0.5:
@@ -161,7 +161,7 @@ class World:
             offset = fetched.next_offset
 
     def _check_start(self, topic: str, start: int) -> None:
-        """It only moves up, and not over what is too young to go."""
+        """The log start only moves up, and never over records that are too young to be deleted."""
         assert start >= max(self.starts[topic], self.deleted_below[topic])
         self.starts[topic] = start
         if POLICIES[topic] == "compact":
@@ -183,7 +183,7 @@ class World:
 
 
 def _as_map(records: Sequence[Sent]) -> dict[bytes, bytes]:
-    """What somebody who reads them in order ends with."""
+    """The state of a reader that has applied all records in order."""
     values = {record.key: record.value for record in records}
     return {key: value for key, value in values.items() if value is not None}
 
