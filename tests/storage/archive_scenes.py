@@ -1,4 +1,4 @@
-"""A small write-ahead log in a bucket, what it holds, and stores that crash or stall at a chosen call."""
+"""A small WAL in a bucket with known contents, and stores that crash or stall at a chosen call."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 @dataclass
 class ManualClock:
-    """Time that a test moves."""
+    """A clock that a test moves."""
 
     now_s: float = 1_000.0
 
@@ -52,7 +52,7 @@ class ManualClock:
 
 @dataclass
 class Scene:
-    """A log that grows by `append`, and where each partition stands."""
+    """A log that grows by `append`, and the next offset of each partition."""
 
     store: ObjectStore
     clock: ManualClock = field(default_factory=ManualClock)
@@ -73,7 +73,8 @@ class Scene:
     async def append(
         self, counts: Mapping[TopicPartition, int], *, epoch: int = 1, producer: str | None = None
     ) -> None:
-        """One entry with so many records of each partition; with `producer` each is a batch of it."""
+        """Append one entry with the given number of records per partition. With `producer`, the records of each
+        partition are one batch of it."""
         marks = [
             ProducerMark(place, producer, 0, base, base + count - 1, base)
             for place, count in sorted(counts.items())
@@ -91,7 +92,7 @@ class Scene:
 
 
 async def small_scene(store: ObjectStore) -> Scene:
-    """Two epochs, five entries, three partitions."""
+    """A log with two epochs, five entries and three partitions."""
     scene = Scene(store)
     await scene.begin_epoch(1)
     await scene.append({WEB: 3, SHOP: 2}, producer="p")
@@ -122,18 +123,18 @@ async def log_of(store: ObjectStore, place: TopicPartition) -> pa.Table:
 
 
 async def check_logs(scene: Scene, store: ObjectStore) -> None:
-    """Each partition is all its records, once and in order (inv. 5)."""
+    """Check that each partition holds all its records, once and in order (inv. 5)."""
     for place, next_offset in scene.next_offsets.items():
         assert (await log_of(store, place)).equals(record_table(range(next_offset))), place
 
 
 class Crash(BaseException):
-    """The process ends here. No `except Exception` may stop it."""
+    """The process ends here. No `except Exception` may catch it."""
 
 
 class CrashingStore:
-    """Lets `operations` calls through and crashes at the next one: before it takes effect, or right after. None gets
-    through from then on, whatever else was under way. With another `error` that is an answer lost, not a crash."""
+    """Lets `operations` calls through and crashes at the next one, before or right after it takes effect. After that no
+    call gets through, whatever else is running. With another `error` it simulates a lost answer instead of a crash."""
 
     def __init__(self, inner: ObjectStore, operations: int, *, after: bool, error: type[BaseException] = Crash) -> None:
         self._inner = inner
@@ -182,16 +183,16 @@ class CrashingStore:
                 raise self._error("after the call")
 
     async def _hold_up(self, number: int) -> None:
-        """Whether call `number` waits for something."""
+        """Whether call `number` has to wait."""
 
 
 def lost_answer(inner: ObjectStore, operations: int) -> CrashingStore:
-    """After `operations` calls one whose answer is lost though it took effect."""
+    """A store that loses the answer of the call after `operations` calls, although that call took effect."""
     return CrashingStore(inner, operations, after=True, error=Unavailable)
 
 
 class GatedStore(CrashingStore):
-    """Holds a process up before its call number `operations`: `reached` is set there, and it waits for `gate`."""
+    """Pauses a process before its call number `operations`: it sets `reached` and waits for `gate`."""
 
     def __init__(self, inner: ObjectStore, operations: int) -> None:
         super().__init__(inner, NEVER, after=False)
@@ -216,7 +217,7 @@ def archiver_of(
     settings: ArchiverSettings = SETTINGS,
     topic_names: Callable[[str], str | None] = TOPIC_NAMES.get,
 ) -> Archiver:
-    """A process of its own: it knows nothing but the bucket."""
+    """An archiver like that of a new process: it knows only the bucket."""
     wal = Wal(store, 0, ParquetWalCodec())
     return Archiver(store, wal, scene.runtime(seed), topic_names, settings)
 
@@ -233,7 +234,8 @@ async def pass_and_collection(scene: Scene, store: ObjectStore) -> None:
 
 
 async def passes_far_apart(scene: Scene, store: ObjectStore) -> None:
-    """The second goes by the manifests that the first appended, and has to be sure of them (`manifest_log`)."""
+    """The second pass uses the manifests that the first one appended, and must check that they are still the newest
+    (`manifest_log`)."""
     archiver = archiver_of(scene, store)
     await archiver.run_once(up_to=3)
     scene.clock.now_s += FLOOR_TRUST_S + 1

@@ -1,4 +1,4 @@
-"""A sound bucket with a log and segments, and the means to break it."""
+"""A sound bucket with a log and segments, and ways to break it."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class Bucket:
         await self.store.put(under, (await self.store.get(key)).data)
 
     async def append(self, manifest: Manifest, kind: ChangeKind = ChangeKind.ARCHIVE) -> None:
-        """As a worker with a defect would."""
+        """Append like a worker with a defect would."""
         log = ManifestLog(self.store, "web", WEB)
         await log.latest()
         await log.append(manifest, kind)
 
     async def rewrite(self, version: int, old: bytes, new: bytes) -> None:
-        """Change a manifest's text, and make its checksum fit: what only its meaning can tell."""
+        """Change a manifest's text and make its checksum fit, so that only the content shows the damage."""
 
         def changed(data: bytes) -> bytes:
             content = unseal("", data, MANIFEST_FORMAT_VERSION)

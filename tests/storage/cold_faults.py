@@ -1,4 +1,4 @@
-"""Ways to break segments and manifests. Each returns the key that has to be named."""
+"""Ways to break segments and manifests. Each returns the key that verification must name."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def swapped_segments(bucket: Bucket) -> str:
 
 
 async def segment_of_another_partition(bucket: Bucket) -> str:
-    """Of the same offsets and size, so that the listing tells nothing."""
+    """With the same offsets and size, so that the listing shows no difference."""
     segment = await bucket.segment()
     segment_id = parse_segment_key(segment.key).segment_id
     made = encode_segment("web", WEB_1, record_table(range(segment.records)), segment_id)
@@ -57,7 +57,7 @@ async def segment_of_another_partition(bucket: Bucket) -> str:
 
 
 async def altered_segment(bucket: Bucket) -> str:
-    """Sound Parquet of the same offsets under the same name, and other records."""
+    """Sound Parquet with the same offsets under the same name, but other records."""
     segment = await bucket.segment()
     rows = [(b"k", b"forged %d" % n, None) for n in range(segment.records)]
     segment_id = parse_segment_key(segment.key).segment_id
@@ -134,13 +134,13 @@ async def flipped_manifest(bucket: Bucket) -> str:
 
 
 async def stale_manifest(bucket: Bucket) -> str:
-    """The newest version is what an older one was."""
+    """Replace the newest version with the content of an older one."""
     await bucket.duplicate(bucket.manifest(0), bucket.manifest(1))
     return bucket.manifest(1)
 
 
 async def lost_manifest(bucket: Bucket) -> str:
-    """The newest version is gone, and so is what the log had of its records: only a segment tells that they were."""
+    """Delete the newest version and the log's copy of its records: only a segment shows that they existed."""
     key = (await manifest_of(bucket.store, WEB_1)).segments[-1].key
     await bucket.store.delete(f"{manifest_prefix('web', WEB.topic_id, 1)}{1:020d}.json")
     return key
@@ -162,7 +162,7 @@ async def forged_change(bucket: Bucket) -> str:
 
 
 async def forged_past(bucket: Bucket) -> str:
-    """An older version is not the one that the newest follows."""
+    """Replace an older version with one that the newest does not follow."""
     segment = await bucket.segment()
     await bucket.rewrite(0, segment.sha256.encode(), b"0" * 64)
     return bucket.manifest(0)
@@ -181,7 +181,7 @@ def history_of(bucket: Bucket) -> ManifestHistory:
 
 
 async def collected(bucket: Bucket) -> tuple[str, HistoryBlock]:
-    """Version 0 as history: the key of its block, and what it holds."""
+    """Turn version 0 into history; return the key and content of its block."""
     key = bucket.manifest(0)
     first = decode_manifest(key, (await bucket.store.get(key)).data)
     block = HistoryBlock(WEB, first.previous_head, (step_of(first),))
@@ -235,7 +235,7 @@ async def missing_history(bucket: Bucket) -> str:
 
 
 async def overlapping_history(bucket: Bucket) -> str:
-    """Two blocks have the same version, so one of them is not the history."""
+    """Put the same version in two blocks, so that one of them is not the history."""
     _, block = await collected(bucket)
     longer = history_of(bucket).key(0, 1)
     key = bucket.manifest(1)
@@ -245,7 +245,7 @@ async def overlapping_history(bucket: Bucket) -> str:
 
 
 async def history_beyond_the_newest(bucket: Bucket) -> str:
-    """All versions are lost that were not history yet."""
+    """Delete all versions that are not history yet."""
     key, _ = await collected(bucket)
     await bucket.store.delete(bucket.manifest(1))
     return key

@@ -1,4 +1,4 @@
-"""A partition with objects behind its segments, versions of every kind, and collectors of it."""
+"""A partition with objects for its segments, versions of every kind, and collectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RULES = UpkeepRules()
 
 @dataclass
 class Collector:
-    """A process of its own that collects through `store`."""
+    """A collector like that of a new process, which works through `store`."""
 
     store: ObjectStore
     clock: ManualClock
@@ -87,7 +87,8 @@ class CollectScene:
         return [key.removeprefix(prefix) for key in await keys(self.store, prefix)]
 
     async def check(self) -> None:
-        """Nothing live is lost, no object is forgotten, and the history can be followed from its beginning."""
+        """Check that no live object is lost, that no object is forgotten, and that the history can be followed from its
+        beginning."""
         newest, last = await self.latest(), self.history.versions[-1]
         assert newest.segments == last.segments
         live, waiting = {s.key for s in newest.segments}, {g.key for g in newest.garbage}

@@ -1,4 +1,4 @@
-"""A source that is written to, copies of it, and what a copy has to be."""
+"""A source that is written to, copies of it, and the checks that a copy must pass."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ JOURNAL_KEYS = [f"meta/{n:020d}.json" for n in range(3)]
 
 
 class Source(MemoryObjectStore):
-    """A bucket in which something goes on."""
+    """A bucket that changes during a test."""
 
     url = "memory:source"
 
 
 class Alive:
-    """A source that is written to: `goes_on` appends, archives, merges nothing, and deletes what a grace allows."""
+    """A source that is written to: `goes_on` appends, archives, and deletes after the grace. It does not merge."""
 
     def __init__(self, store: ObjectStore, scene: Scene) -> None:
         self.store = store
@@ -82,7 +82,8 @@ async def findings(store: ObjectStore) -> list[Finding]:
 
 
 async def expect_copy(target: ObjectStore, acknowledged: dict[object, int], scene: Scene) -> None:
-    """Sound, at least what was acknowledged, no record that is not the source's, and good to go on from."""
+    """Check that a copy is sound, holds at least the acknowledged records and only records of the source, and can be
+    continued."""
     assert await findings(target) == []
     for place in PLACES:
         held = (await log_of(target, place)).num_rows
@@ -92,7 +93,8 @@ async def expect_copy(target: ObjectStore, acknowledged: dict[object, int], scen
 
 
 async def expect_it_goes_on(target: ObjectStore, scene: Scene) -> None:
-    """A leader takes the copy's log, appends where each partition ends, and archives: no gap, no overlap."""
+    """Check that a leader can take over the copy's log, append at the end of each partition, and archive, without gap
+    or overlap."""
     tail = await find_tail(Wal(target, 0, ParquetWalCodec()))
     held = {place: (await log_of(target, place)).num_rows for place in PLACES}
     on_copy = Scene(target, scene.clock, next_seq=tail.next_seq, next_offsets=held)

@@ -1,11 +1,12 @@
-"""Damages an object in every way of a kind and decodes it, in a process of its own: a crash of the decoder, or memory
-without bound, ends this process and not the test's.
+"""Damages an object in every way of one kind and decodes it, in its own process, so that a crash or unbounded memory of
+the decoder ends this process and not the test's.
 
     python -m tests.storage.damage OBJECT KEY KIND SEED COUNT      prints a line of JSON: how many ended how
 
 Kinds: `flips` (every bit), `cuts` (every length), `bytes` (COUNT random changes of one to four bytes), `forged` (one
-changed byte of the pages, checksums made to fit: what only the parser and the cross-checks can notice). A forged
-footer is left out: pyarrow ends the process on some, which is why footers are checked before it sees them.
+changed byte in the pages with matching checksums, which only the parser and the cross-checks can notice). Forged
+footers are left out: pyarrow ends the process on some of them, which is why footers are checked before pyarrow sees
+them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ MEMORY_BYTES_MAX = 4 << 30
 
 
 def decoded(key: str, data: bytes) -> tuple[object, pa.Table]:
-    """Header and records of a WAL entry or a segment. The header read alone must agree, or be refused."""
+    """Return header and records of a WAL entry or a segment. Reading only the header must give the same header or
+    refuse."""
     if not key.startswith("wal/"):
         return None, decode_segment(key, data)
     codec = ParquetWalCodec()
@@ -67,7 +69,7 @@ def _changed(data: bytes, position: int, byte: int) -> bytes:
 
 
 def refit(bad: bytes, good: bytes) -> bytes:
-    """`bad` with checksums that fit it, of the same parts as those of `good` (one row group)."""
+    """Return `bad` with checksums that match it, with parts like those of `good` (one row group)."""
     if len(bad) != len(good) or CHECKSUMS.search(bad, len(bad) - footer_bytes("", bad)) is None:
         return bad
     body = bytearray(bad)
@@ -77,7 +79,7 @@ def refit(bad: bytes, good: bytes) -> bytes:
 
 @cache
 def _rows_end(good: bytes) -> int:
-    """Where the row group of `good` ends: where its checksum fits."""
+    """The end of the row group of `good`, where its checksum matches."""
     start = len(good) - footer_bytes("", good)
     found = CHECKSUMS.search(good, start)
     assert found is not None

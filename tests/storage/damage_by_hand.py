@@ -1,4 +1,4 @@
-"""What a hand, or a disk, may do to an object of a bucket."""
+"""Damage that a person or a disk can do to an object of a bucket."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ Harm = Callable[[ObjectStore, str], Awaitable[None]]
 
 
 async def delete(store: ObjectStore, key: str) -> None:
-    """The object is gone."""
+    """Delete the object."""
     await store.delete(key)
 
 
 async def flip(store: ObjectStore, key: str) -> None:
-    """Some of its bytes are others."""
+    """Change some of its bytes."""
     data = (await store.get(key)).data
     middle = len(data) // 2
     await store.put(key, data[: middle - 8] + bytes(b ^ 0xFF for b in data[middle - 8 : middle]) + data[middle:])
 
 
 async def cut(store: ObjectStore, key: str) -> None:
-    """Its end is missing."""
+    """Cut off its end."""
     await store.put(key, (await store.get(key)).data[:-30])

@@ -1,10 +1,10 @@
-"""A clock on which waiting takes no time: it jumps."""
+"""A clock on which waiting takes no time: it jumps ahead."""
 
 from __future__ import annotations
 
 
 class InstantClock:
-    """Implements `Clock`. `slept_s` are the waits so far."""
+    """Implements `Clock`. `slept_s` lists the waits so far."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0

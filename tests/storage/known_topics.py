@@ -1,4 +1,4 @@
-"""Topics as a test says they are, for what looks at a whole bucket without a coordinator."""
+"""Topics that a test declares, for bucket-wide tools without a coordinator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def known(name: str, topic_id: str, *shards: int, removing: bool = False) -> dic
 
 
 def scene_topics() -> dict[str, KnownTopic]:
-    """Those of `archive_scenes`, all in shard 0."""
+    """The topics of `archive_scenes`, all in shard 0."""
     return known("web", WEB.topic_id, 0, 0) | known("shop", SHOP.topic_id, 0)
 
 

@@ -1,5 +1,5 @@
-"""A bucket in which everything goes on that ever does: appends, archiving, retention, compaction, merging, collection
-of garbage and of old versions, deletion of entries."""
+"""A bucket in which everything happens: appends, archiving, retention, compaction, merging, deletion of garbage, of old
+versions and of entries."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ STEPS_MAX = 10
 
 
 class NamedStore(MemoryObjectStore):
-    """Two stores in memory are not the same bucket."""
+    """Two memory stores with different names, so that they count as different buckets."""
 
     url = "memory:source"
 
 
 class LivingBucket:
-    """`goes_on` is a spell of life, at the end of which a grace is over. Old versions are collected by twos."""
+    """Each call of `goes_on` does some of all this work; at its end a grace is over. Old versions are collected two at
+    a time."""
 
     def __init__(self, store: ObjectStore, scene: Scene, folder: Path) -> None:
         self.store = store
@@ -54,7 +55,7 @@ class LivingBucket:
 
     @classmethod
     async def made(cls, store: ObjectStore, folder: Path) -> LivingBucket:
-        """With a past."""
+        """A bucket that already has a history."""
         bucket = cls(store, await small_scene(store), folder)
         for _ in range(3):
             await bucket.goes_on()

@@ -1,4 +1,4 @@
-"""Ways to break write-ahead logs, the topics of the journal, copies. Each returns the key that has to be named."""
+"""Ways to break WALs, the topics of the journal, and copies. Each returns the key that verification must name."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ async def floor_back(bucket: Bucket) -> str:
 
 
 async def floor_too_far(bucket: Bucket) -> str:
-    """Over an entry that is not archived: its records are in neither."""
+    """Move the floor over an entry that is not archived: its records are neither in the log nor in a manifest."""
     await bucket.change(floor_key(0), lambda data: as_before(data).replace(b'"number": 7', b'"number": 8'))
     return bucket.manifest(1)
 
 
 def as_before(floor: bytes) -> bytes:
-    """`floor` without a checksum, as it was before there were any: only its meaning can tell."""
+    """`floor` without a checksum, like floors of older versions: only the content shows the damage."""
     return floor[: floor.index(b',"crc32"')] + b"}"
 
 

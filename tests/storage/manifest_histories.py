@@ -1,4 +1,4 @@
-"""Partitions with long lists and long histories, made up: segments that nobody wrote, versions of every kind."""
+"""Generated partitions with long lists and long histories: segments without objects, versions of every kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORDS = 1_000
 
 
 def a_segment(number: int, place: TopicPartition = WEB, *, count: int = 1, salt: str = "") -> Segment:
-    """The segment with the records of `count` of the smallest ones, from the `number`th on."""
+    """The segment with the records of `count` of the smallest segments, from number `number` on."""
     digest = hashlib.sha256(f"{number} {count} {salt}".encode()).hexdigest()
     base, last = number * RECORDS, (number + count) * RECORDS - 1
     key = segment_key(TOPIC, place.topic_id, place.partition, base, last, digest[:32])
@@ -39,7 +39,7 @@ def archived(manifest: Manifest, number: int) -> Manifest:
 
 @dataclass
 class History:
-    """Appends versions to `log` as workers would, by a seed."""
+    """Appends versions to `log` like workers, from a seed."""
 
     log: ManifestLog
     seed: int = 0

@@ -1,4 +1,4 @@
-"""Records for tests: tables of the schemas, the same for the same arguments, and Hypothesis strategies for odd ones."""
+"""Records for tests: tables of the schemas, equal for equal arguments, and Hypothesis strategies for unusual ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def payload(offset: int) -> Payload:
 
 
 def record_table(offsets: Sequence[int], payloads: Sequence[Payload] | None = None) -> pa.Table:
-    """`RECORD_SCHEMA`; a record's content follows from its offset unless given. Timestamps are 1,000 times it."""
+    """A table with `RECORD_SCHEMA`. The content of a record depends on its offset unless given; its timestamp is 1,000
+    times the offset."""
     rows = [payload(offset) for offset in offsets] if payloads is None else payloads
     keys, values, headers = ([row[column] for row in rows] for column in range(3))
     arrays = [
@@ -40,7 +41,7 @@ def record_table(offsets: Sequence[int], payloads: Sequence[Payload] | None = No
 
 
 def wal_table(spans: Sequence[Span], payloads: Sequence[Payload] | None = None) -> pa.Table:
-    """`WAL_SCHEMA`, the rows that `spans` say."""
+    """A table with `WAL_SCHEMA` and the rows that `spans` describe."""
     offsets = [offset for span in spans for offset in range(span.base_offset, span.next_offset)]
     records = record_table(offsets, payloads)
     places = [span.topic_partition for span in spans for _ in range(span.count)]
@@ -50,7 +51,7 @@ def wal_table(spans: Sequence[Span], payloads: Sequence[Payload] | None = None) 
 
 
 def spans_of(*parts: tuple[TopicPartition, int, int]) -> tuple[Span, ...]:
-    """Spans of (partition, base offset, count), one behind the other."""
+    """Spans of (partition, base offset, count), one after the other."""
     spans, first_row = [], 0
     for place, base_offset, count in parts:
         spans.append(Span(place, base_offset, count, first_row))
@@ -87,7 +88,7 @@ _places = st.builds(TopicPartition, st.sampled_from(["a" * 32, "b" * 32, "c" * 3
 
 @st.composite
 def span_lists(draw: st.DrawFn) -> tuple[Span, ...]:
-    """Spans of an entry, at least one."""
+    """Spans of an entry; at least one."""
     places = draw(st.lists(_places, min_size=1, max_size=6, unique=True))
     parts = [(place, draw(st.integers(0, 2**62)), draw(st.integers(1, 8))) for place in sorted(places)]
     return spans_of(*parts)
@@ -95,7 +96,7 @@ def span_lists(draw: st.DrawFn) -> tuple[Span, ...]:
 
 @st.composite
 def marks_of(draw: st.DrawFn, spans: Sequence[Span]) -> tuple[ProducerMark, ...]:
-    """Producers' marks of some of the spans."""
+    """Marks of producers for some of the spans."""
     marks = []
     for span in draw(st.lists(st.sampled_from(spans), max_size=3)):
         first = draw(st.integers(0, 2**31 - 1))

@@ -1,4 +1,4 @@
-"""A store whose next answers a test writes down, and which notes every request."""
+"""A store for which a test scripts the next answers. It records every request."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Answer:
-    """What the next request is told: `error`, after its effect or instead of it. None: what really came."""
+    """The answer to the next request: `error`, after its effect or instead of it. None: the real answer."""
 
     error: TidelogError | None = None
     after_effect: bool = False
 
 
 class ScriptedObjectStore:
-    """Implements `ObjectStore` over `inner`. `requests` are as ``"create wal/0000/_floor"``; `before` is awaited once,
-    ahead of the next request, and is where rivals act."""
+    """Implements `ObjectStore` over `inner`. `requests` look like ``"create wal/0000/_floor"``. `before` is awaited
+    once, before the next request; a test uses it to let rivals act."""
 
     def __init__(self, inner: ObjectStore) -> None:
         self.inner = inner
@@ -33,7 +33,7 @@ class ScriptedObjectStore:
         self.url = inner.url
 
     def taken_requests(self) -> list[str]:
-        """The requests since the last look."""
+        """Return the requests since the last call."""
         taken, self.requests = self.requests, []
         return taken
 

@@ -1,4 +1,4 @@
-"""Manifests whose segments exist in name only, for rules that read nothing else."""
+"""Manifests whose segments have no objects, for rules that read nothing else."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def segment(base_offset: int, records: int, *, max_timestamp_ms: int = 0, size_b
 
 
 def dense(shapes: Sequence[tuple[int, int, int]], log_start_offset: int = 0) -> Manifest:
-    """Segments one after the other, each of (records, largest timestamp in ms, size in bytes)."""
+    """Segments one after the other, each given as (records, largest timestamp in ms, size in bytes)."""
     manifest = Manifest(WEB)
     for records, max_timestamp_ms, size_bytes in shapes:
         added = segment(manifest.cold_end, records, max_timestamp_ms=max_timestamp_ms, size_bytes=size_bytes)

@@ -21,7 +21,7 @@ SHARD = 3
 
 @dataclass
 class ShardLog:
-    """The bucket behind everyone, and one writer's view of it, `store`, which can be scripted."""
+    """The bucket of all writers, and `store`, the view of one writer, which can be scripted."""
 
     bucket: MemoryObjectStore = field(default_factory=MemoryObjectStore)
     clock: InstantClock = field(default_factory=InstantClock)
@@ -35,18 +35,18 @@ class ShardLog:
         self.rival = WalWriter(self.others_wal, Runtime(self.clock, SeededEntropy(2)), "rival")
 
     def entry(self, writer: WalWriter | None = None, *, after: WalHeader | None = None) -> PreparedEntry:
-        """The next entry of `writer`, this log's own one unless another is named."""
+        """The next entry of `writer`; the default is this log's own writer."""
         header = (writer or self.writer).next_header(after=after)
         return PreparedEntry(header, self.wal.codec.encode(header, NO_RECORDS))
 
     async def rival_commits(self, count: int = 1) -> None:
-        """Another leader takes over and appends `count` entries."""
+        """Let another leader take over and append `count` entries."""
         await self.rival.claim()
         for _ in range(count):
             await self.rival.commit(self.entry(self.rival))
 
     async def truncate(self, number: int) -> None:
-        """Everything below `number` is archived and, after a grace, deleted."""
+        """Archive everything below `number` and, after a grace, delete it."""
         last = await self.others_wal.header(number - 1)
         await self.others_wal.advance_floor(number, last.epoch)
         self.clock.now_s += GRACE_S_MIN
@@ -55,5 +55,5 @@ class ShardLog:
                 await self.others_wal.delete(info.number)
 
     async def states(self, count: int) -> list[State]:
-        """The states that `count` steps of the writer lead to."""
+        """Return the states after each of `count` steps of the writer."""
         return [await self.writer.step() for _ in range(count)]

@@ -1,4 +1,4 @@
-"""A bucket with orphans, whose store has a clock of its own, and sweeps of it."""
+"""A bucket with orphans whose store has its own clock, and sweeps of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_GRACE = SweepSettings(grace_ms=0, delete=True)
 
 
 class Bucket:
-    """A bucket whose store has a clock of its own."""
+    """A bucket whose store has its own clock."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(10_000_000.0)
@@ -36,7 +36,7 @@ class Bucket:
         return scene
 
     async def orphan(self, offsets: Sequence[int] = (0, 1), segment_id: str = "cd") -> str:
-        """An upload without a manifest."""
+        """Make an upload without a manifest."""
         made = encode_segment("web", WEB, record_table(offsets), segment_id * 16)
         await self.store.create(made.segment.key, made.body)
         return made.segment.key
@@ -45,7 +45,7 @@ class Bucket:
 def sweep_of(
     store: ObjectStore, settings: SweepSettings, topics: SaidTopics | None = None, seed: int = 9
 ) -> BucketSweep:
-    clock = ManualClock(3.0)  # decades behind: nothing may come of it
+    clock = ManualClock(3.0)  # decades behind, which must not matter
     return BucketSweep(store, topics or SaidTopics(), Runtime(clock, SeededEntropy(seed)), settings)
 
 

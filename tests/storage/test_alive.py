@@ -1,4 +1,4 @@
-"""Verification, sweep and copy of a bucket in which everything goes on: no false alarm, nothing lost."""
+"""Verification, sweep and copy of a bucket in which everything happens: no false alarm, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ async def findings(store: ObjectStore, *, deep: bool) -> list[Finding]:
 async def at_each_request(
     folder: Path, act: Callable[[LivingBucket, ObjectStore], Awaitable[None]], *, stride: int = 1
 ) -> int:
-    """`act` on a living bucket, which goes on twice between any two requests of it. How many there were."""
+    """Run `act` on a living bucket, which changes twice between any two of its requests. Return the number of
+    requests."""
     pause, reached = 0, True
     while reached:
         store = NamedStore()
@@ -53,7 +54,7 @@ async def at_each_request(
 
 
 async def test_the_living_bucket_lives(tmp_path: Path) -> None:
-    """Or the tests below would prove nothing."""
+    """Without this the tests below would prove nothing."""
     store = MemoryObjectStore()
     await LivingBucket.made(store, tmp_path)
     web, web_1, shop = [await manifest_of(store, place) for place in (WEB, WEB_1, SHOP)]
@@ -81,7 +82,7 @@ async def test_a_sweep_without_any_grace_deletes_nothing_that_lives(tmp_path: Pa
         assert [stray async for stray in sweep.strays()] == []
         await bucket.goes_on()
         found = await findings(bucket.store, deep=True)
-        # a worker that meets the sweep's version after its upload uploads again: the first is an orphan, for the next
+        # meeting the sweep's version, a worker uploads again; the next sweep deletes the first upload
         assert [finding for finding in found if finding.severity is not Severity.ORPHAN] == []
 
     assert await at_each_request(tmp_path, swept) > 5

@@ -1,5 +1,5 @@
-"""An archiver whose log or manifests are damaged: what is not damaged is archived, the floor stays, and it goes on by
-itself once the damage is mended."""
+"""An archiver whose log or manifests are damaged archives everything else, keeps the floor, and continues by itself
+after the damage is repaired."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def passes(archiver: Archiver, scene: Scene, count: int = 4) -> None:
 
 @pytest.mark.parametrize("harm", [delete, flip])
 async def test_a_lost_entry_stops_only_its_own_partitions_and_the_floor(harm: Harm) -> None:
-    scene = await small_scene(store := MemoryObjectStore())  # 2: one of WEB, four of WEB_1
+    scene = await small_scene(store := MemoryObjectStore())  # 2: one record of WEB, four of WEB_1
     saved = (await store.get(scene.wal.key(2))).data
     await harm(store, scene.wal.key(2))
     archiver = archiver_of(scene, store)

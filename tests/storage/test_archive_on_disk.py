@@ -1,4 +1,4 @@
-"""The archive is the table: what was archived on a local directory is read by pyarrow alone."""
+"""The archive is a table: pyarrow alone reads what was archived to a local directory."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ async def test_a_pass_takes_as_many_entries_as_fit_and_one_at_least() -> None:
     while report := await archiver.run_once():
         floors.append(report.floor)
         await check_logs(scene, store)
-    assert floors == [2, 3, 5]  # a START entry holds nothing and takes the next one with it
+    assert floors == [2, 3, 5]  # a START entry holds no records and is read together with the next entry
 
 
 async def test_producers_outlive_the_wal_with_their_last_batch() -> None:
@@ -153,7 +153,7 @@ async def test_a_gap_between_manifest_and_wal_is_named_and_holds_the_floor() -> 
 
 
 class AlwaysBeaten(CrashingStore):
-    """Another is always faster with the next manifest of `WEB`, which adds nothing."""
+    """Another worker is always faster with the next manifest of `WEB`; its version adds nothing."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, NEVER, after=False)
@@ -217,7 +217,7 @@ async def test_a_partition_costs_two_puts_a_pass_and_a_head_if_the_last_was_long
 
 
 async def test_a_version_of_another_worker_costs_no_other_upload() -> None:
-    """As a merge: the archiver goes by the version that it knows, and learns of the other by its create."""
+    """For example a merge: the archiver uses the version it knows, and its create shows that there is another one."""
     store = CountingObjectStore(MemoryObjectStore())
     scene = await small_scene(store)
     archiver = archiver_of(scene, store)
@@ -234,7 +234,7 @@ async def test_a_version_of_another_worker_costs_no_other_upload() -> None:
 
 
 async def test_what_another_archiver_has_let_go_of_is_looked_for_and_not_missed() -> None:
-    """The manifest that this one knows ends before the log begins."""
+    """The manifest that this archiver knows ends before the log begins."""
     store = MemoryObjectStore()
     scene = await small_scene(store)
     archiver = archiver_of(scene, store)

@@ -1,4 +1,4 @@
-"""An archiver may crash, stall or be doubled at any of its requests; and entries are deleted after the grace alone."""
+"""An archiver may crash, stall or run twice at any of its requests; entries are deleted only after the grace."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Work = Callable[[Scene, ObjectStore], Awaitable[None]]
 
 
 async def operations_of_a_pass(work: Work = pass_and_collection) -> int:
-    """Counted: the requests of a pass, or two, and of the collection after it."""
+    """The number of requests of one or two passes and the collection after them."""
     store = MemoryObjectStore()
     counting = CrashingStore(store, NEVER, after=False)
     await work(await small_scene(store), counting)
@@ -44,8 +44,8 @@ async def operations_of_a_pass(work: Work = pass_and_collection) -> int:
 
 @pytest.mark.parametrize("work", [pass_and_collection, passes_far_apart])
 async def test_a_crash_between_any_two_requests_loses_and_doubles_nothing(work: Work) -> None:
-    """Each request of a pass is the last one of a process, which it reaches or which it does not; a fresh process goes
-    on. At every moment manifest and WAL make the log (inv. 5)."""
+    """Each request of a pass is once the last one of a process, which takes effect or does not; then a new process
+    continues. At every moment manifest and WAL form the log (inv. 5)."""
     operations = await operations_of_a_pass(work)
     assert operations > 20
     for survived in range(operations):
@@ -67,7 +67,9 @@ async def test_a_crash_between_any_two_requests_loses_and_doubles_nothing(work: 
 async def _expect_collection_after_a_whole_grace(scene: Scene, store: ObjectStore, archiver: Archiver) -> None:
     left = await keys(store, "wal/0000/0")
     scene.clock.now_s += GRACE_S - 1
-    assert await archiver.collect() <= len(left) - 1  # what the fresh process saw below an older floor may not go yet
+    assert (
+        await archiver.collect() <= len(left) - 1
+    )  # entries that the new process saw below an older floor may not be deleted yet
     assert scene.wal.key(scene.next_seq - 1) in await keys(store, "wal/0000/0")
     scene.clock.now_s += 1
     await archiver.collect()
@@ -96,7 +98,7 @@ async def test_an_answer_lost_at_any_request_is_made_good_by_running_again() -> 
 
 @pytest.mark.parametrize("work", [pass_and_collection, passes_far_apart])
 async def test_two_archivers_of_a_shard_do_not_harm_each_other(work: Work) -> None:
-    """The second runs a whole pass, collection included, between any two requests of the first."""
+    """The second archiver runs a whole pass, including collection, between any two requests of the first."""
     for pause in range(await operations_of_a_pass(work)):
         store = MemoryObjectStore()
         scene = await small_scene(store)
@@ -158,7 +160,7 @@ async def test_nothing_is_deleted_that_is_not_archived() -> None:
 
 
 async def test_an_entry_made_anew_below_the_floor_is_not_archived() -> None:
-    """A writer that stalled creates a number that was deleted: it was never committed."""
+    """A writer that stalled creates a number that was deleted: that entry was never committed."""
     store = MemoryObjectStore()
     scene = await small_scene(store)
     gated = GatedStore(store, 5)

@@ -1,4 +1,4 @@
-"""One partition of a pass fails while others are under way: what these make counts, and leaves nothing behind."""
+"""One partition of a pass fails while others are in progress: their work counts, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidelog.storage.stores.memory import MemoryObjectStore
 
 
 class FailingUploads(CrashingStore):
-    """While `failing`, an upload of `SHOP` fails once those of the others are under way, which take longer."""
+    """While `failing`, an upload of `SHOP` fails after the uploads of the others, which take longer, have begun."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, NEVER, after=False)
@@ -44,7 +44,7 @@ class FailingUploads(CrashingStore):
             if self._others == len(PLACES) - 1:
                 self._others_are_under_way.set()
             await self._failed.wait()
-            await asyncio.sleep(0)  # the failure gets around first
+            await asyncio.sleep(0)  # the failure arrives first
         return await super().put(key, data, if_version=if_version)
 
 
@@ -84,7 +84,7 @@ async def test_what_a_pass_has_made_is_told_though_it_failed() -> None:
 
 
 class Works:
-    """Work on numbers: it waits for a number's turn to end, and fails for some."""
+    """Work on numbers: waits until a number's turn ends, and fails for some numbers."""
 
     def __init__(self, failing: Sequence[int] = ()) -> None:
         self.begun: list[int] = []
@@ -101,7 +101,7 @@ class Works:
 
 
 async def turns(count: int) -> None:
-    """Let others run."""
+    """Let other tasks run."""
     for _ in range(count):
         await asyncio.sleep(0)
 

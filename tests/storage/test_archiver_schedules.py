@@ -1,7 +1,7 @@
-"""Appends, passes of two archivers, crashes, collections and the passing of time in random order, the same for a seed.
+"""Appends, passes of two archivers, crashes, collections and time in random order, repeatable by a seed.
 
-After every step manifest and WAL make the log (inv. 5), and what is gone from the WAL was below the floor for a grace
-(inv. 6).
+After every step manifest and WAL form the log (inv. 5), and every deleted entry was below the floor for a grace (inv.
+6).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STEPS = 25
 
 @dataclass
 class Process:
-    """An archiver and the store that may take it down."""
+    """An archiver and the store that may crash it."""
 
     archiver: Archiver
     store: CrashingStore
@@ -43,7 +43,7 @@ class Process:
 
 @dataclass
 class Schedule:
-    """One run. `floor_times` says when the floor passed a number, by the one clock all share."""
+    """One run. `floor_times` holds when the floor passed a number, by the one clock that all share."""
 
     seed: int
     clock: ManualClock = field(default_factory=ManualClock)

@@ -1,4 +1,5 @@
-"""Attestation: earlier heads are found in the history of an archive that grew, and in that of none that was altered."""
+"""Attestation finds earlier heads in the history of an archive that grew, and not in that of an archive that was
+altered."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def store() -> MemoryObjectStore:
 
 
 async def collected_scene(store: MemoryObjectStore) -> tuple[CollectScene, tuple[PartitionHead, ...]]:
-    """30 versions with heads of the 10th; the first of them are history by now, the 10th is not there any more."""
+    """30 versions, and the heads of the 10th. The first versions are history by now, and the 10th version is
+    deleted."""
     scene = CollectScene(store)
     await scene.grow(10)
     earlier, _, _ = await attested(store)
@@ -122,8 +124,7 @@ async def test_the_digest_is_of_all_heads_in_any_order(store: MemoryObjectStore)
 
 
 async def rewritten(store: ObjectStore, version: int, change: Callable[[Manifest], Manifest], kind: ChangeKind) -> None:
-    """Somebody who knows how puts another version in the place of `version`, with all hashes right, and all that
-    follows upon that."""
+    """A skilled attacker replaces `version` and all later versions, with all hashes correct."""
     log = ManifestLog(store, TOPIC, WEB)
     newest = (await log.latest()).version
     before = await log.read(version - 1) if version else Manifest(WEB)
@@ -141,7 +142,7 @@ def another_segment(before: Manifest) -> Manifest:
 
 
 async def test_a_past_that_was_written_anew_with_all_its_hashes_is_told(store: MemoryObjectStore) -> None:
-    """Only somebody who kept an earlier head can know."""
+    """Only a person who kept an earlier head can notice this."""
     await history_of(store).run(5, [ChangeKind.ARCHIVE])
     earlier, _, _ = await attested(store)
     await history_of(store).run(3, [ChangeKind.ARCHIVE])
@@ -184,7 +185,7 @@ async def lie_about_a_change(store: MemoryObjectStore) -> None:
 
 
 async def list_another_segment(store: MemoryObjectStore) -> None:
-    """The newest list is altered, and what its version says it changed is not."""
+    """The newest list is altered, but not the changes that its version states."""
     log = ManifestLog(store, TOPIC, WEB)
     manifest = await log.latest()
     forged = replace(manifest.segments[3], sha256="ab" * 32)
@@ -264,7 +265,7 @@ async def test_a_history_that_was_altered_is_told(store: MemoryObjectStore, alte
 
 
 async def test_an_archive_is_proved_while_it_is_collected(store: MemoryObjectStore) -> None:
-    """Between any two requests of the attestation versions are appended, made history, and deleted."""
+    """Between any two requests of the attestation, versions are appended, made history, and deleted."""
     scene = CollectScene(store)
     await scene.grow(12)
     earlier, _, _ = await attested(store)

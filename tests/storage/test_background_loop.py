@@ -9,7 +9,7 @@ from tidelog.storage.runtime import Runtime
 
 
 class Scripted(BackgroundLoop):
-    """Each step takes the next item: a pause that it returns, or an error that it raises."""
+    """Each step takes the next item: it returns a pause or raises an error."""
 
     def __init__(self, clock: FastClock, steps: list[float | Exception]) -> None:
         super().__init__("the test", Runtime(clock))

@@ -1,5 +1,5 @@
-"""Collection: what left the list is deleted a grace later, old versions become history, and an idle partition costs
-nothing."""
+"""Collection: segments that left the list are deleted a grace later, old versions become history, and an idle partition
+costs nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def scene(store: MemoryObjectStore) -> CollectScene:
 
 
 async def with_garbage(scene: CollectScene) -> Garbage:
-    """Three versions, the last of which removed a segment."""
+    """Three versions; the last one removed a segment."""
     await scene.grow(2)
     await scene.history.step(ChangeKind.EXPIRE)
     [garbage] = (await scene.latest()).garbage
@@ -93,7 +93,7 @@ async def test_garbage_of_a_later_version_waits_for_its_own_grace(scene: Collect
 
 
 async def test_a_key_that_is_live_is_not_deleted_though_garbage_names_it(scene: CollectScene) -> None:
-    """No worker does that; if one did, its records come first."""
+    """No worker does this. If one did, the records are more important."""
     await scene.grow(2)
     manifest = await scene.history.log.latest()
     live = manifest.segments[0]
@@ -166,7 +166,7 @@ async def test_versions_younger_than_the_grace_stay(scene: CollectScene) -> None
 async def test_the_base_of_whatever_may_be_read_stays(
     monkeypatch: pytest.MonkeyPatch, store: MemoryObjectStore, seed: int
 ) -> None:
-    """Lists of more than 2 segments are long here, so that many versions are differences to older ones."""
+    """Here a list of more than 2 segments counts as long, so many versions are differences to older ones."""
     monkeypatch.setattr(manifest_codec, "WHOLE_SEGMENTS_MAX", 2)
     monkeypatch.setattr(manifest_codec, "DIFFERENCES_MAX", 10)
     scene = CollectScene(store, seed)
@@ -253,7 +253,7 @@ async def test_a_version_that_cannot_be_kept_is_told_and_nothing_of_its_block_is
 
 
 async def test_a_number_made_anew_below_the_history_is_deleted_and_changes_nothing(scene: CollectScene) -> None:
-    """A stalled worker's create landed late (see `manifest_log`)."""
+    """A stalled worker's create arrived late (see `manifest_log`)."""
     await scene.grow(BLOCK_VERSIONS * 2 + 1)
     await scene.collector().see_wait_and_run()
     blocks = await scene.blocks()

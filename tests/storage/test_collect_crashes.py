@@ -1,5 +1,5 @@
-"""A collector may be killed between any two requests, lose any answer, or have a double: nothing live is lost, nothing
-is forgotten, and whoever runs next finishes."""
+"""A collector may be killed between any two requests, lose any answer, or run twice: no live object is lost, none is
+forgotten, and the next collector finishes the work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def scene_of(store: ObjectStore) -> CollectScene:
-    """Garbage of several versions, two blocks of versions to collect, and version 7 of them the base of the newest."""
+    """Garbage of several versions, two blocks of versions to collect, and version 7 of them as the base of the
+    newest."""
     scene = CollectScene(store, seed=3)
     archive = ChangeKind.ARCHIVE
     for kind in (*[archive] * 5, ChangeKind.EXPIRE, archive, archive, ChangeKind.MERGE, archive):
@@ -87,7 +88,7 @@ async def test_an_answer_lost_at_any_request_is_made_good_by_running_again() -> 
 async def interrupted(
     pause: int, between: Callable[[CollectScene], Awaitable[object]]
 ) -> tuple[CollectScene, BaseException | None]:
-    """A collector that is held up before its request number `pause`, while `between` happens."""
+    """A collector that is paused before its request number `pause`, while `between` happens."""
     store = MemoryObjectStore()
     scene = await scene_of(store)
     gated = GatedStore(store, pause)
@@ -101,7 +102,7 @@ async def interrupted(
 
 
 async def test_two_collectors_do_not_harm_each_other() -> None:
-    """The second does all its work between any two requests of the first."""
+    """The second collector does all its work between any two requests of the first."""
     for pause in range(await requests_of_a_run()):
         scene, error = await interrupted(pause, lambda scene: scene.collector().see_wait_and_run())
         assert error is None or isinstance(error, Conflict)
@@ -109,7 +110,7 @@ async def test_two_collectors_do_not_harm_each_other() -> None:
 
 
 async def test_a_collector_that_stalls_for_long_deletes_nothing_that_came_meanwhile() -> None:
-    """Others append and collect several blocks while it is held up."""
+    """Other workers append and collect several blocks while it is paused."""
 
     async def much(scene: CollectScene) -> None:
         for _ in range(3):
@@ -127,7 +128,7 @@ async def test_a_collector_that_stalls_for_long_deletes_nothing_that_came_meanwh
 
 
 async def test_a_reader_is_right_whenever_versions_are_collected_under_it() -> None:
-    """A reader opens the partition, held up before any of its requests while versions come and are collected."""
+    """A reader opens the partition and is paused before each of its requests while versions are added and collected."""
 
     async def much(scene: CollectScene) -> None:
         collector = scene.collector()

@@ -1,5 +1,5 @@
-"""A partition is written, collected, opened and attested on a local directory and on MinIO: listings begin, end and
-page there as the code expects."""
+"""A partition is written, collected, opened and attested on a local directory and on MinIO: listings there begin, end
+and page as the code expects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidelog.storage.stores.s3 import S3ObjectStore
 
 
 class PartitionStory:
-    """One story, told on each store."""
+    """The same scenario on each store."""
 
     @pytest.fixture(autouse=True)
     def _short(self, monkeypatch: pytest.MonkeyPatch) -> None:

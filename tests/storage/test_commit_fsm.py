@@ -1,4 +1,4 @@
-"""The commit protocol, stepped by hand through every transition, with the requests each step makes."""
+"""The commit protocol, stepped by hand through every transition, with the requests of each step."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def test_a_read_of_the_floor_renews_the_trust_from_when_it_was_sent(log: S
 
 
 async def sleep(log: ShardLog, seconds: float) -> None:
-    """A request takes that long."""
+    """Let a request take that long."""
     log.clock.now_s += seconds
 
 
@@ -269,7 +269,7 @@ async def test_refused_commits_are_logged_when_they_begin_now_and_then_and_when_
     await putting(log)
     log.store.answers.extend([Answer(Denied("403: expired"))] * 30)
     await log.states(30)
-    log.store.answers.appendleft(Answer(Unavailable("503")))  # does not end it
+    log.store.answers.appendleft(Answer(Unavailable("503")))  # does not end the wait
     while log.writer.state is not State.LEADING:
         await log.writer.step()
     told = [record for record in caplog.records if record.name == "tidelog.storage.commit_retries"]

@@ -1,4 +1,4 @@
-"""A copy of a bucket that is being written holds what was acknowledged before it began, and is a sound bucket."""
+"""A copy of a bucket that is being written holds all records acknowledged before it began, and is a sound bucket."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ async def test_an_empty_bucket_can_be_copied() -> None:
 
 @pytest.mark.parametrize("deletes", [False, True])
 async def test_the_source_may_go_on_at_any_request_of_a_copy(deletes: bool) -> None:
-    """It appends and archives between any two requests, at once or, with deletion, in twice the least grace."""
+    """The source appends and archives between any two requests, immediately or, with deletion, over twice the smallest
+    grace."""
     pause, reached = 0, True
     while reached:
         store, alive = await source_bucket()
@@ -78,7 +79,7 @@ async def test_the_source_may_go_on_at_any_request_of_a_copy(deletes: bool) -> N
 
 
 class Busy(CrashingStore):
-    """Something goes on in the bucket before each of so many requests."""
+    """Changes the bucket before each request, up to a number of requests."""
 
     def __init__(self, inner: ObjectStore, act: Callable[[], Awaitable[None]], times: int) -> None:
         super().__init__(inner, NEVER, after=False)
@@ -182,7 +183,7 @@ async def test_a_topic_that_is_deleted_meanwhile_holds_nothing_up() -> None:
     said = SaidTopics()
 
     class Deleted(CrashingStore):
-        """A segment is not there any more when it is read, for its topic is being removed."""
+        """A segment is gone when it is read, because its topic is being deleted."""
 
         async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
             if key.startswith("topics/web/") and key.endswith(".parquet"):
@@ -229,7 +230,7 @@ async def test_a_copy_on_which_a_broker_runs_is_not_written_to(where: str) -> No
 
 
 async def test_a_log_that_went_another_way_is_not_mixed_with_the_sources() -> None:
-    """The mark is of an interrupted run, so that only the entries tell."""
+    """The mark is of an interrupted run, so only the entries show the difference."""
     store, alive = await source_bucket()
     target = MemoryObjectStore()
     await copy_of(store, target, alive).run()
@@ -288,7 +289,7 @@ async def test_memory_and_requests_are_bounded() -> None:
             counts = key.endswith(".parquet") and byte_range is None
             under_way += counts
             most = max(most, under_way)
-            await asyncio.sleep(0)  # lets the others run: no time passes
+            await asyncio.sleep(0)  # lets other tasks run; no time passes
             try:
                 return await super().get(key, byte_range)
             finally:

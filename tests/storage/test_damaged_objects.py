@@ -1,5 +1,5 @@
-"""Every flip and every cut of an object is `Corrupt`: no crash, no wrong records. `damage.py` does it in a process of
-its own."""
+"""Every bit flip and every cut of an object gives `Corrupt`: no crash, no wrong records. `damage.py` runs in its own
+process."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ OBJECTS = {
     "a segment": (SEGMENT_KEY, a_segment),
 }
 objects = pytest.mark.parametrize(("key", "made"), OBJECTS.values(), ids=OBJECTS)
-FORGEABLE = ["an entry", "a segment"]  # a START entry has no row group whose checksum could be made to fit
+FORGEABLE = ["an entry", "a segment"]  # a START entry has no row group whose checksum could be made to match
 forgeable = pytest.mark.parametrize(("key", "made"), [OBJECTS[name] for name in FORGEABLE], ids=FORGEABLE)
 
 
 def ends_of(path: Path, key: str, kind: str, *, seed: int = 0, count: int = 0) -> dict[str, int]:
-    """How the damaged objects ended, by count, in a process that has to end well."""
+    """The outcomes of decoding the damaged objects, counted, in a process that must end normally."""
     command = [sys.executable, "-m", "tests.storage.damage", str(path), key, kind, str(seed), str(count)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2_000:]
@@ -75,7 +75,7 @@ def test_every_truncation_is_noticed(key: str, made: Made, tmp_path: Path) -> No
 
 @forgeable
 def test_a_forged_page_whose_checksums_fit_does_not_crash(key: str, made: Made, tmp_path: Path) -> None:
-    """Parquet has checksums of its own in each page; and no page makes its reader crash."""
+    """Parquet has its own checksums in each page; no page crashes its reader."""
     path = tmp_path / "object"
     path.write_bytes(made())
     ends = ends_of(path, key, "forged", seed=1, count=3_000)

@@ -1,4 +1,4 @@
-"""The history of a partition is checked block by block: every damaged one is named, and none that is sound."""
+"""The history of a partition is checked block by block: every damaged block is named, and no sound one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidelog.storage.upkeep.task import Place
 
 
 async def a_history(store: ObjectStore) -> list[str]:
-    """Thirty versions, of which the older ones are blocks: the keys of those."""
+    """Thirty versions, the older ones in blocks; return the keys of the blocks."""
     scene = CollectScene(store)
     await scene.grow(30)
     await scene.collector().see_wait_and_run()
@@ -77,7 +77,7 @@ async def test_any_flipped_bit_of_a_block_is_named_or_means_the_same(store: Memo
 async def test_a_version_that_is_history_and_still_there_has_to_say_the_same(
     store: MemoryObjectStore, damage: str
 ) -> None:
-    """As the base of others is kept, and whatever is not collected yet."""
+    """For example the base of other versions, or a version that is not collected yet."""
     scene = CollectScene(store)
     await scene.grow(30)
     first = (await store.get(scene.history.log.key(2))).data
@@ -113,7 +113,7 @@ async def test_blocks_are_looked_at_where_all_manifests_are_lost(store: MemoryOb
 
 
 async def test_what_workers_make_history_meanwhile_is_no_fault(store: MemoryObjectStore) -> None:
-    """Between any two requests of the check versions are appended, made history, and deleted."""
+    """Between any two requests of the check, versions are appended, made history, and deleted."""
     scene = CollectScene(store)
     await scene.grow(12)
     collector = scene.collector()

@@ -1,4 +1,4 @@
-"""A JSON object under its own checksum; what has none is passed."""
+"""A JSON object with its own checksum; an object without one is accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON under a checksum, small as it is and large as a zstd frame; damage of any kind is told."""
+"""JSON with a checksum, plain if small and a zstd frame if large; damage of any kind is detected."""
 
 from __future__ import annotations
 

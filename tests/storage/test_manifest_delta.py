@@ -1,4 +1,4 @@
-"""What a version of a manifest has that an older one has not: found, and put back, for any two lists."""
+"""The difference between a manifest version and an older one is computed and applied correctly, for any two lists."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_shared_ends_are_those_a_loop_finds(before: tuple[int, ...], after: tupl
 
 @st.composite
 def edited(draw: st.DrawFn) -> tuple[Manifest, Manifest]:
-    """A manifest, and a later one: segments left and came, garbage was named and collected, producers wrote."""
+    """A manifest and a later one: segments left and came, garbage was added and collected, producers wrote."""
     before, after = sorted(draw(NUMBERS)), sorted(draw(NUMBERS))
     salt = draw(st.sampled_from(["", "rewritten"]))
 

@@ -1,5 +1,5 @@
-"""Versions of long lists are stored as differences: the same manifests come back, from few requests of few bytes; and
-whatever is wrong with a difference or its base is told."""
+"""Versions of long lists are stored as differences: they give the same manifests with few requests and few bytes, and
+any error in a difference or its base is detected."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidelog.storage.stores.wrapping import Verb
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists of more than 3 segments are long, and more than 4 differences too many."""
+    """Here more than 3 segments count as long, and more than 4 differences as too many."""
     monkeypatch.setattr(manifest_codec, "WHOLE_SEGMENTS_MAX", 3)
     monkeypatch.setattr(manifest_codec, "DIFFERENCES_MAX", 4)
 
@@ -107,7 +107,7 @@ async def test_reading_old_versions_does_not_disturb_what_is_appended_next(store
 
 
 async def long_history(store: MemoryObjectStore) -> tuple[History, bytes]:
-    """Versions 0 to 2 whole, 3 and 4 differences to 2; the object of version 4."""
+    """Versions 0 to 2 are whole, 3 and 4 are differences to 2; return the object of version 4."""
     history = history_of(store)
     await history.run(5, [ChangeKind.ARCHIVE])
     assert [manifest.base_version for manifest in history.versions] == [None, None, None, 2, 2]

@@ -1,4 +1,4 @@
-"""Blocks of history: there and back, written once by whoever comes first, damage told."""
+"""Blocks of history: encoded and decoded, written once by the first worker; damage is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests there and back, and the log of them: who appends wins or starts over."""
+"""Manifests are encoded and decoded, and appended to their log: an appender succeeds or starts over."""
 
 from __future__ import annotations
 

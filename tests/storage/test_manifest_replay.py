@@ -1,4 +1,4 @@
-"""A replay takes any history that was appended, and no step that could not be."""
+"""A replay accepts any history that workers append, and rejects any step that they cannot make."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_any_history_is_taken_and_ends_at_its_newest_version(seed: int) ->
 
 
 async def replay_of(versions: int) -> tuple[Replay, Step]:
-    """After so many versions of archiving, and the last of them."""
+    """The replay after some versions of archiving, and the last version."""
     history = history_of(MemoryObjectStore())
     await history.run(versions, [ChangeKind.ARCHIVE])
     replay = Replay(WEB)
@@ -35,7 +35,7 @@ async def replay_of(versions: int) -> tuple[Replay, Step]:
 
 
 def after(step: Step, kind: ChangeKind, *, removed: tuple[str, ...] = (), added: tuple[str, ...] = ()) -> Step:
-    """A step on top of `step`; its head is set by `hashed`."""
+    """A step after `step`; `hashed` sets its head."""
     return replace(step, version=step.version + 1, change=Change(kind, removed, added))
 
 

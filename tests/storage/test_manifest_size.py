@@ -1,6 +1,7 @@
-"""A partition of 100,000 segments: what it costs to open it and to append to it, against one of 1,000.
+"""The cost to open and append to a partition of 100,000 segments, compared with one of 1,000.
 
-Segments are made up. The figures are printed (`pytest -s`); `python -m benchmarks manifest-size` measures the same.
+The segments are generated. The figures are printed (`pytest -s`); `python -m benchmarks manifest-size` measures the
+same.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ APPENDS = 40
 
 @dataclass(frozen=True)
 class Cost:
-    """Of `APPENDS` appends and of opening afterwards."""
+    """The cost of `APPENDS` appends and of opening afterwards."""
 
     append_bytes: list[int]
     append_ms: float
@@ -65,11 +66,11 @@ async def test_an_append_to_100_000_segments_sends_what_one_to_1_000_does() -> N
 
 
 async def test_the_largest_difference_is_a_small_object() -> None:
-    """The most a difference holds, and then the whole list, stored without being compressed away to nothing."""
+    """The largest difference, and then the whole list, stored without compression."""
     counting = CountingObjectStore(MemoryObjectStore())
     log = ManifestLog(counting, TOPIC, WEB)
     manifest = await log.append(Manifest(WEB, segments=a_list(2_000), cold_end=2_000_000))
-    removed = DIFFERENCES_MAX // 4  # each is removed, is garbage then, and another one takes its place: three of four
+    removed = DIFFERENCES_MAX // 4  # each is removed and becomes garbage, and another takes its place: three of four
     came = tuple(a_segment(number, salt="other") for number in range(removed))
     before = counting.usage()
     manifest = await log.append(replace(manifest, segments=(*came, *manifest.segments[removed:])))

@@ -1,5 +1,5 @@
-"""Numbers of versions that were collected, and workers that were away meanwhile: none wins such a number again; and
-what it costs to be sure."""
+"""No worker that was away appends a version number that was collected meanwhile, and the checks for this cost
+little."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def store() -> MemoryObjectStore:
 
 
 async def test_a_number_that_was_collected_is_not_won_again(store: MemoryObjectStore) -> None:
-    """A worker stalls between reading version 2 and appending version 3; meanwhile 3 was appended and collected."""
+    """A worker stalls between reading version 2 and appending version 3. Meanwhile version 3 was appended and
+    collected."""
     clock = ManualClock()
     history = history_of(store)
     await history.run(3)
@@ -44,7 +45,7 @@ async def test_a_number_that_was_collected_is_not_won_again(store: MemoryObjectS
 
 
 async def test_a_number_that_is_collected_while_its_append_is_judged_is_not_won(store: MemoryObjectStore) -> None:
-    """The create was refused, and what refused it is gone when it is to be read."""
+    """The create was refused, but the version that refused it is gone when the worker reads it."""
     history = history_of(store)
     await history.run(1)
     gated = GatedStore(store, 3)
@@ -101,7 +102,7 @@ async def test_within_the_trust_an_append_is_one_request(store: MemoryObjectStor
 
 @dataclass
 class Seldom:
-    """A worker that appends longer after its last append than it may trust what it knew then."""
+    """A worker that appends later after its last append than it may trust its knowledge."""
 
     store: MemoryObjectStore
     clock: ManualClock = field(default_factory=ManualClock)
@@ -111,7 +112,7 @@ class Seldom:
         self.log = ManifestLog(self.counting, TOPIC, WEB, self.clock)
 
     async def append(self, number: int) -> Usage:
-        """To what it knows. Returns what that cost."""
+        """Append to the version it knows. Return the cost."""
         before = self.counting.usage()
         manifest = self.log.known or await self.log.latest()
         await self.log.append(archived(manifest, number))
@@ -129,8 +130,8 @@ async def test_it_looks_with_one_head_whether_its_own_version_before_is_there(st
 
 @pytest.mark.parametrize("made_anew", [False, True], ids=["gone", "made anew"])
 async def test_it_does_not_win_a_number_that_was_collected(store: MemoryObjectStore, made_anew: bool) -> None:
-    """The versions that it knows were collected, and the one that it would append; one may be there again, of a worker
-    that was stalled as well."""
+    """The versions that it knows were collected, and also the one it would append. One of them may exist again, from
+    another stalled worker."""
     seldom = Seldom(store)
     await seldom.append(0)
     other = ManifestLog(store, TOPIC, WEB)
@@ -149,7 +150,7 @@ async def test_it_does_not_win_a_number_that_was_collected(store: MemoryObjectSt
 async def test_a_base_that_stays_behind_proves_nothing(
     store: MemoryObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lists of more than 3 segments are long here: version 3 is a difference to version 2, which is kept for it."""
+    """Here more than 3 segments count as long: version 3 is a difference to version 2, which is kept for it."""
     monkeypatch.setattr(manifest_codec, "WHOLE_SEGMENTS_MAX", 3)
     seldom = Seldom(store)
     for number in range(3):

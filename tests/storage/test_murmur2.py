@@ -1,4 +1,4 @@
-"""The partitioner agrees with Kafka's, and with itself however the keys are laid out."""
+"""The partitioner agrees with Kafka's, and with itself for any memory layout of the keys."""
 
 import numpy as np
 import pyarrow as pa

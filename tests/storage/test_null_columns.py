@@ -1,4 +1,4 @@
-"""A column without a single value is told by its levels; one that has any, or an empty list, never is."""
+"""A column without any value is recognised by its levels; a column with a value or an empty list is not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EMPTY_HEADER = {"key": "", "value": None}
 
 
 def absent(payloads: list[Payload]) -> tuple[bool, bool]:
-    """Whether keys and headers are told to be absent; and a slice of them all is checked to be what was written."""
+    """Whether keys and headers are reported absent. Also checks that a slice of them equals what was written."""
     table = record_table(range(len(payloads)), payloads)
     encoded = encode_segment("web", WEB, table, "cd" * 16)
     key, body = encoded.segment.key, memoryview(bytes(encoded.body))

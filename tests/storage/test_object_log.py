@@ -113,7 +113,7 @@ async def test_the_newest_entry_is_found_in_few_requests(
 
 
 async def test_the_newest_entry_is_found_beyond_gaps(log: ObjectLog) -> None:
-    """As where old versions were deleted, and a few kept."""
+    """For example where old versions were deleted and a few kept."""
     await fill(log, range(0, 1_500, 2))
     await fill(log, range(9_000, 11_017))
     assert await log.newest() == await log.newest(9_000) == 11_016

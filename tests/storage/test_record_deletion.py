@@ -1,4 +1,4 @@
-"""delete-records on a manifest: the log start moves to the offset, and what lies wholly below it leaves the list."""
+"""delete-records on a manifest: the log start moves to the offset, and segments entirely below it leave the list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention is Kafka's: against a model that takes segments away one by one, and said by example."""
+"""Retention works like Kafka's: compared with a model that removes segments one by one, and by example."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLACE = Place("web", WEB)
 
 
 def kept_by_model(manifest: Manifest, rules: UpkeepRules, now_ms: int) -> list[Segment]:
-    """What Kafka's documentation says, one segment at a time."""
+    """The rule of Kafka's documentation, one segment at a time."""
     kept = list(manifest.segments)
     while kept:
         oldest, rest_bytes = kept[0], sum(segment.size_bytes for segment in kept[1:])

@@ -1,4 +1,4 @@
-"""Retention, delete-records and the deletion of what they left may crash, stall or be doubled at any request."""
+"""Retention, delete-records and the deletion of their garbage may crash, stall or run twice at any request."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ PLACE = Place("web", WEB)
 EXPIRES_BELOW, DELETED_BELOW = 6, 10
 NOW_S = 1_000.0
 RULES = UpkeepRules(retention_ms=int(NOW_S * 1_000) - EXPIRES_BELOW * 1_000)
-"""Record *n* is of second *n*, so segments up to offset 5 are too old."""
+"""Record *n* has the timestamp of second *n*, so segments up to offset 5 are too old."""
 
 
 class StandingWallClock(ManualClock):
-    """Graces go by, and no record grows older."""
+    """Graces pass, but no record grows older."""
 
     def now_ms(self) -> int:
         return int(NOW_S * 1_000)
@@ -60,12 +60,12 @@ async def scene_of(store: ObjectStore) -> Scene:
 
 
 async def work(scene: Scene, store: ObjectStore, seed: int = 0) -> None:
-    """A process: expire, archive, delete records, and a grace later the objects."""
+    """A process: expire, archive, delete records, and a grace later delete the objects."""
     runtime = scene.runtime(seed)
     upkeep = Upkeep([ExpireTask(runtime), CollectTask(store, runtime, GRACE_S)], runtime)
     log = ManifestLog(store, "web", WEB)
     await upkeep.tend(PLACE, log, RULES)
-    await archiver_of(scene, store, seed=seed + 1).run_once(scene.next_seq)  # and reads nothing ahead beyond it
+    await archiver_of(scene, store, seed=seed + 1).run_once(scene.next_seq)  # and read nothing ahead beyond it
     await delete_records(log, DELETED_BELOW)
     await upkeep.tend(PLACE, log, RULES)
     scene.clock.now_s += GRACE_S
@@ -73,7 +73,7 @@ async def work(scene: Scene, store: ObjectStore, seed: int = 0) -> None:
 
 
 async def check_log(scene: Scene, store: ObjectStore) -> int:
-    """From its start on the log is all its records, once and in order (inv. 5); where it starts."""
+    """Check that the log holds all its records from its start on, once and in order (inv. 5). Return its start."""
     manifest = await manifest_of(store, WEB)
     start = manifest.log_start_offset
     assert start in (0, EXPIRES_BELOW, DELETED_BELOW)
@@ -118,7 +118,7 @@ async def test_a_crash_between_any_two_requests_loses_nothing_that_stays_and_the
 
 
 async def test_a_crash_before_the_grace_is_over_deletes_no_object_of_a_segment() -> None:
-    """Whatever the manifests said at any time is still there for a reader that planned over it."""
+    """Every segment that any manifest listed still exists, for readers that planned with it."""
     for survived in range(await requests_of_the_work()):
         store = MemoryObjectStore()
         scene = await scene_of(store)
@@ -141,7 +141,7 @@ async def test_an_answer_lost_at_any_request_is_made_good_by_running_again() -> 
 
 
 async def test_two_workers_do_not_harm_each_other() -> None:
-    """The second does all of its work between any two requests of the first."""
+    """The second worker does all its work between any two requests of the first."""
     for pause in range(await requests_of_the_work()):
         store = MemoryObjectStore()
         scene = await scene_of(store)

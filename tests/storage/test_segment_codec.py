@@ -1,4 +1,4 @@
-"""Segments there and back, and read by others' Parquet readers."""
+"""Segments are encoded and decoded, and other Parquet readers can read them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_rows_that_are_not_what_the_header_says_are_corrupt(offsets: list[int]) 
 
 
 def segment_file(folder: Path, rows: int = 30_000) -> Path:
-    """A segment of several row groups on disk."""
+    """A segment with several row groups on disk."""
     table = record_table(range(rows), [(None, b"%01000d" % n, [{"key": "n", "value": b"%d" % n}]) for n in range(rows)])
     encoded = encode_segment("web", WEB, table, ID)
     path = folder / encoded.segment.key
@@ -182,7 +182,7 @@ def column_of(body: Body, name: str) -> pq.ColumnChunkMetaData:
 
 
 def drawn(kinds: int, count: int) -> list[bytes]:
-    """`count` of `kinds` distinct keys, in no order."""
+    """`count` of `kinds` distinct keys, in random order."""
     return [b"key-" + hashlib.sha256(b"%d" % (n * n % 7919 % kinds)).hexdigest()[:24].encode() for n in range(count)]
 
 

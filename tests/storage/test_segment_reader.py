@@ -1,4 +1,4 @@
-"""Reading a segment by ranges: the right records in the fewest requests, and `Corrupt` for anything odd."""
+"""Reading a segment by ranges gives the right records with the fewest requests, and `Corrupt` for any damage."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tidelog.storage.stores.wrapping import Verb
 
 ID = "ab" * 16
 OFFSETS = [offset for offset in range(100, 40_100) if not 20_000 <= offset < 20_500]
-"""Compaction took a stretch out."""
+"""Compaction removed these records."""
 MIB = 1 << 20
 
 
 def large_table() -> pa.Table:
-    """Five row groups, which do not compress."""
+    """Five row groups that do not compress."""
     noise = random.Random(1)
     return record_table(OFFSETS, [(None, noise.randbytes(1_000), None) for _ in OFFSETS])
 

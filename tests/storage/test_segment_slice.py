@@ -1,4 +1,4 @@
-"""A part of a row group is what the whole has at its place, whatever is asked for; and less is decoded for it."""
+"""A slice of a row group equals the same part of the whole, for any request, and needs less decoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which version is ripe: never one that was not there a grace ago, and soon every one that was."""
+"""When a version may be collected: never if it was not seen a grace ago, and soon if it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sweep finds what nobody will ask for again, and no clock, crash or stalled worker makes it delete what lives."""
+"""The sweep finds objects that nothing uses. No clock, crash or stalled worker makes it delete a live one."""
 
 from __future__ import annotations
 
@@ -167,8 +167,8 @@ async def test_a_crash_between_any_two_requests_loses_nothing_and_the_next_sweep
 
 
 async def test_a_worker_that_stalls_at_any_request_names_nothing_that_a_sweep_has_deleted() -> None:
-    """A sweep without any grace, two of them even, between any two requests of an archiver's pass, whose clocks stand
-    still: the manifest alone decides."""
+    """One or two sweeps without any grace run between any two requests of an archiver's pass. Its clocks stand still,
+    so only the manifest protects its objects."""
     scene_store = Bucket()
     counting = CrashingStore(scene_store.store, NEVER, after=False)
     await pass_and_collection(await small_scene(scene_store.store), counting)
@@ -183,7 +183,9 @@ async def test_a_worker_that_stalls_at_any_request_names_nothing_that_a_sweep_ha
         waiting.cancel()
         rival = archiver_of(scene, bucket.store, seed=2)
         if pause % 2:
-            await rival.run_once()  # archives the same: what the stalled one uploaded is below the end, and an orphan
+            await (
+                rival.run_once()
+            )  # archives the same records: the stalled worker's upload is below the cold end, and an orphan
         await swept(bucket.store, NO_GRACE)
         await check_logs(scene, bucket.store)
         gated.gate.set()
@@ -196,8 +198,8 @@ async def test_a_worker_that_stalls_at_any_request_names_nothing_that_a_sweep_ha
 
 
 async def test_a_merge_that_stalls_between_upload_and_manifest_names_nothing_that_was_deleted(tmp_path: Path) -> None:
-    """What it uploads lies below the partition's end and nothing else writes there: the sweep's own version has to stop
-    it. Its clocks stand still, so it has no other way to know."""
+    """The merged segment lies below the cold end, and nothing else writes there. Its clocks stand still, so only the
+    version that the sweep appends can stop it."""
     pause, reached, deleted = 0, True, 0
     while reached:
         store = MemoryObjectStore()
@@ -210,7 +212,7 @@ async def test_a_merge_that_stalls_between_upload_and_manifest_names_nothing_tha
         reached = gated.reached.is_set()
         deleted += len(await swept(store, NO_GRACE))
         gated.gate.set()
-        with contextlib.suppress(Conflict):  # as the loop of upkeep, which asks again
+        with contextlib.suppress(Conflict):  # like the upkeep loop, which asks again
             await merging
         assert (await records_of(store)).equals(records), f"paused at {pause}"
         pause += 1
@@ -240,7 +242,7 @@ async def test_a_rival_that_appends_all_the_time_makes_the_sweep_give_up_not_err
     prefix = manifest_prefix("web", WEB.topic_id, 0)
 
     class Rival(CrashingStore):
-        """Archives something between the sweep's every look and its append."""
+        """Archives something between each look of the sweep and its append."""
 
         async def _hold_up(self, number: int) -> None:
             del number
@@ -258,7 +260,7 @@ async def test_a_rival_that_appends_all_the_time_makes_the_sweep_give_up_not_err
 
 @pytest.mark.parametrize("wrong_s", [-2 * DAY_S, 2 * DAY_S])
 async def test_on_a_directory_the_clock_of_this_process_is_not_asked(tmp_path: Path, wrong_s: float) -> None:
-    """Writer and sweeper disagree by two days; the file system's clock is the same for both."""
+    """Writer and sweeper disagree by two days, but the file system's clock is the same for both."""
     right = LocalObjectStore(tmp_path / "data")
     scene = await small_scene(right)
     await archiver_of(scene, right).run_once()
@@ -268,7 +270,9 @@ async def test_on_a_directory_the_clock_of_this_process_is_not_asked(tmp_path: P
     runtime = Runtime(clock, SeededEntropy(4))
     wrong = LocalObjectStore(tmp_path / "data", runtime)
     late = encode_segment("web", WEB, record_table((2, 3)), "ef" * 16)
-    await wrong.create(late.segment.key, late.body)  # written by the wrong clock's process, and no older for it
+    await wrong.create(
+        late.segment.key, late.body
+    )  # written by the process with the wrong clock, but not older for that
     settings = SweepSettings(delete=True)
     assert [stray async for stray in BucketSweep(wrong, SaidTopics(), runtime, settings).strays()] == []
     os.utime(tmp_path / "data" / made.segment.key, (1_000_000_000, 1_000_000_000))

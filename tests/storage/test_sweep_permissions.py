@@ -1,4 +1,4 @@
-"""A sweep as an S3 user with the policy that docs/stores.md gives, and as one with less, on MinIO."""
+"""A sweep as an S3 user with the policy of docs/stores.md, and as a user with fewer permissions, on MinIO."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from tidelog.storage.stores.s3 import S3ObjectStore
 PAGE = Path(__file__).parents[2] / "docs/stores.md"
 PREFIX = "tidelog"
 EVERYTHING = SweepSettings(-60_000, delete=True)
-"""Of any age, though the store's clock be behind."""
+"""Of any age, even if the store's clock is behind."""
 ALL = FetchLimits(1_000, 1 << 20)
 OF_UPLOADS = ("s3:ListBucketMultipartUploads", "s3:ListMultipartUploadParts", "s3:AbortMultipartUpload")
 
 
 def policy_on_the_page(bucket: S3Bucket) -> dict[str, Any]:
-    """The policy that the page says is all that brokers need, for `bucket`."""
+    """The policy for `bucket` that the page says is all that brokers need."""
     blocks: list[str] = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (policy,) = [block for block in blocks if "Statement" in block]
     parsed: dict[str, Any] = json.loads(policy.replace("my-bucket", bucket.name))
@@ -61,7 +61,7 @@ async def store_of_a_user(bucket: S3Bucket, policy: Mapping[str, Any]) -> AsyncI
 
 
 async def filled(bucket: S3Bucket, policy: Mapping[str, Any]) -> str:
-    """A broker writes and archives as a user with `policy`; an orphan is left, whose key is the answer."""
+    """A broker writes and archives as a user with `policy`, and an orphan is left. Return the orphan's key."""
     async with store_of_a_user(bucket, policy) as store, running_broker(store, shards=1) as broker:
         topic = await broker.create_topic("t", 1, {})
         await broker.produce("t", numbered(0, 5), ProduceOptions(partition=0))

@@ -1,4 +1,4 @@
-"""Thrift's compact protocol: what is written is read back, and what is damaged is told."""
+"""Thrift's compact protocol: written values are read back, and damage is detected."""
 
 from __future__ import annotations
 

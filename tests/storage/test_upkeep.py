@@ -1,4 +1,5 @@
-"""The loop over upkeep tasks: what is due runs in order until nothing is; another worker's version starts it over."""
+"""The loop over upkeep tasks: due tasks run in order until none is due; a version of another worker starts the loop
+over."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ PLACE, RULES = Place("web", WEB), UpkeepRules()
 
 @dataclass
 class StepsTask:
-    """Has `steps` steps to do, and is then due at `later_ms`; each is told to `ran` by `name`."""
+    """Has `steps` steps to do, and is due again at `later_ms`. Each step adds `name` to `ran`."""
 
     name: str
     steps: int

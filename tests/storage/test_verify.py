@@ -1,4 +1,4 @@
-"""`verify` finds nothing in a sound bucket, and names the object in one that is not."""
+"""`verify` finds nothing in a sound bucket, and names the object in a damaged one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def archiver(scene: Scene, store: ObjectStore) -> Archiver:
 
 
 async def half_archived(store: ObjectStore) -> Scene:
-    """Segments of every partition, entries below the floor deleted, and two entries above it."""
+    """Segments in every partition, entries below the floor deleted, and two entries above it."""
     scene = await small_scene(store)
     made = archiver(scene, store)
     await made.run_once()
@@ -200,7 +200,7 @@ async def test_a_partition_in_two_shards_is_an_error(store: MemoryObjectStore, s
 
 
 async def test_a_broker_may_archive_at_every_step_of_a_verification(store: MemoryObjectStore) -> None:
-    """A whole pass with deletion happens between any two requests of a verification: nothing is wrong."""
+    """A whole pass with deletion happens between any two requests of a verification; it reports no error."""
     pause, reached = 0, True
     while reached:
         bucket = MemoryObjectStore()

@@ -1,4 +1,4 @@
-"""A bucket is broken in every way that `verify` claims to see, and each is named by its key and its cause."""
+"""A bucket is broken in every way that `verify` detects; `verify` names key and cause of each."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def test_manifests_that_are_all_lost_are_told_by_where_the_log_begins() ->
 
 
 async def test_a_manifest_whose_base_is_missing_is_named() -> None:
-    """A list so long that a version is the difference to an older one."""
+    """The list is so long that a version is a difference to an older one."""
     store = MemoryObjectStore()
     log = ManifestLog(store, "web", WEB)
     segments = []

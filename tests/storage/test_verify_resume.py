@@ -1,4 +1,5 @@
-"""A verification that was interrupted goes on where it stood, tells what it had found, and looks at nothing twice."""
+"""A verification that was interrupted continues where it stopped, reports its earlier findings, and checks nothing
+twice."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ async def archived() -> tuple[MemoryObjectStore, Scene]:
 
 
 def again(store: ObjectStore, state: WalkState | None = None) -> BucketVerification:
-    """One request at a time, as a process of its own would go on from the file."""
+    """Continue from the file like a new process, with one request at a time."""
     kept = decode_state("file", encode_state(state), store=store.url, deep=False) if state else None
     return BucketVerification(store, at_once=1, state=kept)
 

@@ -132,7 +132,8 @@ async def test_a_flipped_bit_of_the_floor_is_noticed_or_means_the_same(log: Shar
 
 
 async def test_the_content_of_the_floor_never_recurs(log: ShardLog) -> None:
-    """Its tag may be made from it: a stalled truncator has to meet another one than it read."""
+    """The store may derive its version from the content: a stalled truncator must find another version than the one it
+    read."""
     seen = set()
     for number in range(1, 200):
         await log.wal.advance_floor(number, number // 7)
@@ -247,7 +248,7 @@ async def test_a_log_with_lost_entries_ends_behind_its_greatest_number(log: Shar
     await log.rival_commits(3)
     for seq in lost:
         await log.bucket.delete(log.wal.key(seq))
-    if 0 in lost:  # so that it is known where the log begins
+    if 0 in lost:  # so that the start of the log is known
         await log.bucket.put(FLOOR_KEY, b'{"format_version": 1, "number": 0, "epoch": 0}')
     tail = await find_tail(log.wal)
     assert (tail.next_seq, tail.epoch) == (4, 1)

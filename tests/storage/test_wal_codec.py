@@ -1,4 +1,4 @@
-"""WAL entries there and back, and what is refused."""
+"""WAL entries are encoded and decoded, and invalid ones refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index of a write-ahead log: what it gives back, and that nothing wrong in it does harm."""
+"""The index of a WAL: what it returns, and that errors in it do no harm."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ RIVALS = 8
 
 
 class LogStory:
-    """One story, told on each store."""
+    """The same scenario on each store."""
 
     async def test_a_log_is_claimed_written_taken_over_truncated_and_read(self, store: ObjectStore) -> None:
         wal, old, new = a_log(store), a_writer(store, "old"), a_writer(store, "new")

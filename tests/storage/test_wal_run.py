@@ -1,4 +1,4 @@
-"""A run of WAL entries: which are read, how many at once, and what is held of large ones."""
+"""A run of WAL entries: which entries are read, how many at once, and how many large ones are in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog.storage.wal_run import READS_AT_ONCE, STORED_BYTES_AT_ONCE, read_ru
 
 
 class WatchedStore(CrashingStore):
-    """Tells how many reads were under way at once, and how many bytes were held before they were decoded."""
+    """Records the most reads at once, and the most bytes held before they were decoded."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, NEVER, after=False)
@@ -32,7 +32,7 @@ class WatchedStore(CrashingStore):
         self.rounds += not self.under_way
         self.under_way += 1
         self.at_once = max(self.at_once, self.under_way)
-        await asyncio.sleep(0)  # the others begin
+        await asyncio.sleep(0)  # the other reads begin
         try:
             stored = await self._inner.get(key, byte_range)
         finally:
@@ -56,7 +56,7 @@ async def run_of(store: ObjectStore, start: int, end: int | None, raw_bytes: int
 
 
 async def log_of(*counts: int) -> MemoryObjectStore:
-    """An entry for each of `counts`, of so many records."""
+    """A log with one entry for each of `counts`, with that many records."""
     store = MemoryObjectStore()
     scene = Scene(store)
     for count in counts:
@@ -120,7 +120,7 @@ async def test_a_run_ends_once_it_holds_enough(raw_bytes: int, expected: int) ->
 
 
 async def test_large_entries_after_small_ones_are_held_one_by_one() -> None:
-    """A burst after a quiet night: the width that suited tiny entries must not be that of large ones."""
+    """A burst after a quiet night: the parallelism for tiny entries must not apply to large ones."""
     large = 60_000
     store = await log_of(*[1] * 70, *[large] * 6)
     sizes = [(await store.head(Wal(store, 0, ParquetWalCodec()).key(seq))).size for seq in range(70, 76)]

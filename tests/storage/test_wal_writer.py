@@ -1,4 +1,5 @@
-"""Claiming and committing through `WalWriter`: timeouts, cancelled tasks, entries in doubt, entries made ahead."""
+"""Claims and commits through `WalWriter`: timeouts, cancelled tasks, entries with an unknown outcome, entries prepared
+ahead."""
 
 from __future__ import annotations
 
@@ -126,7 +127,7 @@ async def test_a_refused_permission_surfaces_in_time_and_the_same_entry_can_foll
 
 
 async def cancel_in_request(log: ShardLog, call: Coroutine[None, None, object], number: int) -> None:
-    """Start `call` and cancel it while its request `number` (from 0) is under way."""
+    """Start `call` and cancel it during its request `number` (from 0)."""
     task = asyncio.create_task(call)
     for _ in range(number + 1):
         reached, release = asyncio.Event(), asyncio.Event()

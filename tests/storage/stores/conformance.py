@@ -1,6 +1,6 @@
-"""What every `ObjectStore` has to pass: one class, in pytest's style.
+"""The conformance suite that every `ObjectStore` must pass, as a pytest class.
 
-A store's tests subclass it and give a fixture `store`, an empty store of their kind:
+The tests of a store subclass it and give a fixture `store`, an empty store of their kind:
 
     class TestMemory(ObjectStoreConformance):
         @pytest.fixture
@@ -8,8 +8,6 @@ A store's tests subclass it and give a fixture `store`, an empty store of their 
             store = MemoryObjectStore()
             yield store
             await store.aclose()
-
-It needs pytest and pytest-asyncio (``asyncio_mode = "auto"``) and is not imported by anything that runs.
 """
 
 from __future__ import annotations
@@ -29,10 +27,10 @@ LARGE_BYTES = 9 * 1_024 * 1_024 + 7
 
 
 class ObjectStoreConformance:
-    """The contract of `tidelog.storage.object_store`, sentence by sentence."""
+    """Tests each sentence of the contract of `tidelog.storage.object_store`."""
 
     versions_follow_content = True
-    """Whether equal bytes have equal versions, as on S3. A store may do better and give each write one of its own."""
+    """Whether equal bytes have equal versions, as on S3. A store may instead give each write its own version."""
 
     async def test_what_was_created_is_read_back(self, store: ObjectStore) -> None:
         version = await store.create("a/b", CONTENT)
@@ -85,8 +83,8 @@ class ObjectStoreConformance:
         assert (await store.get("a")).data == b"third"
 
     async def test_the_same_bytes_have_the_same_version_where_the_store_is_like_s3(self, store: ObjectStore) -> None:
-        """The simulation's store must not be kinder than S3: there code that takes a version for a proof that nothing
-        was written meanwhile is wrong."""
+        """The simulation's store must not be safer than S3: on S3, an unchanged version does not prove that nothing was
+        written meanwhile."""
         if not self.versions_follow_content:
             return
         first = await store.create("a", b"one")
@@ -278,7 +276,7 @@ async def _replaces(store: ObjectStore, key: str, body: bytes, version: str) -> 
 
 
 async def _wins(write: Callable[[], Awaitable[str]]) -> bool:
-    """Whether `write` took effect. A contended one did nothing and is sent again."""
+    """Whether `write` took effect. A contended write did nothing and is sent again."""
     while True:
         try:
             await write()

@@ -1,4 +1,4 @@
-"""The tables of the conformance suite: keys that are odd but good, bad keys, and ranges with what they give."""
+"""The tables of the conformance suite: unusual valid keys, invalid keys, and ranges with their results."""
 
 from __future__ import annotations
 

@@ -1,20 +1,21 @@
-"""A store that fails as object stores do, from a seed.
+"""A store that fails like object stores do, from a seed.
 
-Every fault is drawn from the runtime's `Entropy` and waits on its `Clock`, so a run is replayed by its seed. No task,
-lock or future of asyncio is used: the deterministic simulation drives these coroutines itself.
+It draws every fault from the runtime's `Entropy` and waits on its `Clock`, so a seed repeats a run. It uses no task,
+lock or future of asyncio, because the deterministic simulation drives these coroutines itself.
 
-What can happen to a call, at most one of:
+A call can have at most one of these faults:
 
     unavailable   a 5xx before any effect
     contended     a 409: nothing was done (writes only)
-    reset         the connection breaks; a write took effect or did not, by a coin
-    lost_answer   the write took effect, its answer never came
-    delayed       the answer is a timeout, and the write takes effect *later*, after others may have written
+    reset         the connection breaks; it is random whether a write took effect
+    lost_answer   the write took effect, but its answer is lost
+    delayed       the answer is a timeout, and the write takes effect *later*, perhaps after other writes
 
-and independently `slow`: it waits up to `slow_s_max` before it begins.
+Independently, a call can be `slow`: it waits up to `slow_s_max` before it begins.
 
-A delayed write lands when a call through this wrapper finds it due. To the callers of this wrapper that is the same as
-landing in between, since only a call can see the difference; those who look at the inner store call `land_due` first.
+A delayed write takes effect when a call through this wrapper finds it due. Callers of the wrapper cannot tell this from
+an earlier effect, because only a call can see the difference. Code that looks at the inner store directly must call
+`land_due` first.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ WRITE_FAULTS = tuple(Fault)
 
 @dataclass(frozen=True)
 class FaultPlan:
-    """How likely each fault is (0 to 1, their sum at most 1), and how long waits may last, in seconds."""
+    """The probability of each fault (0 to 1, together at most 1), and the longest waits in seconds."""
 
     unavailable: float = 0.0
     contended: float = 0.0
@@ -64,22 +65,22 @@ class FaultPlan:
         assert self.slow <= 1, self
 
     def chance(self, fault: Fault) -> float:
-        """How likely `fault` is."""
+        """The probability of `fault`."""
         chance: float = getattr(self, fault.value)
         return chance
 
 
 @dataclass(frozen=True)
 class _Landing:
-    """A write whose time is still to come."""
+    """A write that will take effect later."""
 
     due_s: float
     write: Callable[[], Awaitable[object]]
 
 
 class FaultyObjectStore(WrappingObjectStore):
-    """`inner` with the faults of `plan`, which may be exchanged at any time: ``store.plan = FaultPlan(unavailable=1)``
-    is an outage."""
+    """Adds the faults of `plan` to `inner`. The plan may be replaced at any time: ``store.plan =
+    FaultPlan(unavailable=1)`` is an outage."""
 
     def __init__(self, inner: ObjectStore, plan: FaultPlan, runtime: Runtime) -> None:
         super().__init__(inner)
@@ -90,29 +91,29 @@ class FaultyObjectStore(WrappingObjectStore):
 
     @property
     def landings(self) -> int:
-        """How many delayed writes have not landed yet."""
+        """The number of delayed writes that have not taken effect yet."""
         return len(self._landings)
 
     async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
         return await super().put(
             key, bytes(data), if_version=if_version
-        )  # a delayed write outlives the caller's buffer
+        )  # the caller may reuse its buffer before the delayed write happens
 
     async def create(self, key: str, data: Body) -> str:
         return await super().create(key, bytes(data))
 
     async def aclose(self) -> None:
-        """Lets every delayed write land, then closes the inner store."""
+        """Let every delayed write take effect, then close the inner store."""
         await self.land_all()
         await self._inner.aclose()
 
     async def land_due(self) -> None:
-        """Let the delayed writes take effect whose time has come, in the order of their times."""
+        """Apply the delayed writes that are due, in the order of their times."""
         now_s = self._clock.monotonic()
         await self._land([landing for landing in self._landings if landing.due_s <= now_s])
 
     async def land_all(self) -> None:
-        """Let every delayed write take effect now."""
+        """Apply every delayed write now."""
         await self._land(tuple(self._landings))
 
     async def _land(self, due: Sequence[_Landing]) -> None:
@@ -141,7 +142,7 @@ class FaultyObjectStore(WrappingObjectStore):
             await _without_answer(write)
 
     async def _begin(self, possible: tuple[Fault, ...]) -> Fault | None:
-        """Wait if the call is to be slow, let what is due land, and draw this call's fault."""
+        """Wait if the call is slow, apply due writes, and draw this call's fault."""
         if self._entropy.uniform(0, 1) < self.plan.slow:
             await self._clock.sleep(self._entropy.uniform(0, self.plan.slow_s_max))
         await self.land_due()
@@ -154,7 +155,7 @@ class FaultyObjectStore(WrappingObjectStore):
 
 
 async def _without_answer(call: Callable[[], Awaitable[object]]) -> None:
-    """Do `call` and lose what it answers. An error is an answer too: its sender never hears it."""
+    """Make `call` and discard its answer. An error is an answer too, and is also discarded."""
     try:
         await call()
     except TidelogError:

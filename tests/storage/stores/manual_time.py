@@ -1,4 +1,4 @@
-"""A clock that moves only when somebody sleeps, and a runtime on it."""
+"""A clock that moves only when somebody sleeps, and a runtime with it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tidelog.storage.runtime import Runtime, SeededEntropy
 
 
 class ManualClock:
-    """Starts at 1,000 s; a sleep returns at once and moves it. `sleeps` are the waits asked for, in seconds."""
+    """Starts at 1,000 s. A sleep returns at once and moves it. `sleeps` lists the requested waits in seconds."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0

@@ -1,4 +1,4 @@
-"""A server on a raw socket that answers as its script says: errors, half answers, silence, resets."""
+"""A server on a raw socket that answers by a script: errors, half answers, silence, resets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 @dataclass(frozen=True)
 class Request:
-    """What came: header names in lower case."""
+    """A received request; header names are in lower case."""
 
     method: str
     target: str
@@ -22,11 +22,11 @@ class Request:
 
 
 Act = Callable[[socket.socket, Request], bool]
-"""What is done with one request; False ends the connection."""
+"""What to do with one request; False ends the connection."""
 
 
 class MisbehavingServer:
-    """Takes the script's acts in turn, one a request, and the last one for all further requests."""
+    """Runs the acts of the script in turn, one per request, and repeats the last one."""
 
     def __init__(self, *script: Act) -> None:
         self.requests: list[Request] = []
@@ -57,7 +57,7 @@ class MisbehavingServer:
         while True:
             try:
                 connection, _ = self._listener.accept()
-            except OSError:  # the test is over
+            except OSError:  # the test has ended
                 return
             self._open.append(connection)
             thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
@@ -72,12 +72,13 @@ class MisbehavingServer:
                     act = self._script.pop(0) if len(self._script) > 1 else self._script[0]
                     if not act(connection, request):
                         return
-            except OSError:  # the client went away
+            except OSError:  # the client closed the connection
                 return
 
 
 def answer(status: str, body: bytes = b"", headers: Sequence[str] = (), *, length: int | None = None) -> Act:
-    """A whole answer, the connection kept; or with a `length` beyond the body a truncated one, the connection ended."""
+    """A complete answer that keeps the connection; or, with a `length` beyond the body, a truncated answer that ends
+    it."""
     declared = len(body) if length is None else length
     head = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {declared}", *headers]) + "\r\n\r\n"
 
@@ -89,12 +90,12 @@ def answer(status: str, body: bytes = b"", headers: Sequence[str] = (), *, lengt
 
 
 def refusal(status: str, code: str) -> Act:
-    """An error as S3 tells it."""
+    """An error in S3's format."""
     return answer(status, f"<Error><Code>{code}</Code><Message>told</Message></Error>".encode())
 
 
 def raw(data: bytes) -> Act:
-    """Any bytes, then the end of the connection."""
+    """Send any bytes, then end the connection."""
 
     def act(connection: socket.socket, _: Request) -> bool:
         connection.sendall(data)
@@ -104,13 +105,13 @@ def raw(data: bytes) -> Act:
 
 
 def reset(connection: socket.socket, _: Request) -> bool:
-    """The connection breaks: no answer, a TCP reset."""
+    """Break the connection with a TCP reset, without an answer."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     return False
 
 
 def silence(connection: socket.socket, _: Request) -> bool:
-    """No answer until the client gives up."""
+    """Send no answer until the client gives up."""
     return bool(connection.recv(1))
 
 
@@ -128,5 +129,5 @@ def _read_request(stream: BinaryIO) -> Request | None:
 def _end(connection: socket.socket) -> None:
     try:
         connection.shutdown(socket.SHUT_RDWR)
-    except OSError:  # ended already
+    except OSError:  # already ended
         return

@@ -1,4 +1,4 @@
-"""Counting: requests and bytes, by verb and by purpose."""
+"""The counting wrapper counts requests and bytes by verb and by purpose."""
 
 from __future__ import annotations
 

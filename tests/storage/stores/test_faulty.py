@@ -1,4 +1,4 @@
-"""Faulty: what each fault does, that a seed repeats it, and that it needs no event loop."""
+"""The faulty store: each fault does what it says, a seed repeats it, and it needs no event loop."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_the_wrappers_and_the_memory_store_need_no_event_loop() -> None:
 
 
 def _driven(coroutine: Coroutine[Any, Any, int]) -> int:
-    """Run a coroutine that never has to wait for a loop; it fails if it asks for one."""
+    """Run a coroutine that never waits for an event loop; fail if it asks for one."""
     try:
         asked_for = coroutine.send(None)
     except StopIteration as ended:

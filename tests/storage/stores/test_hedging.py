@@ -1,4 +1,4 @@
-"""A request that takes long is sent a second time: which ones, how often, and whose answer counts."""
+"""A request that takes too long is sent a second time: which requests, how often, and whose answer counts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOME = ByteRange(0, 100)
 
 
 class HangingStore(MemoryObjectStore):
-    """Hangs on the next `hangs` requests, after they took effect if `effect`; `late` is what they are answered then."""
+    """Hangs on the next `hangs` requests; with `effect`, after they took effect. `late` is their answer in the end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -218,12 +218,12 @@ async def test_of_two_refusals_that_arrive_together_none_is_taken_for_a_defect(
     hanging.gate.set()
     assert await refused
     hanging.late = None
-    gc.collect()  # a task whose exception nobody asked for tells of it when it goes
+    gc.collect()  # a task whose exception nobody retrieved reports it when it is deleted
     assert defects == []
 
 
 async def _is_refused(store: HedgingObjectStore) -> bool:
-    """Keeps no exception, since it would keep the tasks that raised it."""
+    """Keeps no exception, because an exception would keep the tasks that raised it."""
     try:
         await store.create("a", b"x")
     except Conflict:

@@ -1,4 +1,4 @@
-"""A large body goes to the disk in steps, so that small ones beside it need not wait for all of it."""
+"""A large body is written to the disk in steps, so that small bodies need not wait for all of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store on a local directory: the contract, and what a directory adds to it."""
+"""The store on a local directory: the contract, and the behaviour of a directory beyond it."""
 
 from __future__ import annotations
 
@@ -139,7 +139,8 @@ class TestWhatADirectoryCannotHold:
 
 
 class TestWhatTheSystemSays:
-    """The kernel's answers are put in: a full disk, a foreign owner and a signal cannot be had everywhere."""
+    """The tests simulate the kernel's answers, because a full disk, a foreign owner or a signal is not available
+    everywhere."""
 
     @pytest.mark.parametrize(
         ("number", "expected", "told"),
@@ -257,7 +258,7 @@ async def test_a_listing_opens_no_folder_that_its_bounds_exclude(
 
 @pytest.fixture
 def spied(store: LocalObjectStore, root: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is synced and linked from here on, in order."""
+    """Record what is synced and linked from here on, in order."""
     calls: list[str] = []
     sync, link = os.fsync, os.link
 

@@ -1,4 +1,4 @@
-"""The store on a local directory among processes: one that races and one that is killed."""
+"""Several processes use the store on a local directory: one races, and one is killed."""
 
 from __future__ import annotations
 

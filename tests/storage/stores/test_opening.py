@@ -1,4 +1,4 @@
-"""From the text of `--store` to a store."""
+"""Opening a store from the text of `--store`."""
 
 from __future__ import annotations
 

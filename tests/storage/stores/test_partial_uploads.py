@@ -1,4 +1,4 @@
-"""What never became an object is listed and removed: multipart uploads on MinIO."""
+"""Unfinished multipart uploads are listed and removed, on MinIO."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OWN = f"topics/web/{TOPIC_ID}/partition=0/x"
 
 
 def begin_upload(bucket: S3Bucket, key: str, size_bytes: int) -> None:
-    """A part is uploaded, and its uploader dies."""
+    """Upload a part as an uploader that then dies."""
     client = boto3.client(
         "s3",
         endpoint_url=bucket.endpoint.url,

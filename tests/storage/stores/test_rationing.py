@@ -1,4 +1,5 @@
-"""A paced store sends one request at a time, so many a second; a throttled store moves so many bytes a second."""
+"""A paced store sends a limited number of requests per second, one at a time. A throttled store moves a limited number
+of bytes per second."""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ async def test_one_that_is_given_up_makes_room_for_the_next() -> None:
 
 
 async def test_what_lies_under_it_is_found_through_it(tmp_path: Path) -> None:
-    """A sweep asks for unfinished uploads by it, and by a throttled store between."""
+    """A sweep asks the wrapper for unfinished uploads, also through a throttled store."""
     local = LocalObjectStore(tmp_path)
     throttled = ThrottledObjectStore(local, Runtime(), 1_000)
     assert partial_uploads_of(PacedObjectStore(throttled, Runtime(), 4.0)) is not None
@@ -86,7 +87,7 @@ async def test_reads_and_writes_share_the_ration() -> None:
     for number in range(10):
         await store.get(f"a/{number}")
     moved_bytes, took_s = 1_000, clock.now_s - began_s
-    assert moved_bytes - 200 <= 100 * took_s <= moved_bytes  # a second's burst before, one operation after
+    assert moved_bytes - 200 <= 100 * took_s <= moved_bytes  # the first second's burst, then one operation
 
 
 async def test_a_burst_of_a_second_passes_at_once_and_idle_time_earns_no_more() -> None:

@@ -1,4 +1,4 @@
-"""Retrying: what is sent again, how long, and what it does not hide."""
+"""The retrying wrapper: what it sends again, for how long, and which errors it passes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The S3 store on servers that fail: every broken exchange is one request and one honest error."""
+"""The S3 store with servers that fail: every broken exchange is one request and one accurate error."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_a_kept_connection_that_breaks_is_not_asked_again_either(call: Cal
 async def test_silence_is_unavailable_after_its_time(call: Call) -> None:
     with MisbehavingServer(STORED, silence) as server:
         async with store_at(server.url, request_s_max=3.0) as store:
-            await store.put("first", b"")  # to connect takes its time too, on a busy machine
+            await store.put("first", b"")  # connecting takes time too, on a busy machine
             with pytest.raises(Unavailable, match="within 3 s"):
                 await call(store)
         assert len(server.requests) == 2

@@ -1,4 +1,4 @@
-"""A connection that hangs costs seconds: time limits by size, and connections that are not trusted after one hung."""
+"""A connection that hangs costs seconds: time limits by size, and suspicion of other connections after one hung."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ async def test_a_later_get_that_fails_is_one_request_and_one_honest_error(
 
 async def test_a_later_get_without_an_answer_ends_after_its_time() -> None:
     with MisbehavingServer(whole(b"first"), silence) as server:
-        async with store_at(server.url, request_s_max=5.0) as store:  # to connect takes its time too
+        async with store_at(server.url, request_s_max=5.0) as store:  # connecting takes time too
             await store.get("a")
             with pytest.raises(Unavailable, match="within 5 s"):
                 await store.get("a")

@@ -1,4 +1,4 @@
-"""The S3 store on real servers: MinIO where there is one, and moto."""
+"""The S3 store on real servers: MinIO, where it is available, and moto."""
 
 from __future__ import annotations
 

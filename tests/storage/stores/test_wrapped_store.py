@@ -1,4 +1,4 @@
-"""The wrappers keep the contract of what they wrap."""
+"""The wrappers keep the contract of the store they wrap."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TestEveryWrapperAtOnce(ObjectStoreConformance):
 
 
 class TestRetryingOverFaultsWithoutEffect(ObjectStoreConformance):
-    """Faults that did nothing are invisible above the retries."""
+    """Faults without an effect are invisible above the retries."""
 
     @pytest.fixture
     async def store(self) -> AsyncIterator[ObjectStore]:

@@ -1,4 +1,4 @@
-"""A partition whose segments a test writes itself, what a compaction makes of it, and what readers see."""
+"""A partition whose segments a test writes itself, the result of a compaction, and the view of readers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ RULES = UpkeepRules(compacts=True, deletes=False, min_cleanable_dirty_ratio=0.0)
 GRACE_S = 600.0
 
 Write = tuple[bytes | None, bytes | None]
-"""Key and value; no value: a tombstone."""
+"""Key and value; None as value is a tombstone."""
 View = Mapping[bytes, bytes]
-"""The map of keys that a reader ends with."""
+"""The final map of keys that a reader has."""
 
 
 def written(begin_offset: int, writes: Sequence[Write], timestamp_ms: int) -> pa.Table:
-    """`RECORD_SCHEMA`."""
+    """Records with `RECORD_SCHEMA`."""
     arrays = [
         pa.array(range(begin_offset, begin_offset + len(writes)), pa.int64()),
         pa.array([timestamp_ms] * len(writes), TIMESTAMP),
@@ -46,7 +46,7 @@ def written(begin_offset: int, writes: Sequence[Write], timestamp_ms: int) -> pa
 
 @dataclass
 class Partition:
-    """What was written to it, and the bucket that holds it."""
+    """The records written to a partition, and its bucket."""
 
     spill_folder: Path
     store: ObjectStore = field(default_factory=MemoryObjectStore)
@@ -55,14 +55,14 @@ class Partition:
     entropy: SeededEntropy = field(default_factory=lambda: SeededEntropy(7))
 
     def log(self, store: ObjectStore | None = None) -> ManifestLog:
-        """As a process of its own sees it."""
+        """The log as a new process sees it."""
         return ManifestLog(store or self.store, PLACE.topic, PLACE.topic_partition)
 
     async def manifest(self) -> Manifest:
         return await self.log().latest()
 
     async def append(self, writes: Sequence[Write]) -> None:
-        """One segment more, as the archiver appends it."""
+        """Append one segment, like the archiver."""
         log = self.log()
         manifest = await log.latest()
         records = written(len(self.history), writes, self.clock.now_ms())
@@ -80,7 +80,7 @@ class Partition:
         hash_keys: HashKeys = spread_hash,
         spill_folder: Path | None = None,
     ) -> CompactTask:
-        """A worker of its own."""
+        """A worker like that of a new process."""
         return CompactTask(
             store or self.store,
             Runtime(self.clock, SeededEntropy(seed)),
@@ -94,7 +94,7 @@ class Partition:
         return await whole_pass(self.task(), self.log(), rules)
 
     async def records(self, begin_offset: int = 0) -> pa.Table:
-        """What is left from an offset on."""
+        """The remaining records from an offset on."""
         tables = [RECORD_SCHEMA.empty_table()]
         for segment in (await self.manifest()).segments:
             tables.append(decode_segment(segment.key, (await self.store.get(segment.key)).data))
@@ -102,13 +102,13 @@ class Partition:
         return records.filter(pa.compute.greater_equal(records["offset"], begin_offset))
 
     async def offsets(self) -> list[int]:
-        """Of the records that are left."""
+        """The offsets of the remaining records."""
         left: list[int] = (await self.records())["offset"].to_pylist()
         return left
 
     async def check(self) -> None:
-        """What is left is a part of what was written, in its order and at its offsets, and a reader of it ends with the
-        same map as one who saw everything."""
+        """Check that the remaining records are a part of the written ones, with their order and offsets, and that a
+        reader of them ends with the same map as a reader of all records."""
         left = await self.records()
         offsets = left["offset"].to_pylist()
         assert offsets == sorted(set(offsets))
@@ -123,7 +123,7 @@ class Partition:
 
 
 def puts(keys: str, value: str = "v") -> list[Write]:
-    """A record of each letter; a capital one deletes its key, a dash has none."""
+    """One record per letter; a capital letter deletes its key, a dash has no key."""
     return [
         (None if key == "-" else key.lower().encode(), None if key.isupper() else f"{value}-{key}".encode())
         for key in keys
@@ -131,7 +131,7 @@ def puts(keys: str, value: str = "v") -> list[Write]:
 
 
 async def whole_pass(task: CompactTask, log: ManifestLog, rules: UpkeepRules = RULES) -> Manifest | None:
-    """All runs of a pass, as long as something is due; the last version."""
+    """Run a pass until nothing is due; return the last version."""
     last = None
     while manifest := await task.run(PLACE, log, rules):
         last = manifest

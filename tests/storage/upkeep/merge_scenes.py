@@ -1,4 +1,4 @@
-"""A partition with small segments in a bucket, what it holds, and workers that merge them."""
+"""A partition with small segments in a bucket, its records, and workers that merge them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidelog.storage.upkeep.task import Place
 
 PLACE = Place("web", WEB)
 AT_ONCE = UpkeepRules(segment_ms=1)
-"""Whatever is there becomes one final segment."""
+"""All segments together become one final segment."""
 LIMITS = UpkeepLimits(memory_bytes=16 * 1024 * 1024, grace_s=GRACE_S)
 
 
@@ -35,7 +35,7 @@ async def manifest_of(store: ObjectStore) -> Manifest:
 
 
 async def add(store: ObjectStore, records: pa.Table, *, at_ms: int = 1, clean_end: int = 0) -> Manifest:
-    """What the archiver does with `records`: a segment of level 0, and a version."""
+    """Archive `records` like the archiver: a segment of level 0, and a version."""
     log = manifest_log(store)
     latest = await log.latest()
     encoded = encode_segment("web", WEB, records, f"{latest.version + 1:032x}")
@@ -52,7 +52,7 @@ async def add(store: ObjectStore, records: pa.Table, *, at_ms: int = 1, clean_en
 
 
 async def filled(store: ObjectStore, counts: Sequence[int] = (3, 1, 4, 2)) -> pa.Table:
-    """Segments of so many records each; all of them."""
+    """Make segments with the given numbers of records; return all records."""
     offset = 0
     for count in counts:
         await add(store, record_table(range(offset, offset + count)))
@@ -61,7 +61,7 @@ async def filled(store: ObjectStore, counts: Sequence[int] = (3, 1, 4, 2)) -> pa
 
 
 def merger(store: ObjectStore, folder: Path, *, seed: int = 0, limits: UpkeepLimits = LIMITS) -> MergeTask:
-    """A process of its own: it knows nothing but the bucket."""
+    """A worker like that of a new process: it knows only the bucket."""
     return MergeTask(store, Runtime(ManualClock(), SeededEntropy(seed)), limits, None, folder)
 
 
@@ -70,7 +70,7 @@ async def merge(store: ObjectStore, folder: Path, *, seed: int = 0, rules: Upkee
 
 
 async def records_of(store: ObjectStore) -> pa.Table:
-    """The cold records of the partition as readers get them."""
+    """The archived records of the partition as readers get them."""
     tables = [RECORD_SCHEMA.empty_table()]
     for segment in (await manifest_of(store)).segments:
         tables.append(decode_segment(segment.key, (await store.get(segment.key)).data))
@@ -78,5 +78,5 @@ async def records_of(store: ObjectStore) -> pa.Table:
 
 
 def is_empty(folder: Path) -> bool:
-    """Whether nothing is left there of files that have names."""
+    """Whether no named file is left in the folder."""
     return not any(folder.iterdir())

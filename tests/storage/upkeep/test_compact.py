@@ -1,4 +1,4 @@
-"""Log compaction: what stays, what goes, and what is not even written again."""
+"""Log compaction: which records stay, which go, and which are not rewritten."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_neighbours_that_lose_records_are_gathered(partition: Partition) -
 
 
 async def test_what_is_left_of_a_segment_may_be_several(partition: Partition) -> None:
-    """As when segment.bytes was set to less meanwhile."""
+    """For example after segment.bytes was reduced."""
     await partition.append([(b"key-%05d" % (number % 900), b"v" * 100) for number in range(1_000)])
     [segment] = (await partition.manifest()).segments
     manifest = await partition.compact(replace(RULES, segment_bytes=segment.size_bytes // 4))
@@ -86,7 +86,7 @@ async def test_what_is_left_of_a_segment_may_be_several(partition: Partition) ->
 
 
 async def test_a_segment_that_is_not_the_one_it_should_be_is_not_compacted(partition: Partition) -> None:
-    """A sound segment of the same name and length, which another manifest might name."""
+    """A sound segment with the same name and length, but another content."""
     await partition.append(puts("aab"))
     manifest = await partition.manifest()
     other = encode_segment(
@@ -101,7 +101,8 @@ async def test_a_segment_that_is_not_the_one_it_should_be_is_not_compacted(parti
 
 
 async def test_records_without_a_key_stay(partition: Partition) -> None:
-    """A topic that was not always compacted may hold some. Kafka drops them; nothing is lost silently here."""
+    """A topic that was not always compacted may hold records without a key. Kafka drops them; here nothing is dropped
+    silently."""
     await partition.append(puts("-a-a"))
     await partition.append(puts("-b"))
     await partition.compact()
@@ -144,7 +145,7 @@ async def test_later_passes_take_away_what_newer_records_supersede(partition: Pa
 
 
 async def test_a_pass_is_one_version_a_run_and_due_until_it_is_done(partition: Partition) -> None:
-    """So other partitions come in between."""
+    """So that other partitions get their turn in between."""
     for keys in ("ab", "ac", "ad", "az"):
         await partition.append(puts(keys))
     half = replace(RULES, segment_bytes=1, min_cleanable_dirty_ratio=0.7)
@@ -160,7 +161,7 @@ async def test_a_pass_is_one_version_a_run_and_due_until_it_is_done(partition: P
 async def test_a_pass_that_is_forgotten_loses_nothing_but_its_work(
     partition: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when more partitions are being compacted than passes are remembered."""
+    """For example when more partitions are compacted than passes are remembered."""
     monkeypatch.setattr(compact, "PASSES_MAX", 0)
     for keys in ("ab", "ac", "ad", "az"):
         await partition.append(puts(keys))
@@ -170,7 +171,8 @@ async def test_a_pass_that_is_forgotten_loses_nothing_but_its_work(
 
 
 async def test_row_groups_of_which_nothing_stays_are_not_read_again(tmp_path: Path) -> None:
-    """Four values of 8 MiB, each a row group: the first pass reads all of them, the second the one that stays."""
+    """Four values of 8 MiB, each in its own row group: the first pass reads all of them, the second only the one that
+    stays."""
     store = CountingObjectStore(MemoryObjectStore())
     partition = Partition(tmp_path / "spill", store)
     await partition.append([(b"%d" % number, bytes([number]) * (8 << 20)) for number in range(4)])
@@ -203,7 +205,7 @@ async def test_a_tombstone_goes_at_the_first_pass_after_its_time(partition: Part
 
 
 async def test_the_time_of_a_tombstone_begins_with_the_first_pass_over_it(partition: Partition) -> None:
-    """However old the record is: a reader may have begun just before that pass."""
+    """The age of the record does not matter: a reader may have begun just before that pass."""
     await partition.append(puts("aAb"))
     partition.clock.now_s += 10 * DAY_S
     await partition.compact()
@@ -214,7 +216,7 @@ async def test_the_time_of_a_tombstone_begins_with_the_first_pass_over_it(partit
 
 
 async def test_the_last_record_stays_even_if_it_is_a_tombstone(partition: Partition) -> None:
-    """So no reader comes to an offset behind which there is nothing."""
+    """So no reader reaches an offset after which there is nothing."""
     no_time = replace(RULES, delete_retention_ms=0)
     await partition.append(puts("aA"))
     await partition.compact(no_time)

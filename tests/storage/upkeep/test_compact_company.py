@@ -26,7 +26,7 @@ def partition(tmp_path: Path) -> Partition:
 
 
 async def test_records_that_arrive_during_a_pass_are_kept(partition: Partition) -> None:
-    """The archiver appends a version between any two requests of a pass, which goes on from it."""
+    """The archiver appends a version between any two requests of a pass; the pass continues from it."""
     counting = CrashingStore(partition.store, NEVER, after=False)
     await partition.append(puts("ab"))
     await partition.append(puts("ac"))
@@ -95,7 +95,7 @@ async def test_verify_finds_nothing_wrong_with_gaps_below_the_clean_end(partitio
 
 
 async def test_when_tombstones_were_cleaned_over_survives_in_a_list_of_many_segments() -> None:
-    """Its version is stored as a difference."""
+    """The version is stored as a difference."""
     store = MemoryObjectStore()
     log = ManifestLog(store, PLACE.topic, PLACE.topic_partition)
     encoded = encode_segment(PLACE.topic, PLACE.topic_partition, written(0, puts("a"), 0), "0" * 32).segment
@@ -125,7 +125,7 @@ class _ArchivingStore(CrashingStore):
 
 
 class _ExpiringStore(CrashingStore):
-    """Retention takes the first segment away once the pass has begun to read."""
+    """Retention removes the first segment after the pass has begun to read."""
 
     def __init__(self, inner: MemoryObjectStore, partition: Partition) -> None:
         super().__init__(inner, NEVER, after=False)
@@ -138,7 +138,7 @@ class _ExpiringStore(CrashingStore):
 
 
 class _CompactingStore(CrashingStore):
-    """Another worker makes a whole pass once this one has begun to read."""
+    """Another worker makes a whole pass after this one has begun to read."""
 
     def __init__(self, inner: MemoryObjectStore, partition: Partition) -> None:
         super().__init__(inner, NEVER, after=False)

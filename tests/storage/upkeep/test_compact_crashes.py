@@ -1,4 +1,4 @@
-"""A compactor may crash, stall or be doubled at any of its requests, and run out of disk: the log stays right."""
+"""A compactor may crash, stall or run twice at any of its requests, and run out of disk: the log stays correct."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tidelog.storage.stores.memory import MemoryObjectStore
 
 DAY_S = 86_400
 SMALL_BYTES = 800
-"""Of memory: keys go to the disk."""
+"""So little memory that keys go to the disk."""
 MANY = replace(RULES, segment_bytes=1)
-"""Every record that stays becomes a segment, and each segment that loses some is a rewrite of its own."""
+"""Every remaining record becomes a segment, and each segment that loses records is rewritten separately."""
 LEFT = [4, 8, 10, 11, 12]
-"""The offsets that are left of `scene`."""
+"""The remaining offsets of `scene`."""
 
 
 def puts(text: str) -> list[Write]:
@@ -31,7 +31,7 @@ def puts(text: str) -> list[Write]:
 
 
 async def scene(folder: Path, store: ObjectStore | None = None) -> Partition:
-    """A clean part with a tombstone that is ripe, and a dirty one of several segments."""
+    """A clean part with a tombstone that may be removed, and a dirty part of several segments."""
     partition = Partition(folder / "spill", store or MemoryObjectStore())
     await partition.append(puts("aA"))
     await partition.append(puts("bc"))
@@ -47,7 +47,7 @@ async def compact(partition: Partition, store: ObjectStore, seed: int = 0) -> No
 
 
 async def finish(partition: Partition) -> None:
-    """A fresh worker does what is left to do."""
+    """Let a new worker do the remaining work."""
     await compact(partition, partition.store, seed=1)
     await partition.check()
     manifest = await partition.manifest()
@@ -64,8 +64,8 @@ async def operations_of_a_pass(folder: Path) -> int:
 
 
 async def test_a_crash_between_any_two_requests_leaves_a_right_log(tmp_path: Path) -> None:
-    """Each request of a pass is the last one of a process, which it reaches or which it does not. What it leaves is
-    right at once, and a fresh process ends where one that never crashed does."""
+    """Each request of a pass is once the last one of a process, which takes effect or does not. The state after it is
+    correct, and a new process reaches the same end as one that never crashed."""
     operations = await operations_of_a_pass(tmp_path)
     assert operations > 30
     for survived in range(operations):
@@ -90,7 +90,8 @@ async def test_an_answer_lost_at_any_request_is_made_good_by_running_again(tmp_p
 
 
 async def test_two_compactors_at_once_do_not_harm_each_other(tmp_path: Path) -> None:
-    """The second makes a whole pass between any two requests of the first, which ends in vain or goes on rightly."""
+    """The second compactor makes a whole pass between any two requests of the first, which then gives up or continues
+    correctly."""
     in_vain = 0
     operations = await operations_of_a_pass(tmp_path)
     for pause in range(operations):
@@ -112,8 +113,8 @@ async def test_two_compactors_at_once_do_not_harm_each_other(tmp_path: Path) -> 
 
 
 async def test_a_compactor_that_stalled_names_nothing_that_the_sweep_may_have_taken(tmp_path: Path) -> None:
-    """Paused at any request for a grace, all orphans are gone when it wakes. (That an append itself takes less than
-    half of it is what the grace is chosen by.)"""
+    """The compactor is paused at any request for a grace, and all orphans are gone when it continues. (The grace is
+    chosen so that an append takes less than half of it.)"""
     partition = await scene(tmp_path)
     recording = _AppendsRecorded(partition.store)
     await compact(partition, recording)
@@ -132,7 +133,7 @@ async def test_a_compactor_that_stalled_names_nothing_that_the_sweep_may_have_ta
 
 
 class _AppendsRecorded(CrashingStore):
-    """Notes which calls append a manifest."""
+    """Records which calls append a manifest."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, NEVER, after=False)
@@ -166,7 +167,7 @@ async def test_a_spill_folder_that_cannot_be_written_to_changes_nothing(tmp_path
 
 
 async def test_a_disk_that_is_full_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
-    """At any size: for the keys, or later for the segments."""
+    """At any point: during the keys, or later during the segments."""
     refused = 0
     for size_bytes in range(0, 6_000, 250):
         partition = await scene(tmp_path)
@@ -184,7 +185,7 @@ async def test_a_disk_that_is_full_is_said_and_nothing_is_lost(tmp_path: Path) -
 
 @contextmanager
 def disk_of(size_bytes: int) -> Iterator[None]:
-    """No file of this process may grow larger. (Python ignores the signal that comes with it.)"""
+    """Limit the size of files of this process. (Python ignores the signal that comes with it.)"""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
     try:

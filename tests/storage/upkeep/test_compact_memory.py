@@ -1,5 +1,5 @@
-"""A compaction's memory does not follow the partition's size: Arrow's pool, and what numpy and Python hold, at their
-peaks. Spill files are not counted, as the system keeps of them what it likes to."""
+"""The memory of a compaction does not grow with the partition: peaks of Arrow's pool, numpy and Python. Spill files do
+not count, because the system decides how much of them to cache."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ MIB = 1 << 20
 MEMORY_BYTES = 4 * MIB
 SEGMENT_RECORDS = 100_000
 FLOOR_BYTES = 48 * MIB
-"""A row group of 8 MiB is decoded whole, and two of them are held to be written: that much is there in any case."""
+"""A row group of 8 MiB is decoded as a whole, and two of them are held for writing: this much memory is always
+needed."""
 
 
 @dataclass
@@ -38,7 +39,7 @@ class Peaks:
 
 @contextmanager
 def peaks() -> Iterator[Peaks]:
-    """Filled in at the end, less what was there at the beginning."""
+    """Filled in at the end, minus the memory at the beginning."""
     found, before = Peaks(), pa.default_memory_pool()
     counted = pa.proxy_memory_pool(before)
     pa.set_memory_pool(counted)
@@ -53,7 +54,7 @@ def peaks() -> Iterator[Peaks]:
 
 
 async def write(store: ObjectStore, records: int) -> int:
-    """So many records; about half of the keys come up twice. Returns the bytes of all keys."""
+    """Write `count` records; about half of the keys occur twice. Return the bytes of all keys."""
     log = ManifestLog(store, PLACE.topic, PLACE.topic_partition)
     manifest = await log.latest()
     chance = np.random.Generator(np.random.PCG64(1))

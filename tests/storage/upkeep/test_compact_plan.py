@@ -1,4 +1,4 @@
-"""When a partition is compacted and up to where, by Kafka's settings; how long tombstones have stayed."""
+"""When a partition is compacted and up to which offset, by Kafka's settings; how long tombstones have stayed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RULES = UpkeepRules(compacts=True, deletes=False)
 
 
 def manifest_of(*sizes: int, clean: int = 0, timestamps_ms: tuple[int, ...] = ()) -> Manifest:
-    """Segments of 10 offsets each and so many bytes, the first `clean` of them clean."""
+    """Segments of 10 offsets each with the given sizes; the first `clean` of them are clean."""
     times_ms = timestamps_ms or (0,) * len(sizes)
     segments = tuple(
         Segment(f"s{at}", 10 * at, 10 * at + 9, 10, size, time_ms, time_ms, "")
@@ -36,7 +36,7 @@ def manifest_of(*sizes: int, clean: int = 0, timestamps_ms: tuple[int, ...] = ()
 
 
 def plan_end(manifest: Manifest, rules: UpkeepRules = RULES) -> int | None:
-    """Up to where the pass goes that is due; None: none is. What is due and what is planned has to agree."""
+    """The end of the pass that is due, or None. Checks that the due time and the plan agree."""
     due_at_ms = compaction_due_at_ms(manifest, rules, NOW_MS)
     plan = plan_compaction(manifest, rules, NOW_MS)
     assert (plan is not None) == (due_at_ms is not None and due_at_ms <= NOW_MS)
@@ -179,13 +179,15 @@ def test_a_pass_that_goes_no_further_is_not_noted() -> None:
 def test_no_tombstone_is_ripe_before_its_time_and_few_cleanings_are_kept(
     times_ms: list[int], retention_ms: int, asked_ms: int
 ) -> None:
-    """Whatever the clock does: each stretch waits for `retention_ms` after the pass that was first over it."""
+    """For any clock: each stretch waits for `retention_ms` after the first pass over it."""
     manifest = Manifest(WEB, cold_end=10_000)
     for number, now_ms in enumerate(times_ms, start=1):
         manifest = cleaned(manifest, 10 * number, retention_ms, now_ms)
     assert len(manifest.cleanings) <= CLEANINGS_MAX
     assert manifest.cleanings[-1].end_offset == manifest.clean_end == 10 * len(times_ms)
-    asked_ms = max(asked_ms, *times_ms)  # tombstones that were ripe when it was noted are not told apart any more
+    asked_ms = max(
+        asked_ms, *times_ms
+    )  # tombstones that could be removed when it was recorded are no longer distinguished
     ripe = ripe_stretches(manifest.cleanings, retention_ms, asked_ms)
     for number, now_ms in enumerate(times_ms):
         if any(stretch.begin_offset <= 10 * number < stretch.end_offset for stretch in ripe):

@@ -1,8 +1,8 @@
-"""Writes, passes of two compactors, crashes, merges, readers and the passing of time in any order (Hypothesis).
+"""Writes, passes of two compactors, crashes, merges, readers and time in any order (Hypothesis).
 
-After every step the log is a part of what was written, in order, with the same map of keys (`Partition.check`); and a
-reader that reads on in pieces, whatever is done between them, ends with the same map as one who saw every record, as
-long as it takes less than ``delete.retention.ms``: a plain dict is the model.
+After every step the log is a part of the written records, in order, with the same map of keys (`Partition.check`). A
+reader that reads in pieces while other steps happen ends with the same map as a reader of all records, if it takes less
+than ``delete.retention.ms``. The model is a plain dict.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Append:
 
 @dataclass(frozen=True)
 class Pass:
-    """Of a worker that is ended after so many requests, or is not (`NEVER`). Before its request `met_at` others do
-    `meanwhile`."""
+    """A pass of a worker that is killed after some requests, or never (`NEVER`). Before its request `met_at`, other
+    workers do `meanwhile`."""
 
     crash_at: int
     after: bool
@@ -56,7 +56,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Merge:
-    """Of the segments from number `first` on, as far as they are all clean or all dirty."""
+    """A merge of the segments from number `first` on that are all clean or all dirty."""
 
     first: int
     count: int
@@ -64,7 +64,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Read:
-    """Some records more."""
+    """Read some more records."""
 
     records: int
 
@@ -76,7 +76,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Jump:
-    """The wall clock is set to another time: what a slow reader may rely on then is nothing."""
+    """Set the wall clock to another time: after that a slow reader may rely on nothing."""
 
     seconds: int
 
@@ -109,7 +109,7 @@ schedules = st.lists(st.one_of(appends, appends, passes, passes, merges, reads, 
 
 @dataclass
 class Reader:
-    """Reads from 0 to the end again and again, some records at a time, and keeps the map of what it saw."""
+    """Reads from 0 to the end repeatedly, some records at a time, and keeps the map of what it saw."""
 
     began_s: float
     position: int = 0
@@ -117,7 +117,7 @@ class Reader:
 
 
 class _MetStore(CrashingStore):
-    """Others do something before request `met_at`."""
+    """Lets other workers act before request `met_at`."""
 
     def __init__(self, inner: ObjectStore, schedule: Schedule, one: Pass) -> None:
         super().__init__(inner, one.crash_at, after=one.after)
@@ -131,7 +131,7 @@ class _MetStore(CrashingStore):
 
 
 class Schedule:
-    """One run; `ended` counts readers that got to the end."""
+    """One run; `ended` counts readers that reached the end."""
 
     def __init__(self, folder: Path) -> None:
         self.partition = Partition(folder / "spill")
@@ -185,7 +185,7 @@ class Schedule:
     async def _read(self, records: int) -> None:
         now_s = self.partition.clock.now_s
         if now_s - self.reader.began_s >= RETENTION_S:
-            self.reader = Reader(now_s)  # too slow: it may have missed a tombstone
+            self.reader = Reader(now_s)  # too slow: the reader may have missed a tombstone
         found = (await self.partition.records(self.reader.position)).slice(0, records)
         self.reader.seen += zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)
         if found.num_rows:
@@ -214,7 +214,7 @@ def test_no_order_of_things_changes_what_a_reader_ends_with(
 
 
 async def test_a_slow_reader_learns_of_deletions_that_a_pass_was_over_meanwhile(tmp_path: Path) -> None:
-    """It read the value before; the tombstone is still there when it comes to it."""
+    """It read the value earlier; the tombstone still exists when the reader reaches it."""
     whole = Pass(NEVER, after=False, memory_bytes=1 << 20, segment_bytes=1 << 27, collisions=False)
     done = await run(
         tmp_path,

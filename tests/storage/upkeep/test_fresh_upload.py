@@ -1,4 +1,5 @@
-"""A worker that stalled between upload and manifest uploads anew: what it named before may have been swept."""
+"""A worker that stalled between upload and manifest uploads again, because a sweep may have deleted the first
+upload."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ SEGMENTS = "topics/web/"
 
 @dataclass
 class SplitClock(ManualClock):
-    """A monotonic clock and a wall clock that part ways."""
+    """A monotonic clock and a wall clock that can differ."""
 
     wall_s: float = 0.0
 
@@ -32,7 +33,7 @@ class SplitClock(ManualClock):
 
 
 class StallingStore(CrashingStore):
-    """Each of the first `stalls` uploads is followed by a pause of so many seconds by either clock."""
+    """Each of the first `stalls` uploads is followed by a pause, by either clock."""
 
     def __init__(self, inner: ObjectStore, clock: SplitClock, stalls: int, *, s: float = 0.0, wall_s: float = 0.0):
         super().__init__(inner, NEVER, after=False)
@@ -76,11 +77,11 @@ async def test_an_upload_in_time_is_named_as_it_is() -> None:
 @pytest.mark.parametrize(("s", "wall_s"), [(GRACE_S, 0.0), (0.0, GRACE_S), (GRACE_S, -GRACE_S), (-0.0, GRACE_S / 1.9)])
 async def test_a_worker_that_stalled_by_either_clock_uploads_anew_under_new_names(s: float, wall_s: float) -> None:
     store, clock = MemoryObjectStore(), SplitClock()
-    latest = 1  # the request for the latest manifest comes before the uploads
+    latest = 1  # the latest manifest is requested before the uploads
     manifest = await appended(StallingStore(store, clock, latest + 2, s=s, wall_s=wall_s), clock)
     before = {encoded.segment.key for encoded in two_segments()}
     assert before.isdisjoint(segment.key for segment in manifest.segments)
-    assert before < set(await keys(store, SEGMENTS))  # orphans, for the sweep
+    assert before < set(await keys(store, SEGMENTS))  # orphans for the sweep
     for key in before:
         await store.delete(key)
     assert await named_and_there(store, manifest)
@@ -104,7 +105,7 @@ def with_both(latest: Manifest, added: Sequence[Segment]) -> Manifest:
 
 
 class OvertakenStore(CrashingStore):
-    """Before each of its creates another worker appends a version."""
+    """Another worker appends a version before each of its creates."""
 
     def __init__(self, inner: ObjectStore, times: int, *, log_start_offset: int = 0) -> None:
         super().__init__(inner, NEVER, after=False)
@@ -169,7 +170,7 @@ async def test_an_upload_that_grew_old_while_others_were_faster_is_made_anew() -
 
 
 class SweepingStore(OvertakenStore):
-    """Before each of its creates a sweep says so, and deletes whatever no manifest names."""
+    """Before each of its creates a sweep appends its version and deletes everything that no manifest names."""
 
     async def create(self, key: str, data: Body) -> str:
         if self.times:

@@ -1,4 +1,4 @@
-"""Keys that do not fit in memory: the same rows are superseded, whatever the hash, and nothing stays on the disk."""
+"""Keys that do not fit in memory: the same rows are superseded for any hash, and nothing stays on the disk."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def all_alike(keys: Keys) -> Hashes:
 
 
 def by_length(keys: Keys) -> Hashes:
-    """Few hashes, and all in the lowest bits: the last split is needed to tell them apart."""
+    """Few hashes that differ only in the lowest bits: only the last split separates them."""
     return np.asarray(pa.compute.binary_length(keys)).astype(np.uint32) << np.uint32(2)
 
 
 def superseded(
     folder: Path, keys: Sequence[bytes], memory_bytes: int, hash_keys: HashKeys = spread_hash, step: int = 3
 ) -> set[int]:
-    """Keys are added in pieces, as `compact_keys` does, with what is superseded within a piece."""
+    """Add keys in pieces, like `compact_keys`, with the rows that are superseded within a piece."""
     spill = KeySpill(folder, memory_bytes, hash_keys)
     found: list[int] = []
     try:
@@ -110,7 +110,7 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
 
 
 def test_hashes_spread_the_keys_of_one_partition() -> None:
-    """All keys of a partition agree in Kafka's hash modulo the number of partitions."""
+    """All keys of a partition have the same Kafka hash modulo the number of partitions."""
     keys = pa.array([b"user-%d" % number for number in range(200_000)], pa.binary())
     mine = keys.filter(pa.array(partitions_of(pa.chunked_array([keys]), 64) == 5))
     counts = np.bincount(spread_hash(mine) >> np.uint32(26), minlength=64)

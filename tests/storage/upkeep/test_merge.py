@@ -1,4 +1,4 @@
-"""Merging: the same records in the same order, in larger segments that anyone's reader opens."""
+"""Merging: the same records in the same order, in larger segments that any reader can open."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_nothing_due_appends_nothing(tmp_path: Path) -> None:
 async def test_a_fan_in_becomes_a_segment_of_level_1_which_is_merged_once_more(tmp_path: Path) -> None:
     store = MemoryObjectStore()
     await filled(store, [2] * 40)
-    rules = UpkeepRules(segment_bytes=400_000)  # 1.3 KB each: a fan-in of 18 or so
+    rules = UpkeepRules(segment_bytes=400_000)  # 1.3 KB each: a fan-in of about 18
     for first in (80, 120):
         after = await merge(store, tmp_path, seed=first, rules=rules)
         assert after is not None
@@ -144,8 +144,7 @@ _cuts = st.lists(st.integers(1, 6), min_size=2, max_size=12)
 async def test_reading_everything_gives_the_same_before_and_after(
     tmp_path: Path, data: st.DataObject, cuts: list[int], read_bytes: int
 ) -> None:
-    """Whatever the records, how they are cut into segments, where compaction left gaps, and however small the requests
-    are that read them."""
+    """For any records, any segments, any gaps from compaction, and read requests of any size."""
     store = MemoryObjectStore()
     total = sum(cuts)
     offsets = sorted(data.draw(st.sets(st.integers(0, 3 * total), min_size=total, max_size=total)))
@@ -168,7 +167,7 @@ async def test_reading_everything_gives_the_same_before_and_after(
 
 async def test_memory_does_not_follow_the_size_of_segments(tmp_path: Path) -> None:
     store = LocalObjectStore(tmp_path / "bucket")
-    records = events(60_000)  # some 24 MB
+    records = events(60_000)  # about 24 MB
     for at in range(4):
         await add(store, replace_offsets(records, at * 60_000))
     limits = UpkeepLimits(memory_bytes=8 * MIB)
@@ -238,7 +237,7 @@ async def test_an_input_that_left_meanwhile_is_a_conflict_and_not_corrupt(tmp_pa
 
 
 async def merged_events(folder: Path, *, bloom: bool = False) -> Path:
-    """A final segment of 60,000 events on disk; its folder."""
+    """A final segment of 60,000 events on disk; return its folder."""
     store = LocalObjectStore(folder / "bucket")
     for at in range(3):
         await add(store, events(20_000, at * 20_000))
@@ -286,7 +285,7 @@ async def test_pages_have_an_index_and_what_is_final_is_smaller(tmp_path: Path) 
 
 
 class WatchedStore(CrashingStore):
-    """Something happens before reads and uploads of segments."""
+    """Calls hooks before reads and uploads of segments."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, NEVER, after=False)
@@ -302,10 +301,10 @@ class WatchedStore(CrashingStore):
         return await super().put(key, data, if_version=if_version)
 
     async def before_read(self, key: str) -> None:
-        """Of a segment."""
+        """Called before a segment is read."""
 
     async def before_upload(self) -> None:
-        """Of the merged segment."""
+        """Called before the merged segment is uploaded."""
 
 
 class CountingGets(WatchedStore):
@@ -318,14 +317,14 @@ class CountingGets(WatchedStore):
 
 
 class Growing(WatchedStore):
-    """The archiver adds five records meanwhile."""
+    """The archiver adds five records during the merge."""
 
     async def before_upload(self) -> None:
         await add(self.bucket, record_table(range(10, 15)))
 
 
 class Expiring(WatchedStore):
-    """Retention takes the oldest segment away meanwhile, and its grace is over."""
+    """Retention removes the oldest segment during the merge, and its grace passes."""
 
     async def before_read(self, key: str) -> None:
         log = manifest_log(self.bucket)
@@ -338,7 +337,7 @@ class Expiring(WatchedStore):
 
 
 class HeldBytes(WatchedStore):
-    """What Arrow holds at most, looked at before each request."""
+    """The most memory that Arrow held, measured before each request."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)

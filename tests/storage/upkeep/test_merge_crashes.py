@@ -1,4 +1,4 @@
-"""A merger may crash, stall or be doubled at any of its requests, and no reader ever sees a difference."""
+"""A merger may crash, stall or run twice at any of its requests, and no reader sees a difference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidelog.storage.upkeep.merge_plan import FINAL_LEVEL
 
 
 async def operations_of_a_merge(folder: Path) -> int:
-    """Counted: LIST and GET of the manifest, the inputs, the upload, create."""
+    """The number of requests: LIST and GET of the manifest, the inputs, the upload, the create."""
     store = MemoryObjectStore()
     await filled(store)
     counting = CrashingStore(store, NEVER, after=False)
@@ -26,13 +26,14 @@ async def operations_of_a_merge(folder: Path) -> int:
 
 
 async def check(store: ObjectStore, records: int) -> None:
-    """The partition is all its records, once and in order, and what its manifest says of each segment holds."""
+    """Check that the partition holds all its records, once and in order, and that each segment is as its manifest
+    says."""
     assert (await records_of(store)).equals(record_table(range(records)))
 
 
 async def test_a_crash_between_any_two_requests_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """Each request of a merge is the last one of a process, which it reaches or which it does not; a fresh process goes
-    on. At every moment the manifest makes the log (inv. 5)."""
+    """Each request of a merge is once the last one of a process, which takes effect or does not; then a new process
+    continues. At every moment the manifest describes the log (inv. 5)."""
     operations = await operations_of_a_merge(tmp_path)
     assert operations >= 8
     for survived in range(operations):
@@ -51,7 +52,7 @@ async def test_a_crash_between_any_two_requests_loses_and_doubles_nothing(tmp_pa
 
 
 async def _expect_nothing_but_orphans_and_garbage(store: ObjectStore) -> None:
-    """One orphan at most: the upload that got no manifest; everything else is named, as a segment or as garbage."""
+    """At most one orphan: the upload that got no manifest. Everything else is named, as a segment or as garbage."""
     manifest = await manifest_of(store)
     named = {segment.key for segment in manifest.segments} | {garbage.key for garbage in manifest.garbage}
     there = {key for key in await keys(store, "topics/") if key.endswith(".parquet")}
@@ -75,7 +76,7 @@ async def test_an_answer_lost_at_any_request_is_made_good_by_running_again(tmp_p
 
 
 async def test_two_mergers_of_a_partition_do_not_harm_each_other(tmp_path: Path) -> None:
-    """The second runs a whole merge between any two requests of the first, and the archiver adds a segment."""
+    """The second merger runs a whole merge between any two requests of the first, and the archiver adds a segment."""
     conflicts = 0
     operations = await operations_of_a_merge(tmp_path)
     for pause in range(operations):

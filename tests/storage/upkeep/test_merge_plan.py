@@ -1,4 +1,4 @@
-"""Merging, planned: over years of a partition's life the write amplification stays below 3 and segments few."""
+"""Planning of merges: over years, write amplification stays below 3 and there are few segments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RULES = UpkeepRules(segment_bytes=128 * MIB, segment_ms=7 * DAY_MS)
 
 
 def segment(at: int, size_bytes: int, *, level: int = 0, ms: int = T0, records: int = 10) -> Segment:
-    """The one at place `at`; offsets follow from that, ten a place."""
+    """The segment at position `at`; its offsets follow from that, ten per position."""
     base = 10 * at
     return Segment(
         f"s{at}-{level}", base, base + records - 1, records, size_bytes, ms, ms, "", 8 * size_bytes, level, ms
@@ -54,8 +54,8 @@ def small(count: int, size_bytes: int = 50 * KIB, every_ms: int = MINUTE_MS) -> 
 
 @dataclass
 class Life:
-    """A partition whose archiver adds a segment of `size_bytes` every `every_ms`; whatever is due is merged at once.
-    Final segments are a fifth smaller than what went into them."""
+    """A partition whose archiver adds a segment of `size_bytes` every `every_ms`; due merges happen immediately. Final
+    segments are a fifth smaller than their inputs."""
 
     size_bytes: int
     every_ms: int
@@ -120,7 +120,7 @@ def test_over_a_long_life_records_are_written_thrice_at_most_and_small_segments_
     assert life.small_max <= small_max
     assert [s.base_offset for s in life.segments[1:]] == [s.next_offset for s in life.segments[:-1]]
     finals = [s for s in life.segments if s.level == FINAL_LEVEL]
-    for final in finals[1:]:  # before the first one nothing is known of how small it will be
+    for final in finals[1:]:  # before the first final segment, its size is not known
         within_ms = final.records // 10 * every_ms
         assert RULES.segment_bytes <= final.size_bytes <= 1.3 * RULES.segment_bytes or within_ms >= RULES.segment_ms
 

@@ -1,5 +1,5 @@
-"""All tasks of upkeep together, for weeks: the bucket stays tidy, is proved by `verify`, and each attestation that was
-kept on the way is an ancestor of the last."""
+"""All upkeep tasks together, for weeks: the bucket stays tidy, passes `verify`, and each attestation that was kept is
+an ancestor of the last one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BLOCK_VERSIONS = 8
 
 
 def upkeep_of(partition: Partition, folder: Path) -> Upkeep:
-    """As a worker puts it together, with smaller blocks of history."""
+    """The tasks as a worker has them, with smaller blocks of history."""
     runtime = Runtime(partition.clock, SeededEntropy(1))
     limits = UpkeepLimits(memory_bytes=1 << 20, grace_s=GRACE_S)
     tasks = upkeep_tasks(partition.store, runtime, limits, None, folder)
@@ -48,7 +48,7 @@ async def attested(store: ObjectStore, earlier: tuple[PartitionHead, ...] | None
 
 
 async def weeks(partition: Partition, folder: Path, rules: UpkeepRules) -> list[tuple[PartitionHead, ...]]:
-    """Records come and are looked after; the attestations that were kept, one a day."""
+    """Records arrive and upkeep runs; return the attestations, one per day."""
     random, kept = Random(1), []
     upkeep = upkeep_of(partition, folder)
     for _ in range(DAYS):
