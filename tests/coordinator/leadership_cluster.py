@@ -15,7 +15,8 @@ from tests.coordinator.virtual_time import LoopClock
 from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, encode_value
 from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.kv.key_value import KeyValueStore
-from tidelog.coordinator.leadership.leadership import Leadership, LeadershipSettings
+from tidelog.coordinator.leadership.cluster_follower import LeadershipSettings
+from tidelog.coordinator.leadership.leadership import Leadership
 from tidelog.storage.runtime import Runtime, SeededEntropy
 
 CLUSTER_ID = "c1"
@@ -34,7 +35,7 @@ class Member:
 
     @property
     def name(self) -> str:
-        return self.leadership.me().broker_id
+        return self.leadership.view.me().broker_id
 
 
 @dataclass
@@ -126,7 +127,7 @@ class LeadershipCluster:
             len(leaders) == self.shards
             and max(loads) - min(loads) <= 1
             and all(
-                {shard: record.broker_id for shard, record in member.leadership.leaders().items()} == leaders
+                {shard: record.broker_id for shard, record in member.leadership.view.leaders().items()} == leaders
                 for member in self.members.values()
             )
         )
@@ -142,14 +143,14 @@ class LeadershipCluster:
 
     def describe(self) -> str:
         return "; ".join(
-            f"{member.name}: leads {dict(member.host.led())}, {member.leadership.health()}"
+            f"{member.name}: leads {dict(member.host.led())}, {member.leadership.view.health()}"
             for member in self.members.values()
         )
 
 
 def _surely_leads(leadership: Leadership, host: FakeHost, shard: int) -> bool:
     epoch = host.led().get(shard)
-    return epoch is not None and leadership.surely_leads(shard, epoch)
+    return epoch is not None and leadership.view.surely_leads(shard, epoch)
 
 
 def identity(cluster_id: str = CLUSTER_ID) -> ClusterIdentity:

@@ -4,8 +4,7 @@ import pytest
 
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.topics.catalog import Catalog
-from tidelog.coordinator.topics.topic import PARTITIONS_MAX
-from tidelog.coordinator.topics.topic_limits import TopicLimits
+from tidelog.coordinator.topics.topic import PARTITIONS_MAX, TopicLimits
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy

@@ -8,11 +8,11 @@ import pytest
 from tidelog.coordinator.cluster.cluster_keys import ClusterIdentity, ClusterKeys
 from tidelog.coordinator.cluster.identity import (
     WrongCluster,
-    alone_claim,
     bucket_identity,
-    check_alone,
-    found_or_check,
-    stored_identity,
+    check_standalone,
+    join_or_found,
+    standalone_claim,
+    store_identity,
 )
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
@@ -71,20 +71,20 @@ async def start(
     runtime = Runtime(entropy=SeededEntropy(seed))
     journal = Journal(bucket, runtime)
     await journal.open()
-    return await found_or_check(journal, kv, ClusterKeys(name), shards=shards, runtime=runtime)
+    return await join_or_found(journal, kv, ClusterKeys(name), shards=shards, runtime=runtime)
 
 
 def alone(journal: Journal) -> Catalog:
     """The catalog of a broker without etcd."""
-    return Catalog(journal, Runtime(), beside=alone_claim(journal, shards=4, runtime=Runtime()))
+    return Catalog(journal, Runtime(), with_new_topic=standalone_claim(journal, shards=4, runtime=Runtime()))
 
 
 async def named(bucket: MemoryObjectStore, kv: EmbeddedKeyValueStore) -> tuple[object, object]:
     """What the bucket and the store say now."""
     journal = Journal(bucket, Runtime())
     await journal.open()
-    stored = await stored_identity(kv, KEYS)
-    return bucket_identity(journal), stored.identity if stored else None
+    stored = await store_identity(kv, KEYS)
+    return bucket_identity(journal), stored
 
 
 async def test_the_first_broker_founds_and_the_next_ones_join() -> None:
@@ -190,14 +190,14 @@ async def test_a_broker_without_etcd_stays_off_a_clusters_bucket() -> None:
     journal = Journal(bucket, Runtime())
     await journal.open()
     with pytest.raises(WrongCluster, match=rf"{owner.cluster_id}.*etcd\.endpoints"):
-        check_alone(journal)
+        check_standalone(journal)
 
 
 async def test_a_cluster_that_founded_itself_after_a_broker_alone_looked_wins() -> None:
     bucket = CutBucket()
     journal = Journal(bucket, Runtime())
     await journal.open()
-    check_alone(journal)
+    check_standalone(journal)
     await start(bucket, etcd())
     with pytest.raises(WrongCluster):
         await alone(journal).create("web", 1, {}, shard_count=4)
@@ -222,6 +222,6 @@ async def test_a_bucket_from_before_identities_goes_on_alone_and_is_bound_by_rec
     journal = Journal(bucket, Runtime())
     await journal.open()
     await Catalog(journal, Runtime()).create("web", 1, {}, shard_count=4)
-    check_alone(journal)
+    check_standalone(journal)
     with pytest.raises(WrongCluster, match="tidelog cluster recover"):
         await start(bucket, etcd())

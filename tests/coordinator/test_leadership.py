@@ -79,7 +79,7 @@ async def test_a_drained_broker_leads_nothing_until_that_is_undone() -> None:
         await cluster.start_all("a", "b", "c")
         await cluster.members["a"].leadership.drain("b")
         await cluster.until(lambda: cluster.loads() == {"a": 6, "b": 0, "c": 6}, 1.0)
-        assert cluster.members["c"].leadership.draining() == {"b"}
+        assert cluster.members["c"].leadership.view.draining() == {"b"}
         await cluster.members["c"].leadership.drain("b", undo=True)
         await cluster.until(lambda: cluster.loads() == {"a": 4, "b": 4, "c": 4}, 1.0)
 
@@ -161,7 +161,7 @@ async def test_a_shard_that_was_fenced_is_led_again() -> None:
         shard = next(iter(host.led()))
         host.fence(shard)
         await cluster.until(cluster.is_settled, 3.0)
-        assert cluster.members["a"].leadership.leaders()[shard].epoch > 1
+        assert cluster.members["a"].leadership.view.leaders()[shard].epoch > 1
 
 
 @virtually
@@ -211,7 +211,7 @@ async def test_at_rest_the_store_hears_keep_alives_and_rare_checks_alone() -> No
 async def test_whoever_waits_for_a_change_hears_of_it() -> None:
     async with founded() as cluster:
         await cluster.start_all("a", "b")
-        view, clock = cluster.members["a"].leadership, cluster.runtime.clock
+        view, clock = cluster.members["a"].leadership.view, cluster.runtime.clock
         begin_s = clock.monotonic()
         await view.changed(5.0)
         assert clock.monotonic() - begin_s == pytest.approx(5.0)
@@ -248,7 +248,7 @@ async def test_shards_can_be_handed_over_while_the_view_stays_current() -> None:
         assert leaving.host.led() == {}
         await cluster.until(lambda: set(cluster.leaders().values()) == {"b", "c"}, 1.0)
         await cluster.until(
-            lambda: {record.broker_id for record in leaving.leadership.leaders().values()} == {"b", "c"}, 1.0
+            lambda: {record.broker_id for record in leaving.leadership.view.leaders().values()} == {"b", "c"}, 1.0
         )
 
 
@@ -273,11 +273,11 @@ async def test_a_lease_proves_leadership_until_well_before_another_can_lead() ->
         led = dict(a.host.led())
 
         def proves() -> set[bool]:
-            return {a.leadership.surely_leads(shard, epoch) for shard, epoch in led.items()}
+            return {a.leadership.view.surely_leads(shard, epoch) for shard, epoch in led.items()}
 
         assert proves() == {True}
-        assert not any(a.leadership.surely_leads(shard, epoch + 1) for shard, epoch in led.items())
-        assert not any(a.leadership.surely_leads(shard, 1) for shard in cluster.members["b"].host.led())
+        assert not any(a.leadership.view.surely_leads(shard, epoch + 1) for shard, epoch in led.items())
+        assert not any(a.leadership.view.surely_leads(shard, 1) for shard in cluster.members["b"].host.led())
         a.network.cut()
         held_s = await cluster.until(lambda: proves() == {False}, TTL_S)
         assert TTL_S * (CERTAIN_SHARE - 1 / KEEP_ALIVES_PER_TTL) - 0.1 < held_s <= TTL_S * CERTAIN_SHARE
@@ -285,4 +285,4 @@ async def test_a_lease_proves_leadership_until_well_before_another_can_lead() ->
         assert proves() == {False}
         a.network.heal()
         await cluster.until(cluster.is_settled, 30.0)
-        assert all(a.leadership.surely_leads(shard, epoch) for shard, epoch in a.host.led().items())
+        assert all(a.leadership.view.surely_leads(shard, epoch) for shard, epoch in a.host.led().items())

@@ -12,7 +12,7 @@ from tests.coordinator.leadership_cluster import CLUSTER_ID, LeadershipCluster, 
 
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.store import EtcdKeyValueStore
-from tidelog.coordinator.leadership.leadership import LeadershipSettings
+from tidelog.coordinator.leadership.cluster_follower import LeadershipSettings
 from tidelog.storage.runtime import Runtime
 
 SHARDS = 24
@@ -80,7 +80,9 @@ async def test_an_etcd_member_that_fails_moves_no_shard(etcd_cluster: EtcdCluste
             undo = victim.resume
         try:
             await cluster.runtime.clock.sleep(2 * SETTINGS.lease_ttl_s)
-            await cluster.until(lambda: all(m.leadership.health().reachable for m in cluster.members.values()), 20.0)
+            await cluster.until(
+                lambda: all(m.leadership.view.health().reachable for m in cluster.members.values()), 20.0
+            )
         finally:
             undo()
         assert cluster.leaders() == leaders
@@ -94,7 +96,9 @@ async def test_all_of_etcd_down_for_longer_than_the_lease_moves_no_shard(etcd_cl
         leaders, told = cluster.leaders(), len(cluster.logs.history)
         for server in etcd_cluster.members:
             server.kill()
-        await cluster.until(lambda: not any(m.leadership.health().reachable for m in cluster.members.values()), 20.0)
+        await cluster.until(
+            lambda: not any(m.leadership.view.health().reachable for m in cluster.members.values()), 20.0
+        )
         await cluster.runtime.clock.sleep(2 * SETTINGS.lease_ttl_s)
         assert cluster.leaders() == leaders
         await asyncio.to_thread(etcd_cluster.start)
@@ -111,7 +115,7 @@ async def test_a_wiped_etcd_is_noticed_and_believed_again_once_recovered(etcd_cl
             server.kill()
             server.wipe()
         await asyncio.to_thread(etcd_cluster.start)
-        await cluster.until(lambda: not any(m.leadership.health().trusted for m in cluster.members.values()), 30.0)
+        await cluster.until(lambda: not any(m.leadership.view.health().trusted for m in cluster.members.values()), 30.0)
         assert cluster.leaders() == leaders
         await recover(cluster)
         await cluster.until(cluster.is_settled, 30.0)

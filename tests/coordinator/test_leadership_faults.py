@@ -20,7 +20,9 @@ async def test_nobody_moves_while_the_store_is_away_and_all_goes_on_after() -> N
         leaders, told = cluster.leaders(), len(cluster.logs.history)
         for member in cluster.members.values():
             member.network.cut()
-        await cluster.until(lambda: not any(m.leadership.health().reachable for m in cluster.members.values()), 5.0)
+        await cluster.until(
+            lambda: not any(m.leadership.view.health().reachable for m in cluster.members.values()), 5.0
+        )
         await cluster.runtime.clock.sleep(60.0)
         assert cluster.leaders() == leaders
         with pytest.raises(Unavailable):
@@ -40,7 +42,7 @@ async def test_a_broker_cut_off_beyond_its_lease_is_replaced_and_comes_back() ->
         cut_off.network.cut()
         await cluster.until(lambda: cluster.loads() == {"a": 0, "b": 6, "c": 6}, TTL_S + 1.0)
         assert len(cut_off.host.led()) == 4, "it does not know yet, but cannot commit"
-        assert cut_off.leadership.health().reachable is False
+        assert cut_off.leadership.view.health().reachable is False
         cut_off.network.heal()
         await cluster.until(lambda: not cut_off.host.led(), 5.0)
         await cluster.until(lambda: cluster.loads() == {"a": 4, "b": 4, "c": 4}, TTL_S + 5.0)
@@ -56,7 +58,7 @@ async def test_an_empty_store_is_not_believed_and_leaders_go_on() -> None:
         assert cluster.leaders() == leaders
         assert len(cluster.logs.history) == told
         assert (await cluster.store.range("")).items == (), "nothing is written into the emptiness"
-        view = cluster.members["a"].leadership
+        view = cluster.members["a"].leadership.view
         assert "cluster recover" in view.health().reason
         assert {shard: leader.broker_id for shard, leader in view.leaders().items()} == leaders
 
@@ -92,7 +94,7 @@ async def test_a_store_whose_keys_were_deleted_counts_as_wiped() -> None:
         leaders, told = cluster.leaders(), len(cluster.logs.history)
         for item in (await cluster.store.range(KEYS.root)).items:
             await cluster.store.delete(item.key)
-        await cluster.until(lambda: not any(m.leadership.health().trusted for m in cluster.members.values()), 10.0)
+        await cluster.until(lambda: not any(m.leadership.view.health().trusted for m in cluster.members.values()), 10.0)
         await cluster.runtime.clock.sleep(30.0)
         await recover(cluster)
         await cluster.until(cluster.is_settled, 20.0)
@@ -104,8 +106,8 @@ async def test_a_store_whose_epochs_are_below_the_logs_is_not_trusted() -> None:
     async with founded(shards=1) as cluster:
         cluster.logs.epochs[0] = 5
         member = await cluster.start("a")
-        await cluster.until(lambda: not member.leadership.health().trusted, 3.0)
-        assert "cluster recover" in member.leadership.health().reason
+        await cluster.until(lambda: not member.leadership.view.health().trusted, 3.0)
+        assert "cluster recover" in member.leadership.view.health().reason
         assert [told.epoch for told in cluster.logs.asked("lead")] == [1]
         assert await cluster.store.get(KEYS.leader(0)) is None, "the key was given back"
         await recover(cluster)
@@ -119,8 +121,8 @@ async def test_another_clusters_store_is_not_trusted() -> None:
         await cluster.store.put(KEYS.identity, encode_value(identity("another")))
         member = await cluster.start("a")
         await cluster.runtime.clock.sleep(20.0)
-        assert not member.leadership.health().trusted
-        assert "another" in member.leadership.health().reason
+        assert not member.leadership.view.health().trusted
+        assert "another" in member.leadership.view.health().reason
         assert cluster.logs.history == []
 
 
@@ -129,4 +131,4 @@ async def replace_store(cluster: LeadershipCluster) -> None:
     cluster.store = EmbeddedKeyValueStore(cluster.runtime)
     for member in cluster.members.values():
         member.network.replace(cluster.store)
-    await cluster.until(lambda: not any(m.leadership.health().trusted for m in cluster.members.values()), 10.0)
+    await cluster.until(lambda: not any(m.leadership.view.health().trusted for m in cluster.members.values()), 10.0)

@@ -12,8 +12,8 @@ from tests.coordinator.virtual_time import LoopClock, virtually
 from tidelog.coordinator.cluster.cluster_keys import ClusterKeys
 from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.kv.key_value import DeleteKey, KeyValueStore, PutKey
-from tidelog.coordinator.leadership.cluster_picture import PictureReader
-from tidelog.coordinator.leadership.mirror import CHECK_S, OVERDUE_S, REFUSED_RETRY_S, Items, KeyMirror
+from tidelog.coordinator.leadership.cluster_snapshot import SnapshotDecoder
+from tidelog.coordinator.leadership.mirror import CHECK_S, OVERDUE_S, REJECTED_RETRY_S, Items, KeyMirror
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.runtime import Runtime, SeededEntropy
 
@@ -27,7 +27,7 @@ class Mirrored:
         self.runtime = Runtime(LoopClock(), SeededEntropy(1))
         self.store: KeyValueStore = EmbeddedKeyValueStore(self.runtime, history_events_max=50)
         self.network = FaultyKeyValueStore(self.store, self.runtime)
-        self.mirror = KeyMirror(self.network, PREFIX, self.runtime, believes=self.believes)
+        self.mirror = KeyMirror(self.network, PREFIX, self.runtime, accepts=self.believes)
         self.changes = 0
         self.mirror.on_change(self._count)
 
@@ -44,7 +44,7 @@ class Mirrored:
         return self.mirror.stale
 
     def refused(self) -> bool:
-        return self.mirror.refused
+        return self.mirror.rejected
 
     async def a_while(self, seconds: float = 0.01) -> None:
         await self.runtime.clock.sleep(seconds)
@@ -159,7 +159,7 @@ async def test_an_empty_store_is_refused_until_it_has_what_counts() -> None:
         assert it.refused()
         assert it.values() == {"anchor": b"", "a": b"1"}, "nothing of the other store is mixed in"
         await other.put(PREFIX + "anchor", b"")
-        await it.a_while(REFUSED_RETRY_S + 0.1)
+        await it.a_while(REJECTED_RETRY_S + 0.1)
         assert not it.refused()
         assert it.values() == {"anchor": b"", "a": b"foreign 19"}
 
@@ -180,6 +180,6 @@ async def test_a_value_that_cannot_be_decoded_is_left_out() -> None:
         await it.store.put(key, b"no JSON")
     await it.store.put(keys.epoch(2), b"7")
     page = await it.store.range(keys.root)
-    picture = PictureReader(keys).read({item.key: item for item in page.items}, page.revision)
-    assert (picture.leaders, picture.brokers, picture.identity) == ({}, {}, None)
-    assert {shard: stored.epoch for shard, stored in picture.epochs.items()} == {2: 7}
+    snapshot = SnapshotDecoder(keys).snapshot({item.key: item for item in page.items}, page.revision)
+    assert (snapshot.leaders, snapshot.brokers, snapshot.identity) == ({}, {}, None)
+    assert {shard: stored.epoch for shard, stored in snapshot.epochs.items()} == {2: 7}

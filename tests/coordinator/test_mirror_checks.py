@@ -87,14 +87,14 @@ async def test_a_watch_that_keeps_up_is_never_opened_anew(kv: KeyValueStore, pre
     await kv.put(prefix + "a", b"")
     await mirror.start()
     readings = 0
-    anew = mirror.read_anew
+    anew = mirror.read_again
 
     def count() -> None:
         nonlocal readings
         readings += 1
         anew()
 
-    mirror.read_anew = count  # type: ignore[method-assign]
+    mirror.read_again = count  # type: ignore[method-assign]
     for number in range(200):
         await kv.transact([], [PutKey(f"{prefix}{number % 7}", b"%d" % number), PutKey(prefix[:-1] + "else", b"")])
         await kv.delete(f"{prefix}{(number + 3) % 7}")

@@ -1,4 +1,4 @@
-from tidelog.coordinator.topics.placement import place
+from tidelog.coordinator.topics.catalog import place
 from tidelog.coordinator.topics.topic import Topic
 
 

@@ -18,12 +18,12 @@ from tidelog.coordinator.cluster.cluster_keys import (
 )
 from tidelog.coordinator.cluster.identity import (
     WrongCluster,
-    alone_claim,
     bucket_identity,
-    found_or_check,
-    stored_identity,
+    ensure_peer_secret,
+    join_or_found,
+    standalone_claim,
+    store_identity,
 )
-from tidelog.coordinator.cluster.peer_secret import found_peer_secret
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.store import EtcdKeyValueStore
 from tidelog.coordinator.journal import Journal
@@ -80,7 +80,7 @@ class Cluster:
 
     async def set_up(self) -> None:
         await self.journal.open()
-        self.identity = await found_or_check(self.journal, self.kv, KEYS, shards=4, runtime=RUNTIME)
+        self.identity = await join_or_found(self.journal, self.kv, KEYS, shards=4, runtime=RUNTIME)
         await Catalog(self.journal, RUNTIME).create("web", 4, {}, shard_count=4)
         for shard, epoch in ((0, 7), (1, 5), (2, 2)):
             await self.lead(shard, epoch)
@@ -161,7 +161,7 @@ async def test_all_is_written_again_and_the_brokers_of_the_cluster_start(cluster
     assert await epochs(cluster.kv) == {"0000": b"7", "0001": b"5", "0002": b"2"}
     assert (await contents(cluster.kv))[KEYS.journal] == b"%d" % cluster.journal.next_number
     assert plan.identity == cluster.identity
-    assert await found_or_check(cluster.journal, cluster.kv, KEYS, shards=4, runtime=RUNTIME) == cluster.identity
+    assert await join_or_found(cluster.journal, cluster.kv, KEYS, shards=4, runtime=RUNTIME) == cluster.identity
 
 
 async def test_a_second_recovery_has_nothing_to_write(cluster: Cluster) -> None:
@@ -225,10 +225,10 @@ async def test_a_recovery_cut_off_anywhere_leaves_no_identity_and_is_finished_by
     with pytest.raises(Unavailable):
         await cluster.recover()
     cut_kv.left = 1_000
-    assert await stored_identity(cut_kv, KEYS) is None
+    assert await store_identity(cut_kv, KEYS) is None
     await cluster.recover()
     assert await epochs(cut_kv) == {"0000": b"7", "0001": b"5", "0002": b"2"}
-    assert await stored_identity(cut_kv, KEYS) is not None
+    assert await store_identity(cut_kv, KEYS) is not None
 
 
 async def test_leaders_commit_all_the_while_and_find_their_own_epoch_afterwards(cluster: Cluster) -> None:
@@ -260,13 +260,13 @@ async def test_an_epoch_claimed_after_its_log_was_read_is_found_by_another_recov
 
 
 async def test_a_wiped_cluster_gets_a_new_secret_for_its_brokers_and_another_keeps_its_own(cluster: Cluster) -> None:
-    first = await found_peer_secret(cluster.kv, KEYS, RUNTIME.entropy)
+    first = await ensure_peer_secret(cluster.kv, KEYS, RUNTIME.entropy)
     assert not (await cluster.recover()).peer_secret_missing
-    assert await found_peer_secret(cluster.kv, KEYS, RUNTIME.entropy) == first
+    assert await ensure_peer_secret(cluster.kv, KEYS, RUNTIME.entropy) == first
     await wipe(cluster.kv)
     plan = await cluster.recover()
     assert plan.peer_secret_missing
-    second = await found_peer_secret(cluster.kv, KEYS, RUNTIME.entropy)
+    second = await ensure_peer_secret(cluster.kv, KEYS, RUNTIME.entropy)
     assert second != first
     assert second.secret not in repr(plan)
     assert (await cluster.plan()).writes_nothing
@@ -281,7 +281,7 @@ async def test_two_recoveries_at_once_do_no_harm(cluster: Cluster) -> None:
 async def test_another_clusters_identity_is_never_written_over(cluster: Cluster) -> None:
     other = EmbeddedKeyValueStore(Runtime(entropy=SeededEntropy(3)))
     journal = Journal(MemoryObjectStore(), Runtime())
-    foreign = await found_or_check(journal, other, KEYS, shards=1, runtime=Runtime())
+    foreign = await join_or_found(journal, other, KEYS, shards=1, runtime=Runtime())
     before = await contents(other)
     with pytest.raises(WrongCluster) as raised:
         await cluster.recover(kv=other)
@@ -298,7 +298,7 @@ async def test_under_another_name_the_bucket_stays_with_its_owner(cluster: Clust
 async def test_the_bucket_of_a_broker_alone_is_bound_with_the_id_it_has(kv: KeyValueStore) -> None:
     cluster = Cluster(kv)
     await cluster.journal.open()
-    await cluster.journal.update(alone_claim(cluster.journal, shards=2, runtime=RUNTIME))
+    await cluster.journal.update(standalone_claim(cluster.journal, shards=2, runtime=RUNTIME))
     alone = bucket_identity(cluster.journal)
     assert alone is not None
     await cluster.lead(0, 3)
@@ -306,7 +306,7 @@ async def test_the_bucket_of_a_broker_alone_is_bound_with_the_id_it_has(kv: KeyV
     assert plan.binds
     bound = ClusterIdentity(1, alone.cluster_id, "main", "etcd", 2, True)
     assert bucket_identity(cluster.journal) == bound
-    assert await found_or_check(cluster.journal, kv, KEYS, shards=2, runtime=RUNTIME) == bound
+    assert await join_or_found(cluster.journal, kv, KEYS, shards=2, runtime=RUNTIME) == bound
     assert await epochs(kv) == {"0000": b"3"}
 
 
@@ -325,11 +325,11 @@ async def test_a_founding_cut_off_with_another_store_is_finished_with_this_one(k
     await cluster.journal.open()
     lost.left = 0
     with pytest.raises(Unavailable):
-        await found_or_check(cluster.journal, lost, KEYS, shards=4, runtime=RUNTIME)
+        await join_or_found(cluster.journal, lost, KEYS, shards=4, runtime=RUNTIME)
     with pytest.raises(WrongCluster):
-        await found_or_check(cluster.journal, kv, KEYS, shards=4, runtime=RUNTIME)
+        await join_or_found(cluster.journal, kv, KEYS, shards=4, runtime=RUNTIME)
     await cluster.recover()
-    assert (await found_or_check(cluster.journal, kv, KEYS, shards=4, runtime=RUNTIME)).founded
+    assert (await join_or_found(cluster.journal, kv, KEYS, shards=4, runtime=RUNTIME)).founded
 
 
 async def test_an_empty_bucket_is_nothing_to_recover_from(kv: KeyValueStore) -> None:

@@ -140,7 +140,7 @@ async def test_nothing_is_registered_in_a_store_that_is_not_believed() -> None:
         it.believed = False
         for item in (await it.store.range(KEYS.root)).items:
             await it.store.delete(item.key)
-        it.registration.register_anew()
+        it.registration.register_again()
         await it.a_while(30.0)
         assert await it.record() is None
         it.believed = True
@@ -171,7 +171,7 @@ async def test_the_process_that_starts_later_takes_over_and_ends_its_draining() 
     assert await it.record() == ME
     assert await it.store.get(KEYS.drained("a")) is None
     await it.store.put(KEYS.drained("a"), b"")
-    it.registration.register_anew()
+    it.registration.register_again()
     await it.a_while(1.0)
     assert await it.store.get(KEYS.drained("a")) is not None, "only a start ends it"
     await it.registration.aclose()

@@ -1,23 +1,23 @@
-"""What a cluster keeps in the key-value store: the names of the keys and the shape of their values.
+"""The keys of a cluster in the key-value store, and the values under them.
 
-    /tidelog/<cluster>/identity              ClusterIdentity: which bucket this cluster owns; the bucket names it back
-    /tidelog/<cluster>/peer-secret           PeerSecret: by which brokers prove to each other that they are brokers
-    /tidelog/<cluster>/brokers/<broker id>   BrokerRecord, under the broker's lease: who lives
-    /tidelog/<cluster>/draining/<broker id>  a broker that is to lead nothing, until it starts again
-    /tidelog/<cluster>/leaders/<shard>       LeaderRecord, under the leader's lease: who leads
-    /tidelog/<cluster>/epochs/<shard>        the highest epoch ever given out, as a decimal number
-    /tidelog/<cluster>/journal               the journal's next number: brokers that see it rise read on
+    /tidelog/<cluster>/identity              ClusterIdentity: the bucket this cluster owns; the bucket names it, too
+    /tidelog/<cluster>/peer-secret           PeerSecret: how brokers prove to each other that they are brokers
+    /tidelog/<cluster>/brokers/<broker id>   BrokerRecord, under the broker's lease: the live brokers
+    /tidelog/<cluster>/draining/<broker id>  a broker that must lead nothing until it restarts
+    /tidelog/<cluster>/leaders/<shard>       LeaderRecord, under the leader's lease
+    /tidelog/<cluster>/epochs/<shard>        the highest epoch ever assigned, as a decimal number
+    /tidelog/<cluster>/journal               the journal's next number; when it rises, brokers read the journal
 
-Nothing of it is truth about records: a leader is proved by the write-ahead log, topics stand in the journal on the
-bucket. So the whole of it may be lost, and `recover` writes it again from the bucket.
+No key is the truth about records: the write-ahead log proves who leads, and the journal on the bucket holds the topics.
+So all keys may be lost; `recover` writes them again from the bucket.
 
-An epoch is in `epochs/` before its leader claims it in the log. So the log's epoch is never above the one here, unless
-the store was wiped or put back to an older state; whoever finds it so must not lead (`recover` mends it).
+A leader's epoch is written to `epochs/` before the leader claims it in the log. So the log's epoch is never above the
+stored one, unless the store was wiped or restored to an older state. A broker that finds this must not lead; `recover`
+repairs it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -28,10 +28,10 @@ FORMAT_VERSION = 1
 
 
 class ClusterIdentity(msgspec.Struct, frozen=True):
-    """Binds a cluster to a bucket: the same in the key-value store (`identity`) and in the journal (`cluster`).
+    """Binds a cluster to a bucket: the same value in the key-value store (`identity`) and in the journal (`cluster`).
 
-    `coordinator`: ``etcd`` or ``embedded``. `shards`: how many write-ahead logs there are. `founded` is False between
-    the first write of the journal and the store's, so that a first start that was cut off can go on."""
+    `coordinator`: ``etcd`` or ``embedded``. `shards`: the number of write-ahead logs. `founded` is False between the
+    journal's first write and the store's, so that an interrupted first start can continue."""
 
     format_version: int
     cluster_id: str
@@ -42,7 +42,7 @@ class ClusterIdentity(msgspec.Struct, frozen=True):
 
 
 class PeerSecret(msgspec.Struct, frozen=True):
-    """The secret that every broker of the cluster knows and no client. It is never logged, so `repr` leaves it out."""
+    """A secret that all brokers of the cluster know and no client knows. `repr` omits it, so it cannot be logged."""
 
     format_version: int
     secret: str
@@ -52,9 +52,9 @@ class PeerSecret(msgspec.Struct, frozen=True):
 
 
 class BrokerRecord(msgspec.Struct, frozen=True):
-    """A broker that lives. `address`: ``http://HOST:PORT`` for peers and clients. `incarnation` differs between two
-    processes of one `broker_id`. `eligible`: it has been up long enough to be given shards; `stopping`: it wants to be
-    rid of those it has."""
+    """A live broker. `address`: ``http://HOST:PORT`` for peers and clients. `incarnation` differs between two processes
+    with the same `broker_id`. `eligible`: it has been up long enough to get shards. `stopping`: it hands its shards
+    over."""
 
     broker_id: str
     incarnation: str
@@ -67,66 +67,38 @@ class BrokerRecord(msgspec.Struct, frozen=True):
 
 
 class LeaderRecord(msgspec.Struct, frozen=True):
-    """Who leads a shard, and in which epoch."""
+    """The leader of a shard, and its epoch."""
 
     broker_id: str
     incarnation: str
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
 class ClusterKeys:
-    """The keys of the cluster `name`."""
+    """The keys of the cluster `name`. `brokers`, `draining`, `leaders` and `epochs` are prefixes."""
 
-    name: str
-
-    @property
-    def root(self) -> str:
-        return f"/tidelog/{self.name}/"
-
-    @property
-    def identity(self) -> str:
-        return f"{self.root}identity"
-
-    @property
-    def peer_secret(self) -> str:
-        return f"{self.root}peer-secret"
-
-    @property
-    def brokers(self) -> str:
-        """The prefix of all brokers."""
-        return f"{self.root}brokers/"
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.root = f"/tidelog/{name}/"
+        self.identity = f"{self.root}identity"
+        self.peer_secret = f"{self.root}peer-secret"
+        self.brokers = f"{self.root}brokers/"
+        self.draining = f"{self.root}draining/"
+        self.leaders = f"{self.root}leaders/"
+        self.epochs = f"{self.root}epochs/"
+        self.journal = f"{self.root}journal"
 
     def broker(self, broker_id: str) -> str:
         return self.brokers + broker_id
 
-    @property
-    def draining(self) -> str:
-        """The prefix of all marks of draining."""
-        return f"{self.root}draining/"
-
     def drained(self, broker_id: str) -> str:
         return self.draining + broker_id
-
-    @property
-    def leaders(self) -> str:
-        """The prefix of all leaders."""
-        return f"{self.root}leaders/"
 
     def leader(self, shard: int) -> str:
         return f"{self.leaders}{shard:04d}"
 
-    @property
-    def epochs(self) -> str:
-        """The prefix of all epochs."""
-        return f"{self.root}epochs/"
-
     def epoch(self, shard: int) -> str:
         return f"{self.epochs}{shard:04d}"
-
-    @property
-    def journal(self) -> str:
-        return f"{self.root}journal"
 
 
 _Value = TypeVar("_Value", bound=msgspec.Struct)

@@ -1,4 +1,4 @@
-"""Which cluster owns a bucket, and that nobody else runs on it.
+"""Ensures that exactly one cluster runs on a bucket, and creates the cluster on its first start.
 
 A bucket and a key-value store name each other by the same `ClusterIdentity`: the bucket in its journal under
 ``cluster``, the store under the cluster's key ``identity``. A broker starts only if both agree:
@@ -6,25 +6,24 @@ A bucket and a key-value store name each other by the same `ClusterIdentity`: th
     bucket       store        a broker of the cluster `name`
     ----------   ----------   ------------------------------------------------------------------------
     new          empty        founds the cluster
-    founding     empty        goes on founding, if it is the same store
-    founding     the same     finishes founding
+    founding     empty        continues founding, if this is the same store
+    founding     the same     completes founding
     founded      the same     starts
-    founded      empty        refuses: the store was wiped, or is another one; `recover` writes it again
+    founded      empty        refuses: the store was wiped or is another one; `recover` writes it again
     any other    any other    refuses: two clusters, or one broker without etcd, would share the bucket
 
-Founding is three steps, and a start that is cut off between any two is finished by the next one: the journal with
-`founded` False, the store, the journal with `founded` True. The journal is an object log, so of brokers that found at
-the same moment one decides the identity, and the others find it. While founding, the journal names the store
-(``cluster.founding``), so that a second, empty store under the same name is not taken for the first.
+Founding writes (1) the journal with `founded` False, (2) the store, (3) the journal with `founded` True. If a start
+stops between two steps, the next start continues. The journal is an object log: if several brokers found at the same
+time, one of them decides the identity and the others read it. During founding the journal also names the store
+(``cluster.founding``), so a second, empty store with the same cluster name is not accepted.
 
-A broker without etcd looks at the bucket only, and gives it an identity beside its first topic, in the same entry
-(`alone_claim`), so that it costs no request. Buckets from before there were identities get theirs with the next topic.
+A broker without etcd checks the bucket only. It writes an identity in the same journal entry as its first topic
+(`standalone_claim`), which costs no request. A bucket of an older version gets its identity with the next topic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -32,45 +31,38 @@ from tidelog.coordinator.cluster.cluster_keys import (
     FORMAT_VERSION,
     ClusterIdentity,
     ClusterKeys,
+    PeerSecret,
     decode_value,
     encode_value,
 )
 from tidelog.coordinator.journal import Change, Delete, Journal, Put
-from tidelog.coordinator.kv.key_value import KeyValue, KeyValueStore, PutKey, absent, unchanged
+from tidelog.coordinator.kv.key_value import KeyValue, KeyValueStore, update_key
 from tidelog.storage.errors import Corrupt, Denied
-from tidelog.storage.runtime import Runtime
+from tidelog.storage.runtime import Entropy, Runtime
 
 ETCD = "etcd"
 EMBEDDED = "embedded"
-ALONE = "alone"
-"""The name that a broker without etcd gives its bucket."""
+STANDALONE_NAME = "alone"
+"""The cluster name that a broker without etcd gives its bucket."""
 _JOURNAL_KEY = "cluster"
 _FOUNDING_KEY = "cluster.founding"
 _RECOVER = "run `tidelog cluster recover`"
 
 
 class WrongCluster(Denied):
-    """The bucket, the key-value store and the settings do not belong together; an operator has to choose."""
+    """The bucket, the key-value store and the settings do not belong together; an operator must choose."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredIdentity:
-    """The store's identity, and the key that holds it."""
-
-    identity: ClusterIdentity
-    item: KeyValue
-
-
-async def found_or_check(
+async def join_or_found(
     journal: Journal, kv: KeyValueStore, keys: ClusterKeys, *, shards: int, runtime: Runtime
 ) -> ClusterIdentity:
-    """The identity of the cluster `keys.name` on this bucket, founded if there is none. `shards`: how many there should
-    be at least; an identity that has fewer grows. Raises `WrongCluster`, `Corrupt`, `Unavailable`."""
-    stored = await stored_identity(kv, keys)  # before the bucket's: whoever is named here is named there already
+    """The identity of the cluster `keys.name` on this bucket; founds the cluster if the bucket is new. Raises the
+    identity's number of shards to `shards` if it is lower. Raises `WrongCluster`, `Corrupt`, `Unavailable`."""
+    stored = await store_identity(kv, keys)  # before the bucket's: an identity here is always in the bucket, too
     await journal.catch_up()
     owner = bucket_identity(journal) or await _begin_founding(journal, kv, keys, stored, shards, runtime)
     if owner.founded and stored is None:
-        stored = await stored_identity(kv, keys)  # founded by another broker since we looked
+        stored = await store_identity(kv, keys)  # another broker may have founded the cluster since the first read
     _refuse_mismatch(owner, stored, keys)
     if owner.founded and stored is None:
         raise WrongCluster(
@@ -86,7 +78,23 @@ async def found_or_check(
     return grown
 
 
-def check_alone(journal: Journal) -> None:
+async def ensure_peer_secret(kv: KeyValueStore, keys: ClusterKeys, entropy: Entropy) -> PeerSecret:
+    """The cluster's secret, created if it is absent; if several brokers create it at once, one wins and all return its
+    secret. After etcd was wiped this creates a new one. Raises `Corrupt`, `Unavailable`."""
+    secret = PeerSecret(FORMAT_VERSION, entropy.new_id() + entropy.new_id())
+
+    def decide(item: KeyValue | None) -> bytes | None:
+        nonlocal secret
+        if item is None:
+            return encode_value(secret)
+        secret = decode_value(keys.peer_secret, item.value, PeerSecret)
+        return None
+
+    await update_key(kv, keys.peer_secret, decide)
+    return secret
+
+
+def check_standalone(journal: Journal) -> None:
     """Raises `WrongCluster` if the bucket of the open `journal` belongs to a cluster with etcd."""
     owner = bucket_identity(journal)
     if owner is not None and owner.coordinator != EMBEDDED:
@@ -96,64 +104,69 @@ def check_alone(journal: Journal) -> None:
         )
 
 
-def alone_claim(journal: Journal, *, shards: int, runtime: Runtime) -> Callable[[], Sequence[Change]]:
-    """What a broker without etcd writes beside its first topic: an identity for the bucket, if it has none; nothing
-    later. The call raises `WrongCluster` if a cluster with etcd founded itself on the bucket meanwhile."""
-    new = ClusterIdentity(FORMAT_VERSION, runtime.entropy.new_id(), ALONE, EMBEDDED, shards, founded=True)
+def standalone_claim(journal: Journal, *, shards: int, runtime: Runtime) -> Callable[[], Sequence[Change]]:
+    """Makes the changes by which a broker without etcd claims the bucket along with its first topic; none if the bucket
+    has an identity. The call raises `WrongCluster` if a cluster with etcd has claimed the bucket since the start."""
+    new = ClusterIdentity(FORMAT_VERSION, runtime.entropy.new_id(), STANDALONE_NAME, EMBEDDED, shards, founded=True)
 
     def changes() -> Sequence[Change]:
-        check_alone(journal)
-        return () if bucket_identity(journal) else changes_to(journal, new)
+        check_standalone(journal)
+        return () if bucket_identity(journal) else _changes_to(journal, new)
 
     return changes
 
 
 def bucket_identity(journal: Journal) -> ClusterIdentity | None:
-    """Who owns the bucket, as far as the journal is read. Raises `Corrupt`."""
+    """The cluster that owns the bucket, according to the entries read so far. Raises `Corrupt`."""
     raw = journal.get(_JOURNAL_KEY)
-    return None if raw is None else _known_version(decode_value("meta/ cluster", bytes(raw), ClusterIdentity))
+    return None if raw is None else _decoded("meta/ cluster", bytes(raw))
 
 
-async def stored_identity(kv: KeyValueStore, keys: ClusterKeys) -> StoredIdentity | None:
-    """Whose store this is under the name `keys.name`. Raises `Corrupt`, `Unavailable`."""
+async def store_identity(kv: KeyValueStore, keys: ClusterKeys) -> ClusterIdentity | None:
+    """The identity in the store under the name `keys.name`. Raises `Corrupt`, `Unavailable`."""
     item = await kv.get(keys.identity)
-    if item is None:
-        return None
-    return StoredIdentity(_known_version(decode_value(keys.identity, item.value, ClusterIdentity)), item)
+    return None if item is None else _decoded(keys.identity, item.value)
 
 
 async def write_bucket_identity(journal: Journal, identity: ClusterIdentity) -> ClusterIdentity:
-    """Have the journal name `identity`, which owns the bucket already or binds it; a count of shards is never lowered.
-    Returns what it names then. Raises `WrongCluster` if another cluster owns it."""
+    """Write `identity` to the journal and return what the journal holds then; the number of shards is never lowered.
+    Raises `WrongCluster` if another cluster owns the bucket."""
 
     def decide() -> Sequence[Change]:
         found = bucket_identity(journal)
         if found is not None and found.cluster_id != identity.cluster_id:
             raise WrongCluster(f"the bucket belongs to {named(found)}, not to {named(identity)}")
-        shards = max(identity.shards, found.shards if found else 0)
-        return changes_to(journal, msgspec.structs.replace(identity, shards=shards))
+        return _changes_to(journal, _with_shards_of(found, identity))
 
     await journal.update(decide)
     return bucket_identity(journal) or identity
 
 
 async def write_store_identity(kv: KeyValueStore, keys: ClusterKeys, identity: ClusterIdentity) -> None:
-    """Have the store name `identity`; a count of shards is never lowered. Raises `WrongCluster` if it names another."""
-    while True:
-        stored = await stored_identity(kv, keys)
-        if stored is not None and stored.identity.cluster_id != identity.cluster_id:
-            raise WrongCluster(_mismatch(identity, stored.identity))
-        shards = max(identity.shards, stored.identity.shards if stored else 0)
-        wanted = msgspec.structs.replace(identity, shards=shards)
-        if stored is not None and stored.identity == wanted:
-            return
-        compare = unchanged(stored.item) if stored else absent(keys.identity)
-        if (await kv.transact([compare], [PutKey(keys.identity, encode_value(wanted))])).succeeded:
-            return
+    """Write `identity` to the store; the number of shards is never lowered. Raises `WrongCluster` if the store holds
+    another cluster's."""
+
+    def decide(item: KeyValue | None) -> bytes | None:
+        stored = _decoded(keys.identity, item.value) if item else None
+        if stored is not None and stored.cluster_id != identity.cluster_id:
+            raise WrongCluster(_mismatch(identity, stored))
+        wanted = _with_shards_of(stored, identity)
+        return None if wanted == stored else encode_value(wanted)
+
+    await update_key(kv, keys.identity, decide)
 
 
-def changes_to(journal: Journal, identity: ClusterIdentity) -> Sequence[Change]:
-    """What makes the journal name `identity`: nothing if it does. A founded cluster needs no founder any more."""
+def named(identity: ClusterIdentity) -> str:
+    """How messages name a cluster."""
+    return f"cluster {identity.name!r} ({identity.cluster_id})"
+
+
+def _with_shards_of(found: ClusterIdentity | None, identity: ClusterIdentity) -> ClusterIdentity:
+    return msgspec.structs.replace(identity, shards=max(identity.shards, found.shards if found else 0))
+
+
+def _changes_to(journal: Journal, identity: ClusterIdentity) -> Sequence[Change]:
+    """The changes that make the journal hold `identity`; none if it does. A founded cluster needs no founder."""
     changes: list[Change] = []
     if bucket_identity(journal) != identity:
         changes.append(Put(_JOURNAL_KEY, msgspec.Raw(encode_value(identity))))
@@ -169,11 +182,11 @@ async def _begin_founding(
     journal: Journal,
     kv: KeyValueStore,
     keys: ClusterKeys,
-    stored: StoredIdentity | None,
+    stored: ClusterIdentity | None,
     shards: int,
     runtime: Runtime,
 ) -> ClusterIdentity:
-    """The first step, or what another broker made of it."""
+    """Write the first step, or return the identity that another broker has written."""
     new = ClusterIdentity(FORMAT_VERSION, runtime.entropy.new_id(), keys.name, ETCD, shards, founded=False)
     founder = msgspec.Raw(msgspec.json.encode(await kv.incarnation()))
 
@@ -181,7 +194,7 @@ async def _begin_founding(
         if bucket_identity(journal) is not None:
             return ()
         _refuse_used_bucket(journal, stored, keys)
-        return Put(_FOUNDING_KEY, founder), *changes_to(journal, new)
+        return Put(_FOUNDING_KEY, founder), *_changes_to(journal, new)
 
     await journal.update(decide)
     return bucket_identity(journal) or new
@@ -196,12 +209,12 @@ async def _check_same_founder(journal: Journal, owner: ClusterIdentity, kv: KeyV
         )
 
 
-def _refuse_used_bucket(journal: Journal, stored: StoredIdentity | None, keys: ClusterKeys) -> None:
-    """A bucket without an owner has to be new, and so has the store."""
+def _refuse_used_bucket(journal: Journal, stored: ClusterIdentity | None, keys: ClusterKeys) -> None:
+    """A bucket without an owner must be new, and so must the store."""
     if stored is not None:
         raise WrongCluster(
-            f"etcd belongs to {named(stored.identity)}, which has another bucket: name that bucket with `store`, or "
-            "give this cluster another cluster.name"
+            f"etcd belongs to {named(stored)}, which has another bucket: name that bucket with `store`, or give this "
+            "cluster another cluster.name"
         )
     if journal.next_number > 0:
         raise WrongCluster(
@@ -209,9 +222,9 @@ def _refuse_used_bucket(journal: Journal, stored: StoredIdentity | None, keys: C
         )
 
 
-def _refuse_mismatch(owner: ClusterIdentity, stored: StoredIdentity | None, keys: ClusterKeys) -> None:
-    if stored is not None and stored.identity.cluster_id != owner.cluster_id:
-        raise WrongCluster(_mismatch(owner, stored.identity))
+def _refuse_mismatch(owner: ClusterIdentity, stored: ClusterIdentity | None, keys: ClusterKeys) -> None:
+    if stored is not None and stored.cluster_id != owner.cluster_id:
+        raise WrongCluster(_mismatch(owner, stored))
     if owner.coordinator == EMBEDDED:
         raise WrongCluster(
             f"the bucket belongs to {named(owner)}, a broker without etcd: stop it, and {_RECOVER} to bind the bucket "
@@ -226,20 +239,13 @@ def _refuse_mismatch(owner: ClusterIdentity, stored: StoredIdentity | None, keys
 
 def _mismatch(owner: ClusterIdentity, stored: ClusterIdentity) -> str:
     return (
-        f"the bucket belongs to {named(owner)}, and etcd to {named(stored)}: one of `store`, etcd.endpoints and "
-        "cluster.name is another cluster's"
+        f"the bucket belongs to {named(owner)}, and etcd to {named(stored)}: `store`, etcd.endpoints or cluster.name "
+        "names another cluster"
     )
 
 
-def named(identity: ClusterIdentity) -> str:
-    """As messages call a cluster."""
-    return f"cluster {identity.name!r} ({identity.cluster_id})"
-
-
-def _known_version(identity: ClusterIdentity) -> ClusterIdentity:
+def _decoded(key: str, value: bytes) -> ClusterIdentity:
+    identity = decode_value(key, value, ClusterIdentity)
     if identity.format_version != FORMAT_VERSION:
-        raise Corrupt(
-            "the cluster's identity",
-            f"has format version {identity.format_version}; this Tidelog reads {FORMAT_VERSION}",
-        )
+        raise Corrupt(key, f"has format version {identity.format_version}; this Tidelog reads {FORMAT_VERSION}")
     return identity

@@ -1,18 +1,18 @@
-"""A key-value store for one broker without etcd, or a test of many: in memory, what has no lease kept on the bucket.
+"""The key-value store of one broker without etcd, and of tests: in memory; the journal keeps the keys without a lease.
 
-Every change goes through one queue and is one step. Those that wait are gathered into one journal entry (group
-commit), worked out as a `KeyDraft`, and applied to the tree once the entry is on the bucket; a group that touches
-nothing but leased keys needs no entry. Without a journal, everything is memory alone.
+All changes go through one queue. The store computes the queued requests as one `KeyDraft`, writes it as one journal
+entry (group commit), and then applies it. A group that changes only leased keys needs no entry. Without a journal the
+store is in memory only.
 
-An entry holds each key of the group under ``kv/keys/``, and under ``kv/head`` the store's incarnation, its revision
-and the group's id. When the bucket does not answer, the group's callers get `Unavailable`, and its draft is kept: the
-entry may be there, or may still land. The next group therefore always writes an entry, even an empty one. If it gets
-the number, the lost one never can; if the journal shows the lost group's id, its draft is applied as a whole. So tree
-and journal agree again, and a transaction that also touched leased keys is never seen half done. Should the head be
-neither ours nor a lost one's (another process wrote), the keys are read anew from the journal.
+If the bucket does not answer, the callers of the group get `Unavailable`, and the store keeps the group's draft: the
+entry may be there, or may still arrive. The next group therefore always writes an entry, even an empty one.
+- If that entry gets the number, the lost entry can never take it, and its draft is dropped.
+- If the journal's head carries the lost group's id, its draft is applied as a whole, leased keys included. So a
+  transaction is never half applied.
+- If the head is another process's, the store reloads the keys from the journal.
 
-Leases run on the handed-in clock. Revisions go on from the last one journaled after a restart, and those of changes to
-leased keys are given out again, as the keys are gone.
+Leases run on the injected clock. After a restart, revisions continue from the last one in the journal; revisions of
+later changes to leased keys are reused, because those keys are gone.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.kv.embedded_journal import EmbeddedJournal, KeptKeys
+from tidelog.coordinator.kv.embedded_journal import EmbeddedJournal, StoredKeys
 from tidelog.coordinator.kv.key_draft import EndLease, KeyDraft, Outcome, Request, Transaction
-from tidelog.coordinator.kv.key_tree import HISTORY_EVENTS_MAX, KeyTree
+from tidelog.coordinator.kv.key_space import HISTORY_EVENTS_MAX, KeySpace
 from tidelog.coordinator.kv.key_value import (
     RANGE_LIMIT,
     Compare,
@@ -45,23 +45,23 @@ from tidelog.storage.errors import Overloaded, TidelogError, Unavailable
 from tidelog.storage.runtime import Runtime
 
 WAITING_MAX = 10_000
-"""Requests that wait for their group; one more is refused."""
+"""The most requests in the queue; the store refuses further ones."""
 _LEASE_ID_DIGITS = 15
-"""Hexadecimal, so that an id is below 2**60: etcd's are signed 64-bit numbers."""
+"""Hexadecimal, so an id is below 2**60; etcd's ids are signed 64-bit numbers."""
 _RETRY = Backoff(first_s=0.1, max_s=2.0)
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
-class _Waiting:
-    """A request and the future that its caller awaits."""
+class _Pending:
+    """A queued request and the future that its caller awaits."""
 
     request: Request
     result: asyncio.Future[TransactionResult]
 
     def answer(self, outcome: TransactionResult | TidelogError) -> None:
-        """The first answer counts; a caller that was cancelled takes none."""
+        """Give the caller its answer, unless it has one or was cancelled."""
         if self.result.done():
             return
         if isinstance(outcome, TransactionResult):
@@ -78,7 +78,7 @@ class _LiveLease:
 
 
 class EmbeddedKeyValueStore:
-    """Implements `KeyValueStore`. `journal` is open already; `open` reads the keys it holds."""
+    """Implements `KeyValueStore`. `journal` must be open."""
 
     def __init__(
         self, runtime: Runtime, journal: Journal | None = None, *, history_events_max: int = HISTORY_EVENTS_MAX
@@ -87,9 +87,9 @@ class EmbeddedKeyValueStore:
         self._journal = EmbeddedJournal(journal, runtime, self._apply, self._reload) if journal else None
         self._incarnation = runtime.entropy.new_id()
         self._history_events_max = history_events_max
-        self._tree = KeyTree(history_events_max=history_events_max)
+        self._space = KeySpace(history_events_max=history_events_max)
         self._leases: dict[int, _LiveLease] = {}
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_Pending] = []
         self._committing: asyncio.Task[None] | None = None
         self._settling: asyncio.Task[None] | None = None
         self._failures = 0
@@ -97,19 +97,19 @@ class EmbeddedKeyValueStore:
         self._closed = False
 
     async def open(self) -> None:
-        """Take over the keys on the bucket. Call it before anything else."""
+        """Read the keys in the journal. Call it before anything else."""
         if self._journal is not None:
             kept = self._journal.read()
             self._incarnation = kept.incarnation
-            self._tree = KeyTree(kept.items, kept.revision, self._history_events_max)
+            self._space = KeySpace(kept.items, kept.revision, self._history_events_max)
 
     async def get(self, key: str) -> KeyValue | None:
-        return self._tree.get(key)
+        return self._space.get(key)
 
     async def range(
         self, prefix: str, *, limit: int = RANGE_LIMIT, after: str | None = None, revision: int | None = None
     ) -> RangePage:
-        return self._tree.range(prefix, limit=limit, after=after, revision=revision)
+        return self._space.range(prefix, limit=limit, after=after, revision=revision)
 
     async def put(self, key: str, value: bytes, *, lease_id: int = 0) -> int:
         return (await self.transact((), (PutKey(key, value, lease_id),))).revision
@@ -132,7 +132,7 @@ class EmbeddedKeyValueStore:
     async def keep_alive(self, lease_id: int) -> float:
         self._check_open()
         if not self._lease_lives(lease_id):
-            raise LeaseLost(f"lease {lease_id:x} is over or was never there: grant a new one")
+            raise LeaseLost(f"lease {lease_id:x} has ended or never existed: grant a new one")
         lease = self._leases[lease_id]
         lease.ends_s = self._runtime.clock.monotonic() + lease.ttl_s
         return lease.ttl_s
@@ -144,8 +144,8 @@ class EmbeddedKeyValueStore:
         next_revision = from_revision
         while True:
             changed = self._changed
-            if next_revision <= self._tree.revision:
-                batch = self._tree.events(prefix, next_revision)
+            if next_revision <= self._space.revision:
+                batch = self._space.events(prefix, next_revision)
                 next_revision = batch.revision + 1
                 if batch.events:
                     yield batch
@@ -157,7 +157,7 @@ class EmbeddedKeyValueStore:
         return self._incarnation
 
     async def aclose(self) -> None:
-        """Changes under way are cut off: their outcome is unknown."""
+        """Cancels changes in progress; their outcome is unknown."""
         self._closed = True
         tasks = [lease.expiry for lease in self._leases.values()]
         tasks += [task for task in (self._committing, self._settling) if task is not None]
@@ -165,16 +165,16 @@ class EmbeddedKeyValueStore:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        _answer_all(self._waiting, Unavailable("the store was closed before the change began"))
-        self._tell_watches()
+        _answer_all(self._waiting, Unavailable("the store was closed; the change was not applied"))
+        self._wake_watches()
 
     # ---- changes
 
     async def _request(self, request: Request) -> TransactionResult:
         self._check_open()
         if len(self._waiting) >= WAITING_MAX:
-            raise Overloaded(f"{WAITING_MAX:,} changes wait for the bucket already", retry_after_s=1.0)
-        waiting = _Waiting(request, asyncio.get_running_loop().create_future())
+            raise Overloaded(f"{WAITING_MAX:,} changes wait for the bucket; retry later", retry_after_s=1.0)
+        waiting = _Pending(request, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         self._commit_soon()
         return await waiting.result
@@ -184,7 +184,7 @@ class EmbeddedKeyValueStore:
             self._committing = asyncio.create_task(self._commit_waiting())
 
     async def _commit_waiting(self) -> None:
-        """Commit group after group until nothing waits; an empty group finds out about one in doubt."""
+        """Commit groups until the queue is empty. An empty group resolves one in doubt."""
         more = True
         while more:
             group, self._waiting = self._waiting, []
@@ -195,23 +195,23 @@ class EmbeddedKeyValueStore:
                 self._failures += 1
                 _answer_all(group, error)
             finally:
-                _answer_all(group, Unavailable("the store was closed; whether the change took effect is unknown"))
+                _answer_all(group, Unavailable("the store was closed; whether the change was applied is unknown"))
             more = bool(self._waiting)
         if self._in_doubt and (self._settling is None or self._settling.done()):
             self._settling = asyncio.create_task(self._settle_later())
 
-    async def _commit(self, group: Sequence[_Waiting]) -> None:
+    async def _commit(self, group: Sequence[_Pending]) -> None:
         requests = [waiting.request for waiting in group]
         if self._journal is None:
-            draft, outcomes = self._work_out(requests)
+            draft, outcomes = self._compute(requests)
         else:
-            draft, outcomes = await self._journal.commit(lambda: self._work_out(requests))
+            draft, outcomes = await self._journal.commit(lambda: self._compute(requests))
         self._apply(draft)
         for waiting, outcome in zip(group, outcomes, strict=True):
             waiting.answer(outcome)
 
     async def _settle_later(self) -> None:
-        """Find out what became of a lost group, though nobody asks for another change."""
+        """Resolve a group in doubt although no further change is requested."""
         await self._runtime.clock.sleep(_RETRY.delay_s(max(1, self._failures), self._runtime.entropy))
         self._commit_soon()
 
@@ -219,26 +219,26 @@ class EmbeddedKeyValueStore:
     def _in_doubt(self) -> bool:
         return self._journal is not None and self._journal.in_doubt
 
-    def _work_out(self, requests: Sequence[Request]) -> tuple[KeyDraft, Sequence[Outcome]]:
-        draft = KeyDraft(self._tree, self._lease_lives)
-        return draft, [draft.request(request) for request in requests]
+    def _compute(self, requests: Sequence[Request]) -> tuple[KeyDraft, Sequence[Outcome]]:
+        draft = KeyDraft(self._space, self._lease_lives)
+        return draft, [draft.run(request) for request in requests]
 
     def _apply(self, draft: KeyDraft) -> None:
-        self._tree.apply(draft.happenings)
+        self._space.apply(draft.changes)
         for lease_id in draft.ended_leases:
             if lease := self._leases.pop(lease_id, None):
                 lease.expiry.cancel()
-        if draft.happenings:
-            self._tell_watches()
+        if draft.changes:
+            self._wake_watches()
 
-    def _reload(self, kept: KeptKeys) -> None:
-        """Another process wrote: its keys, and ours under leases; a watch has to read anew."""
-        items = {item.key: item for item in (*self._tree.leased_items(), *kept.items)}
-        revision = max(kept.revision, self._tree.revision) + 1
-        self._tree = KeyTree(tuple(items.values()), revision, self._history_events_max)
-        self._tell_watches()
+    def _reload(self, kept: StoredKeys) -> None:
+        """Another process wrote: take its keys and our leased ones. A watch gets `Compacted` and must read again."""
+        items = {item.key: item for item in (*self._space.leased_items(), *kept.items)}
+        revision = max(kept.revision, self._space.revision) + 1
+        self._space = KeySpace(tuple(items.values()), revision, self._history_events_max)
+        self._wake_watches()
 
-    def _tell_watches(self) -> None:
+    def _wake_watches(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -253,7 +253,7 @@ class EmbeddedKeyValueStore:
         return lease is not None and self._runtime.clock.monotonic() < lease.ends_s
 
     async def _expire(self, lease_id: int) -> None:
-        """End the lease when its time is up; as often as it takes."""
+        """End the lease when its time is up, and retry until that succeeds."""
         failures = 0
         while lease := self._leases.get(lease_id):
             if (left_s := lease.ends_s - self._runtime.clock.monotonic()) > 0:
@@ -263,11 +263,11 @@ class EmbeddedKeyValueStore:
                 await self._request(EndLease(lease_id))
             except Unavailable as error:
                 failures += 1
-                _log.warning("lease %x is over, and its keys could not be deleted yet: %s", lease_id, error)
+                _log.warning("lease %x has ended; deleting its keys failed, retrying: %s", lease_id, error)
                 await self._runtime.clock.sleep(_RETRY.delay_s(failures, self._runtime.entropy))
 
 
-def _answer_all(group: Sequence[_Waiting], error: TidelogError) -> None:
-    """Give `error` to those of the group that have no answer yet."""
+def _answer_all(group: Sequence[_Pending], error: TidelogError) -> None:
+    """Answer with `error` each request of the group that has no answer yet."""
     for waiting in group:
         waiting.answer(error)

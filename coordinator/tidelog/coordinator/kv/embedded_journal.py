@@ -1,9 +1,9 @@
-"""How the embedded key-value store stands in the journal: its keys, its head, and groups whose fate is in doubt.
+"""Stores the embedded key-value store in the journal, one entry per group of requests.
 
     kv/head              {"format_version", "incarnation", "revision", "group_id"} of the last group
     kv/keys/<key>        {"value" (base64), "create_revision", "mod_revision", "version"}: keys without a lease
 
-`embedded` tells why a lost group is kept, and why the group after it always writes.
+`embedded` describes what happens to a group whose entry is in doubt.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import msgspec
 
 from tidelog.coordinator.journal import Change, Delete, Journal, Put
 from tidelog.coordinator.kv.key_draft import KeyDraft, Outcome
-from tidelog.coordinator.kv.key_tree import FIRST_REVISION
+from tidelog.coordinator.kv.key_space import FIRST_REVISION
 from tidelog.coordinator.kv.key_value import KeyValue
 from tidelog.storage.errors import Corrupt, Unavailable
 from tidelog.storage.runtime import Runtime
 
 KV_FORMAT_VERSION = 1
 DOUBTFUL_MAX = 100
-"""Lost groups that are remembered as a whole. Of one beyond, the keys without a lease would still be read."""
+"""The most groups in doubt that are remembered. Of an older one, only the keys without a lease can be recovered."""
 _HEAD = "kv/head"
 _KEYS = "kv/keys/"
 
@@ -45,8 +45,8 @@ class _StoredKey(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptKeys:
-    """What the journal holds of the store."""
+class StoredKeys:
+    """The store's contents in the journal."""
 
     items: Sequence[KeyValue]
     revision: int
@@ -57,15 +57,15 @@ Drafted = tuple[KeyDraft, Sequence[Outcome]]
 
 
 class EmbeddedJournal:
-    """Writes groups to `journal`, one at a time. `apply` takes over a lost group that turned up; `reload` is called
-    when another process wrote."""
+    """Writes groups to `journal`, one at a time. Calls `apply` when a group in doubt turns out to be in the journal,
+    and `reload` when another process has written."""
 
     def __init__(
         self,
         journal: Journal,
         runtime: Runtime,
         apply: Callable[[KeyDraft], None],
-        reload: Callable[[KeptKeys], None],
+        reload: Callable[[StoredKeys], None],
     ) -> None:
         self._journal = journal
         self._runtime = runtime
@@ -73,15 +73,15 @@ class EmbeddedJournal:
         self._reload = reload
         self._incarnation = runtime.entropy.new_id()
         self._seen: msgspec.Raw | None = None
-        self._doubtful: dict[str, KeyDraft] = {}
+        self._in_doubt: dict[str, KeyDraft] = {}
 
     @property
     def in_doubt(self) -> bool:
-        """A group may be in the journal and is not in the tree."""
-        return bool(self._doubtful)
+        """Whether the journal may hold a group that is not applied."""
+        return bool(self._in_doubt)
 
-    def read(self) -> KeptKeys:
-        """The keys as the journal has them now. Raises `Corrupt`."""
+    def read(self) -> StoredKeys:
+        """The keys in the journal. Raises `Corrupt`."""
         self._seen = self._journal.get(_HEAD)
         revision = FIRST_REVISION
         if self._seen is not None:
@@ -90,11 +90,11 @@ class EmbeddedJournal:
                 raise Corrupt(f"meta/ {_HEAD}", f"has format version {head.format_version}, not {KV_FORMAT_VERSION}")
             self._incarnation, revision = head.incarnation, head.revision
         items = tuple(_item(key, raw) for key, raw in self._journal.items(_KEYS))
-        return KeptKeys(items, revision, self._incarnation)
+        return StoredKeys(items, revision, self._incarnation)
 
-    async def commit(self, work_out: Callable[[], Drafted]) -> Drafted:
-        """Write what `work_out` says on the newest tree; it may be asked again. After `Unavailable` the group
-        is in doubt."""
+    async def commit(self, compute: Callable[[], Drafted]) -> Drafted:
+        """Write the draft that `compute` makes on the current keys; it may be called again. After `Unavailable` the
+        group is in doubt."""
         group_id = self._runtime.entropy.new_id()
         drafted: Drafted | None = None
         written: msgspec.Raw | None = None
@@ -103,9 +103,9 @@ class EmbeddedJournal:
             nonlocal drafted, written
             written = None
             self._absorb()
-            drafted = work_out()
+            drafted = compute()
             changes = _changes(drafted[0])
-            if not changes and not self._doubtful:
+            if not changes and not self._in_doubt:
                 return ()
             head = _Head(KV_FORMAT_VERSION, self._incarnation, drafted[0].revision, group_id)
             written = msgspec.Raw(msgspec.json.encode(head))
@@ -117,19 +117,19 @@ class EmbeddedJournal:
             if written is not None and drafted is not None:
                 self._remember(group_id, drafted[0])
             raise
-        assert drafted is not None, "the journal did not ask"
+        assert drafted is not None, "the journal calls `decide`"
         if written is not None:
             self._seen = written
-            self._doubtful.clear()
+            self._in_doubt.clear()
         return drafted
 
     def _absorb(self) -> None:
-        """Bring the tree to where the journal is, if another entry of the store is in it than the last seen."""
+        """If the journal has a new head, apply the group in doubt that wrote it, or reload the keys."""
         raw = self._journal.get(_HEAD)
         if raw is None or raw == self._seen:
             return
-        draft = self._doubtful.get(_decoded(_HEAD, raw, _Head).group_id)
-        self._doubtful.clear()
+        draft = self._in_doubt.get(_decoded(_HEAD, raw, _Head).group_id)
+        self._in_doubt.clear()
         if draft is not None:
             self._seen = raw
             self._apply(draft)
@@ -137,13 +137,13 @@ class EmbeddedJournal:
             self._reload(self.read())
 
     def _remember(self, group_id: str, draft: KeyDraft) -> None:
-        if len(self._doubtful) >= DOUBTFUL_MAX:
-            del self._doubtful[next(iter(self._doubtful))]
-        self._doubtful[group_id] = draft
+        if len(self._in_doubt) >= DOUBTFUL_MAX:
+            del self._in_doubt[next(iter(self._in_doubt))]
+        self._in_doubt[group_id] = draft
 
 
 def _changes(draft: KeyDraft) -> Sequence[Change]:
-    """What the journal has to hear of `draft`: a key that is, or was, under no lease."""
+    """The journal's changes for `draft`: the keys that are, or were, under no lease."""
     changes: list[Change] = []
     for key, before, after in draft.changed():
         if after is not None and not after.lease_id:

@@ -1,10 +1,10 @@
-"""What a sequence of transactions would do to a `KeyTree`, worked out without doing it.
+"""Computes what a sequence of transactions does to a `KeySpace`, without changing it.
 
-    draft = KeyDraft(tree, lease_lives)
-    outcome = draft.request(request)     # a TransactionResult, or the error that the caller is to get
-    tree.apply(draft.happenings)         # all of it, now or later, or never
+    draft = KeyDraft(space, lease_lives)
+    outcome = draft.run(request)         # a TransactionResult, or the error for the caller
+    space.apply(draft.changes)           # now, later or never; all of them
 
-A later transaction of a draft sees what the earlier ones did. A transaction that fails leaves no trace.
+A later transaction of a draft sees the changes of the earlier ones. A transaction that fails changes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidelog.coordinator.kv.key_tree import Happening, KeyTree
+from tidelog.coordinator.kv.key_space import KeyChange, KeySpace
 from tidelog.coordinator.kv.key_value import (
     Compare,
     DeleteKey,
@@ -30,14 +30,14 @@ from tidelog.coordinator.kv.key_value import (
 from tidelog.storage.errors import Invalid, TooLarge
 
 OPERATIONS_MAX = 128
-"""In one branch of a transaction, and compares: etcd's default."""
+"""The most compares, and the most operations in one branch, of a transaction: etcd's default."""
 VALUE_BYTES_MAX = 1 << 20
 KEY_CHARACTERS_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A request to compare and act. Raises `Invalid` and `TooLarge` when made."""
+    """A request to compare and apply. The constructor raises `Invalid` and `TooLarge`."""
 
     compares: Sequence[Compare]
     then: Sequence[Operation]
@@ -63,30 +63,30 @@ Outcome = TransactionResult | LeaseLost
 
 
 class KeyDraft:
-    """See the module's head. `lease_lives` tells whether a lease may still be put under."""
+    """See the module docstring. `lease_lives` returns whether a lease has not ended."""
 
-    def __init__(self, tree: KeyTree, lease_lives: Callable[[int], bool]) -> None:
-        self.happenings: list[Happening] = []
+    def __init__(self, space: KeySpace, lease_lives: Callable[[int], bool]) -> None:
+        self.changes: list[KeyChange] = []
         self.ended_leases: list[int] = []
-        self.revision = tree.revision
-        self._tree = tree
+        self.revision = space.revision
+        self._space = space
         self._lease_lives = lease_lives
         self._changed: dict[str, KeyValue | None] = {}
 
     def get(self, key: str) -> KeyValue | None:
-        return self._changed[key] if key in self._changed else self._tree.get(key)
+        return self._changed[key] if key in self._changed else self._space.get(key)
 
     def changed(self) -> Sequence[tuple[str, KeyValue | None, KeyValue | None]]:
-        """Every key that is another than in the tree: its name, what it was, what it is."""
-        return [(key, self._tree.get(key), item) for key, item in self._changed.items() if self._tree.get(key) != item]
+        """Each key that differs from the key space: its name, its old and its new state."""
+        compared = ((key, self._space.get(key), item) for key, item in self._changed.items())
+        return [(key, before, after) for key, before, after in compared if before != after]
 
-    def request(self, request: Request) -> Outcome:
-        """Do `request` on top of the draft."""
+    def run(self, request: Request) -> Outcome:
+        """Compute `request` on top of the draft."""
         if isinstance(request, Transaction):
             return self._transact(request)
         self.ended_leases.append(request.lease_id)
-        held = self._tree.keys_under(request.lease_id) | self._changed.keys()
-        for key in sorted(held):
+        for key in sorted(self._changed.keys() | {item.key for item in self._space.leased_items()}):
             if (item := self.get(key)) is not None and item.lease_id == request.lease_id:
                 self._delete(key)
         self._close_revision()
@@ -97,7 +97,7 @@ class KeyDraft:
         operations = request.then if succeeded else request.otherwise
         for operation in operations:
             if isinstance(operation, PutKey) and operation.lease_id and not self._lives(operation.lease_id):
-                return LeaseLost(f"lease {operation.lease_id:x} is over or was never there: grant a new one")
+                return LeaseLost(f"lease {operation.lease_id:x} has ended or never existed: grant a new one")
         found: list[KeyValue | None] = []
         for operation in operations:
             if isinstance(operation, PutKey):
@@ -122,34 +122,34 @@ class KeyDraft:
         before, revision = self.get(put.key), self.revision + 1
         created, version = (before.create_revision, before.version + 1) if before else (revision, 1)
         item = KeyValue(put.key, put.value, created, revision, version, put.lease_id)
-        self._happen(WatchEvent(EventKind.PUT, item), before, item)
+        self._record(WatchEvent(EventKind.PUT, item), before, item)
 
     def _delete(self, key: str) -> None:
         if (before := self.get(key)) is not None:
             gone = KeyValue(key, b"", 0, self.revision + 1, 0)
-            self._happen(WatchEvent(EventKind.DELETE, gone), before, None)
+            self._record(WatchEvent(EventKind.DELETE, gone), before, None)
 
-    def _happen(self, event: WatchEvent, before: KeyValue | None, after: KeyValue | None) -> None:
-        self.happenings.append(Happening(event, before))
+    def _record(self, event: WatchEvent, before: KeyValue | None, after: KeyValue | None) -> None:
+        self.changes.append(KeyChange(event, before))
         self._changed[event.item.key] = after
 
     def _close_revision(self) -> None:
-        """What happened since the last call was one change."""
-        if self.happenings:
-            self.revision = self.happenings[-1].event.item.mod_revision
+        """The changes since the last call share one revision."""
+        if self.changes:
+            self.revision = self.changes[-1].event.item.mod_revision
 
 
 def _check_operations(operations: Sequence[Operation]) -> None:
     changes = [operation for operation in operations if not isinstance(operation, GetKey)]
     key, times = max(Counter(change.key for change in changes).items(), key=lambda count: count[1], default=("", 0))
     if times > 1:
-        raise Invalid(f"a transaction changes the key {key!r} {times} times: once is the most")
+        raise Invalid(f"a transaction changes the key {key!r} {times} times; the most is once")
     for change in changes:
         if not 1 <= len(change.key) <= KEY_CHARACTERS_MAX:
             raise Invalid(f"a key has 1 to {KEY_CHARACTERS_MAX:,} characters, not {len(change.key):,}", field="key")
         if isinstance(change, PutKey) and len(change.value) > VALUE_BYTES_MAX:
             raise TooLarge(
-                f"the value of {change.key!r} has {len(change.value):,} bytes; {VALUE_BYTES_MAX:,} are the most",
+                f"the value of {change.key!r} has {len(change.value):,} bytes; the most is {VALUE_BYTES_MAX:,}",
                 limit_name="VALUE_BYTES_MAX",
                 limit_bytes=VALUE_BYTES_MAX,
             )

@@ -1,22 +1,22 @@
-"""The key-value seam: what coordination needs of etcd, and nothing more.
+"""The key-value seam: the part of etcd's interface that coordination uses.
 
-Everything above it (membership, leadership, and later consumer groups) is written against this Protocol, and one
-conformance suite (`tests/coordinator/key_value_conformance.py`) holds every implementation to it:
+Membership and leadership (later: groups) use this Protocol only. One conformance suite
+(`tests/coordinator/key_value_conformance.py`) runs against each implementation:
 
-    etcd.EtcdKeyValueStore            a cluster
-    embedded.EmbeddedKeyValueStore    one broker without etcd: in memory, what has no lease journaled to the bucket
+    etcd.EtcdKeyValueStore            for a cluster
+    kv.EmbeddedKeyValueStore          for one broker without etcd: in memory; the journal keeps keys without a lease
 
-Terms are etcd's. Every change of the store raises its **revision** by one; a transaction is one change. A key's
-`version` counts its puts since it was created. A **lease** is a promise to come back before its time is up; a key that
-was put under a lease is deleted when the lease ends.
+The terms are etcd's. Each change of the store raises its **revision** by one; a transaction is one change. A key's
+`version` counts its puts since it was created. A **lease** lasts for its time to live unless its owner renews it; when
+it ends, the keys put under it are deleted.
 
-Errors: `Unavailable` means that the outcome is unknown, for a write as for a read; `Denied` that credentials were
-refused; `LeaseLost` and `Compacted` as below.
+Errors: `Unavailable` means that the outcome is unknown, for a write as for a read. `Denied` means that credentials were
+refused. `LeaseLost` and `Compacted` are defined below.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -24,15 +24,15 @@ from typing import Protocol
 from tidelog.storage.errors import Conflict, NotFound
 
 RANGE_LIMIT = 1_000
-"""Keys in one answer to `range`, unless told."""
+"""The default page size of `range`, in keys."""
 
 
 class LeaseLost(NotFound):
-    """The lease is over or was never there, and so are the keys put under it."""
+    """The lease has ended or never existed; the keys put under it are deleted."""
 
 
 class Compacted(Conflict):
-    """The revision asked for is gone; `oldest_revision` is the first that is kept. Read the state anew."""
+    """The requested revision is no longer kept; `oldest_revision` is the first one that is. Read the current state."""
 
     def __init__(self, message: str, *, oldest_revision: int) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class Compacted(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class KeyValue:
-    """A key as it stands. `lease_id` 0: under none."""
+    """A key at one revision. `lease_id` is 0 if the key is under no lease."""
 
     key: str
     value: bytes
@@ -53,7 +53,7 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True)
 class RangePage:
-    """Keys in ascending order as of `revision`; `more`: ask again with `after` the last of them."""
+    """Keys in ascending order at `revision`. If `more`, ask for the next page with `after` set to the last key."""
 
     items: Sequence[KeyValue]
     revision: int
@@ -61,7 +61,7 @@ class RangePage:
 
 
 class Field(Enum):
-    """What of a key a transaction compares. An absent key has revisions and version 0, and no value."""
+    """The field of a key that a transaction compares. An absent key has version and revisions 0 and no value."""
 
     VALUE = "value"
     VERSION = "version"
@@ -84,13 +84,18 @@ def absent(key: str) -> Compare:
 
 
 def unchanged(item: KeyValue) -> Compare:
-    """`item` is as it was read."""
+    """Nobody has written or deleted `item` since it was read."""
     return Compare(item.key, Field.MOD_REVISION, item.mod_revision)
+
+
+def as_read(key: str, item: KeyValue | None) -> Compare:
+    """`key` is as it was read: `item`, or absent if `item` is None."""
+    return unchanged(item) if item else absent(key)
 
 
 @dataclass(frozen=True, slots=True)
 class PutKey:
-    """Set `key`; under a lease it ends with it, and `lease_id` 0 takes it out of any."""
+    """Set `key` under `lease_id`, or under no lease if that is 0."""
 
     key: str
     value: bytes
@@ -99,14 +104,14 @@ class PutKey:
 
 @dataclass(frozen=True, slots=True)
 class DeleteKey:
-    """Remove `key` if it is there."""
+    """Remove `key` if it exists."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class GetKey:
-    """Read `key` in the same moment."""
+    """Read `key` within the transaction."""
 
     key: str
 
@@ -116,8 +121,8 @@ Operation = PutKey | DeleteKey | GetKey
 
 @dataclass(frozen=True, slots=True)
 class TransactionResult:
-    """`succeeded`: every compare was true, and `then` was done; else `otherwise` was. `found`: the answers to the
-    `GetKey`s among what was done, in their order."""
+    """If `succeeded`, every compare was true and `then` was applied, else `otherwise`. `found`: the results of the
+    `GetKey`s that were applied, in order."""
 
     succeeded: bool
     revision: int
@@ -126,14 +131,14 @@ class TransactionResult:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """`ttl_s` as granted, which may be longer than asked for."""
+    """`ttl_s` as granted; it may be longer than requested."""
 
     lease_id: int
     ttl_s: float
 
 
 class EventKind(Enum):
-    """What happened to a key."""
+    """Whether a key was set or removed."""
 
     PUT = "put"
     DELETE = "delete"
@@ -141,7 +146,7 @@ class EventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One change. A DELETE carries the key and its revision alone."""
+    """One change of a key. For a DELETE only the key and its `mod_revision` are set."""
 
     kind: EventKind
     item: KeyValue
@@ -149,26 +154,25 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class WatchBatch:
-    """All changes of one revision or several, in order, up to and with `revision`. Empty: nothing happened up to
-    there."""
+    """The changes of one or more revisions, in order, up to and including `revision`. It may be empty: then nothing
+    changed up to that revision."""
 
     revision: int
     events: Sequence[WatchEvent]
 
 
 class KeyValueStore(Protocol):
-    """See the module's head. Keys are UTF-8 text; reads and writes are linearizable. Every call may run at the same
-    time as every other."""
+    """See the module docstring. Keys are UTF-8 text; reads and writes are linearizable. Calls may run concurrently."""
 
     async def get(self, key: str) -> KeyValue | None:
-        """`key` as it stands, None if it is absent."""
+        """The current `key`, None if it is absent."""
         ...
 
     async def range(
         self, prefix: str, *, limit: int = RANGE_LIMIT, after: str | None = None, revision: int | None = None
     ) -> RangePage:
-        """Up to `limit` keys that start with `prefix`, behind `after`. `revision`: as they were then, so that the
-        pages of one reading fit together. Raises `Compacted`."""
+        """Up to `limit` keys that start with `prefix` and sort after `after`, at `revision` or at the newest one. To
+        read several consistent pages, pass the first page's revision. Raises `Compacted`."""
         ...
 
     async def put(self, key: str, value: bytes, *, lease_id: int = 0) -> int:
@@ -176,36 +180,58 @@ class KeyValueStore(Protocol):
         ...
 
     async def delete(self, key: str) -> bool:
-        """Remove `key`; whether it was there."""
+        """Remove `key`; returns whether it existed."""
         ...
 
     async def transact(
         self, compares: Sequence[Compare], then: Sequence[Operation], otherwise: Sequence[Operation] = ()
     ) -> TransactionResult:
-        """Compare and act in one step. A key may be changed once in it (`Invalid`). Raises `LeaseLost`."""
+        """Compare and apply in one step. A transaction may change each key once (`Invalid`). Raises `LeaseLost`."""
         ...
 
     async def grant(self, ttl_s: float) -> Lease:
-        """A new lease of at least `ttl_s`."""
+        """A new lease that lasts at least `ttl_s`."""
         ...
 
     async def keep_alive(self, lease_id: int) -> float:
-        """Begin the lease's time again; the seconds it has now. Raises `LeaseLost`."""
+        """Renew the lease and return its time to live in seconds. Raises `LeaseLost`."""
         ...
 
     async def revoke(self, lease_id: int) -> None:
-        """End a lease and delete its keys; nothing happens if it is over."""
+        """End a lease and delete its keys. Does nothing if the lease has ended."""
         ...
 
     def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[WatchBatch]:
-        """Every change to keys with `prefix` from `from_revision` on, each once and in order, until closed. Goes on by
-        itself after a lost connection, at the revision it had reached. Raises `Compacted`, `Denied`."""
+        """Every change of keys with `prefix` from `from_revision` on, each once and in order, until closed. After a
+        lost connection it resumes where it stopped. Raises `Compacted`, `Denied`."""
         ...
 
     async def incarnation(self) -> str:
-        """An id of this store's contents: another one means that it was set up anew (etcd's cluster id)."""
+        """An id of the store's contents. If it differs from an earlier answer, the store was set up anew or restored
+        (etcd: its cluster id)."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections; leases are left to run out."""
+        """Close connections; leases end when their time is up."""
         ...
+
+
+async def read_prefix(kv: KeyValueStore, prefix: str, revision: int | None = None) -> tuple[list[KeyValue], int]:
+    """All keys of `prefix` at one revision (by default the newest), and that revision. Raises `Compacted` if the
+    revision is dropped before the last page is read."""
+    page = await kv.range(prefix, revision=revision)
+    items = list(page.items)
+    while page.more:
+        page = await kv.range(prefix, after=items[-1].key, revision=page.revision)
+        items += page.items
+    return items, page.revision
+
+
+async def update_key(kv: KeyValueStore, key: str, decide: Callable[[KeyValue | None], bytes | None]) -> None:
+    """Set `key` to the value that `decide` returns for its current state, or leave it if that is None. `decide` is
+    called again if another process writes the key in between. Raises what `decide` raises, `Unavailable`."""
+    while True:
+        item = await kv.get(key)
+        value = decide(item)
+        if value is None or (await kv.transact([as_read(key, item)], [PutKey(key, value)])).succeeded:
+            return

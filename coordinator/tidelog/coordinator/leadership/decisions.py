@@ -1,46 +1,46 @@
-"""What a broker should do next about the shards, as a pure function of what it knows.
+"""Decides what a broker does next about the shards: a pure function of what it knows.
 
-`decide` looks at the cluster's picture and at what this broker leads, and names at most one move for each shard:
+`decide` takes the cluster's snapshot and the shards that this broker leads, and returns at most one move per shard:
 
-    leads it   key `leaders/<s>` says      epoch stored      move
+    leads it   key `leaders/<s>` names     epoch stored      move
     --------   -------------------------   ---------------   ---------------------------------------------
-    yes        this process                mine              release it if it should be elsewhere, else stay
-    yes        this process, old lease     mine              reassert: put the key under the lease of today
-    yes        nobody                      mine              reassert: it was the lease that ended, not us
-    yes        nobody, or another          above mine        abandon: another has begun
-    no         this process                                  give back: the key is deleted
-    no         this broker's last process                    take: a restart comes back to its shards at once
-    no         nobody                                        take, if it should be here
-    no         a process that is gone, no lease              the same (`stale_leaders`)
+    yes        this process                mine              release if another broker should lead it, else none
+    yes        this process, old lease     mine              reassert: put the key under the current lease
+    yes        nobody                      mine              reassert: only the lease has ended
+    yes        nobody, or another          above mine        abandon: another broker has begun a later epoch
+    no         this process                                  give back: delete the key
+    no         this broker's last process                    take: a restarted broker gets its shards back at once
+    no         nobody                                        take, if this broker should lead it
+    no         a process that is gone, without a lease       the same (`is_stale`)
 
-Where a shard should be is `rendezvous.assign`'s to say, over brokers that may be given shards (`candidates`). A broker
-that is not eligible yet is given none; it keeps those that it has.
+`rendezvous.assign` decides which broker should lead a shard, among the brokers that may get shards (`candidates`). A
+broker that is not yet eligible gets no shards and keeps those it has.
 
-After a loss of the whole store everybody registers anew, one after the other. So who comes back takes nothing for a
-while (`may_take`), lest the first take what the others lead and are about to reassert.
+After the store was lost, all brokers register again, one after the other. A broker that returns takes nothing for a
+while (`may_take`), because it could take shards whose leaders are about to reassert them.
 
-Nothing is taken, released or written while the key-value store is not reachable, not trusted, or this broker is not
-registered in it. The log, not the key, says who leads: so a leader that cannot ask goes on.
+A broker takes, releases and writes nothing while the store is unreachable or not trusted or holds no registration of
+it. The log, not the key, decides who leads, so a leader keeps running meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidelog.coordinator.leadership.cluster_picture import ClusterPicture, EpochKey, Led
+from tidelog.coordinator.cluster.cluster_keys import BrokerRecord
+from tidelog.coordinator.leadership.cluster_snapshot import ClusterSnapshot, EpochKey, LeaderKey
 from tidelog.coordinator.leadership.rendezvous import assign
-from tidelog.coordinator.leadership.stale_leaders import is_stale
 
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Lead `shard` in the epoch after `stored`. `former`: the key to be replaced, of this broker's last process or of
-    a process that is gone."""
+    """Lead `shard` in the epoch after `stored`. `former`: the key to replace, of this broker's last process or of a
+    process that is gone."""
 
     shard: int
     stored: EpochKey | None
-    former: Led | None = None
+    former: LeaderKey | None = None
 
     @property
     def epoch(self) -> int:
@@ -49,7 +49,7 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Let go of `shard` in order, and delete the key of `epoch`."""
+    """Commit and answer what `shard` has accepted, stop leading it, and delete the key of `epoch`."""
 
     shard: int
     epoch: int
@@ -57,23 +57,23 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Another leads `shard`."""
+    """Stop leading `shard` at once: another broker leads it."""
 
     shard: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reassert:
-    """Say again that `shard` is led here in `epoch`. `former`: our key under a lease that is not ours any more."""
+    """Put the key of `shard`, led here in `epoch`, again. `former`: our key under a lease that has ended."""
 
     shard: int
     epoch: int
-    former: Led | None = None
+    former: LeaderKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """Our key of `shard` in `epoch` says what is not so: delete it."""
+    """Delete our key of `shard` in `epoch`: this process does not lead the shard."""
 
     shard: int
     epoch: int
@@ -83,10 +83,10 @@ Move = Take | Release | Abandon | Reassert | GiveBack
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What a broker knows of itself. `may_act`: the store is reached and trusted, and this process is registered under
-    `lease_id`; `may_take`: it may take what nobody leads. `led`: the epoch of each shard led here. `busy`: shards on
-    the move. `resting`: shards that could not be led a moment ago."""
+class OwnState:
+    """What a broker knows about itself. `may_act`: the store is reachable and trusted, and this process is registered
+    under `lease_id`. `may_take`: it may take shards that nobody leads. `led`: the epoch of each shard led here. `busy`:
+    shards with a move in progress. `resting`: shards whose last move failed a moment ago."""
 
     broker_id: str
     incarnation: str
@@ -99,75 +99,82 @@ class Standing:
     resting: frozenset[int] = frozenset()
 
 
-def decide(picture: ClusterPicture, me: Standing, shards: Sequence[int]) -> tuple[Move, ...]:
+def decide(snapshot: ClusterSnapshot, me: OwnState, shards: Sequence[int]) -> tuple[Move, ...]:
     """The moves to begin now."""
-    wanted = preferred(picture, shards)
-    moves = (_decide_shard(picture, me, shard, wanted.get(shard)) for shard in sorted({*shards, *me.led}))
+    wanted = assign(
+        shards,
+        candidates(snapshot.brokers.values(), snapshot.draining),
+        {shard: key.record.broker_id for shard, key in snapshot.leaders.items()},
+    )
+    moves = (_decide_shard(snapshot, me, shard, wanted.get(shard)) for shard in sorted({*shards, *me.led}))
     return tuple(move for move in moves if move is not None and move.shard not in me.busy)
 
 
-def preferred(picture: ClusterPicture, shards: Sequence[int]) -> Mapping[int, str]:
-    """Who should lead each shard, the same for all who see this picture."""
-    leaders = {shard: led.record.broker_id for shard, led in picture.leaders.items()}
-    return assign(shards, candidates(picture), leaders)
-
-
-def candidates(picture: ClusterPicture) -> Sequence[str]:
-    """Ids of the brokers that may be given shards: those that are eligible and neither stopping nor draining. If there
-    is none, not being eligible counts no more; and if all are draining, neither does that, since a shard that nobody
-    leads helps nobody."""
-    going_on = [record for record in picture.brokers.values() if not record.stopping]
-    staying = [record for record in going_on if record.broker_id not in picture.draining]
+def candidates(brokers: Iterable[BrokerRecord], draining: Collection[str]) -> Sequence[str]:
+    """The ids of the brokers that may get shards: those that are eligible and neither stopping nor draining. If there
+    is none, brokers that are not eligible count too; if all are draining, these count too, so that each shard has a
+    leader."""
+    running = [record for record in brokers if not record.stopping]
+    staying = [record for record in running if record.broker_id not in draining]
     eligible = [record for record in staying if record.eligible]
-    return sorted(record.broker_id for record in eligible or staying or going_on)
+    return sorted(record.broker_id for record in eligible or staying or running)
 
 
-def _decide_shard(picture: ClusterPicture, me: Standing, shard: int, wanted: str | None) -> Move | None:
-    held = picture.leaders.get(shard)
+def is_stale(key: LeaderKey, brokers: Mapping[str, BrokerRecord]) -> bool:
+    """Whether `key` would keep its shard without a leader for ever: it is under no lease, and its process is not among
+    the live `brokers`. Older versions could write such keys, and so can an operator."""
+    if key.item.lease_id:
+        return False
+    live = brokers.get(key.record.broker_id)
+    return live is None or live.incarnation != key.record.incarnation
+
+
+def _decide_shard(snapshot: ClusterSnapshot, me: OwnState, shard: int, wanted: str | None) -> Move | None:
+    key = snapshot.leaders.get(shard)
     if shard in me.led:
-        return _decide_led(picture, me, shard, held, wanted)
+        return _decide_led(snapshot, me, shard, key, wanted)
     if not me.may_act:
         return None
-    if held is not None and _is_mine(held, me):
-        return GiveBack(shard, held.record.epoch)
+    if key is not None and _is_mine(key, me):
+        return GiveBack(shard, key.record.epoch)
     if me.stopping or shard in me.resting:
         return None
-    if wanted == me.broker_id and me.may_take and (held is None or is_stale(held, picture.brokers)):
-        return Take(shard, picture.epochs.get(shard), former=held)
-    if held is not None and held.record.broker_id == me.broker_id and me.broker_id not in picture.draining:
-        return Take(shard, picture.epochs.get(shard), former=held)
+    free = key is None or is_stale(key, snapshot.brokers)
+    my_last = key is not None and key.record.broker_id == me.broker_id and me.broker_id not in snapshot.draining
+    if my_last or (wanted == me.broker_id and me.may_take and free):
+        return Take(shard, snapshot.epochs.get(shard), former=key)
     return None
 
 
 def _decide_led(
-    picture: ClusterPicture, me: Standing, shard: int, held: Led | None, wanted: str | None
+    snapshot: ClusterSnapshot, me: OwnState, shard: int, key: LeaderKey | None, wanted: str | None
 ) -> Release | Reassert | Abandon | None:
-    epoch, stored = me.led[shard], _stored_epoch(picture, shard)
+    epoch, stored = me.led[shard], _stored_epoch(snapshot, shard)
     if stored > epoch:
         return Abandon(shard)
     if stored < epoch or not me.may_act:
         return None
-    if held is not None and not _is_mine(held, me):
+    if key is not None and not _is_mine(key, me):
         return Abandon(shard)
-    if me.stopping or _should_be_elsewhere(picture, me, wanted):
+    if me.stopping or _should_be_elsewhere(snapshot, me, wanted):
         return Release(shard, epoch)
-    if held is None or held.item.lease_id != me.lease_id:
-        return Reassert(shard, epoch, former=held)
+    if key is None or key.item.lease_id != me.lease_id:
+        return Reassert(shard, epoch, former=key)
     return None
 
 
-def _should_be_elsewhere(picture: ClusterPicture, me: Standing, wanted: str | None) -> bool:
-    """A broker that is not eligible yet came back to what it had; that it is not a candidate is no reason to go."""
+def _should_be_elsewhere(snapshot: ClusterSnapshot, me: OwnState, wanted: str | None) -> bool:
+    """A broker that is not yet eligible is no candidate, but it keeps the shards it came back to."""
     if wanted is None or wanted == me.broker_id:
         return False
-    record = picture.brokers.get(me.broker_id)
-    return me.broker_id in picture.draining or (record is not None and record.eligible)
+    record = snapshot.brokers.get(me.broker_id)
+    return me.broker_id in snapshot.draining or (record is not None and record.eligible)
 
 
-def _is_mine(held: Led, me: Standing) -> bool:
-    return (held.record.broker_id, held.record.incarnation) == (me.broker_id, me.incarnation)
+def _is_mine(key: LeaderKey, me: OwnState) -> bool:
+    return (key.record.broker_id, key.record.incarnation) == (me.broker_id, me.incarnation)
 
 
-def _stored_epoch(picture: ClusterPicture, shard: int) -> int:
-    stored = picture.epochs.get(shard)
+def _stored_epoch(snapshot: ClusterSnapshot, shard: int) -> int:
+    stored = snapshot.epochs.get(shard)
     return stored.epoch if stored else 0

@@ -1,22 +1,22 @@
-"""Which broker should lead which shard: rendezvous hashing with bounded loads that moves no more than it must.
+"""Decides which broker should lead which shard: rendezvous hashing with bounded loads and the fewest moves.
 
 `assign` is a pure function of what every broker reads in the key-value store: the shards, the brokers that may lead,
-and who leads now. So all come to the same answer without talking, and nobody is elected to compute it.
+and the current leaders. So all brokers compute the same answer, and no controller is elected.
 
-- **Bounds.** Every broker has ``floor(shards / brokers)`` shards or one more.
-- **Least moves.** A shard stays where it is led unless its leader is gone or over the bounds, or another broker would
-  be under them. What moves is the least that any assignment within the bounds could move.
-- **Rendezvous.** Of the shards that move, and of the brokers with room, the pairs with the highest score come first.
-  A score is a hash of the pair alone, so it is the same in every process, for any order of the inputs. Where nobody
-  leads anything yet, this is rendezvous hashing with a bound.
+- **Bounds.** Every broker gets ``floor(shards / brokers)`` shards or one more.
+- **Fewest moves.** A shard moves only if its leader is gone or has too many shards, or another broker has too few. No
+  assignment within the bounds moves fewer shards.
+- **Rendezvous.** Of the shards that move and the brokers with room, the pairs with the highest score are assigned
+  first. A score is a hash of the pair, so it is the same in every process and for any order of the inputs. If no shard
+  has a leader yet, this is rendezvous hashing with a bound.
 
-Why the present leaders come in: a function of the brokers alone cannot keep both bounds and moves. Of one shard, it
-would have to give ``{a}`` to a, ``{b}`` to b, and ``{a, b}`` to both, lest a join moves it. With 1,000 shards and 50
-brokers, the best of three such functions moved 1.7 times the least with loads within 20 % of fair, and 3 times with
-loads within one shard (`docs/adr/0007`).
+Why the current leaders are an input: a function of the brokers alone cannot keep both the bounds and the moves. For
+one shard, it must assign ``{a}`` to a, ``{b}`` to b, and ``{a, b}`` to both, or a join moves the shard. With 1,000
+shards and 50 brokers, the best of three such functions made 1.7 times the fewest moves with loads within 20 % of fair,
+and 3 times with loads within one shard (`docs/adr/0007`).
 
-Brokers whose views differ for a moment may differ in their answers. That costs no more than a move: a shard is taken by
-a transaction, and each move brings the loads nearer to the bounds, so that it comes to an end.
+If brokers see different states for a moment, their answers may differ. This costs at most a move: a transaction takes a
+shard, and each move brings the loads nearer to the bounds, so moving ends.
 
 Scores: splitmix64's finaliser (Steele, Lea, Flood 2014) over the shard's number and BLAKE2b of the broker's id.
 Rendezvous hashing: Thaler and Ravishankar 1998. Bounded loads: Mirrokni, Thorup, Zadimoghaddam 2018.
@@ -37,14 +37,14 @@ _Hashes = npt.NDArray[np.uint64]
 
 _NOBODY = -1
 _SCORES_AT_ONCE = 1 << 16
-"""Scores held at a time, so that they stay in the processor's cache."""
+"""Scores computed at a time, so that they fit in the processor's cache."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _NONE: Mapping[int, str] = MappingProxyType({})
 
 
 def assign(shards: Sequence[int], brokers: Sequence[str], leaders: Mapping[int, str] = _NONE) -> Mapping[int, str]:
-    """The broker that should lead each of `shards`, given who leads now; nothing if there are no `brokers`. Those in
-    `leaders` that are not among `brokers` count as gone."""
+    """The broker that should lead each of `shards`, given the current `leaders`; empty if there are no `brokers`. A
+    leader that is not among `brokers` counts as gone."""
     names = sorted(set(brokers))
     numbers = sorted(set(shards))
     if not names or not numbers:
@@ -57,7 +57,7 @@ def assign(shards: Sequence[int], brokers: Sequence[str], leaders: Mapping[int, 
 
 
 class _Assignment:
-    """Shards and brokers by their places in the sorted inputs; `owners` names a broker or `_NOBODY` for each shard."""
+    """Shards and brokers by their index in the sorted inputs; `owners` holds a broker or `_NOBODY` for each shard."""
 
     def __init__(self, numbers: _Hashes, names: Sequence[str], owners: _Ints) -> None:
         self.owners = owners
@@ -66,8 +66,8 @@ class _Assignment:
         self._broker_keys = np.array([_broker_key(name) for name in names], dtype=np.uint64)
 
     def settle(self) -> None:
-        """Bring all loads within the bounds. Whoever is short is filled first, so that a move that must be serves two
-        ends; the order of the steps is what makes the moves least."""
+        """Bring all loads within the bounds. Brokers below the floor are filled first, so that a necessary move also
+        relieves a broker above the ceiling; this order of the steps gives the fewest moves."""
         floor = len(self.owners) // len(self._loads)
         ceiling = -(-len(self.owners) // len(self._loads))
         self._place_free(floor)
@@ -77,7 +77,7 @@ class _Assignment:
         self._relieve(above=ceiling, up_to=ceiling)
 
     def _place_free(self, up_to: int) -> None:
-        """Give shards that nobody has to brokers below `up_to`."""
+        """Assign shards without an owner to brokers below `up_to`."""
         free = np.flatnonzero(self.owners == _NOBODY)
         while len(free) and (self._loads < up_to).any():
             best, scores = self._best(free, np.flatnonzero(self._loads < up_to))
@@ -100,7 +100,7 @@ class _Assignment:
             self.owners[movable[given]] = best[given]
 
     def _best(self, shards: _Ints, brokers: _Ints) -> tuple[_Ints, _Hashes]:
-        """For each of `shards`, which of `brokers` scores highest, and how high."""
+        """For each of `shards`, the one of `brokers` with the highest score, and that score."""
         keys, best, scores = self._broker_keys[brokers], [], []
         step = max(1, _SCORES_AT_ONCE // len(brokers))
         for first in range(0, len(shards), step):
@@ -112,7 +112,7 @@ class _Assignment:
 
 
 def _foremost(groups: _Ints, scores: _Hashes, room: _Ints) -> _Ints:
-    """Places of those whose score is among the `room[group]` highest of their group."""
+    """The indexes of the entries whose score is among the `room[group]` highest of their group."""
     order = np.lexsort((~scores, groups))
     in_order = groups[order]
     rank = np.arange(len(order)) - np.searchsorted(in_order, in_order)

@@ -1,7 +1,7 @@
-"""Leadership's two sides: what it asks of a broker, and what it tells one.
+"""Leadership's two seams: `ShardHost`, which it calls, and `ClusterView`, which the broker reads.
 
-`leadership` decides by the key-value store which shards this broker should lead and asks the `ShardHost` to lead or
-release them; the broker asks the `ClusterView` where everything else is.
+Leadership decides by the key-value store which shards this broker should lead, and tells the `ShardHost` to lead or
+release them. The broker asks the `ClusterView` where the other shards are.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, LeaderRecord
 
 
 class ShardHost(Protocol):
-    """A broker, as leadership sees it. Calls for one shard never overlap."""
+    """The broker, as leadership sees it. Leadership never makes two calls for one shard at the same time."""
 
     async def lead(self, shard: int, epoch: int) -> None:
-        """Claim the shard's log in `epoch` and take requests for it. Raises `Fenced` if the log has seen that epoch or
-        a later one, `Unavailable`, `Corrupt`; the shard is not led then."""
+        """Claim the shard's log in `epoch` and accept requests for it. Raises `Fenced` if the log has seen that epoch
+        or a later one, `Unavailable`, `Corrupt`; after an error the shard is not led."""
         ...
 
     async def release(self, shard: int) -> None:
-        """Refuse what is new, commit and answer what was taken, let go. Never raises; in bounded time."""
+        """Refuse new requests, commit and answer those accepted, and stop leading. Never raises; in bounded time."""
         ...
 
     async def abandon(self, shard: int) -> None:
-        """Another leads: stop at once. What was not committed fails with `Fenced`."""
+        """Stop at once: another broker leads. Requests that are not committed fail with `Fenced`."""
         ...
 
     def led(self) -> Mapping[int, int]:
-        """The epoch of every shard led now; one that was fenced or failed is not among them."""
+        """The epoch of each shard that is led now, without those that were fenced or have failed."""
         ...
 
 
 @dataclass(frozen=True)
 class CoordinatorHealth:
-    """Whether the key-value store answers. `reason` says what is wrong and what to do, empty if nothing is;
-    `trusted`: False if it was found wiped or foreign, so that nothing may be taken from it."""
+    """Whether the key-value store answers. `trusted` is False if the store was found wiped or foreign; then nothing is
+    taken from it. `reason` says what is wrong and what to do; it is empty if nothing is wrong."""
 
     reachable: bool
     trusted: bool
@@ -45,31 +45,31 @@ class CoordinatorHealth:
 
 
 class ClusterView(Protocol):
-    """What is known of the cluster now, from memory: never blocks, never raises; may lag a moment behind."""
+    """The cluster as this broker knows it, from memory: never blocks or raises, and may lag by a moment."""
 
     def me(self) -> BrokerRecord:
         """This broker."""
         ...
 
     def brokers(self) -> Sequence[BrokerRecord]:
-        """Those that live, by id."""
+        """The live brokers, by id."""
         ...
 
     def draining(self) -> frozenset[str]:
-        """Ids of brokers that are to lead nothing."""
+        """The ids of brokers that must lead nothing."""
         ...
 
     def leaders(self) -> Mapping[int, LeaderRecord]:
-        """The leader of every shard that has one."""
+        """The leader of each shard that has one."""
         ...
 
     def leader_of(self, shard: int) -> BrokerRecord | None:
-        """The broker that leads `shard`, None while it is not known."""
+        """The broker that leads `shard`, None if it is unknown."""
         ...
 
     def surely_leads(self, shard: int, epoch: int) -> bool:
-        """Whether this broker certainly leads `shard` in `epoch` at this moment: its key is under a lease that
-        certainly lasts. False means "unknown": the log can tell."""
+        """Whether this broker certainly leads `shard` in `epoch` now: its key is under a lease that certainly lasts.
+        False means "unknown": the log can tell."""
         ...
 
     def health(self) -> CoordinatorHealth: ...

@@ -1,20 +1,20 @@
-"""Carries out what `decisions` decided: each move a task of its own, never two of one shard at a time.
+"""Carries out the moves that `decide` returned: each in a task of its own, at most one per shard at a time.
 
-So a claim that takes long delays no other shard. Claims and releases are bounded in number, `CLAIMS_MAX` and
-`RELEASES_MAX` at a time; abandoning is never delayed.
+A slow claim therefore delays no other shard. At most `CLAIMS_MAX` claims and `RELEASES_MAX` releases run at a time; a
+shard is abandoned at once.
 
-A shard stays busy after its move until the mirror shows what the move wrote, so that the next decision is not made on
-a picture from before it. One that could not be led rests, longer each time, before it is tried again.
+A shard stays busy after its move until the mirror shows the move's writes, so no decision uses an older snapshot.
+After a failed move a shard rests before the next try, longer each time.
 
-Every write is a transaction that compares what it relies on. If its answer is lost, the outcome is read; if that fails
-too, the key is found later, by the mirror, to say what is not so, and is given back.
+Every write is a transaction that compares what it relies on. If its answer is lost, the outcome is read. If that fails
+too, the mirror later shows a key of a shard that is not led here, and the key is given back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Protocol
 
 from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterKeys, LeaderRecord, encode_value
@@ -25,10 +25,9 @@ from tidelog.coordinator.kv.key_value import (
     KeyValueStore,
     LeaseLost,
     PutKey,
-    absent,
-    unchanged,
+    as_read,
 )
-from tidelog.coordinator.leadership.cluster_picture import decode_epoch
+from tidelog.coordinator.leadership.cluster_snapshot import decode_epoch
 from tidelog.coordinator.leadership.decisions import Abandon, GiveBack, Move, Reassert, Release, Take
 from tidelog.coordinator.leadership.shard_host import ShardHost
 from tidelog.storage.backoff import Backoff
@@ -45,24 +44,24 @@ _log = logging.getLogger(__name__)
 
 
 class MovesObserver(Protocol):
-    """Who is told how moves end."""
+    """Hears how moves end."""
 
-    def moved(self) -> None:
-        """Some move has ended."""
+    def wake(self) -> None:
+        """A move has ended."""
         ...
 
-    def fenced(self, shard: int, revision: int) -> None:
-        """The log of `shard` had seen the epoch that the store gave out, at `revision`, as a new one."""
+    def log_is_ahead(self, shard: int, revision: int) -> None:
+        """The log of `shard` has already seen the epoch that the store assigned at `revision`."""
         ...
 
-    def unable(self) -> None:
-        """Claims have failed `FAILURES_IN_A_ROW_MAX` times in a row: others should lead what this broker cannot."""
+    def claims_fail(self) -> None:
+        """`FAILURES_IN_A_ROW_MAX` claims in a row have failed: other brokers should try."""
         ...
 
 
 class ShardMoves:
-    """See the module's head. `lease_id` is what leader keys are put under; 0: no lease is held now, and no leader key
-    is put. It is looked at when a key is put, since a move may have waited for its turn."""
+    """See the module docstring. Leader keys are put under `lease_id`; while it is 0, no leader key is put. It is read
+    when a key is put, because a move may have waited for its turn."""
 
     def __init__(
         self,
@@ -88,40 +87,45 @@ class ShardMoves:
         self._unable = 0
         self.lease_id = 0
 
-    # ---- what is on the move
+    # ---- the shards with a move in progress
 
     def busy(self, revision: int) -> frozenset[int]:
-        """Shards on the move, or whose last move a picture of `revision` does not show yet."""
+        """Shards with a move in progress, or whose last move a snapshot of `revision` does not show yet."""
         self._shown_from = {shard: since for shard, since in self._shown_from.items() if since > revision}
         return frozenset(self._running) | frozenset(self._shown_from)
 
+    def settled(self, revision: int) -> Mapping[int, int]:
+        """The epochs of the shards that are led here and not busy: a snapshot of `revision` must show their keys."""
+        busy = self.busy(revision)
+        return {shard: epoch for shard, epoch in self._host.led().items() if shard not in busy}
+
     def resting(self) -> frozenset[int]:
-        """Shards that are not to be tried again yet."""
+        """Shards that must not be tried again yet."""
         now_s = self._runtime.clock.monotonic()
         return frozenset(shard for shard, until_s in self._rest_until_s.items() if now_s < until_s)
 
     def rests_until_s(self) -> float:
-        """When the next shard has rested."""
+        """When the next shard may be tried again."""
         now_s = self._runtime.clock.monotonic()
         return min((until_s for until_s in self._rest_until_s.values() if now_s < until_s), default=float("inf"))
 
     def forget_revisions(self) -> None:
-        """The store counts its revisions anew."""
+        """The store's revision went back."""
         self._shown_from.clear()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is on the move."""
+        """Whether no move is in progress."""
         return not self._running
 
     def begin(self, moves: Iterable[Move]) -> None:
-        """Start each of `moves`, whose shards are not busy."""
+        """Start each of `moves`; their shards must not be busy."""
         for move in moves:
-            assert move.shard not in self._running, f"shard {move.shard} is on the move"
+            assert move.shard not in self._running, f"shard {move.shard} has a move in progress"
             self._running[move.shard] = asyncio.create_task(self._run(move.shard, self._coroutine(move)))
 
     async def release_all(self) -> None:
-        """Let go of everything that is led, without a word to the store; moves under way come to their end first."""
+        """Release all shards without writing to the store. Moves in progress are completed first."""
         while self._running or self._host.led():
             for shard in set(self._host.led()) - set(self._running):
                 self._running[shard] = asyncio.create_task(self._run(shard, self._release_host(shard)))
@@ -132,15 +136,14 @@ class ShardMoves:
     async def _run(self, shard: int, move: Coroutine[Any, Any, object]) -> None:
         try:
             await move
-        except TidelogError as error:
-            _log.warning("shard %d could not be moved; trying again: %s", shard, error)
-            self._rest(shard)
-        except Exception:
-            _log.exception("shard %d could not be moved; trying again", shard)
+        except Exception as error:
+            _log.warning(
+                "shard %d: the move failed, retrying: %s", shard, error, exc_info=not isinstance(error, TidelogError)
+            )
             self._rest(shard)
         finally:
             del self._running[shard]
-            self._observer.moved()
+            self._observer.wake()
 
     def _coroutine(self, move: Move) -> Coroutine[Any, Any, object]:
         match move:
@@ -162,13 +165,11 @@ class ShardMoves:
                 return
             try:
                 await self._host.lead(take.shard, take.epoch)
-            except Fenced:
-                await self._note_fencing(take)
-                self._rest(take.shard)
-                await self._delete_key(take.shard, take.epoch)
             except TidelogError as error:
-                _log.warning("shard %d could not be led in epoch %d: %s", take.shard, take.epoch, error)
-                if isinstance(error, Denied | Unavailable):  # this broker's trouble, not the log's
+                _log.warning("shard %d: could not lead it in epoch %d: %s", take.shard, take.epoch, error)
+                if isinstance(error, Fenced):
+                    await self._note_fencing(take)
+                elif isinstance(error, Denied | Unavailable):  # this broker cannot reach the bucket; another may
                     self._count_unable()
                 self._rest(take.shard)
                 await self._delete_key(take.shard, take.epoch)
@@ -178,27 +179,24 @@ class ShardMoves:
                 self._unable = 0
 
     async def _win_key(self, take: Take) -> bool:
-        """Whether the key and its epoch are ours now."""
+        """Put the leader key and the epoch; returns whether they are ours now."""
         keys, shard = self._keys, take.shard
         compares = [
-            unchanged(take.former.item) if take.former else absent(keys.leader(shard)),
-            unchanged(take.stored.item) if take.stored else absent(keys.epoch(shard)),
+            as_read(keys.leader(shard), take.former.item if take.former else None),
+            as_read(keys.epoch(shard), take.stored.item if take.stored else None),
         ]
-        puts = [
-            PutKey(keys.epoch(shard), b"%d" % take.epoch),
-            self._put_leader(shard, take.epoch),
-        ]
+        puts = [PutKey(keys.epoch(shard), b"%d" % take.epoch), self._put_leader(shard, take.epoch)]
         try:
             result = await self._kv.transact(compares, puts)
         except Unavailable as error:
-            _log.info("shard %d: whether it was taken is not known, asking: %s", shard, error)
+            _log.info("shard %d: reading whether it was taken, the answer was lost: %s", shard, error)
             return await self._was_written(shard, take.epoch)
         if result.succeeded:
             self._shown_from[shard] = result.revision
         return result.succeeded
 
     async def _was_written(self, shard: int, epoch: int) -> bool:
-        """Whether a transaction whose answer was lost put our key. Raises `Unavailable`."""
+        """Whether the transaction whose answer was lost has put our key. Raises `Unavailable`."""
         failures = 0
         while True:
             try:
@@ -215,21 +213,25 @@ class ShardMoves:
                 return True
 
     async def _note_fencing(self, take: Take) -> None:
-        """The log is ahead of us: if the store is too, another took the shard meanwhile. If not, the store is older
-        than the log."""
+        """The log is ahead of our epoch. If the store is, too, another broker took the shard meanwhile; else the store
+        is older than the log."""
         key = self._keys.epoch(take.shard)
         stored = await self._kv.get(key)
         if stored is not None and decode_epoch(key, stored.value) > take.epoch:
             return
-        self._observer.fenced(take.shard, stored.mod_revision if stored else 0)
-        _log.error("shard %d: the log has seen epoch %d or a later one before", take.shard, take.epoch)
+        self._observer.log_is_ahead(take.shard, stored.mod_revision if stored else 0)
+        _log.error(
+            "shard %d: the log has already seen epoch %d or a later one; etcd is older than the log",
+            take.shard,
+            take.epoch,
+        )
 
     async def _release(self, release: Release) -> None:
         await self._release_host(release.shard)
         if await self._delete_key(release.shard, release.epoch):
             _log.info("shard %d is released", release.shard)
         else:
-            _log.info("shard %d is let go: its key was not this broker's any more", release.shard)
+            _log.info("shard %d is released; its key was not this broker's any more", release.shard)
 
     async def _release_host(self, shard: int) -> None:
         async with self._releases:
@@ -238,7 +240,7 @@ class ShardMoves:
     async def _reassert(self, move: Reassert) -> None:
         key = self._keys.leader(move.shard)
         compares = [
-            unchanged(move.former.item) if move.former else absent(key),
+            as_read(key, move.former.item if move.former else None),
             Compare(self._keys.epoch(move.shard), Field.VALUE, b"%d" % move.epoch),
         ]
         result = await self._kv.transact(compares, [self._put_leader(move.shard, move.epoch)])
@@ -247,7 +249,7 @@ class ShardMoves:
             _log.info("shard %d: still led here in epoch %d", move.shard, move.epoch)
 
     async def _delete_key(self, shard: int, epoch: int) -> bool:
-        """Delete the leader key if it is ours still; whether it was."""
+        """Delete the leader key if it is still ours; returns whether it was."""
         key = self._keys.leader(shard)
         result = await self._kv.transact([Compare(key, Field.VALUE, self._value(epoch))], [DeleteKey(key)])
         if result.succeeded:
@@ -263,7 +265,7 @@ class ShardMoves:
     def _count_unable(self) -> None:
         self._unable += 1
         if self._unable % FAILURES_IN_A_ROW_MAX == 0:
-            self._observer.unable()
+            self._observer.claims_fail()
 
     def _rest(self, shard: int) -> None:
         self._failures[shard] = failures = self._failures.get(shard, 0) + 1

@@ -1,32 +1,31 @@
-"""Writes a cluster's keys again from the bucket alone, after etcd was wiped, put back to an older state, or replaced.
+"""Writes a cluster's keys again from the bucket after etcd was wiped, restored to an older state, or replaced.
 
     plan = await plan_recovery(bucket, journal, kv, keys, shards=settings.shards)     # reads only
     await apply_recovery(plan, journal, kv, keys, runtime.entropy)
 
-What a cluster keeps in etcd is no truth about records (`cluster_keys`), so all of it can be had from elsewhere:
+No key in etcd is the truth about records (`cluster_keys`), so each can be restored from elsewhere:
 
-    identity     the journal names the bucket's owner
+    identity     from the journal, which names the bucket's owner
     epochs/<s>   the highest epoch in the shard's write-ahead log: its last entry's header, or the floor's epoch
     journal      the journal's next number
-    leaders/<s>  those of processes that are gone, under no lease, are deleted (`stale_leaders`)
-    peer-secret  a new one, if it is missing: brokers accept the old one and the new one for a while
+    leaders/<s>  keys without a lease of processes that are gone are deleted
+    peer-secret  a new one if it is missing; brokers accept the old and the new one for a while
     the rest     brokers register and lead again by themselves
 
-The epoch is exactly the log's. A leader that ran on through the loss finds its own there and goes on with it; whoever
-takes a shard gets a higher one. Nothing is ever lowered, and the identity comes last, so that brokers trust the store
-only once every epoch is in it. Hence recovery may be cut off, run twice, and run while brokers commit: a leader that
-claimed an epoch after its log was read is above what was written, finds it so, and asks for another recovery.
+The restored epoch is exactly the log's. A leader that kept running finds its own epoch there and continues; a broker
+that takes a shard gets a higher one. Recovery never lowers a number and writes the identity last, so brokers trust the
+store only when all epochs are in it. So recovery may be interrupted, repeated, and run while brokers commit: if a
+leader claims an epoch after recovery has read its log, it finds its epoch above the stored one and asks for another
+recovery.
 
-A bucket that a broker without etcd used so far becomes the cluster's, under the id it has. That broker must have been
-stopped; its log would be fenced.
+Recovery also binds a bucket that a broker without etcd has used to the cluster, under the bucket's cluster id. Stop
+that broker first: the cluster's leaders fence its log.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from tidelog.coordinator.cluster.cluster_keys import FORMAT_VERSION, ClusterIdentity, ClusterKeys
 from tidelog.coordinator.cluster.identity import (
@@ -34,17 +33,19 @@ from tidelog.coordinator.cluster.identity import (
     ETCD,
     WrongCluster,
     bucket_identity,
+    ensure_peer_secret,
     named,
-    stored_identity,
+    store_identity,
     write_bucket_identity,
     write_store_identity,
 )
-from tidelog.coordinator.cluster.peer_secret import found_peer_secret
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.kv.key_value import KeyValue, KeyValueStore, PutKey, absent, unchanged
-from tidelog.coordinator.leadership.stale_leaders import StaleLeader, delete_stale_leader, find_stale_leaders
+from tidelog.coordinator.kv.key_value import DeleteKey, KeyValue, KeyValueStore, read_prefix, unchanged, update_key
+from tidelog.coordinator.leadership.cluster_snapshot import SnapshotDecoder
+from tidelog.coordinator.leadership.decisions import is_stale
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.in_flight import each_of, in_order
 from tidelog.storage.layout import WAL_PREFIX
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Entropy, Runtime
@@ -54,15 +55,12 @@ from tidelog.storage.wal_entry import WalCodec
 from tidelog.storage.wal_tail import find_tail
 
 AT_ONCE_MAX = 16
-"""Logs read, or keys written, at the same time."""
-
-_Argument = TypeVar("_Argument")
-_Found = TypeVar("_Found")
+"""The most logs that are read, or keys that are written, at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochRecovery:
-    """A shard's highest epoch in its log and in the store; 0 where there is none."""
+    """The highest epoch of a shard in its log and in the store; 0 if there is none."""
 
     shard: int
     in_log: int
@@ -70,14 +68,22 @@ class EpochRecovery:
 
     @property
     def rises(self) -> bool:
-        """Whether the store has to be told."""
+        """Whether recovery must raise the stored epoch."""
         return self.in_log > self.in_store
 
 
 @dataclass(frozen=True, slots=True)
+class StaleLeader:
+    """A leader key to delete: it is under no lease, and its process is gone."""
+
+    shard: int
+    broker_id: str
+    item: KeyValue
+
+
+@dataclass(frozen=True, slots=True)
 class RecoveryPlan:
-    """What recovery writes. `binds`: the bucket was a broker's without etcd, and becomes the cluster's.
-    `stale_leaders`: keys to delete."""
+    """What recovery writes. `binds`: the bucket belonged to a broker without etcd and becomes the cluster's."""
 
     identity: ClusterIdentity
     identity_missing: bool
@@ -90,7 +96,7 @@ class RecoveryPlan:
 
     @property
     def writes_nothing(self) -> bool:
-        """The store has all of it already."""
+        """Whether the store is complete."""
         return not (
             self.identity_missing
             or self.binds
@@ -111,18 +117,18 @@ async def plan_recovery(
     runtime: Runtime,
     codec: WalCodec | None = None,
 ) -> RecoveryPlan:
-    """Read the bucket and the store; `shards` counts for a bucket that has no identity. Raises `WrongCluster` if either
-    is another cluster's, `NotFound` for a bucket that was never used, `Corrupt`, `Unavailable`."""
+    """Read the bucket and the store. `shards` is used if the bucket has no identity. Raises `WrongCluster` if either
+    belongs to another cluster, `NotFound` if the bucket was never used, `Corrupt`, `Unavailable`."""
     await journal.catch_up()
-    stored = await stored_identity(kv, keys)
+    stored = await store_identity(kv, keys)
     in_bucket = [shard async for shard in _shards_in(bucket)]
     owner = bucket_identity(journal)
     if owner is None and not in_bucket and journal.next_number == 0:
         raise NotFound("the bucket is empty: there is nothing to recover, start a broker")
-    _refuse_other_cluster(owner, stored.identity if stored else None, keys)
+    _refuse_other_cluster(owner, stored, keys)
     known = owner or ClusterIdentity(FORMAT_VERSION, runtime.entropy.new_id(), keys.name, EMBEDDED, shards, True)
     used = [1 + max(topic.shards) for topic in Catalog(journal, runtime).list_topics()]
-    count = max([known.shards, *used, *(shard + 1 for shard in in_bucket), stored.identity.shards if stored else 0])
+    count = max([known.shards, *used, *(shard + 1 for shard in in_bucket), stored.shards if stored else 0])
     epochs = await _epochs(bucket, kv, keys, count, codec or ParquetWalCodec())
     return RecoveryPlan(
         identity=ClusterIdentity(FORMAT_VERSION, known.cluster_id, keys.name, ETCD, count, founded=True),
@@ -132,21 +138,22 @@ async def plan_recovery(
         epochs=epochs,
         journal_number=journal.next_number,
         journal_number_in_store=_number(keys.journal, await kv.get(keys.journal)),
-        stale_leaders=await find_stale_leaders(kv, keys),
+        stale_leaders=await _stale_leaders(kv, keys),
     )
 
 
 async def apply_recovery(
     plan: RecoveryPlan, journal: Journal, kv: KeyValueStore, keys: ClusterKeys, entropy: Entropy
 ) -> None:
-    """Write what `plan` says, the identity last. Raises `WrongCluster` if another cluster came first, `Unavailable`;
-    then plan and apply again."""
+    """Write `plan`, the identity last. Raises `WrongCluster` if another cluster has written meanwhile, `Unavailable`;
+    after either, plan and apply again."""
     await write_bucket_identity(journal, plan.identity)
     rising = [epoch for epoch in plan.epochs if epoch.rises]
-    await _each(rising, lambda epoch: _raise_to(kv, keys.epoch(epoch.shard), epoch.in_log))
-    await _each(plan.stale_leaders, lambda stale: delete_stale_leader(kv, keys, stale))
+    await each_of(rising, lambda epoch: _raise_to(kv, keys.epoch(epoch.shard), epoch.in_log), at_once=AT_ONCE_MAX)
+    for stale in plan.stale_leaders:  # unless it was written since
+        await kv.transact([unchanged(stale.item)], [DeleteKey(stale.item.key)])
     await _raise_to(kv, keys.journal, max(plan.journal_number, journal.next_number))
-    await found_peer_secret(kv, keys, entropy)
+    await ensure_peer_secret(kv, keys, entropy)
     await write_store_identity(kv, keys, plan.identity)
 
 
@@ -161,14 +168,14 @@ def _refuse_other_cluster(owner: ClusterIdentity | None, stored: ClusterIdentity
 
 
 async def _shards_in(bucket: ObjectStore) -> AsyncIterator[int]:
-    """The shards that have any object, ascending; a request each."""
+    """The shards that have an object, ascending; one request for each."""
     after = WAL_PREFIX
     while page := await bucket.list(WAL_PREFIX, start_after=after, limit=1):
         name = page[0].key.removeprefix(WAL_PREFIX).partition("/")[0]
         if not name.isdigit():
             raise Corrupt(page[0].key, "is not the name of an object of a write-ahead log")
         yield int(name)
-        after = f"{WAL_PREFIX}{name}0"  # "0" is the character behind "/": past all of this shard's objects
+        after = f"{WAL_PREFIX}{name}0"  # "0" is the character behind "/": after all objects of this shard
 
 
 async def _epochs(
@@ -178,29 +185,23 @@ async def _epochs(
         tail = await find_tail(Wal(bucket, shard, codec))
         return EpochRecovery(shard, tail.epoch, in_store.get(keys.epoch(shard), 0))
 
-    in_store = await _numbers(kv, keys.epochs)
-    return await _each(range(shards), read)
+    in_store = {item.key: _number(item.key, item) for item in (await read_prefix(kv, keys.epochs))[0]}
+    return [epoch async for _, epoch in in_order(range(shards), read, at_once=AT_ONCE_MAX)]
 
 
-async def _numbers(kv: KeyValueStore, prefix: str) -> Mapping[str, int]:
-    """The numbers under `prefix`, as of one revision."""
-    page = await kv.range(prefix)
-    items = list(page.items)
-    while page.more:
-        page = await kv.range(prefix, after=items[-1].key, revision=page.revision)
-        items += page.items
-    return {item.key: _number(item.key, item) for item in items}
+async def _stale_leaders(kv: KeyValueStore, keys: ClusterKeys) -> Sequence[StaleLeader]:
+    items, revision = await read_prefix(kv, keys.root)
+    snapshot = SnapshotDecoder(keys).snapshot({item.key: item for item in items}, revision)
+    return [
+        StaleLeader(shard, led.record.broker_id, led.item)
+        for shard, led in sorted(snapshot.leaders.items())
+        if is_stale(led, snapshot.brokers)
+    ]
 
 
 async def _raise_to(kv: KeyValueStore, key: str, number: int) -> None:
-    """Have `key` hold `number` or more."""
-    while True:
-        item = await kv.get(key)
-        if _number(key, item) >= number:
-            return
-        compare = unchanged(item) if item else absent(key)
-        if (await kv.transact([compare], [PutKey(key, b"%d" % number)])).succeeded:
-            return
+    """Set `key` to `number` unless it holds a higher one."""
+    await update_key(kv, key, lambda item: b"%d" % number if _number(key, item) < number else None)
 
 
 def _number(key: str, item: KeyValue | None) -> int:
@@ -209,14 +210,3 @@ def _number(key: str, item: KeyValue | None) -> int:
     if not item.value.isdigit():
         raise Corrupt(key, f"holds {item.value[:40]!r}, not a number: delete the key, then recover again")
     return int(item.value)
-
-
-async def _each(arguments: Sequence[_Argument], work: Callable[[_Argument], Awaitable[_Found]]) -> Sequence[_Found]:
-    """`work` on each, `AT_ONCE_MAX` at a time."""
-    room = asyncio.Semaphore(AT_ONCE_MAX)
-
-    async def one(argument: _Argument) -> _Found:
-        async with room:
-            return await work(argument)
-
-    return await asyncio.gather(*(one(argument) for argument in arguments))

@@ -1,29 +1,29 @@
-"""The topics of a cluster: created, altered and deleted through the journal, so each change is durable when answered.
+"""The topics of a cluster. Each change is written to the journal, so it is durable when `Catalog` returns.
 
-A partition's shard is chosen here, when the partition is made, and never changes (`placement`).
+The catalog chooses a partition's shard when it creates the partition (`place`); the shard never changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
 
 from tidelog.coordinator.journal import Change, Delete, Journal, Put
-from tidelog.coordinator.topics.placement import place
-from tidelog.coordinator.topics.topic import Topic, TopicConfig, checked_topic_name
-from tidelog.coordinator.topics.topic_limits import TopicLimits
+from tidelog.coordinator.topics.topic import Topic, TopicConfig, TopicLimits, checked_topic_name
 from tidelog.storage.errors import AlreadyExists, Corrupt, Invalid, NotFound
 from tidelog.storage.runtime import Runtime
 
 _PREFIX = "topics/"
 REMOVALS_PREFIX = "removals/"
-"""Journal keys of deleted topics, by id, until their objects are gone."""
+"""Journal keys of deleted topics, by id, until their objects are deleted."""
 
 
 class _StoredTopic(msgspec.Struct, frozen=True):
-    """A topic as the journal has it; `config` under Kafka's names."""
+    """A topic as it is stored in the journal; `config` uses Kafka's names."""
 
     name: str
     topic_id: str
@@ -33,18 +33,18 @@ class _StoredTopic(msgspec.Struct, frozen=True):
 
 
 class Catalog:
-    """Topics by name. Reads are from memory; `create`, `alter` and `delete` return once the change is in the bucket
-    and raise `Unavailable` if that is not known. `beside`: what goes into the journal along with a new topic."""
+    """Topics by name. Reads are from memory; `create`, `alter` and `delete` return when the change is in the bucket and
+    raise `Unavailable` if this is unknown. `with_new_topic` returns changes to write along with a new topic."""
 
     def __init__(
         self,
         journal: Journal,
         runtime: Runtime,
         *,
-        beside: Callable[[], Sequence[Change]] = tuple,
+        with_new_topic: Callable[[], Sequence[Change]] = tuple,
         limits: TopicLimits | None = None,
     ) -> None:
-        self._beside = beside
+        self._with_new_topic = with_new_topic
         self._limits = limits or TopicLimits()
         self._journal = journal
         self._runtime = runtime
@@ -64,18 +64,18 @@ class Catalog:
 
     @property
     def revision(self) -> int:
-        """Another number after each change of any topic."""
+        """Changes whenever a topic changes."""
         return self._journal.next_number
 
     def with_id(self, topic_id: str) -> Topic | None:
-        """The topic with that id, None once it is deleted."""
+        """The topic with that id, None if it was deleted."""
         if self._by_id_at != self.revision:
             self._by_id = {topic.topic_id: topic for topic in self.list_topics()}
             self._by_id_at = self.revision
         return self._by_id.get(topic_id)
 
     def name_of(self, topic_id: str) -> str | None:
-        """The name of the topic with that id, None once it is deleted."""
+        """The name of the topic with that id, None if it was deleted."""
         topic = self.with_id(topic_id)
         return topic.name if topic else None
 
@@ -90,13 +90,13 @@ class Catalog:
         def decide() -> Sequence[Change]:
             found = self._find(name)
             if found and found.topic_id == topic_id:
-                return ()  # our own create, whose answer was lost
+                return ()  # our own create; its answer was lost
             if found:
                 raise AlreadyExists(f"there is a topic {name!r} already")
-            there = self.list_topics()
-            self._limits.check_new(there, partitions)
-            shards = place(partitions, shard_count, there)
-            return _put(_PREFIX + name, Topic(name, topic_id, shards, config, created_at_ms)), *self._beside()
+            existing = self.list_topics()
+            self._limits.check_new(existing, partitions)
+            shards = place(partitions, shard_count, existing)
+            return _put(_PREFIX + name, Topic(name, topic_id, shards, config, created_at_ms)), *self._with_new_topic()
 
         await self._journal.update(decide)
         return self.get(name)
@@ -104,7 +104,7 @@ class Catalog:
     async def alter(
         self, name: str, partitions: int | None, configs: Mapping[str, str | int | None], *, shard_count: int
     ) -> Topic:
-        """Change configs and add partitions. Raises `NotFound`, `Invalid`, `Unavailable`."""
+        """Change settings and add partitions. Raises `NotFound`, `Invalid`, `Unavailable`."""
 
         def decide() -> Sequence[Change]:
             topic = self.get(name)
@@ -117,8 +117,8 @@ class Catalog:
         return self.get(name)
 
     async def delete(self, name: str) -> Topic:
-        """The topic that was; its objects are to be removed (`removals`). Raises `NotFound`, `Invalid`,
-        `Unavailable`."""
+        """Delete the topic and return it; its objects still have to be deleted (`removals`). Raises `NotFound`,
+        `Invalid`, `Unavailable`."""
         topic = self.get(name)
 
         def decide() -> Sequence[Change]:
@@ -135,20 +135,20 @@ class Catalog:
         return tuple(_decoded(key, raw) for key, raw in self._journal.items(REMOVALS_PREFIX))
 
     async def removed(self, topic: Topic) -> None:
-        """The objects of a deleted topic are gone. Raises `Unavailable`."""
+        """Record that the objects of a deleted topic are deleted. Raises `Unavailable`."""
         key = REMOVALS_PREFIX + topic.topic_id
         await self._journal.update(lambda: (Delete(key),) if self._journal.get(key) is not None else ())
 
     def _grown(self, topic: Topic, partitions: int | None, shard_count: int) -> tuple[int, ...]:
         if partitions is None:
             return topic.shards
-        there = self.list_topics()
-        self._limits.check_grown(there, topic, partitions)
+        existing = self.list_topics()
+        self._limits.check_grown(existing, topic, partitions)
         if (added := partitions - topic.partition_count) < 0:
             raise Invalid(
-                f"{topic.name} has {topic.partition_count} partitions, and they cannot become fewer", field="partitions"
+                f"{topic.name} has {topic.partition_count} partitions, and it cannot have fewer", field="partitions"
             )
-        return topic.shards + place(added, shard_count, there)
+        return topic.shards + place(added, shard_count, existing)
 
     def _find(self, name: str) -> Topic | None:
         raw = self._journal.get(_PREFIX + name)
@@ -164,6 +164,20 @@ class Catalog:
         topic = _decoded(key, raw)
         self._decoded[key] = (raw, topic)
         return topic
+
+
+def place(partition_count: int, shard_count: int, topics: Iterable[Topic]) -> tuple[int, ...]:
+    """Shards for `partition_count` new partitions beside those of `topics`. Each partition goes to the shard that has
+    the fewest partitions, among equals to the one with the lowest number."""
+    taken = Counter(shard for topic in topics for shard in topic.shards)
+    fewest = [(taken[shard], shard) for shard in range(shard_count)]
+    heapq.heapify(fewest)
+    placed = []
+    for _ in range(partition_count):
+        count, shard = fewest[0]
+        placed.append(shard)
+        heapq.heapreplace(fewest, (count + 1, shard))
+    return tuple(placed)
 
 
 def _put(key: str, topic: Topic) -> Put:

@@ -1,13 +1,14 @@
-"""Keeps a broker's journal, and so its topics, in step with the other brokers'.
+"""Keeps a broker's journal, and so its topics, in step with those of the other brokers.
 
-Whoever appends to the journal puts its next number under the cluster's key ``journal``, as well as it can; everybody
-watches that key and reads the journal on when the number is above their own. The key is a hint that saves waiting, not
-a truth: it may lag or be lost. So nothing is missed without it, only later: the journal is read on every `POLL_S` while
-the key-value store does not answer, every `READ_ANYHOW_S` though it does (a writer may have died before it put the
-number), and at a request for a topic that is not known here (`refresh`).
+A broker that appends to the journal puts the journal's next number under the cluster's key ``journal``. All brokers
+watch that key and read the journal when its number is above their own. The key is only a hint that shortens the wait;
+it may lag or be lost. Without it a broker reads the journal
+- every `POLL_S` while the key-value store does not answer,
+- every `READ_ANYHOW_S` in any case: a writer may have died before it put the number,
+- when a request names a topic that it does not know (`refresh`).
 
     sync = CatalogSync(journal, catalog, kv, keys, runtime)
-    sync.on_change(lambda change: ...)      # topics created, altered, deleted, here or elsewhere
+    sync.on_change(lambda change: ...)      # topics created, altered, deleted, by this broker or another
     await sync.start()
 """
 
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 
 from tidelog.coordinator.cluster.cluster_keys import ClusterKeys
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.kv.key_value import Compacted, KeyValue, KeyValueStore, PutKey, absent, unchanged
+from tidelog.coordinator.kv.key_value import Compacted, KeyValue, KeyValueStore, update_key
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.storage.errors import TidelogError, Unavailable
@@ -35,8 +36,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CatalogChange:
-    """Topics that are other than at the last change told, each by name. One that was deleted and created again is
-    among both."""
+    """The topics that differ from the last reported change. A topic that was deleted and created again is in both."""
 
     created: Sequence[Topic]
     altered: Sequence[Topic]
@@ -44,7 +44,7 @@ class CatalogChange:
 
 
 class CatalogSync:
-    """See the module's head. An open `journal`; it observes it from the start."""
+    """See the module docstring. `journal` must be open; `start` begins to observe it."""
 
     def __init__(
         self, journal: Journal, catalog: Catalog, kv: KeyValueStore, keys: ClusterKeys, runtime: Runtime
@@ -54,44 +54,44 @@ class CatalogSync:
         self._kv = kv
         self._key = keys.journal
         self._runtime = runtime
-        self._told: dict[str, Topic] = {}
+        self._reported: dict[str, Topic] = {}
         self._callbacks: list[Callable[[CatalogChange], None]] = []
         self._reading: asyncio.Task[None] | None = None
         self._next_reading: asyncio.Task[None] | None = None
-        self._own_entries = asyncio.Event()
+        self._appended = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def on_change(self, callback: Callable[[CatalogChange], None]) -> None:
-        """Call `callback` at every change from now on, on the event loop, as soon as it is known. It must not raise."""
+        """Call `callback` at each change from now on, on the event loop. It must not raise."""
         self._callbacks.append(callback)
 
     async def start(self) -> None:
-        """Begin to publish and to follow. Does not wait for the key-value store."""
-        self._told = _by_id(self._catalog)
+        """Begin to publish and to watch. Does not wait for the key-value store."""
+        self._reported = _by_id(self._catalog)
         self._journal.observe(self)
-        self._own_entries.set()  # some may be older than this: the cluster's founding, or its growth
+        self._appended.set()  # entries may be older than this: those of founding the cluster, for example
         self._tasks = [asyncio.create_task(work) for work in (self._watch(), self._poll(), self._publish())]
 
     async def aclose(self) -> None:
-        """Stop following; what was not published is left to the others' polls."""
+        """Stop. The other brokers find unpublished entries when they poll."""
         tasks = [*self._tasks, *(task for task in (self._reading, self._next_reading) if task)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def refresh(self) -> None:
-        """Read the journal on, so that all that was appended before this call is known; one request if nothing is new,
-        shared by all who wait. Raises `Unavailable`, `Corrupt`."""
+        """Read all entries that were appended before this call. Concurrent callers share one read, which is one request
+        if there is no new entry. Raises `Unavailable`, `Corrupt`."""
         if self._next_reading is None:
             self._next_reading = asyncio.create_task(self._read_after(self._reading))
         reading = self._next_reading
-        await asyncio.wait([reading])  # a caller that is cancelled leaves it to the others
+        await asyncio.wait([reading])  # `wait`: a cancelled caller does not cancel it for the others
         if reading.cancelled():
             raise Unavailable("the broker is stopping")
         reading.result()
 
     async def _read_after(self, running: asyncio.Task[None] | None) -> None:
-        """A reading that has begun may have passed the end already: who comes later shares the one after it."""
+        """A read in progress may already have passed the end, so callers that come later share the next one."""
         if running is not None and not running.done():
             await asyncio.wait([running])
         self._reading, self._next_reading = self._next_reading, None
@@ -100,44 +100,41 @@ class CatalogSync:
     # ---- the journal's observer
 
     def advanced(self) -> None:
-        """Tell of the topics that changed."""
+        """Report the topics that changed."""
         topics = _by_id(self._catalog)
-        change = _difference(self._told, topics)
-        self._told = topics
+        change = _difference(self._reported, topics)
+        self._reported = topics
         if change.created or change.altered or change.deleted:
             for callback in self._callbacks:
                 callback(change)
 
     def appended(self) -> None:
-        """Have the number published."""
-        self._own_entries.set()
+        """Publish the number."""
+        self._appended.set()
 
     # ---- the key
 
     async def _publish(self) -> None:
-        """Put the journal's number whenever this broker has written, as often as it takes."""
+        """Put the journal's number whenever this broker has appended; retry until that succeeds."""
         while True:
-            await self._own_entries.wait()
-            self._own_entries.clear()
+            await self._appended.wait()
+            self._appended.clear()
             try:
-                await self._raise_number()
+                await update_key(self._kv, self._key, self._raised)
             except TidelogError as error:
-                _log.info("the journal's next number could not be published; others will poll: %s", error)
-                self._own_entries.set()
+                _log.info(
+                    "could not publish the journal's next number, retrying: %s", error
+                )
+                self._appended.set()
                 await self._runtime.clock.sleep(POLL_S)
 
-    async def _raise_number(self) -> None:
-        """Never lowers what is there."""
-        while True:
-            found, number = await self._kv.get(self._key), self._journal.next_number
-            if _number(found) >= number:
-                return
-            compare = absent(self._key) if found is None else unchanged(found)
-            if (await self._kv.transact([compare], [PutKey(self._key, b"%d" % number)])).succeeded:
-                return
+    def _raised(self, found: KeyValue | None) -> bytes | None:
+        """The number to put, None if the key holds that or a higher one."""
+        number = self._journal.next_number
+        return b"%d" % number if _number(found) < number else None
 
     async def _watch(self) -> None:
-        """Read on as soon as the number rises."""
+        """Read the journal as soon as the number rises."""
         while True:
             try:
                 page = await self._kv.range(self._key, limit=1)
@@ -147,27 +144,27 @@ class CatalogSync:
             except Compacted:
                 continue
             except TidelogError as error:
-                _log.info("the journal's number cannot be watched; it is polled: %s", error)
+                _log.info("could not watch the journal's number, polling it: %s", error)
                 await self._runtime.clock.sleep(POLL_S)
 
     async def _poll(self) -> None:
         clock, read_at_s = self._runtime.clock, self._runtime.clock.monotonic()
         while True:
             await clock.sleep(POLL_S)
-            heard = await self._hear()
+            checked = await self._check_number()
             try:
-                if not heard or clock.monotonic() - read_at_s >= READ_ANYHOW_S:
+                if not checked or clock.monotonic() - read_at_s >= READ_ANYHOW_S:
                     await self.refresh()
                     read_at_s = clock.monotonic()
             except TidelogError as error:
-                _log.warning("the journal cannot be read on: %s", error)
+                _log.warning("could not read the journal: %s", error)
 
-    async def _hear(self) -> bool:
-        """Whether the key-value store told the number, and the journal is known up to it."""
+    async def _check_number(self) -> bool:
+        """Read the journal up to the number in the key-value store; returns whether that succeeded."""
         try:
             await self._read_up_to(_number(await self._kv.get(self._key)))
         except TidelogError as error:
-            _log.info("the journal's number cannot be read; the journal itself is: %s", error)
+            _log.info("could not read the journal's number, reading the journal: %s", error)
             return False
         return True
 
@@ -177,7 +174,7 @@ class CatalogSync:
 
 
 def _number(item: KeyValue | None) -> int:
-    """0 for a key that is absent, deleted or no number: a hint may be missing."""
+    """0 if the key is absent, deleted or not a number: it is only a hint."""
     return int(item.value) if item is not None and item.value.isdigit() else 0
 
 

@@ -1,7 +1,7 @@
-"""What the journal knows of topics, for those who look at a bucket as a whole (`storage.known_topics`).
+"""Topic metadata from the journal, for bucket-wide tools (`storage.known_topics`: verify, sweep, copy, repair).
 
-That a topic is not there proves nothing: the journal may have lost its end. That it was deleted is proved by the entry
-that deleted it, and entries are kept for ever, so it is looked for in all of them.
+A topic that is missing from the journal is not proved to be deleted: the journal may have lost its newest entries. The
+proof is the entry that deleted it. Entries are kept for ever, so all of them are searched.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AT_ONCE = 32
 
 
 class JournalTopics:
-    """Implements `TopicKnowledge` for the bucket `store`; it reads, and writes nothing."""
+    """Implements `TopicKnowledge` for the bucket `store`. It only reads."""
 
     def __init__(self, store: ObjectStore, runtime: Runtime) -> None:
         self._log = ObjectLog(store, META_PREFIX, JOURNAL_SUFFIX)
@@ -53,7 +53,7 @@ class JournalTopics:
             self._searched = number + 1
 
     async def _removed_by(self, number: int) -> set[str]:
-        """The ids of the topics that an entry deletes."""
+        """The ids of the topics that the entry deletes."""
         try:
             entry = decode_entry(self._log.key(number), (await self._log.read(number)).data)
         except NotFound:

@@ -1,15 +1,18 @@
-"""A topic as a value: its name's rules, its settings under Kafka's names, and the shards its partitions live in."""
+"""A topic as a value: Kafka's rules for its name, its settings under Kafka's names, the limits, and the shards of its
+partitions."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Any
 
 from tidelog.storage.errors import Invalid
 from tidelog.storage.layout import TopicPartition
+from tidelog.storage.upkeep.rules import UpkeepRules
 
 TOPIC_NAME_CHARS_MAX = 249
 PARTITIONS_MAX = 100_000
@@ -21,7 +24,8 @@ TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
 
 def checked_topic_name(name: str) -> str:
-    """`name` if it keeps Kafka's rules (1 to 249 of ``a-z A-Z 0-9 . _ -``, not ``.`` or ``..``), else `Invalid`."""
+    """`name`, if it follows Kafka's rules (1 to 249 of ``a-z A-Z 0-9 . _ -``, not ``.`` or ``..``). Raises
+    `Invalid`."""
     if len(name) > TOPIC_NAME_CHARS_MAX or name in (".", "..") or not _NAME.fullmatch(name):
         raise Invalid(
             f"{name[:300]!r} is not a topic name: use 1 to {TOPIC_NAME_CHARS_MAX} of a-z A-Z 0-9 . _ -, "
@@ -38,7 +42,7 @@ def _config(kafka_name: str, default: int | float | str, low: int | None = None,
 
 @dataclass(frozen=True)
 class TopicConfig:
-    """A topic's settings with Kafka's defaults. `parse` and `as_kafka` go between these and Kafka's names."""
+    """A topic's settings, with Kafka's names, defaults and bounds as metadata of the fields."""
 
     retention_ms: int = _config("retention.ms", 604_800_000, low=UNLIMITED)
     retention_bytes: int = _config("retention.bytes", UNLIMITED, low=UNLIMITED)
@@ -54,7 +58,7 @@ class TopicConfig:
     message_timestamp_type: str = _config("message.timestamp.type", "CreateTime", choices=TIMESTAMP_TYPES)
 
     def altered(self, changes: Mapping[str, str | int | None]) -> TopicConfig:
-        """These settings with `changes` (Kafka's names; None puts the default back). `Invalid` names the culprit."""
+        """These settings with `changes`, by Kafka's names; None restores the default. `Invalid` names the wrong one."""
         known = {f.metadata["kafka"]: f for f in fields(self)}
         values: dict[str, int | float | str] = {}
         for name, value in changes.items():
@@ -70,7 +74,7 @@ class TopicConfig:
         return replace(self, **values)  # type: ignore[arg-type]
 
     def as_kafka(self) -> dict[str, str]:
-        """Kafka's names and values as text, every setting."""
+        """All settings as text, by Kafka's names."""
         return {f.metadata["kafka"]: str(getattr(self, f.name)) for f in fields(self)}
 
 
@@ -105,7 +109,7 @@ def _parsed_ratio(name: str, value: str | int) -> float:
 
 @dataclass(frozen=True)
 class Topic:
-    """`shards[p]` is the shard that partition `p` lives in, fixed when the topic is created."""
+    """`shards[p]` is the shard of partition `p`. It is fixed when the partition is created."""
 
     name: str
     topic_id: str
@@ -119,3 +123,60 @@ class Topic:
 
     def partition(self, number: int) -> TopicPartition:
         return TopicPartition(self.topic_id, number)
+
+
+@dataclass(frozen=True)
+class TopicLimits:
+    """The most topics, the most partitions of one topic, and the most partitions of all topics: a broker keeps each of
+    them in memory. If a limit is lowered, existing topics stay; only additions are refused."""
+
+    topics: int = 10_000
+    topic_partitions: int = 10_000
+    partitions: int = 100_000
+
+    def check_new(self, existing: Sequence[Topic], partitions: int) -> None:
+        """Raises `Invalid` if a topic of `partitions` cannot be added to the `existing` topics."""
+        if len(existing) >= self.topics:
+            raise Invalid(
+                f"there are {len(existing):,} topics, and topics.max is {self.topics:,}: delete some, or raise it",
+                field="name",
+            )
+        self._check_partitions(existing, partitions, partitions)
+
+    def check_grown(self, existing: Sequence[Topic], topic: Topic, partitions: int) -> None:
+        """Raises `Invalid` if `topic`, one of the `existing`, cannot grow to `partitions`."""
+        if partitions != topic.partition_count:
+            self._check_partitions(existing, partitions, partitions - topic.partition_count)
+
+    def _check_partitions(self, existing: Sequence[Topic], partitions: int, added: int) -> None:
+        if not 1 <= partitions <= self.topic_partitions:
+            raise Invalid(
+                f"a topic has 1 to {self.topic_partitions:,} partitions (topic.partitions.max), not {partitions}",
+                field="partitions",
+            )
+        total = sum(topic.partition_count for topic in existing) + added
+        if added > 0 and total > self.partitions:
+            raise Invalid(
+                f"all topics would have {total:,} partitions, and partitions.max is {self.partitions:,}: "
+                "ask for fewer, delete topics, or raise it",
+                field="partitions",
+            )
+
+
+@lru_cache(1_024)  # thousands of topics with the same settings share one value
+def upkeep_rules(config: TopicConfig) -> UpkeepRules:
+    """The rules for the upkeep of the segments of a topic with `config`."""
+    policies = config.cleanup_policy.split(",")
+    return UpkeepRules(
+        deletes="delete" in policies,
+        compacts="compact" in policies,
+        retention_ms=config.retention_ms,
+        retention_bytes=config.retention_bytes,
+        segment_bytes=config.segment_bytes,
+        segment_ms=config.segment_ms,
+        key_bloom_filter=config.segment_key_bloom_filter == "true",
+        delete_retention_ms=config.delete_retention_ms,
+        min_compaction_lag_ms=config.min_compaction_lag_ms,
+        max_compaction_lag_ms=config.max_compaction_lag_ms,
+        min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from tidelog.coordinator.cluster.identity import check_alone
+from tidelog.coordinator.cluster.identity import check_standalone
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Route
 from tidelog.services.broker.api.costs import BrokerCosts
@@ -78,7 +78,7 @@ class LocalBroker:
     async def start(self) -> None:
         """Claim every shard and take requests. Raises `WrongCluster`, `Unavailable`, `Denied`, `Corrupt`."""
         await self._parts.journal.open()
-        check_alone(self._parts.journal)
+        check_standalone(self._parts.journal)
         while added := self._shards_there_are() - self.shards.led().keys():
             await asyncio.gather(*(self.shards.lead(shard) for shard in added))
             # Whoever led before may have created topics until it was fenced.

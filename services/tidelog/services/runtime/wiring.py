@@ -16,10 +16,10 @@ import asyncio
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from tidelog.coordinator.cluster.identity import alone_claim
+from tidelog.coordinator.cluster.identity import standalone_claim
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.topics.catalog import Catalog
-from tidelog.coordinator.topics.topic_limits import TopicLimits
+from tidelog.coordinator.topics.topic import TopicLimits
 from tidelog.services.broker.archive.archive_account import ArchiveAccount
 from tidelog.services.broker.archive.archive_loop import ArchiveLoop, ArchivePolicy
 from tidelog.services.broker.archive.background import BackgroundThreads
@@ -169,8 +169,8 @@ def _catalog(settings: Settings, journal: Journal, runtime: Runtime) -> Catalog:
     limits = TopicLimits(settings.topics_max, settings.topic_partitions_max, settings.partitions_max)
     if settings.etcd_endpoints is not None:
         return Catalog(journal, runtime, limits=limits)
-    claim = alone_claim(journal, shards=settings.shards, runtime=runtime)
-    return Catalog(journal, runtime, limits=limits, beside=claim)
+    claim = standalone_claim(journal, shards=settings.shards, runtime=runtime)
+    return Catalog(journal, runtime, limits=limits, with_new_topic=claim)
 
 
 class ShardFactory:

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tidelog.coordinator.topics.catalog import Catalog
-from tidelog.coordinator.topics.topic import Topic
-from tidelog.coordinator.topics.upkeep_rules import upkeep_rules
+from tidelog.coordinator.topics.topic import Topic, upkeep_rules
 from tidelog.services.broker.archive.damages import Damage, Damages
 from tidelog.services.broker.archive.upkeep_schedule import UpkeepSchedule
 from tidelog.services.broker.shard.shard_partitions import ShardPartitions

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 
-from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterIdentity
+from tidelog.coordinator.cluster.cluster_keys import ClusterIdentity
+from tidelog.coordinator.leadership.decisions import candidates
 from tidelog.coordinator.leadership.rendezvous import assign
 from tidelog.coordinator.leadership.shard_host import ClusterView
 from tidelog.services.broker.api.cluster import BrokerPlace, ClusterStatus, ShardPlace
@@ -16,8 +16,10 @@ def cluster_status(view: ClusterView, identity: ClusterIdentity) -> ClusterStatu
     brokers, draining = view.brokers(), view.draining()
     leaders = {shard: record for shard, record in view.leaders().items() if shard < identity.shards}
     led = Counter(record.broker_id for record in leaders.values())
-    preferred = _preferred(
-        identity.shards, brokers, draining, {shard: record.broker_id for shard, record in leaders.items()}
+    preferred = assign(
+        range(identity.shards),
+        candidates(brokers, draining),
+        {shard: record.broker_id for shard, record in leaders.items()},
     )
     return ClusterStatus(
         cluster_id=identity.cluster_id,
@@ -46,13 +48,3 @@ def cluster_status(view: ClusterView, identity: ClusterIdentity) -> ClusterStatu
             for shard in range(identity.shards)
         ),
     )
-
-
-def _preferred(
-    shards: int, brokers: Sequence[BrokerRecord], draining: frozenset[str], leaders: Mapping[int, str]
-) -> Mapping[int, str]:
-    """As `decisions.candidates` has it."""
-    going_on = [record for record in brokers if not record.stopping]
-    staying = [record for record in going_on if record.broker_id not in draining]
-    eligible = [record for record in staying if record.eligible]
-    return assign(range(shards), [record.broker_id for record in eligible or staying or going_on], leaders)

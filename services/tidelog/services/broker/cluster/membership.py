@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, PeerSecret
-from tidelog.coordinator.cluster.identity import bucket_identity, found_or_check
-from tidelog.coordinator.cluster.peer_secret import found_peer_secret
+from tidelog.coordinator.cluster.identity import bucket_identity, ensure_peer_secret, join_or_found
 from tidelog.coordinator.kv.key_value import KeyValueStore
-from tidelog.coordinator.leadership.leadership import Leadership, LeadershipSettings
+from tidelog.coordinator.leadership.cluster_follower import LeadershipSettings
+from tidelog.coordinator.leadership.leadership import Leadership
+from tidelog.coordinator.leadership.shard_host import ClusterView
 from tidelog.coordinator.topics.catalog_sync import CatalogChange, CatalogSync
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.runtime.settings import Settings
@@ -77,7 +78,7 @@ class Membership:
         return identity
 
     async def lead(self) -> None:
-        await self.view.start()
+        await self._here().leadership.start()
         self._telling = asyncio.create_task(self._tell_of_shards())
 
     async def hand_over(self) -> None:
@@ -95,8 +96,8 @@ class Membership:
             await self._kv.aclose()
 
     @property
-    def view(self) -> Leadership:
-        return self._here().leadership
+    def view(self) -> ClusterView:
+        return self._here().leadership.view
 
     @property
     def identity(self) -> ClusterIdentity:
@@ -107,10 +108,10 @@ class Membership:
         await self._here().sync.refresh()
 
     async def drain(self, broker_id: str, *, undo: bool = False) -> None:
-        await self.view.drain(broker_id, undo=undo)
+        await self._here().leadership.drain(broker_id, undo=undo)
 
     async def must_stop(self) -> str:
-        return await self.view.must_stop()
+        return await self._here().leadership.must_stop()
 
     def _here(self) -> _Joined:
         if self._joined is None:
@@ -122,10 +123,10 @@ class Membership:
         ends_s = clock.monotonic() + JOIN_PATIENCE_S
         while True:
             try:
-                identity = await found_or_check(
+                identity = await join_or_found(
                     self._parts.journal, kv, self._keys, shards=self._settings.shards, runtime=self._runtime
                 )
-                return identity, await found_peer_secret(kv, self._keys, self._runtime.entropy)
+                return identity, await ensure_peer_secret(kv, self._keys, self._runtime.entropy)
             except Unavailable as error:
                 if clock.monotonic() >= ends_s:
                     raise
@@ -137,11 +138,11 @@ class Membership:
         """Leadership hears at once of a shard that was fenced."""
         while True:
             await self._parts.shards.changed()
-            self.view.moved()
+            self._here().leadership.wake()
 
 
 def _secret_of(leadership: Leadership) -> str | None:
-    stored = leadership.peer_secret()
+    stored = leadership.view.peer_secret()
     return None if stored is None else stored.secret
 
 

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.topics.catalog import Catalog
-from tidelog.coordinator.topics.topic import Topic
-from tidelog.coordinator.topics.upkeep_rules import upkeep_rules
+from tidelog.coordinator.topics.topic import Topic, upkeep_rules
 from tidelog.storage.errors import Conflict, Corrupt, Invalid, TidelogError
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Manifest

@@ -1,4 +1,4 @@
-"""Every row of the table of `leadership_decisions`, and every combination of what goes into it."""
+"""Every row of the table of `decisions`, and every combination of what goes into it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 
 from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterKeys, LeaderRecord
 from tidelog.coordinator.kv.key_value import KeyValue
-from tidelog.coordinator.leadership.cluster_picture import ClusterPicture, EpochKey, Led
+from tidelog.coordinator.leadership.cluster_snapshot import ClusterSnapshot, EpochKey, LeaderKey
 from tidelog.coordinator.leadership.decisions import (
     Abandon,
     GiveBack,
     Move,
+    OwnState,
     Reassert,
     Release,
-    Standing,
     Take,
     candidates,
     decide,
@@ -25,27 +25,27 @@ from tidelog.coordinator.leadership.decisions import (
 
 KEYS = ClusterKeys("main")
 LEASE, OLD_LEASE = 7, 6
-ME = Standing("a", "a2", LEASE, may_act=True)
+ME = OwnState("a", "a2", LEASE, may_act=True)
 
 
 def broker(broker_id: str, *, eligible: bool = True, stopping: bool = False) -> BrokerRecord:
     return BrokerRecord(broker_id, f"{broker_id}2", f"http://{broker_id}:1", "", "1", 0, eligible, stopping)
 
 
-def led(broker_id: str, incarnation: str, epoch: int, lease_id: int = LEASE) -> Led:
+def led(broker_id: str, incarnation: str, epoch: int, lease_id: int = LEASE) -> LeaderKey:
     item = KeyValue(KEYS.leader(0), b"", 1, 1, 1, lease_id)
-    return Led(LeaderRecord(broker_id, incarnation, epoch), item)
+    return LeaderKey(LeaderRecord(broker_id, incarnation, epoch), item)
 
 
 def epoch_key(epoch: int) -> EpochKey:
     return EpochKey(epoch, KeyValue(KEYS.epoch(0), b"%d" % epoch, 1, 1, 1))
 
 
-def picture(
-    held: Led | None, stored: int, *brokers: BrokerRecord, draining: frozenset[str] = frozenset()
-) -> ClusterPicture:
+def snapshot(
+    held: LeaderKey | None, stored: int, *brokers: BrokerRecord, draining: frozenset[str] = frozenset()
+) -> ClusterSnapshot:
     """One shard, number 0."""
-    return ClusterPicture(
+    return ClusterSnapshot(
         revision=9,
         brokers={record.broker_id: record for record in brokers or (broker("a"),)},
         draining=draining,
@@ -65,76 +65,76 @@ LEADING = replace(ME, led={0: 4})
 ALONE = (broker("a"),)
 PREFERRED_ELSEWHERE = (broker("a"), broker("b"))
 
-TABLE: list[tuple[str, ClusterPicture, Standing, Move | None]] = [
-    ("led here, as the key says", picture(MINE, 4), LEADING, None),
-    ("led here, key under an old lease", picture(MINE_OLD_LEASE, 4), LEADING, Reassert(0, 4, MINE_OLD_LEASE)),
-    ("led here, no key", picture(None, 4), LEADING, Reassert(0, 4)),
-    ("led here, no key, a later epoch", picture(None, 5), LEADING, Abandon(0)),
-    ("led here, another's key", picture(led("b", "b2", 5), 5), LEADING, Abandon(0)),
+TABLE: list[tuple[str, ClusterSnapshot, OwnState, Move | None]] = [
+    ("led here, as the key says", snapshot(MINE, 4), LEADING, None),
+    ("led here, key under an old lease", snapshot(MINE_OLD_LEASE, 4), LEADING, Reassert(0, 4, MINE_OLD_LEASE)),
+    ("led here, no key", snapshot(None, 4), LEADING, Reassert(0, 4)),
+    ("led here, no key, a later epoch", snapshot(None, 5), LEADING, Abandon(0)),
+    ("led here, another's key", snapshot(led("b", "b2", 5), 5), LEADING, Abandon(0)),
     (
         "led here, another's key, seen while cut off",
-        picture(led("b", "b2", 5), 5),
+        snapshot(led("b", "b2", 5), 5),
         replace(LEADING, may_act=False),
         Abandon(0),
     ),
-    ("led here, another's key in this very epoch", picture(OTHERS, 4), LEADING, Abandon(0)),
-    ("led here, the store is older", picture(None, 3), LEADING, None),
-    ("led here, the store is empty", picture(None, 0), LEADING, None),
-    ("led here, no key, cut off", picture(None, 4), replace(LEADING, may_act=False), None),
-    ("led here, stopping", picture(MINE, 4), replace(LEADING, stopping=True), Release(0, 4)),
-    ("led here, drained", picture(MINE, 4, *PREFERRED_ELSEWHERE, draining=frozenset("a")), LEADING, Release(0, 4)),
-    ("led here, drained, nobody else", picture(MINE, 4, draining=frozenset("a")), LEADING, None),
-    ("led here, not eligible yet", picture(MINE, 4, broker("a", eligible=False), broker("b")), LEADING, None),
-    ("led here, on the move", picture(None, 4), replace(LEADING, busy=frozenset({0})), None),
-    ("not led, my key", picture(MINE, 4), ME, GiveBack(0, 4)),
-    ("not led, my key, stopping", picture(MINE, 4), replace(ME, stopping=True), GiveBack(0, 4)),
-    ("not led, my last process's key", picture(MY_LAST, 4), ME, Take(0, epoch_key(4), MY_LAST)),
+    ("led here, another's key in this very epoch", snapshot(OTHERS, 4), LEADING, Abandon(0)),
+    ("led here, the store is older", snapshot(None, 3), LEADING, None),
+    ("led here, the store is empty", snapshot(None, 0), LEADING, None),
+    ("led here, no key, cut off", snapshot(None, 4), replace(LEADING, may_act=False), None),
+    ("led here, stopping", snapshot(MINE, 4), replace(LEADING, stopping=True), Release(0, 4)),
+    ("led here, drained", snapshot(MINE, 4, *PREFERRED_ELSEWHERE, draining=frozenset("a")), LEADING, Release(0, 4)),
+    ("led here, drained, nobody else", snapshot(MINE, 4, draining=frozenset("a")), LEADING, None),
+    ("led here, not eligible yet", snapshot(MINE, 4, broker("a", eligible=False), broker("b")), LEADING, None),
+    ("led here, on the move", snapshot(None, 4), replace(LEADING, busy=frozenset({0})), None),
+    ("not led, my key", snapshot(MINE, 4), ME, GiveBack(0, 4)),
+    ("not led, my key, stopping", snapshot(MINE, 4), replace(ME, stopping=True), GiveBack(0, 4)),
+    ("not led, my last process's key", snapshot(MY_LAST, 4), ME, Take(0, epoch_key(4), MY_LAST)),
     (
         "not led, my last process's key, not eligible yet",
-        picture(MY_LAST, 4, broker("a", eligible=False), broker("b")),
+        snapshot(MY_LAST, 4, broker("a", eligible=False), broker("b")),
         ME,
         Take(0, epoch_key(4), MY_LAST),
     ),
-    ("not led, my last process's key, drained", picture(MY_LAST, 4, draining=frozenset("a")), ME, None),
-    ("not led, another's key", picture(OTHERS, 4, *PREFERRED_ELSEWHERE), ME, None),
-    ("not led, another's key, no lease", picture(OTHERS_UNLEASED, 4, *PREFERRED_ELSEWHERE), ME, None),
-    ("not led, a key of nobody's, no lease", picture(OTHERS_UNLEASED, 4), ME, Take(0, epoch_key(4), OTHERS_UNLEASED)),
+    ("not led, my last process's key, drained", snapshot(MY_LAST, 4, draining=frozenset("a")), ME, None),
+    ("not led, another's key", snapshot(OTHERS, 4, *PREFERRED_ELSEWHERE), ME, None),
+    ("not led, another's key, no lease", snapshot(OTHERS_UNLEASED, 4, *PREFERRED_ELSEWHERE), ME, None),
+    ("not led, a key of nobody's, no lease", snapshot(OTHERS_UNLEASED, 4), ME, Take(0, epoch_key(4), OTHERS_UNLEASED)),
     (
         "not led, another's last process's key, no lease",
-        picture(OTHERS_LAST_UNLEASED, 4, broker("a"), broker("b"), draining=frozenset("b")),
+        snapshot(OTHERS_LAST_UNLEASED, 4, broker("a"), broker("b"), draining=frozenset("b")),
         ME,
         Take(0, epoch_key(4), OTHERS_LAST_UNLEASED),
     ),
-    ("not led, a key of nobody's, no lease, cut off", picture(OTHERS_UNLEASED, 4), replace(ME, may_act=False), None),
-    ("not led, a key of nobody's, under a lease", picture(OTHERS, 4), ME, None),
-    ("not led, nobody's, never led", picture(None, 0), ME, Take(0, None)),
-    ("not led, nobody's, led before", picture(None, 4), ME, Take(0, epoch_key(4))),
-    ("not led, nobody's, came back just now", picture(None, 4), replace(ME, may_take=False), None),
-    ("not led, nobody's, resting", picture(None, 4), replace(ME, resting=frozenset({0})), None),
-    ("not led, nobody's, on the move", picture(None, 4), replace(ME, busy=frozenset({0})), None),
-    ("not led, nobody's, stopping", picture(None, 4), replace(ME, stopping=True), None),
-    ("not led, nobody's, cut off", picture(None, 4), replace(ME, may_act=False), None),
-    ("not led, nobody's, for another", picture(None, 4, broker("a", eligible=False), broker("b")), ME, None),
+    ("not led, a key of nobody's, no lease, cut off", snapshot(OTHERS_UNLEASED, 4), replace(ME, may_act=False), None),
+    ("not led, a key of nobody's, under a lease", snapshot(OTHERS, 4), ME, None),
+    ("not led, nobody's, never led", snapshot(None, 0), ME, Take(0, None)),
+    ("not led, nobody's, led before", snapshot(None, 4), ME, Take(0, epoch_key(4))),
+    ("not led, nobody's, came back just now", snapshot(None, 4), replace(ME, may_take=False), None),
+    ("not led, nobody's, resting", snapshot(None, 4), replace(ME, resting=frozenset({0})), None),
+    ("not led, nobody's, on the move", snapshot(None, 4), replace(ME, busy=frozenset({0})), None),
+    ("not led, nobody's, stopping", snapshot(None, 4), replace(ME, stopping=True), None),
+    ("not led, nobody's, cut off", snapshot(None, 4), replace(ME, may_act=False), None),
+    ("not led, nobody's, for another", snapshot(None, 4, broker("a", eligible=False), broker("b")), ME, None),
 ]
 
 
 @pytest.mark.parametrize(("seen", "me", "move"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_the_table(seen: ClusterPicture, me: Standing, move: Move | None) -> None:
+def test_the_table(seen: ClusterSnapshot, me: OwnState, move: Move | None) -> None:
     assert decide(seen, me, [0]) == (() if move is None else (move,))
 
 
-def everything() -> Iterator[tuple[ClusterPicture, Standing]]:
+def everything() -> Iterator[tuple[ClusterSnapshot, OwnState]]:
     """Every combination of the inputs for one shard."""
     holders = (None, MINE, MINE_OLD_LEASE, MY_LAST, OTHERS, OTHERS_UNLEASED, led("b", "b2", 5))
     flags = (False, True)
     for held, stored, mine, other in product(holders, (0, 3, 4, 5), flags, flags):
         brokers = (broker("a", eligible=mine), *((broker("b"),) if other else ()))
         for draining in (frozenset[str](), frozenset("a"), frozenset("ab")):
-            seen = picture(held, stored, *brokers, draining=draining)
+            seen = snapshot(held, stored, *brokers, draining=draining)
             for act, take, stop, leads, rests in product(flags, repeat=5):
                 resting = frozenset({0}) if rests else frozenset()
                 led_now = {0: 4} if leads else {}
-                yield seen, Standing("a", "a2", LEASE, act, take, stop, led_now, frozenset(), resting)
+                yield seen, OwnState("a", "a2", LEASE, act, take, stop, led_now, frozenset(), resting)
 
 
 def test_every_combination_keeps_the_rules() -> None:
@@ -175,9 +175,9 @@ def test_a_busy_shard_is_never_moved() -> None:
 
 def test_each_shard_that_one_of_two_brokers_wants_is_taken_by_exactly_one() -> None:
     brokers = {name: broker(name) for name in ("a", "b")}
-    seen = ClusterPicture(revision=1, brokers=brokers)
+    seen = ClusterSnapshot(revision=1, brokers=brokers)
     takes = {
-        name: {move.shard for move in decide(seen, Standing(name, f"{name}2", LEASE, may_act=True), range(64))}
+        name: {move.shard for move in decide(seen, OwnState(name, f"{name}2", LEASE, may_act=True), range(64))}
         for name in brokers
     }
     assert takes["a"] | takes["b"] == set(range(64))
@@ -199,5 +199,4 @@ def test_each_shard_that_one_of_two_brokers_wants_is_taken_by_exactly_one() -> N
     ],
 )
 def test_candidates(brokers: list[BrokerRecord], draining: str, expected: list[str]) -> None:
-    seen = ClusterPicture(brokers={record.broker_id: record for record in brokers}, draining=frozenset(draining))
-    assert candidates(seen) == expected
+    assert candidates(brokers, draining) == expected

@@ -1,4 +1,4 @@
-"""The tree against the plainest model: a dict, and a copy of it for every revision."""
+"""The key space against the plainest model: a dict, and a copy of it for every revision."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ from tidelog.coordinator.kv.key_draft import (
     Request,
     Transaction,
 )
-from tidelog.coordinator.kv.key_tree import KeyTree
+from tidelog.coordinator.kv.key_space import KeySpace
 from tidelog.coordinator.kv.key_value import Compacted, DeleteKey, EventKind, GetKey, Operation, PutKey, absent
 from tidelog.storage.errors import Invalid, TooLarge
 
@@ -66,48 +66,48 @@ class Model:
         return self.now.pop(operation.key, None) is not None
 
 
-def run(requests: Sequence[Sequence[Request]], history_events_max: int = 1_000) -> tuple[KeyTree, Model]:
+def run(requests: Sequence[Sequence[Request]], history_events_max: int = 1_000) -> tuple[KeySpace, Model]:
     """The same requests to both, in groups of one draft each."""
-    tree, model = KeyTree(history_events_max=history_events_max), Model()
+    space, model = KeySpace(history_events_max=history_events_max), Model()
     for group in requests:
-        draft = KeyDraft(tree, lambda lease_id: True)
+        draft = KeyDraft(space, lambda lease_id: True)
         for request in group:
             draft.ended_leases.clear()  # a lease ends and its number is granted again: there are but two
-            draft.request(request)
+            draft.run(request)
             model.do(request)
-        tree.apply(draft.happenings)
-    return tree, model
+        space.apply(draft.changes)
+    return space, model
 
 
-def values(tree: KeyTree, prefix: str, revision: int | None = None) -> Mapping[str, tuple[bytes, int]]:
-    return {item.key: (item.value, item.lease_id) for item in tree.range(prefix, revision=revision).items}
+def values(space: KeySpace, prefix: str, revision: int | None = None) -> Mapping[str, tuple[bytes, int]]:
+    return {item.key: (item.value, item.lease_id) for item in space.range(prefix, revision=revision).items}
 
 
 @given(groups, st.sampled_from(("", "a", "a/", "c")))
 def test_every_revision_is_read_as_it_was(requests: list[list[Request]], prefix: str) -> None:
-    tree, model = run(requests)
-    assert tree.revision == model.revision
+    space, model = run(requests)
+    assert space.revision == model.revision
     for revision, then in model.then.items():
-        assert values(tree, prefix, revision) == {key: value for key, value in then.items() if key.startswith(prefix)}
+        assert values(space, prefix, revision) == {key: value for key, value in then.items() if key.startswith(prefix)}
 
 
 @given(groups, st.integers(1, 3))
 def test_pages_make_up_the_whole(requests: list[list[Request]], limit: int) -> None:
-    tree, _ = run(requests)
-    page = tree.range("", limit=limit)
+    space, _ = run(requests)
+    page = space.range("", limit=limit)
     seen = list(page.items)
     while page.more:
-        page = tree.range("", limit=limit, after=seen[-1].key, revision=page.revision)
+        page = space.range("", limit=limit, after=seen[-1].key, revision=page.revision)
         seen += page.items
-    assert seen == list(tree.range("").items)
+    assert seen == list(space.range("").items)
 
 
 @given(groups)
 def test_events_lead_from_any_revision_kept_to_now(requests: list[list[Request]]) -> None:
-    tree, model = run(requests, HISTORY_EVENTS)
-    for revision in range(tree.oldest_revision, tree.revision + 1):
+    space, model = run(requests, HISTORY_EVENTS)
+    for revision in range(space.oldest_revision, space.revision + 1):
         state = dict(model.then[revision - 1])
-        for event in tree.events("", revision).events:
+        for event in space.events("", revision).events:
             if event.kind is EventKind.PUT:
                 state[event.item.key] = (event.item.value, event.item.lease_id)
             else:
@@ -117,31 +117,32 @@ def test_events_lead_from_any_revision_kept_to_now(requests: list[list[Request]]
 
 @given(groups)
 def test_what_is_forgotten_is_refused_alike_by_watches_and_ranges(requests: list[list[Request]]) -> None:
-    tree, _ = run(requests, HISTORY_EVENTS)
-    if tree.oldest_revision > 2:
+    space, _ = run(requests, HISTORY_EVENTS)
+    if space.oldest_revision > 2:
         with pytest.raises(Compacted) as watched:
-            tree.events("", tree.oldest_revision - 1)
+            space.events("", space.oldest_revision - 1)
         with pytest.raises(Compacted):
-            tree.range("", revision=tree.oldest_revision - 2)
-        assert watched.value.oldest_revision == tree.oldest_revision
-    tree.range("", revision=tree.oldest_revision - 1)
+            space.range("", revision=space.oldest_revision - 2)
+        assert watched.value.oldest_revision == space.oldest_revision
+    space.range("", revision=space.oldest_revision - 1)
 
 
 @given(groups)
 def test_a_lease_holds_the_keys_that_name_it(requests: list[list[Request]]) -> None:
-    tree, model = run(requests)
+    space, model = run(requests)
     for lease_id in (1, 2):
-        assert tree.keys_under(lease_id) == {key for key, (_, held_by) in model.now.items() if held_by == lease_id}
+        held = {item.key for item in space.leased_items() if item.lease_id == lease_id}
+        assert held == {key for key, (_, held_by) in model.now.items() if held_by == lease_id}
 
 
 def test_a_revision_still_to_come_is_refused() -> None:
     with pytest.raises(Invalid, match="still to come"):
-        KeyTree().range("", revision=2)
+        KeySpace().range("", revision=2)
 
 
 def test_a_page_has_a_key_at_least() -> None:
     with pytest.raises(Invalid):
-        KeyTree().range("", limit=0)
+        KeySpace().range("", limit=0)
 
 
 @pytest.mark.parametrize(("key", "fits"), [("", False), ("k", True), ("k" * KEY_CHARACTERS_MAX, True)])
