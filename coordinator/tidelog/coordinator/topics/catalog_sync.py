@@ -122,9 +122,7 @@ class CatalogSync:
             try:
                 await update_key(self._kv, self._key, self._raised)
             except TidelogError as error:
-                _log.info(
-                    "could not publish the journal's next number, retrying: %s", error
-                )
+                _log.info("could not publish the journal's next number, retrying: %s", error)
                 self._appended.set()
                 await self._runtime.clock.sleep(POLL_S)
 
