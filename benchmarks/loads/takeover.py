@@ -13,6 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
+from tests.anybody import ANYBODY
 
 from tidelog.services.broker.api.produce import Draft, ProduceOptions
 from tidelog.services.broker.shard.index_keeper import IndexKeeper
@@ -43,7 +44,7 @@ async def main() -> None:
     runtime = Runtime()
     broker = open_broker(settings, runtime)
     await broker.start()
-    topic = await broker.create_topic("t", 1, {})
+    topic = await broker.create_topic(ANYBODY, "t", 1, {})
     await broker.aclose()
     store = RetryingObjectStore(open_store(options.store, runtime=runtime), runtime)
     await write_log(store, runtime, topic.partition(0), options.entries)
@@ -88,7 +89,7 @@ async def open_once(settings: Settings, runtime: Runtime) -> dict[str, float]:
     requests = broker.measurements().usage.requests()
     row = {"key": [None], "value": [b"first"], "timestamp": [None], "headers": [None]}
     records = pa.table({field.name: pa.array(row[field.name], field.type) for field in DRAFT_SCHEMA}, DRAFT_SCHEMA)
-    await broker.produce("t", Draft(records, None, 100), ProduceOptions(partition=0))
+    await broker.produce(ANYBODY, "t", Draft(records, None, 100), ProduceOptions(partition=0))
     answered_s = time.perf_counter() - began
     await broker.aclose()
     return {"leads_s": leads_s, "requests": requests, "answered_s": answered_s}

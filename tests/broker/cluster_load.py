@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tests.anybody import ANYBODY
 from tests.broker.direct_peers import DirectPeers
 from tests.broker.drafts import draft, offsets_of, values_of
 
@@ -68,7 +69,7 @@ class Producer:
             name = self._reachable(turns)
             try:
                 with self.world.peers.visiting(name):
-                    (answer,) = await self.world.brokers[name].produce(self.topic, draft([value]), options)
+                    (answer,) = await self.world.brokers[name].produce(ANYBODY, self.topic, draft([value]), options)
             except (Fenced, Unavailable):
                 self.retries += 1
                 await asyncio.sleep(0)
@@ -128,7 +129,7 @@ async def whole_log(broker: Broker, topic: str, partition: int) -> list[tuple[in
     """Every record of a partition with its offset."""
     records: list[tuple[int, bytes]] = []
     while True:
-        fetched = await broker.fetch(topic, partition, len(records), PAGE)
+        fetched = await broker.fetch(ANYBODY, topic, partition, len(records), PAGE)
         records += zip(offsets_of(fetched), values_of(fetched), strict=True)
         if not fetched.batches:
             return records

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, until
 from tests.broker.direct_peers import DirectPeers
 
@@ -58,8 +59,8 @@ class Members:
         await until(self._is_balanced)
 
     def _is_balanced(self) -> bool:
-        led = [set(broker.here.shards.led()) for broker in self.brokers.values()]
-        views = [broker.cluster() for broker in self.brokers.values()]
+        led = [set(broker.local.shards.led()) for broker in self.brokers.values()]
+        views = [broker.cluster(ANYBODY) for broker in self.brokers.values()]
         seen = all(place.leader == place.preferred and place.leader for view in views for place in view.shards)
         shares = sorted(map(len, led))
         return seen and shares[-1] - shares[0] <= 1 and set().union(*led) == set(range(QUICK.shards))

@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.cluster import Leader
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits, PartitionLog, Position
 from tidelog.services.broker.api.produce import Appended, Draft, ProduceOptions
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.write.routing import Share
 from tidelog.storage.errors import LeaderUnknown
 
@@ -28,23 +30,33 @@ class DirectPeers:
         finally:
             self.visits[name] -= 1
 
-    async def produce(self, leader: Leader, topic: str, share: Share, options: ProduceOptions) -> Appended:
+    async def produce(
+        self, context: RequestContext, leader: Leader, topic: str, share: Share, options: ProduceOptions
+    ) -> Appended:
         answers: Sequence[Appended] = await self._peer(leader).produce(
-            topic, Draft(share.records, None, share.held_bytes), options
+            _forwarded(context), topic, Draft(share.records, None, share.held_bytes), options
         )
         return answers[0]
 
-    async def fetch(self, leader: Leader, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
-        return await self._peer(leader).fetch(topic, partition, offset, limits)
+    async def fetch(
+        self, context: RequestContext, leader: Leader, topic: str, partition: int, offset: int, limits: FetchLimits
+    ) -> Fetched:
+        return await self._peer(leader).fetch(_forwarded(context), topic, partition, offset, limits)
 
-    async def resolve(self, leader: Leader, topic: str, partition: int, position: Position, *, fresh: bool) -> int:
-        return await self._peer(leader).resolve(topic, partition, position, fresh=fresh)
+    async def resolve(
+        self, context: RequestContext, leader: Leader, topic: str, partition: int, position: Position, *, fresh: bool
+    ) -> int:
+        return await self._peer(leader).resolve(_forwarded(context), topic, partition, position, fresh=fresh)
 
-    async def partition_log(self, leader: Leader, topic: str, partition: int, *, fresh: bool) -> PartitionLog:
-        return await self._peer(leader).partition_log(topic, partition, fresh=fresh)
+    async def partition_log(
+        self, context: RequestContext, leader: Leader, topic: str, partition: int, *, fresh: bool
+    ) -> PartitionLog:
+        return await self._peer(leader).partition_log(_forwarded(context), topic, partition, fresh=fresh)
 
-    async def delete_records(self, leader: Leader, topic: str, partition: int, before_offset: int) -> int:
-        return await self._peer(leader).delete_records(topic, partition, before_offset)
+    async def delete_records(
+        self, context: RequestContext, leader: Leader, topic: str, partition: int, before_offset: int
+    ) -> int:
+        return await self._peer(leader).delete_records(_forwarded(context), topic, partition, before_offset)
 
     async def aclose(self) -> None:
         """Does nothing: there is no connection."""
@@ -53,4 +65,9 @@ class DirectPeers:
         peer = self.reachable.get(leader.address)
         if peer is None:
             raise LeaderUnknown(f"{leader.address} cannot be reached", retry_after_s=0.1)
-        return peer.here
+        return peer
+
+
+def _forwarded(context: RequestContext) -> RequestContext:
+    """As the peer's front makes it."""
+    return replace(context, from_peer=True, may_forward=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered, offsets_of
 from tests.storage.archive_scenes import ManualClock, keys
@@ -34,9 +35,9 @@ class SweptBucket:
     async def fill(self) -> None:
         """Let a broker write and archive a topic with a segment in each of two partitions, stop it, and add orphans."""
         async with running_broker(self.store, shards=2) as broker:
-            topic = await broker.create_topic("t", 2, {})
+            topic = await broker.create_topic(ANYBODY, "t", 2, {})
             for partition in range(2):
-                await broker.produce("t", numbered(0, RECORDS), ProduceOptions(partition=partition))
+                await broker.produce(ANYBODY, "t", numbered(0, RECORDS), ProduceOptions(partition=partition))
             await broker.archive_now()
             await self.plant(topic)
 
@@ -62,4 +63,4 @@ class SweptBucket:
 async def check_records(broker: LocalBroker) -> None:
     """Check that all acknowledged records can be read."""
     for partition in range(2):
-        assert offsets_of(await broker.fetch("t", partition, 0, ALL)) == list(range(RECORDS))
+        assert offsets_of(await broker.fetch(ANYBODY, "t", partition, 0, ALL)) == list(range(RECORDS))

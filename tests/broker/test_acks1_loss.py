@@ -4,6 +4,7 @@ more."""
 import asyncio
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import numbered, values_of
 from tests.broker.gated_store import GatedObjectStore
@@ -23,37 +24,39 @@ FAST = ProduceOptions(Acks.LEADER, partition=0)
 async def test_a_store_that_stops_answering_lets_no_more_than_the_bound_be_acknowledged() -> None:
     gated, clock = GatedObjectStore(MemoryObjectStore()), SteppedClock()
     async with running_broker(gated, clock=clock, shards=1, flush_interval_ms=0, acks1_loss_max_ms=1_000) as broker:
-        await broker.create_topic("t", 1, {})
-        await broker.fetch("t", 0, 0, ALL)
+        await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.fetch(ANYBODY, "t", 0, 0, ALL)
         gated.hold()
         for number in range(10):
-            (answer,) = await broker.produce("t", numbered(number, 1), FAST)
+            (answer,) = await broker.produce(ANYBODY, "t", numbered(number, 1), FAST)
             assert answer.base_offset == number
             clock.advance(0.1)
-        waiting = [asyncio.create_task(broker.produce("t", numbered(number, 1), FAST)) for number in range(10, 15)]
+        waiting = [
+            asyncio.create_task(broker.produce(ANYBODY, "t", numbered(number, 1), FAST)) for number in range(10, 15)
+        ]
         for _ in range(20):
             await turn()
         assert not any(produce.done() for produce in waiting)
         gated.gate.set()
         assert [answer.base_offset for (answer,) in await asyncio.gather(*waiting)] == list(range(10, 15))
-        (again,) = await broker.produce("t", numbered(15, 1), FAST)
+        (again,) = await broker.produce(ANYBODY, "t", numbered(15, 1), FAST)
         assert again.base_offset == 15
         await until(lambda: broker.measurements().buffered_bytes == 0)
-        assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"%d" % number for number in range(16)]
+        assert values_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"%d" % number for number in range(16)]
 
 
 async def test_one_that_waits_in_vain_is_told_that_the_outcome_is_unknown_and_so_is_its_retry() -> None:
     gated = GatedObjectStore(MemoryObjectStore())
     options = ProduceOptions(Acks.LEADER, partition=0, producer=ProducerSequence("p", 0, 0))
     async with running_broker(gated, shards=1, acks1_loss_max_ms=0, commit_timeout_ms=50) as broker:
-        await broker.create_topic("t", 1, {})
-        await broker.fetch("t", 0, 0, ALL)
+        await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.fetch(ANYBODY, "t", 0, 0, ALL)
         gated.hold()
         for _ in range(2):
             with pytest.raises(Unavailable):
-                await broker.produce("t", numbered(0, 1), options)
+                await broker.produce(ANYBODY, "t", numbered(0, 1), options)
         gated.gate.set()
-        (answer,) = await broker.produce("t", numbered(0, 1), options)
+        (answer,) = await broker.produce(ANYBODY, "t", numbered(0, 1), options)
         assert (answer.base_offset, answer.duplicate) == (0, True)
 
 
@@ -61,10 +64,10 @@ async def test_one_that_waits_at_a_leader_that_is_fenced_is_told() -> None:
     store = MemoryObjectStore()
     gated = GatedObjectStore(store)
     async with running_broker(gated, shards=1, acks1_loss_max_ms=0) as first:
-        await first.create_topic("t", 1, {})
-        await first.fetch("t", 0, 0, ALL)
+        await first.create_topic(ANYBODY, "t", 1, {})
+        await first.fetch(ANYBODY, "t", 0, 0, ALL)
         gated.hold()
-        waiting = asyncio.create_task(first.produce("t", numbered(0, 1), FAST))
+        waiting = asyncio.create_task(first.produce(ANYBODY, "t", numbered(0, 1), FAST))
         await gated.arrived.wait()
         async with running_broker(store, shards=1):
             gated.gate.set()

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker, until
 from tests.broker.drafts import numbered, offsets_of
 from tests.broker.set_clock import GRACE_S, SetClock
@@ -98,15 +99,15 @@ async def test_archiving_that_has_fallen_behind_takes_its_share_of_the_processor
     archive_loop = ArchiveLoop(parts.shards, parts.journal, remover, policy, Runtime(clock), threads, Damages(clock))
     broker = LocalBroker(parts)
     await broker.start()
-    await broker.create_topic("t", 1, {})
+    await broker.create_topic(ANYBODY, "t", 1, {})
     for number in range(BEHIND_FACTOR - 1):  # plus the entry that began the epoch
         assert not archive_loop.behind
-        await broker.produce("t", numbered(number, 1), ProduceOptions(partition=0))
+        await broker.produce(ANYBODY, "t", numbered(number, 1), ProduceOptions(partition=0))
     assert archive_loop.behind
     await archive_loop.archive_due()
     assert threads.hurried
     assert not archive_loop.behind
-    await broker.produce("t", numbered(BEHIND_FACTOR - 1, 1), ProduceOptions(partition=0))
+    await broker.produce(ANYBODY, "t", numbered(BEHIND_FACTOR - 1, 1), ProduceOptions(partition=0))
     await archive_loop.archive_due()
     assert not threads.hurried
     await broker.aclose()
@@ -115,19 +116,19 @@ async def test_archiving_that_has_fallen_behind_takes_its_share_of_the_processor
 async def test_partitions_with_records_that_are_in_no_segment_are_counted() -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
-        await broker.create_topic("t", 5, {})
+        await broker.create_topic(ANYBODY, "t", 5, {})
         partitions = broker.shards.led_shard(0).leader.partitions
         for number in (0, 1, 1, 3):
-            await broker.produce("t", numbered(0, 5), ProduceOptions(partition=number))
+            await broker.produce(ANYBODY, "t", numbered(0, 5), ProduceOptions(partition=number))
         assert partitions.unarchived() == 3
         await broker.archive_now()
         assert partitions.unarchived() == 0
-        await broker.produce("t", numbered(0, 5), ProduceOptions(partition=4))
+        await broker.produce(ANYBODY, "t", numbered(0, 5), ProduceOptions(partition=4))
         assert partitions.unarchived() == 1
     async with running_broker(store, shards=1) as broker:  # nothing is loaded, and the contents of the log are known
         partitions = broker.shards.led_shard(0).leader.partitions
         assert partitions.unarchived() == 1
-        await broker.fetch("t", 4, 0, ALL)
+        await broker.fetch(ANYBODY, "t", 4, 0, ALL)
         assert partitions.unarchived() == 1
         await broker.archive_now()
         assert partitions.unarchived() == 0
@@ -145,9 +146,9 @@ async def test_many_partitions_of_little_traffic_are_archived_seldom_and_few_eac
     broker = LocalBroker(parts)
     await broker.start()
     for topic, partitions, minutes in (("many", PUTS_FREE, PATIENCE), ("few", 2, 1)):
-        await broker.create_topic(topic, partitions, {})
+        await broker.create_topic(ANYBODY, topic, partitions, {})
         for number in range(partitions):
-            await broker.produce(topic, numbered(0, 1), ProduceOptions(partition=number))
+            await broker.produce(ANYBODY, topic, numbered(0, 1), ProduceOptions(partition=number))
         clock.pass_time(minutes * 60 - 30)
         assert await archive_loop.archive_due() == 0
         before = parts.counting.usage()
@@ -160,19 +161,19 @@ async def test_many_partitions_of_little_traffic_are_archived_seldom_and_few_eac
 
 async def test_archiving_goes_on_by_itself_and_moves_the_floor(store: ObjectStore) -> None:
     async with running_broker(store, shards=1, archiver_interval_ms=0) as broker:
-        await broker.create_topic("t", 1, {})
-        await broker.produce("t", numbered(0, 50), ProduceOptions())
+        await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.produce(ANYBODY, "t", numbered(0, 50), ProduceOptions())
         await until(lambda: broker.status().shards[0].wal_bytes == 0)
-        log = await broker.partition_log("t", 0)
+        log = await broker.partition_log(ANYBODY, "t", 0)
         assert (log.cold_end, log.high_watermark) == (50, 50)
-        assert offsets_of(await broker.fetch("t", 0, 0, FetchLimits(100, 1 << 20))) == list(range(50))
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, FetchLimits(100, 1 << 20))) == list(range(50))
 
 
 async def test_entries_stay_until_their_grace_is_over() -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
-        await broker.create_topic("t", 1, {})
-        await broker.produce("t", numbered(0, 5), ProduceOptions())
+        await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.produce(ANYBODY, "t", numbered(0, 5), ProduceOptions())
         await broker.archive_now()
         assert broker.status().shards[0].wal_bytes == 0
         entries = [info.key async for info in list_all(store, WAL_PREFIX) if info.key.endswith(".parquet")]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered, offsets_of
 from tests.storage.archive_scenes import NEVER, CrashingStore
@@ -58,16 +59,16 @@ class ForgettingStore(CrashingStore):
 
 async def fill(broker: LocalBroker, first: int) -> None:
     for number in range(PARTITIONS):
-        await broker.produce("t", numbered(first, 5), ProduceOptions(partition=number))
+        await broker.produce(ANYBODY, "t", numbered(first, 5), ProduceOptions(partition=number))
 
 
 async def check_reads(broker: LocalBroker, count: int) -> None:
     for number in range(PARTITIONS):
-        assert offsets_of(await broker.fetch("t", number, 0, ALL)) == list(range(count)), number
+        assert offsets_of(await broker.fetch(ANYBODY, "t", number, 0, ALL)) == list(range(count)), number
 
 
 async def cold_ends(broker: LocalBroker) -> Mapping[int, int]:
-    return {number: (await broker.partition_log("t", number)).cold_end for number in range(PARTITIONS)}
+    return {number: (await broker.partition_log(ANYBODY, "t", number)).cold_end for number in range(PARTITIONS)}
 
 
 async def delete_log(store: ObjectStore) -> None:
@@ -80,7 +81,7 @@ async def test_one_partition_fails_while_others_are_under_way_and_the_next_pass_
     store = MemoryObjectStore()
     refusing = RefusingStore(store)
     async with running_broker(refusing, shards=1, cache_max_bytes=0) as broker:
-        await broker.create_topic("t", PARTITIONS, {})
+        await broker.create_topic(ANYBODY, "t", PARTITIONS, {})
         await fill(broker, 0)
         for _ in range(2):
             with pytest.raises(Denied):
@@ -106,7 +107,7 @@ async def test_a_floor_that_moved_though_the_answer_was_lost_is_noticed_by_the_n
     store = MemoryObjectStore()
     forgetting = ForgettingStore(store)
     async with running_broker(forgetting, shards=1, cache_max_bytes=0) as broker:
-        await broker.create_topic("t", PARTITIONS, {})
+        await broker.create_topic(ANYBODY, "t", PARTITIONS, {})
         await fill(broker, 0)
         with pytest.raises(Denied):
             await broker.archive_now()

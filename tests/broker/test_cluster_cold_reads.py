@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.cluster_world import CLUSTER, running_world
 from tests.broker.drafts import numbered, offsets_of, values_of
 from tests.coordinator.stepped_clock import SteppedClock
@@ -28,31 +29,31 @@ HASTY = replace(CLUSTER, forward_timeout_ms=50)
 async def test_cold_records_are_read_without_the_leader_and_hot_ones_wait_for_it() -> None:
     async with running_world(dict.fromkeys(NAMES, MemoryObjectStore()), shards=1, settings=HASTY) as world:
         a, b = world.brokers["a"], world.brokers["b"]
-        await a.create_topic("t", 1, {})
-        await a.produce("t", numbered(0, 30), TO_ZERO)
+        await a.create_topic(ANYBODY, "t", 1, {})
+        await a.produce(ANYBODY, "t", numbered(0, 30), TO_ZERO)
         await a.archive_now()
-        await a.produce("t", numbered(30, 5), TO_ZERO)
+        await a.produce(ANYBODY, "t", numbered(30, 5), TO_ZERO)
         await world.kill("a")
-        fetched = await b.fetch("t", 0, 10, FetchLimits(1_000, 1 << 20))
+        fetched = await b.fetch(ANYBODY, "t", 0, 10, FetchLimits(1_000, 1 << 20))
         assert values_of(fetched) == [b"%d" % n for n in range(10, 30)]
         assert (fetched.next_offset, fetched.log_start_offset, fetched.high_watermark) == (30, 0, 30)
         with pytest.raises(LeaderUnknown):
-            await b.fetch("t", 0, 30, ALL)
+            await b.fetch(ANYBODY, "t", 0, 30, ALL)
         await world.usurp(0, "b")
-        assert values_of(await b.fetch("t", 0, 30, ALL)) == [b"%d" % n for n in range(30, 35)]
+        assert values_of(await b.fetch(ANYBODY, "t", 0, 30, ALL)) == [b"%d" % n for n in range(30, 35)]
 
 
 async def test_a_route_of_cold_records_leads_nowhere_else() -> None:
     async with running_world(dict.fromkeys(NAMES, MemoryObjectStore()), shards=1) as world:
         a, b = world.brokers["a"], world.brokers["b"]
-        await a.create_topic("t", 1, {})
-        await a.produce("t", numbered(0, 10), TO_ZERO)
+        await a.create_topic(ANYBODY, "t", 1, {})
+        await a.produce(ANYBODY, "t", numbered(0, 10), TO_ZERO)
         await a.archive_now()
-        await a.produce("t", numbered(10, 1), TO_ZERO)
-        assert (await b.route_fetch("t", 0, 9)).local
-        hot = await b.route_fetch("t", 0, 10)
+        await a.produce(ANYBODY, "t", numbered(10, 1), TO_ZERO)
+        assert (await b.route_fetch(ANYBODY, "t", 0, 9)).local
+        hot = await b.route_fetch(ANYBODY, "t", 0, 10)
         assert (hot.local, hot.leader and hot.leader.broker_id) == (False, "a")
-        assert not b.route("t", 0).local
+        assert not b.route(ANYBODY, "t", 0).local
 
 
 async def test_a_reader_of_a_backlog_asks_for_its_manifest_once() -> None:
@@ -60,14 +61,14 @@ async def test_a_reader_of_a_backlog_asks_for_its_manifest_once() -> None:
     counting = CountingObjectStore(inner)
     async with running_world({"a": inner, "b": counting}, shards=1) as world:
         a, b = world.brokers["a"], world.brokers["b"]
-        await a.create_topic("t", 1, {})
+        await a.create_topic(ANYBODY, "t", 1, {})
         for turn in range(5):
-            await a.produce("t", numbered(20 * turn, 20), TO_ZERO)
+            await a.produce(ANYBODY, "t", numbered(20 * turn, 20), TO_ZERO)
             await a.archive_now()
-        await b.known_topic("t")
+        await b.known_topic(ANYBODY, "t")
         before, read = counting.usage(), 0
         while read < 100:
-            pages = [b.fetch("t", 0, read, FetchLimits(7, 1 << 20)) for _ in range(4)]
+            pages = [b.fetch(ANYBODY, "t", 0, read, FetchLimits(7, 1 << 20)) for _ in range(4)]
             for fetched in await asyncio.gather(*pages):
                 assert offsets_of(fetched) == list(range(read, read + len(offsets_of(fetched))))
             read = fetched.next_offset
@@ -79,13 +80,13 @@ async def test_a_reader_of_a_backlog_asks_for_its_manifest_once() -> None:
 async def test_what_was_archived_since_the_manifest_was_read_is_the_leaders_to_answer() -> None:
     async with running_world(dict.fromkeys(NAMES, MemoryObjectStore()), shards=1) as world:
         a, b = world.brokers["a"], world.brokers["b"]
-        await a.create_topic("t", 1, {})
-        await a.produce("t", numbered(0, 10), TO_ZERO)
+        await a.create_topic(ANYBODY, "t", 1, {})
+        await a.produce(ANYBODY, "t", numbered(0, 10), TO_ZERO)
         await a.archive_now()
-        assert len(offsets_of(await b.fetch("t", 0, 0, ALL))) == 10
-        await a.produce("t", numbered(10, 10), TO_ZERO)
+        assert len(offsets_of(await b.fetch(ANYBODY, "t", 0, 0, ALL))) == 10
+        await a.produce(ANYBODY, "t", numbered(10, 10), TO_ZERO)
         await a.archive_now()
-        fetched = await b.fetch("t", 0, 10, ALL)
+        fetched = await b.fetch(ANYBODY, "t", 0, 10, ALL)
         assert (len(offsets_of(fetched)), fetched.high_watermark) == (10, 20)
         assert b.measurements().cluster.forwarded == 1
 
@@ -95,8 +96,8 @@ async def test_a_reader_at_the_end_of_the_log_asks_for_its_manifest_ever_more_se
     counting = CountingObjectStore(store)
     async with running_world(dict.fromkeys(NAMES, store), shards=1) as world:
         a = world.brokers["a"]
-        topic = await a.create_topic("t", 1, {})
-        await a.produce("t", numbered(0, 10), TO_ZERO)
+        topic = await a.create_topic(ANYBODY, "t", 1, {})
+        await a.produce(ANYBODY, "t", numbered(0, 10), TO_ZERO)
         await a.archive_now()
         cold = ColdReader(counting, broker_parts(CLUSTER, Runtime(), counting).reader, clock)
 
@@ -109,7 +110,7 @@ async def test_a_reader_at_the_end_of_the_log_asks_for_its_manifest_ever_more_se
 
         assert await lists(3_600, leader_known=True) <= 3_600 / FRESH_S_MAX + 10
         assert await lists(60, leader_known=False) == 60 / FRESH_S_MIN
-        await a.produce("t", numbered(10, 1), TO_ZERO)
+        await a.produce(ANYBODY, "t", numbered(10, 1), TO_ZERO)
         await a.archive_now()
         clock.advance(FRESH_S_MAX)
         assert await cold.holds(topic, 0, 10, leader_known=True)
@@ -121,17 +122,17 @@ async def test_a_topic_that_was_deleted_elsewhere_is_not_told_as_damaged() -> No
     store = MemoryObjectStore()
     async with running_world(dict.fromkeys(NAMES, store), shards=1) as world:
         a, b = world.brokers["a"], world.brokers["b"]
-        await a.create_topic("t", 1, {})
-        await a.produce("t", numbered(0, 10), TO_ZERO)
+        await a.create_topic(ANYBODY, "t", 1, {})
+        await a.produce(ANYBODY, "t", numbered(0, 10), TO_ZERO)
         await a.archive_now()
-        assert (await b.route_fetch("t", 0, 0)).local, "it knows the manifest"
+        assert (await b.route_fetch(ANYBODY, "t", 0, 0)).local, "it knows the manifest"
         segments = [info async for info in list_all(store, "topics/") if info.key.endswith(".parquet")]
         await world.coordinations["b"]._sync.aclose()
         for info in segments:
             await store.delete(info.key)
         with pytest.raises(RecordsLost):
-            await b.fetch("t", 0, 5, FetchLimits(1, 1))
-        await a.delete_topic("t")
-        assert b.topic("t"), "it has not heard of that"
+            await b.fetch(ANYBODY, "t", 0, 5, FetchLimits(1, 1))
+        await a.delete_topic(ANYBODY, "t")
+        assert b.topic(ANYBODY, "t"), "it has not heard of that"
         with pytest.raises(NotFound):
-            await b.fetch("t", 0, 5, FetchLimits(1, 1))
+            await b.fetch(ANYBODY, "t", 0, 5, FetchLimits(1, 1))

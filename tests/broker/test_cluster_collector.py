@@ -5,6 +5,7 @@ from tests.broker.brokers import SETTINGS
 from tests.broker.cluster_world import running_world
 
 from tidelog.services.broker.api.cluster import ClusterStatus
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.metrics.cluster_collector import ClusterCollector, MemberBroker
 from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.runtime import Runtime
@@ -41,7 +42,7 @@ async def test_a_broker_alone_is_a_cluster_of_one() -> None:
 
 def test_trouble_with_etcd_is_one() -> None:
     class Troubled:
-        def cluster(self) -> ClusterStatus:
+        def cluster(self, _context: RequestContext, /) -> ClusterStatus:
             return ClusterStatus("", "main", "etcd", "etcd cannot be reached", (), ())
 
     assert gauges(Troubled())["coordinator_trouble"] == 1

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import until
 from tests.broker.cluster_load import check_log, load_on, whole_log
 from tests.broker.cluster_world import running_world
@@ -22,7 +23,7 @@ NAMES = ("a", "b", "c")
 
 async def test_shards_change_hands_under_load_and_no_record_is_lost_or_doubled(store: ObjectStore) -> None:
     async with running_world(dict.fromkeys(NAMES, store), shards=3) as world:
-        await world.brokers["a"].create_topic("t", 3, {})
+        await world.brokers["a"].create_topic(ANYBODY, "t", 3, {})
         load = load_on(world, "t", 3)
         load.start()
         for turn in range(12):
@@ -41,7 +42,7 @@ async def test_shards_change_hands_under_load_and_no_record_is_lost_or_doubled(s
 async def test_a_clean_handover_takes_less_than_half_a_second() -> None:
     """The median of several, because a busy machine may delay any of them."""
     async with running_world(dict.fromkeys(NAMES, MemoryObjectStore()), shards=1) as world:
-        await world.brokers["a"].create_topic("t", 1, {})
+        await world.brokers["a"].create_topic(ANYBODY, "t", 1, {})
         load = load_on(world, "t", 1)
         load.start()
         loop, took_s = asyncio.get_running_loop(), []
@@ -57,7 +58,7 @@ async def test_a_clean_handover_takes_less_than_half_a_second() -> None:
 
 async def test_a_leader_that_dies_costs_a_retry_and_nothing_else(store: ObjectStore) -> None:
     async with running_world(dict.fromkeys(NAMES, store), shards=2) as world:
-        await world.brokers["c"].create_topic("t", 2, {})
+        await world.brokers["c"].create_topic(ANYBODY, "t", 2, {})
         load = load_on(world, "t", 2)
         load.start()
         await until(load.more(5))
@@ -77,20 +78,22 @@ async def test_a_release_commits_and_answers_what_was_taken() -> None:
     inner = MemoryObjectStore()
     gated = GatedObjectStore(inner)
     async with running_world({"a": gated, "b": inner}, shards=1) as world:
-        await world.brokers["a"].create_topic("t", 1, {})
+        await world.brokers["a"].create_topic(ANYBODY, "t", 1, {})
         gated.hold()
-        taken = [asyncio.create_task(world.brokers["b"].produce("t", numbered(n, 1), TO_ZERO)) for n in range(5)]
+        taken = [
+            asyncio.create_task(world.brokers["b"].produce(ANYBODY, "t", numbered(n, 1), TO_ZERO)) for n in range(5)
+        ]
         await gated.arrived.wait()
         moving = asyncio.create_task(world.give(0, "b"))
-        await until(lambda: not world.brokers["a"].here.shards.leads(0))
-        late = asyncio.create_task(world.brokers["a"].produce("t", numbered(9, 1), TO_ZERO))
+        await until(lambda: not world.brokers["a"].local.shards.leads(0))
+        late = asyncio.create_task(world.brokers["a"].produce(ANYBODY, "t", numbered(9, 1), TO_ZERO))
         with pytest.raises((NotLeader, LeaderUnknown)):
-            await world.brokers["a"].here.produce("t", numbered(8, 1), TO_ZERO)
+            await world.brokers["a"].local.produce(ANYBODY, "t", numbered(8, 1), TO_ZERO)
         gated.gate.set()
         assert sorted(answer.base_offset for (answer,) in await asyncio.gather(*taken)) == list(range(5))
         await moving
         assert (await late)[0].base_offset == 5
-        assert values_of(await world.brokers["b"].fetch("t", 0, 5, ALL)) == [b"9"]
+        assert values_of(await world.brokers["b"].fetch(ANYBODY, "t", 0, 5, ALL)) == [b"9"]
 
 
 async def test_a_paused_leader_is_fenced_at_its_next_commit_and_showed_nobody_what_is_not_in_the_log() -> None:
@@ -98,24 +101,24 @@ async def test_a_paused_leader_is_fenced_at_its_next_commit_and_showed_nobody_wh
     gated = GatedObjectStore(inner)
     async with running_world({"a": gated, "b": inner, "c": inner}, shards=1) as world:
         a, b, c = (world.brokers[name] for name in NAMES)
-        await a.create_topic("t", 1, {})
-        await a.produce("t", numbered(0, 2), TO_ZERO)
+        await a.create_topic(ANYBODY, "t", 1, {})
+        await a.produce(ANYBODY, "t", numbered(0, 2), TO_ZERO)
         gated.hold()  # the process is paused
-        lost = asyncio.create_task(a.produce("t", numbered(7, 1), TO_ZERO))
+        lost = asyncio.create_task(a.produce(ANYBODY, "t", numbered(7, 1), TO_ZERO))
         await gated.arrived.wait()
         await world.usurp(0, "b")
-        await c.produce("t", numbered(2, 2), TO_ZERO)
-        assert values_of(await a.here.fetch("t", 0, 0, ALL)) == [b"0", b"1"], "old, but of the log (inv. 1)"
+        await c.produce(ANYBODY, "t", numbered(2, 2), TO_ZERO)
+        assert values_of(await a.local.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"0", b"1"], "old, but of the log (inv. 1)"
         gated.gate.set()  # the process continues
         with pytest.raises(Fenced):
             await lost
-        await until(lambda: not a.here.shards.led())
+        await until(lambda: not a.local.shards.led())
         assert a.measurements().cluster.fencings == 1
         await until(lambda: a.measurements().cache_bytes == 0)
         for broker in (a, b, c):
-            assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"0", b"1", b"2", b"3"]
+            assert values_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"0", b"1", b"2", b"3"]
         await world.give(0, "a")
-        (answer,) = await c.produce("t", numbered(4, 1), TO_ZERO)
+        (answer,) = await c.produce(ANYBODY, "t", numbered(4, 1), TO_ZERO)
         assert answer.base_offset == 4
 
 
@@ -123,13 +126,13 @@ async def test_a_leader_that_does_not_know_yet_that_it_was_replaced_denies_no_ne
     store = MemoryObjectStore()
     async with running_world(dict.fromkeys(NAMES, store), shards=1) as world:
         a, b = world.brokers["a"], world.brokers["b"]
-        await a.create_topic("t", 1, {})
-        await a.produce("t", numbered(0, 1), TO_ZERO)
+        await a.create_topic(ANYBODY, "t", 1, {})
+        await a.produce(ANYBODY, "t", numbered(0, 1), TO_ZERO)
         await world.usurp(0, "b")
-        await b.produce("t", numbered(1, 3), TO_ZERO)
-        assert a.here.shards.leads(0)
+        await b.produce(ANYBODY, "t", numbered(1, 3), TO_ZERO)
+        assert a.local.shards.leads(0)
         with pytest.raises((NotLeader, LeaderUnknown)):
-            await a.here.fetch("t", 0, 3, ALL)
+            await a.local.fetch(ANYBODY, "t", 0, 3, ALL)
 
 
 async def test_a_leader_that_does_not_know_yet_that_it_was_replaced_refuses_no_append_by_what_is_over() -> None:
@@ -137,30 +140,30 @@ async def test_a_leader_that_does_not_know_yet_that_it_was_replaced_refuses_no_a
     store = MemoryObjectStore()
     async with running_world(dict.fromkeys(NAMES, store), shards=1) as world:
         a, b = world.brokers["a"], world.brokers["b"]
-        await a.create_topic("t", 1, {})
-        await a.produce("t", numbered(0, 1), ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 0)))
+        await a.create_topic(ANYBODY, "t", 1, {})
+        await a.produce(ANYBODY, "t", numbered(0, 1), ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 0)))
         await world.usurp(0, "b")
-        await b.produce("t", numbered(1, 3), ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 1)))
+        await b.produce(ANYBODY, "t", numbered(1, 3), ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 1)))
         next_sequence = ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 4))
         for options in (ProduceOptions(partition=0, expected_offset=4), next_sequence):
             with pytest.raises((NotLeader, LeaderUnknown)):
-                await a.here.produce("t", numbered(4, 1), options)
+                await a.local.produce(ANYBODY, "t", numbered(4, 1), options)
         with pytest.raises(OffsetConflict):
-            await b.here.produce("t", numbered(4, 1), ProduceOptions(partition=0, expected_offset=1))
+            await b.local.produce(ANYBODY, "t", numbered(4, 1), ProduceOptions(partition=0, expected_offset=1))
 
 
 async def test_a_conflict_over_an_append_that_commits_meanwhile_tells_the_offset_behind_it() -> None:
     store = GatedObjectStore(MemoryObjectStore())
     async with running_world({"a": store}, shards=1) as world:
         broker = world.brokers["a"]
-        await broker.create_topic("t", 1, {})
+        await broker.create_topic(ANYBODY, "t", 1, {})
         store.hold()
         options = ProduceOptions(partition=0, expected_offset=0)
-        first = asyncio.create_task(broker.produce("t", numbered(0, 1), options))
+        first = asyncio.create_task(broker.produce(ANYBODY, "t", numbered(0, 1), options))
         await store.arrived.wait()
         world.coordinations["a"].cut_off()  # with a valid lease it would not read the log
         store.hold_reads()
-        second = asyncio.create_task(broker.produce("t", numbered(1, 1), options))
+        second = asyncio.create_task(broker.produce(ANYBODY, "t", numbered(1, 1), options))
         await store.read_arrived.wait()  # it checks the log for another leader
         store.gate.set()
         await first
@@ -174,15 +177,15 @@ async def test_producers_that_wait_at_a_leader_which_was_replaced_are_soon_told(
     inner = MemoryObjectStore()
     gated = GatedObjectStore(inner)
     async with running_world({"a": gated, "b": inner, "c": inner}, shards=1) as world:
-        await world.brokers["a"].create_topic("t", 1, {})
+        await world.brokers["a"].create_topic(ANYBODY, "t", 1, {})
         options = ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 0))
         gated.hold()
-        waiting = asyncio.create_task(world.brokers["c"].produce("t", numbered(0, 1), options))
+        waiting = asyncio.create_task(world.brokers["c"].produce(ANYBODY, "t", numbered(0, 1), options))
         await gated.arrived.wait()
         await world.usurp(0, "b")
         with pytest.raises(Exception, match="outcome is unknown"):
             await waiting
-        (answer,) = await world.brokers["c"].produce("t", numbered(0, 1), options)
+        (answer,) = await world.brokers["c"].produce(ANYBODY, "t", numbered(0, 1), options)
         assert answer.base_offset == 0
         gated.gate.set()
         assert await whole_log(world.brokers["b"], "t", 0) == [(0, b"0")]
@@ -193,9 +196,9 @@ async def test_a_claim_with_an_epoch_that_the_log_has_seen_is_fenced_and_nothing
     async with running_world(dict.fromkeys(NAMES, store), shards=1) as world:
         await world.give(0, "b")
         with pytest.raises(Fenced):
-            await world.brokers["a"].here.shards.lead(0, 1)
-        assert world.brokers["a"].here.shards.led() == {}
-        assert world.brokers["b"].here.shards.led() == {0: 2}
+            await world.brokers["a"].local.shards.lead(0, 1)
+        assert world.brokers["a"].local.shards.led() == {}
+        assert world.brokers["b"].local.shards.led() == {0: 2}
 
 
 async def test_archiving_ends_with_leadership_and_the_next_leader_goes_on_with_it() -> None:
@@ -203,16 +206,16 @@ async def test_archiving_ends_with_leadership_and_the_next_leader_goes_on_with_i
     gated = GatedObjectStore(inner)
     async with running_world({"a": gated, "b": inner}, shards=1) as world:
         a, b = world.brokers["a"], world.brokers["b"]
-        await a.create_topic("t", 1, {})
-        await a.produce("t", numbered(0, 50), TO_ZERO)
+        await a.create_topic(ANYBODY, "t", 1, {})
+        await a.produce(ANYBODY, "t", numbered(0, 50), TO_ZERO)
         gated.hold("topics/")
         archiving = asyncio.create_task(a.archive_now())
         await gated.arrived.wait()
         await world.give(0, "b")
         await archiving
-        await b.produce("t", numbered(50, 50), TO_ZERO)
+        await b.produce(ANYBODY, "t", numbered(50, 50), TO_ZERO)
         await b.archive_now()
-        log = await a.partition_log("t", 0)
+        log = await a.partition_log(ANYBODY, "t", 0)
         assert (log.cold_end, log.high_watermark) == (100, 100)
         gated.gate.set()
-        assert values_of(await a.fetch("t", 0, 0, ALL)) == [b"%d" % n for n in range(100)]
+        assert values_of(await a.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"%d" % n for n in range(100)]

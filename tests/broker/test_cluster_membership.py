@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker, until
 from tests.broker.cluster_load import check_log, load_on
 from tests.broker.cluster_members import QUICK, Members, SharedKeyValueStore, running_members
@@ -26,13 +27,13 @@ TO_ZERO = ProduceOptions(partition=0)
 async def test_a_broker_is_ready_before_it_leads_anything_and_shards_are_shared_evenly() -> None:
     store = MemoryObjectStore()
     async with running_members(("a", store)) as members:
-        assert len(members.brokers["a"].here.shards.led()) == 4
+        assert len(members.brokers["a"].local.shards.led()) == 4
         late = await members.start("b", store)
         assert late.status().ready
-        assert late.here.shards.led() == {}
+        assert late.local.shards.led() == {}
         await members.balanced()
-        assert [len(members.brokers[name].here.shards.led()) for name in ("a", "b")] == [2, 2]
-        status = late.cluster()
+        assert [len(members.brokers[name].local.shards.led()) for name in ("a", "b")] == [2, 2]
+        status = late.cluster(ANYBODY)
         assert [(place.broker_id, place.shards) for place in status.brokers] == [("a", 2), ("b", 2)]
         assert (status.coordinator, status.trouble) == ("etcd", "")
 
@@ -41,7 +42,7 @@ async def test_a_rolling_restart_of_three_brokers_under_load_costs_no_producer_a
     bucket: Callable[[], ObjectStore],
 ) -> None:
     async with running_members(*((name, bucket()) for name in ("a", "b", "c"))) as members:
-        await members.brokers["a"].create_topic("t", 4, {})
+        await members.brokers["a"].create_topic(ANYBODY, "t", 4, {})
         load = load_on(members, "t", 4)
         load.start()
         await until(load.more(3))
@@ -62,31 +63,31 @@ async def test_a_drained_broker_leads_nothing_and_still_takes_requests() -> None
     store = MemoryObjectStore()
     async with running_members(("a", store), ("b", store)) as members:
         a, b = members.brokers["a"], members.brokers["b"]
-        await a.create_topic("t", 4, {})
-        await b.drain("a")
-        await until(lambda: not a.here.shards.led() and len(b.here.shards.led()) == 4)
-        assert [place.draining for place in b.cluster().brokers] == [True, False]
+        await a.create_topic(ANYBODY, "t", 4, {})
+        await b.drain(ANYBODY, "a")
+        await until(lambda: not a.local.shards.led() and len(b.local.shards.led()) == 4)
+        assert [place.draining for place in b.cluster(ANYBODY).brokers] == [True, False]
         for number in range(4):
-            await a.produce("t", numbered(number, 1), ProduceOptions(partition=number))
-            assert values_of(await a.fetch("t", number, 0, ALL)) == [b"%d" % number]
-        await b.drain("a", undo=True)
+            await a.produce(ANYBODY, "t", numbered(number, 1), ProduceOptions(partition=number))
+            assert values_of(await a.fetch(ANYBODY, "t", number, 0, ALL)) == [b"%d" % number]
+        await b.drain(ANYBODY, "a", undo=True)
         await members.balanced()
-        assert len(a.here.shards.led()) == 2
+        assert len(a.local.shards.led()) == 2
 
 
 async def test_a_second_process_of_a_broker_takes_its_place_and_the_first_one_is_told_to_end() -> None:
     store = MemoryObjectStore()
     async with running_members(("a", store)) as members:
         first = members.brokers["a"]
-        await first.create_topic("t", 1, {})
-        await first.produce("t", numbered(0, 1), TO_ZERO)
+        await first.create_topic(ANYBODY, "t", 1, {})
+        await first.produce(ANYBODY, "t", numbered(0, 1), TO_ZERO)
         second = await members.start("a", store)
         reason = await asyncio.wait_for(first.must_stop(), 10)
         assert "broker a" in reason
         await members.balanced()
-        assert first.here.shards.led() == {}
-        await second.produce("t", numbered(1, 1), TO_ZERO)
-        assert values_of(await second.fetch("t", 0, 0, ALL)) == [b"0", b"1"]
+        assert first.local.shards.led() == {}
+        await second.produce(ANYBODY, "t", numbered(1, 1), TO_ZERO)
+        assert values_of(await second.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"0", b"1"]
         await first.aclose()
 
 
@@ -114,7 +115,7 @@ async def test_a_second_cluster_does_not_start_on_the_bucket_of_the_first() -> N
 async def test_a_broker_alone_keeps_its_bucket_from_a_cluster() -> None:
     store = MemoryObjectStore()
     async with running_broker(store) as alone:
-        await alone.create_topic("t", 1, {})
+        await alone.create_topic(ANYBODY, "t", 1, {})
     kv = SharedKeyValueStore(Runtime())
     with pytest.raises(WrongCluster, match="recover"):
         await Members(kv).start("a", store, QUICK)

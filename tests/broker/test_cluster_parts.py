@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import until
 from tests.broker.cluster_world import CLUSTER, World, running_world
 from tests.broker.drafts import draft, numbered, values_of
@@ -27,7 +28,7 @@ def one_each(partitions: int) -> Draft:
 
 
 async def led_by(world: World, name: str, topic: str) -> list[int]:
-    shards = (await world.brokers[name].known_topic(topic)).shards
+    shards = (await world.brokers[name].known_topic(ANYBODY, topic)).shards
     return [number for number, shard in enumerate(shards) if world.leaders[shard].broker_id == name]
 
 
@@ -36,29 +37,29 @@ async def test_a_part_that_is_fenced_fails_the_request_which_says_what_is_in_the
     gated = GatedObjectStore(inner)
     async with running_world({"a": gated, "b": inner, "c": inner}) as world:
         c = world.brokers["c"]
-        await c.create_topic("t", 3, {})
+        await c.create_topic(ANYBODY, "t", 3, {})
         (lost,) = await led_by(world, "a", "t")
         gated.hold()
-        producing = asyncio.create_task(c.produce("t", one_each(3), ProduceOptions()))
+        producing = asyncio.create_task(c.produce(ANYBODY, "t", one_each(3), ProduceOptions()))
         await gated.arrived.wait()
-        await world.usurp(c.topic("t").shards[lost], "b")
+        await world.usurp(c.topic(ANYBODY, "t").shards[lost], "b")
         gated.gate.set()
         with pytest.raises((Fenced, Unavailable)) as failure:
             await producing
         assert failure.value.committed == tuple(number for number in range(3) if number != lost)
         for number in range(3):
-            assert len(values_of(await c.fetch("t", number, 0, ALL))) == (number != lost)
+            assert len(values_of(await c.fetch(ANYBODY, "t", number, 0, ALL))) == (number != lost)
 
 
 async def test_a_part_that_nobody_took_fails_the_request_which_says_what_is_in_the_log() -> None:
     stores = dict.fromkeys(NAMES, MemoryObjectStore())
     async with running_world(stores, settings=replace(CLUSTER, forward_timeout_ms=50)) as world:
         c = world.brokers["c"]
-        await c.create_topic("t", 3, {})
+        await c.create_topic(ANYBODY, "t", 3, {})
         (untaken,) = await led_by(world, "a", "t")
-        await world.take(c.topic("t").shards[untaken])
+        await world.take(c.topic(ANYBODY, "t").shards[untaken])
         with pytest.raises(Unavailable, match="not taken") as failure:
-            await c.produce("t", one_each(3), ProduceOptions())
+            await c.produce(ANYBODY, "t", one_each(3), ProduceOptions())
         assert failure.value.committed == tuple(number for number in range(3) if number != untaken)
 
 
@@ -66,13 +67,13 @@ async def test_a_request_of_which_nothing_was_taken_says_so() -> None:
     stores = dict.fromkeys(NAMES, MemoryObjectStore())
     async with running_world(stores, settings=replace(CLUSTER, forward_timeout_ms=50)) as world:
         c = world.brokers["c"]
-        await c.create_topic("t", 3, {})
+        await c.create_topic(ANYBODY, "t", 3, {})
         for shard in range(3):
             await world.take(shard)
         with pytest.raises(LeaderUnknown):
-            await c.produce("t", one_each(3), ProduceOptions())
+            await c.produce(ANYBODY, "t", one_each(3), ProduceOptions())
         with pytest.raises(Invalid):
-            await c.produce("t", one_each(4), ProduceOptions())
+            await c.produce(ANYBODY, "t", one_each(4), ProduceOptions())
 
 
 async def test_a_deleted_topics_objects_are_removed_by_one_leader_and_nobody_elses_are() -> None:
@@ -81,14 +82,14 @@ async def test_a_deleted_topics_objects_are_removed_by_one_leader_and_nobody_els
     clock = SetClock()
     async with running_world(counted, clock=clock) as world:
         a, b, c = (world.brokers[name] for name in NAMES)
-        gone, kept = await a.create_topic("t", 3, {}), await a.create_topic("kept", 3, {})
+        gone, kept = await a.create_topic(ANYBODY, "t", 3, {}), await a.create_topic(ANYBODY, "kept", 3, {})
         for number in range(3):
-            await b.produce("t", numbered(0, 5), ProduceOptions(partition=number))
-            await b.produce("kept", numbered(0, 5), ProduceOptions(partition=number))
+            await b.produce(ANYBODY, "t", numbered(0, 5), ProduceOptions(partition=number))
+            await b.produce(ANYBODY, "kept", numbered(0, 5), ProduceOptions(partition=number))
         for broker in (a, b, c):
             await broker.archive_now()
-        await c.delete_topic("t")
-        await until(lambda: all(len(broker.topics()) == 1 for broker in (a, b, c)))
+        await c.delete_topic(ANYBODY, "t")
+        await until(lambda: all(len(broker.topics(ANYBODY)) == 1 for broker in (a, b, c)))
         for broker in (a, b, c):
             await broker.archive_now()
         assert await store.list(topic_prefix("t", gone.topic_id))
@@ -100,4 +101,4 @@ async def test_a_deleted_topics_objects_are_removed_by_one_leader_and_nobody_els
         assert {name for name in NAMES if counted[name].usage().requests(Verb.DELETE)} == {remover}
         assert len(await store.list(topic_prefix("kept", kept.topic_id))) == 6
         for number in range(3):
-            assert len(values_of(await a.fetch("kept", number, 0, ALL))) == 5
+            assert len(values_of(await a.fetch(ANYBODY, "kept", number, 0, ALL))) == 5

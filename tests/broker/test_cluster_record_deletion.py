@@ -7,6 +7,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import until
 from tests.broker.cluster_world import CLUSTER, World, running_world
 from tests.broker.drafts import numbered, offsets_of
@@ -32,8 +33,8 @@ HASTY = replace(CLUSTER, forward_timeout_ms=50)
 
 async def a_topic(world: World, records: int = 10) -> str:
     """Create a topic whose partition 0 has `records` records; return its leader."""
-    topic = await world.brokers["a"].create_topic("t", 1, {})
-    await world.brokers["a"].produce("t", numbered(0, records), TO_ZERO)
+    topic = await world.brokers["a"].create_topic(ANYBODY, "t", 1, {})
+    await world.brokers["a"].produce(ANYBODY, "t", numbered(0, records), TO_ZERO)
     return world.leaders[topic.shards[0]].broker_id
 
 
@@ -41,38 +42,38 @@ async def test_any_broker_is_asked_and_the_leader_does_it() -> None:
     async with running_world(dict.fromkeys(NAMES, MemoryObjectStore())) as world:
         leader = await a_topic(world)
         for offset, name in enumerate(NAMES, start=3):
-            assert await world.brokers[name].delete_records("t", 0, offset) == offset
+            assert await world.brokers[name].delete_records(ANYBODY, "t", 0, offset) == offset
         for name in NAMES:
             with pytest.raises(OutOfRange) as refused:
-                await world.brokers[name].delete_records("t", 0, 11)
+                await world.brokers[name].delete_records(ANYBODY, "t", 0, 11)
             assert (refused.value.log_start_offset, refused.value.high_watermark) == (5, 10)
-        assert await world.brokers["b"].delete_records("t", 0, -1) == 10
+        assert await world.brokers["b"].delete_records(ANYBODY, "t", 0, -1) == 10
         other = next(name for name in NAMES if name != leader)
         with pytest.raises(NotLeader):
-            await world.brokers[other].here.delete_records("t", 0, 1)
+            await world.brokers[other].local.delete_records(ANYBODY, "t", 0, 1)
 
 
 async def test_a_shard_that_moves_begins_where_it_began() -> None:
     async with running_world(dict.fromkeys(NAMES, MemoryObjectStore())) as world:
         leader = await a_topic(world)
-        shard = world.brokers["a"].topic("t").shards[0]
-        assert await world.brokers[leader].delete_records("t", 0, 6) == 6
+        shard = world.brokers["a"].topic(ANYBODY, "t").shards[0]
+        assert await world.brokers[leader].delete_records(ANYBODY, "t", 0, 6) == 6
         next_leader = next(name for name in NAMES if name != leader)
         await world.give(shard, next_leader)
         for name in NAMES:
-            assert offsets_of(await world.brokers[name].fetch("t", 0, 6, ALL)) == [6, 7, 8, 9]
+            assert offsets_of(await world.brokers[name].fetch(ANYBODY, "t", 0, 6, ALL)) == [6, 7, 8, 9]
             with pytest.raises(OutOfRange):
-                await world.brokers[name].fetch("t", 0, 5, ALL)
-        assert await world.brokers[leader].delete_records("t", 0, 8) == 8
+                await world.brokers[name].fetch(ANYBODY, "t", 0, 5, ALL)
+        assert await world.brokers[leader].delete_records(ANYBODY, "t", 0, 8) == 8
 
 
 async def test_a_call_whose_leader_dies_is_made_at_the_next() -> None:
     async with running_world(dict.fromkeys(NAMES, MemoryObjectStore())) as world:
         leader = await a_topic(world)
-        shard = world.brokers["a"].topic("t").shards[0]
+        shard = world.brokers["a"].topic(ANYBODY, "t").shards[0]
         other, heir = (name for name in NAMES if name != leader)
         await world.take(shard)
-        waiting = asyncio.create_task(world.brokers[other].delete_records("t", 0, 7))
+        waiting = asyncio.create_task(world.brokers[other].delete_records(ANYBODY, "t", 0, 7))
         await world.usurp(shard, heir)
         assert await waiting == 7
 
@@ -84,12 +85,12 @@ async def test_once_it_is_answered_no_reader_through_any_broker_gets_the_records
         await world.brokers[leader].archive_now()
         reading = [asyncio.create_task(read_on(world, name)) for name in NAMES]
         for offset in (3, 6):
-            assert await world.brokers["a"].delete_records("t", 0, offset) == offset
+            assert await world.brokers["a"].delete_records(ANYBODY, "t", 0, offset) == offset
             for name in NAMES:
                 with pytest.raises(OutOfRange) as refused:
-                    await world.brokers[name].fetch("t", 0, offset - 1, ALL)
+                    await world.brokers[name].fetch(ANYBODY, "t", 0, offset - 1, ALL)
                 assert refused.value.log_start_offset == offset
-                assert offsets_of(await world.brokers[name].fetch("t", 0, 6, ALL)) == [6, 7, 8, 9]
+                assert offsets_of(await world.brokers[name].fetch(ANYBODY, "t", 0, 6, ALL)) == [6, 7, 8, 9]
         for reader in reading:
             reader.cancel()
         assert {type(end) for end in await asyncio.gather(*reading, return_exceptions=True)} == {asyncio.CancelledError}
@@ -98,7 +99,7 @@ async def test_once_it_is_answered_no_reader_through_any_broker_gets_the_records
 async def read_on(world: World, name: str) -> None:
     """Read the remaining records again and again, so that the broker's knowledge stays fresh."""
     while True:
-        assert offsets_of(await world.brokers[name].fetch("t", 0, 6, ALL)) == [6, 7, 8, 9]
+        assert offsets_of(await world.brokers[name].fetch(ANYBODY, "t", 0, 6, ALL)) == [6, 7, 8, 9]
         await asyncio.sleep(0.02)
 
 
@@ -109,15 +110,15 @@ async def test_brokers_that_are_cut_off_from_etcd_do_not_give_deleted_records_ei
         await a_topic(world)
         await world.brokers["a"].archive_now()
         for name in NAMES:
-            assert len(offsets_of(await world.brokers[name].fetch("t", 0, 0, ALL))) == 10
+            assert len(offsets_of(await world.brokers[name].fetch(ANYBODY, "t", 0, 0, ALL))) == 10
         world.coordinations["a"].cut_off()
         world.coordinations["c"].cut_off()
         await world.usurp(0, "b")
-        assert await world.brokers["b"].delete_records("t", 0, 6) == 6
+        assert await world.brokers["b"].delete_records(ANYBODY, "t", 0, 6) == 6
         for name in NAMES:
             with pytest.raises((OutOfRange, LeaderUnknown)):
-                await world.brokers[name].fetch("t", 0, 5, ALL)
-            assert offsets_of(await world.brokers[name].fetch("t", 0, 6, ALL)) == [6, 7, 8, 9]
+                await world.brokers[name].fetch(ANYBODY, "t", 0, 5, ALL)
+            assert offsets_of(await world.brokers[name].fetch(ANYBODY, "t", 0, 6, ALL)) == [6, 7, 8, 9]
 
 
 async def test_a_leader_that_is_replaced_meanwhile_does_not_say_that_records_are_deleted() -> None:
@@ -125,14 +126,14 @@ async def test_a_leader_that_is_replaced_meanwhile_does_not_say_that_records_are
     async with running_world(dict.fromkeys(NAMES, MemoryObjectStore()), shards=1, settings=HASTY) as world:
         await a_topic(world)
         a, b = world.brokers["a"], world.brokers["b"]
-        deleting = asyncio.create_task(a.here.delete_records("t", 0, 6))
-        (state,) = tuple(a.here.shards.leading(0).partitions)
+        deleting = asyncio.create_task(a.local.delete_records(ANYBODY, "t", 0, 6))
+        (state,) = tuple(a.local.shards.leading(0).partitions)
         await until(lambda: state.log_start_offset == 6)
         world.coordinations["a"].cut_off()
         await world.usurp(0, "b")
         with pytest.raises(LeaderUnknown):
             await deleting
-        assert await b.delete_records("t", 0, 6) == 6
+        assert await b.delete_records(ANYBODY, "t", 0, 6) == 6
 
 
 async def test_a_replay_elsewhere_asks_for_a_newer_manifest_twice_a_second_and_lists_nothing() -> None:
@@ -142,7 +143,7 @@ async def test_a_replay_elsewhere_asks_for_a_newer_manifest_twice_a_second_and_l
         await a_topic(world)
         await world.brokers["a"].archive_now()
         cold = ColdReader(counting, broker_parts(CLUSTER, Runtime(), counting).reader, clock)
-        topic = world.brokers["a"].topic("t")
+        topic = world.brokers["a"].topic(ANYBODY, "t")
         before = counting.usage()
         for _ in range(100):
             assert await cold.fetch(topic, 0, 0, ALL, leader_known=True)
@@ -156,11 +157,11 @@ async def test_retention_goes_on_at_the_next_leader() -> None:
     clock = SetClock()
     async with running_world(dict.fromkeys(NAMES, MemoryObjectStore()), clock=clock) as world:
         leader = await a_topic(world)
-        shard = world.brokers["a"].topic("t").shards[0]
+        shard = world.brokers["a"].topic(ANYBODY, "t").shards[0]
         await world.brokers[leader].archive_now()
         heir = next(name for name in NAMES if name != leader)
         await world.give(shard, heir)
         clock.pass_time(8 * 86_400.0)
-        topic = world.brokers[heir].topic("t")
-        state = await world.brokers[heir].here.shards.leading(shard).partitions.load(topic, 0)
+        topic = world.brokers[heir].topic(ANYBODY, "t")
+        state = await world.brokers[heir].local.shards.leading(shard).partitions.load(topic, 0)
         await until(lambda: state.log_start_offset == 10)

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import until
 from tests.broker.cluster_load import check_log, load_on
 from tests.broker.cluster_members import SharedKeyValueStore, running_members
@@ -49,7 +50,7 @@ async def test_shards_change_hands_in_bad_weather_and_every_acknowledged_record_
         for place, name in enumerate(NAMES)
     }
     async with running_world(stores, shards=2) as world:
-        await world.brokers["a"].create_topic("t", 2, {})
+        await world.brokers["a"].create_topic(ANYBODY, "t", 2, {})
         load = load_on(world, "t", 2)
         load.start()
         for store in stores.values():
@@ -128,21 +129,21 @@ async def test_a_key_value_store_that_is_away_stops_neither_records_nor_topics()
     store, kv = MemoryObjectStore(), AwayKeyValueStore(Runtime())
     async with running_members(("a", store), ("b", store), kv=kv) as members:
         a, b = members.brokers["a"], members.brokers["b"]
-        await a.create_topic("t", 4, {})
+        await a.create_topic(ANYBODY, "t", 4, {})
         load = load_on(members, "t", 4)
         load.start()
         await until(load.more(3))
-        led = {name: dict(members.brokers[name].here.shards.led()) for name in ("a", "b")}
+        led = {name: dict(members.brokers[name].local.shards.led()) for name in ("a", "b")}
         kv.away = True
-        await until(lambda: bool(a.cluster().trouble and b.cluster().trouble))
+        await until(lambda: bool(a.cluster(ANYBODY).trouble and b.cluster(ANYBODY).trouble))
         assert (a.status().ready, "cannot be reached" in a.status().reason) == (True, True)
         await until(load.more(20))
-        await b.create_topic("made-meanwhile", 2, {})
-        await a.produce("made-meanwhile", numbered(0, 1), TO_ZERO)
-        assert values_of(await b.fetch("made-meanwhile", 0, 0, ALL)) == [b"0"]
-        assert {name: dict(members.brokers[name].here.shards.led()) for name in ("a", "b")} == led
+        await b.create_topic(ANYBODY, "made-meanwhile", 2, {})
+        await a.produce(ANYBODY, "made-meanwhile", numbered(0, 1), TO_ZERO)
+        assert values_of(await b.fetch(ANYBODY, "made-meanwhile", 0, 0, ALL)) == [b"0"]
+        assert {name: dict(members.brokers[name].local.shards.led()) for name in ("a", "b")} == led
         kv.away = False
-        await until(lambda: not a.cluster().trouble and not b.cluster().trouble)
+        await until(lambda: not a.cluster(ANYBODY).trouble and not b.cluster(ANYBODY).trouble)
         await members.balanced()
         await until(load.more(3))
         await load.stop()

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import draft, numbered, values_of
 from tests.broker.gated_store import GatedObjectStore
@@ -19,16 +20,16 @@ TO_ZERO = ProduceOptions(partition=0)
 
 
 async def fetched_values(broker: LocalBroker) -> list[bytes]:
-    return values_of(await broker.fetch("t", 0, 0, ALL))
+    return values_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL))
 
 
 async def test_of_racing_appends_at_one_offset_exactly_one_wins(store: ObjectStore) -> None:
     async with running_broker(store) as broker:
-        await broker.create_topic("t", 1, {})
+        await broker.create_topic(ANYBODY, "t", 1, {})
         for offset in range(5):
             options = ProduceOptions(partition=0, expected_offset=offset)
             results = await asyncio.gather(
-                *(broker.produce("t", numbered(n, 1), options) for n in range(10)), return_exceptions=True
+                *(broker.produce(ANYBODY, "t", numbered(n, 1), options) for n in range(10)), return_exceptions=True
             )
             conflicts = [result for result in results if isinstance(result, OffsetConflict)]
             assert len(conflicts) == 9
@@ -38,12 +39,12 @@ async def test_of_racing_appends_at_one_offset_exactly_one_wins(store: ObjectSto
 async def test_a_conflict_waits_for_the_append_that_it_rests_on() -> None:
     gated = GatedObjectStore(MemoryObjectStore())
     async with running_broker(gated, commit_timeout_ms=20_000) as broker:
-        await broker.create_topic("t", 1, {})
+        await broker.create_topic(ANYBODY, "t", 1, {})
         gated.hold()
         options = ProduceOptions(partition=0, expected_offset=0)
-        first = asyncio.create_task(broker.produce("t", numbered(0, 1), options))
+        first = asyncio.create_task(broker.produce(ANYBODY, "t", numbered(0, 1), options))
         await gated.arrived.wait()
-        second = asyncio.create_task(broker.produce("t", numbered(1, 1), options))
+        second = asyncio.create_task(broker.produce(ANYBODY, "t", numbered(1, 1), options))
         for _ in range(50):
             await asyncio.sleep(0)
         assert not second.done()
@@ -56,13 +57,13 @@ async def test_a_conflict_waits_for_the_append_that_it_rests_on() -> None:
 async def test_a_conflict_on_committed_records_waits_for_nothing() -> None:
     gated = GatedObjectStore(MemoryObjectStore())
     async with running_broker(gated) as broker:
-        await broker.create_topic("t", 1, {})
-        await broker.produce("t", numbered(0, 5), TO_ZERO)
+        await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.produce(ANYBODY, "t", numbered(0, 5), TO_ZERO)
         gated.hold()
-        pending = asyncio.create_task(broker.produce("t", numbered(5, 1), TO_ZERO))
+        pending = asyncio.create_task(broker.produce(ANYBODY, "t", numbered(5, 1), TO_ZERO))
         await gated.arrived.wait()
         with pytest.raises(OffsetConflict) as raised:
-            await broker.produce("t", numbered(9, 1), ProduceOptions(partition=0, expected_offset=3))
+            await broker.produce(ANYBODY, "t", numbered(9, 1), ProduceOptions(partition=0, expected_offset=3))
         assert raised.value.next_offset == 5
         gated.gate.set()
         await pending
@@ -70,10 +71,10 @@ async def test_a_conflict_on_committed_records_waits_for_nothing() -> None:
 
 async def test_appends_may_be_chained_by_expected_offsets_without_waiting() -> None:
     async with running_broker(MemoryObjectStore()) as broker:
-        await broker.create_topic("t", 1, {})
+        await broker.create_topic(ANYBODY, "t", 1, {})
         answers = await asyncio.gather(
             *(
-                broker.produce("t", numbered(n * 2, 2), ProduceOptions(partition=0, expected_offset=n * 2))
+                broker.produce(ANYBODY, "t", numbered(n * 2, 2), ProduceOptions(partition=0, expected_offset=n * 2))
                 for n in range(20)
             )
         )
@@ -82,10 +83,10 @@ async def test_appends_may_be_chained_by_expected_offsets_without_waiting() -> N
 
 async def test_a_batch_sent_again_is_in_the_log_once_and_answered_as_the_first_time(store: ObjectStore) -> None:
     async with running_broker(store) as broker:
-        await broker.create_topic("t", 1, {})
+        await broker.create_topic(ANYBODY, "t", 1, {})
         options = ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 0))
-        (first,) = await broker.produce("t", draft([b"a", b"b"], timestamps=[5, 3]), options)
-        (again,) = await broker.produce("t", draft([b"a", b"b"], timestamps=[5, 3]), options)
+        (first,) = await broker.produce(ANYBODY, "t", draft([b"a", b"b"], timestamps=[5, 3]), options)
+        (again,) = await broker.produce(ANYBODY, "t", draft([b"a", b"b"], timestamps=[5, 3]), options)
         assert (again.base_offset, again.count, again.timestamp_ms, again.duplicate) == (0, 2, 5, True)
         assert not first.duplicate
         assert await fetched_values(broker) == [b"a", b"b"]
@@ -94,12 +95,12 @@ async def test_a_batch_sent_again_is_in_the_log_once_and_answered_as_the_first_t
 async def test_a_duplicate_of_a_buffered_batch_is_answered_once_that_is_committed() -> None:
     gated = GatedObjectStore(MemoryObjectStore())
     async with running_broker(gated) as broker:
-        await broker.create_topic("t", 1, {})
+        await broker.create_topic(ANYBODY, "t", 1, {})
         gated.hold()
         options = ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 0))
-        first = asyncio.create_task(broker.produce("t", numbered(0, 2), options))
+        first = asyncio.create_task(broker.produce(ANYBODY, "t", numbered(0, 2), options))
         await gated.arrived.wait()
-        again = asyncio.create_task(broker.produce("t", numbered(0, 2), options))
+        again = asyncio.create_task(broker.produce(ANYBODY, "t", numbered(0, 2), options))
         for _ in range(50):
             await asyncio.sleep(0)
         assert not again.done()
@@ -111,21 +112,27 @@ async def test_a_duplicate_of_a_buffered_batch_is_answered_once_that_is_committe
 
 async def test_a_retried_conditional_append_is_a_duplicate_and_no_conflict() -> None:
     async with running_broker(MemoryObjectStore()) as broker:
-        await broker.create_topic("t", 1, {})
+        await broker.create_topic(ANYBODY, "t", 1, {})
         options = ProduceOptions(partition=0, expected_offset=0, producer=ProducerSequence("p", 0, 0))
-        await broker.produce("t", numbered(0, 2), options)
-        (again,) = await broker.produce("t", numbered(0, 2), options)
+        await broker.produce(ANYBODY, "t", numbered(0, 2), options)
+        (again,) = await broker.produce(ANYBODY, "t", numbered(0, 2), options)
         assert again.duplicate
 
 
 async def test_gaps_and_old_epochs_are_refused() -> None:
     async with running_broker(MemoryObjectStore()) as broker:
-        await broker.create_topic("t", 1, {})
-        await broker.produce("t", numbered(0, 2), ProduceOptions(partition=0, producer=ProducerSequence("p", 1, 0)))
+        await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.produce(
+            ANYBODY, "t", numbered(0, 2), ProduceOptions(partition=0, producer=ProducerSequence("p", 1, 0))
+        )
         with pytest.raises(SequenceConflict):
-            await broker.produce("t", numbered(0, 2), ProduceOptions(partition=0, producer=ProducerSequence("p", 1, 3)))
+            await broker.produce(
+                ANYBODY, "t", numbered(0, 2), ProduceOptions(partition=0, producer=ProducerSequence("p", 1, 3))
+            )
         with pytest.raises(ProducerFenced):
-            await broker.produce("t", numbered(0, 2), ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 2)))
+            await broker.produce(
+                ANYBODY, "t", numbered(0, 2), ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 2))
+            )
         assert await fetched_values(broker) == [b"0", b"1"]
 
 
@@ -133,4 +140,4 @@ async def test_conditions_need_a_partition() -> None:
     async with running_broker(MemoryObjectStore()) as broker:
         for options in (ProduceOptions(expected_offset=0), ProduceOptions(producer=ProducerSequence("p", 0, 0))):
             with pytest.raises(Invalid):
-                await broker.produce("t", numbered(0, 1), options)
+                await broker.produce(ANYBODY, "t", numbered(0, 1), options)

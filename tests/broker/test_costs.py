@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker
 from tests.broker.cluster_world import running_world
 from tests.broker.drafts import draft, numbered
@@ -56,9 +57,9 @@ async def test_topics_and_the_rest_add_up_to_every_request_made() -> None:
     counted = CountingObjectStore(MemoryObjectStore())
     async with running_broker(counted, shards=2) as broker:
         for number in range(6):
-            await broker.produce(f"t{number % 3}", numbered(number, 50), ProduceOptions())
+            await broker.produce(ANYBODY, f"t{number % 3}", numbered(number, 50), ProduceOptions())
         await broker.archive_now()
-        costs = await broker.costs()
+        costs = await broker.costs(ANYBODY)
         made = counted.usage().counts()
         paid = sum((topic.requests for topic in costs.topics), costs.rest)
     for verb in ("puts", "gets", "lists", "heads", "deletes"):
@@ -70,12 +71,12 @@ async def test_topics_and_the_rest_add_up_to_every_request_made() -> None:
 async def test_bytes_are_hot_until_they_are_archived_and_cold_then() -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
-        await broker.produce("t", draft([b"x" * 1_000] * 100), ProduceOptions())
-        hot = of(await broker.costs(), "t")
+        await broker.produce(ANYBODY, "t", draft([b"x" * 1_000] * 100), ProduceOptions())
+        hot = of(await broker.costs(ANYBODY), "t")
         assert (hot.archive.debt_bytes, hot.archive.cold.cold_bytes) == (hot.archive.hot_bytes, 0)
         assert hot.archive.debt_bytes > 0
         await broker.archive_now()
-        cold = of(await broker.costs(), "t")
+        cold = of(await broker.costs(ANYBODY), "t")
         lies_there = [info.size async for info in list_all(store, "topics/t/") if info.key.endswith(".parquet")]
     assert (cold.archive.debt_bytes, cold.archive.debt_age_ms) == (0, 0)
     assert cold.archive.hot_bytes == hot.archive.hot_bytes, "it is archived, and not deleted yet"
@@ -86,24 +87,24 @@ async def test_bytes_are_hot_until_they_are_archived_and_cold_then() -> None:
 async def test_a_broker_that_has_just_started_reads_what_it_does_not_know() -> None:
     store = MemoryObjectStore()
     async with running_broker(store) as broker:
-        await broker.create_topic("t", 3, {})
+        await broker.create_topic(ANYBODY, "t", 3, {})
         for partition in range(3):
-            await broker.produce("t", numbered(0, 10), ProduceOptions(partition=partition))
+            await broker.produce(ANYBODY, "t", numbered(0, 10), ProduceOptions(partition=partition))
         await broker.archive_now()
     async with running_broker(store) as broker:
-        first = of(await broker.costs(), "t")
+        first = of(await broker.costs(ANYBODY), "t")
         assert (first.partitions, first.archive.cold.partitions, first.archive.cold.records) == (3, 3, 30)
         before = broker.measurements().usage
-        await broker.costs()
+        await broker.costs(ANYBODY)
         assert (broker.measurements().usage - before).requests(Verb.LIST) == 0, "it is known from then on"
 
 
 async def test_each_broker_of_a_cluster_tells_of_the_shards_that_it_leads() -> None:
     async with running_world(dict.fromkeys(("a", "b"), MemoryObjectStore()), shards=3) as world:
-        await world.brokers["a"].create_topic("t", 3, {})
+        await world.brokers["a"].create_topic(ANYBODY, "t", 3, {})
         for partition in range(3):
-            await world.brokers["b"].produce("t", numbered(0, 10), ProduceOptions(partition=partition))
-        costs = [await broker.costs() for broker in world.brokers.values()]
+            await world.brokers["b"].produce(ANYBODY, "t", numbered(0, 10), ProduceOptions(partition=partition))
+        costs = [await broker.costs(ANYBODY) for broker in world.brokers.values()]
     assert [(each.broker_id, each.shards, each.shards_total) for each in costs] == [("a", (0, 2), 3), ("b", (1,), 3)]
     assert sum(of(each, "t").partitions for each in costs) == 3
     assert sum(of(each, "t").counts.records_in for each in costs) == 30
@@ -111,15 +112,15 @@ async def test_each_broker_of_a_cluster_tells_of_the_shards_that_it_leads() -> N
 
 async def test_what_upkeep_wrote_is_counted_once_and_what_it_left_shown() -> None:
     async with running_broker(MemoryObjectStore(), shards=1) as broker:
-        await broker.create_topic("t", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0"})
+        await broker.create_topic(ANYBODY, "t", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0"})
         for keys in (10, 5):
             records = draft([b"v" * 100] * keys, keys=[b"k%d" % n for n in range(keys)])
-            await broker.produce("t", records, ProduceOptions())
+            await broker.produce(ANYBODY, "t", records, ProduceOptions())
             await broker.archive_now()
         await broker.tend_now()
-        first = of(await broker.costs(), "t")
+        first = of(await broker.costs(ANYBODY), "t")
         await broker.tend_now()
-        again = of(await broker.costs(), "t")
+        again = of(await broker.costs(ANYBODY), "t")
     assert first.counts.archived_bytes > 0
     assert first.counts.compacted_bytes > 0
     assert (first.archive.cold.clean_offsets, first.archive.cold.clean_records) == (15, 10)
@@ -129,22 +130,22 @@ async def test_what_upkeep_wrote_is_counted_once_and_what_it_left_shown() -> Non
 async def test_a_damaged_manifest_is_named() -> None:
     store = MemoryObjectStore()
     async with running_broker(store) as broker:
-        await broker.create_topic("t", 2, {})
+        await broker.create_topic(ANYBODY, "t", 2, {})
         for partition in range(2):
-            await broker.produce("t", numbered(0, 5), ProduceOptions(partition=partition))
+            await broker.produce(ANYBODY, "t", numbered(0, 5), ProduceOptions(partition=partition))
         await broker.archive_now()
     (damaged, *_) = [info.key async for info in list_all(store, "topics/t/") if "_manifest" in info.key]
     await store.put(damaged, b"nothing of the kind")
     async with running_broker(store) as broker:
         with pytest.raises(Corrupt, match="_manifest"):
-            await broker.costs()
+            await broker.costs(ANYBODY)
 
 
 async def test_one_answer_reads_no_more_manifests_than_it_may() -> None:
     parts = broker_parts(SETTINGS, Runtime(), MemoryObjectStore())
     broker, cold = LocalBroker(parts), Measurements()
     await broker.start()
-    topic = await broker.create_topic("t", 5, {})
+    topic = await broker.create_topic(ANYBODY, "t", 5, {})
     account = ArchiveAccount(parts.store, parts.catalog, parts.shards, cold, parts.means.runtime.clock, read_max=2)
     for known in (2, 4, 5, 5):
         await account.complete()

@@ -7,6 +7,7 @@ import asyncio
 import logging
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import numbered, offsets_of
 from tests.broker.fast_clock import FastClock
@@ -31,16 +32,16 @@ def entry_key(seq: int, shard: int = 0) -> str:
 
 
 async def manifest_key(store: ObjectStore, broker: LocalBroker, partition: int) -> str:
-    prefix = manifest_prefix("t", broker.topic("t").topic_id, partition)
+    prefix = manifest_prefix("t", broker.topic(ANYBODY, "t").topic_id, partition)
     return [info.key async for info in list_all(store, prefix)][-1]
 
 
 async def produce(broker: LocalBroker, partition: int, first: int, count: int = 10) -> None:
-    await broker.produce("t", numbered(first, count), ProduceOptions(partition=partition))
+    await broker.produce(ANYBODY, "t", numbered(first, count), ProduceOptions(partition=partition))
 
 
 async def cold_ends(broker: LocalBroker, partitions: int) -> list[int]:
-    logs = [await broker.partition_log("t", number, fresh=False) for number in range(partitions)]
+    logs = [await broker.partition_log(ANYBODY, "t", number, fresh=False) for number in range(partitions)]
     return [log.cold_end for log in logs]
 
 
@@ -50,7 +51,7 @@ async def test_a_lost_wal_entry_is_named_once_and_the_rest_is_archived(
 ) -> None:
     counting = CountingObjectStore(store := MemoryObjectStore())
     async with running_broker(counting, clock=FastClock(100.0), shards=1) as broker:
-        await broker.create_topic("t", 3, {})
+        await broker.create_topic(ANYBODY, "t", 3, {})
         for number in (0, 1, 2, 0, 2):  # entries 1 to 5
             await produce(broker, number, 10 if number in (0, 2) and broker.status().shards[0].wal_next > 3 else 0)
         await harm(store, entry_key(2))
@@ -71,7 +72,7 @@ async def test_a_lost_wal_entry_is_named_once_and_the_rest_is_archived(
 async def test_the_archiver_of_a_damaged_log_does_not_run_hot() -> None:
     counting = CountingObjectStore(store := MemoryObjectStore())
     async with running_broker(counting, clock=FastClock(100.0), shards=2, **ARCHIVES) as broker:
-        await broker.create_topic("t", 2, {})
+        await broker.create_topic(ANYBODY, "t", 2, {})
         await until(lambda: all(shard.wal_bytes == 0 for shard in broker.status().shards))
         await store.delete(entry_key(broker.status().shards[0].wal_next - 1))
         await produce(broker, 0, 0)
@@ -89,7 +90,7 @@ async def test_the_archiver_of_a_damaged_log_does_not_run_hot() -> None:
 async def test_a_damaged_manifest_harms_one_partition(harm: Harm, caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
-        await broker.create_topic("t", 3, {})
+        await broker.create_topic(ANYBODY, "t", 3, {})
         for number in range(3):
             await produce(broker, number, 0)
         await broker.archive_now()
@@ -102,10 +103,10 @@ async def test_a_damaged_manifest_harms_one_partition(harm: Harm, caplog: pytest
         with pytest.raises(Corrupt, match=key):
             await produce(broker, 1, 10)
         with pytest.raises(Corrupt, match=key):
-            await broker.fetch("t", 1, 0, ALL)
-        assert [topic.name for topic in broker.topics()] == ["t"]
+            await broker.fetch(ANYBODY, "t", 1, 0, ALL)
+        assert [topic.name for topic in broker.topics(ANYBODY)] == ["t"]
         await until(lambda: not any(shard.wal_bytes for shard in broker.status().shards))
-        assert offsets_of(await broker.fetch("t", 0, 0, ALL)) == list(range(20))
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == list(range(20))
         before = counting.usage()
         await FastClock(100.0).sleep(60)
         assert (counting.usage() - before).total().requests <= REQUESTS_A_MINUTE_MAX
@@ -114,7 +115,7 @@ async def test_a_damaged_manifest_harms_one_partition(harm: Harm, caplog: pytest
 async def test_records_of_a_damaged_manifest_stay_in_the_log_while_others_are_archived() -> None:
     store = MemoryObjectStore()
     async with running_broker(store, clock=FastClock(100.0), shards=1) as broker:
-        await broker.create_topic("t", 3, {})
+        await broker.create_topic(ANYBODY, "t", 3, {})
         for number in range(3):
             await produce(broker, number, 0)
         await broker.archive_now()
@@ -137,7 +138,7 @@ async def test_records_of_a_damaged_manifest_stay_in_the_log_while_others_are_ar
         await FastClock(100.0).sleep(31)
         await broker.archive_now()
         assert broker.status().damages == []
-        assert offsets_of(await broker.fetch("t", 1, 0, ALL)) == list(range(20))
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 1, 0, ALL)) == list(range(20))
         assert broker.status().shards[0].wal_bytes == 0
 
 
@@ -145,7 +146,7 @@ async def test_records_of_a_damaged_manifest_stay_in_the_log_while_others_are_ar
 async def test_a_damaged_floor_stops_the_archiving_of_its_shard_alone(harm: Harm) -> None:
     counting = CountingObjectStore(store := MemoryObjectStore())
     async with running_broker(counting, clock=FastClock(100.0), shards=2, **ARCHIVES) as broker:
-        await broker.create_topic("t", 2, {})
+        await broker.create_topic(ANYBODY, "t", 2, {})
         for number in range(2):
             await produce(broker, number, 0)
         await until(lambda: not any(shard.wal_bytes for shard in broker.status().shards))
@@ -163,16 +164,16 @@ async def test_a_damaged_floor_stops_the_archiving_of_its_shard_alone(harm: Harm
 async def test_delete_records_beyond_a_lost_entry_says_so_and_elsewhere_works() -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
-        await broker.create_topic("t", 2, {})
+        await broker.create_topic(ANYBODY, "t", 2, {})
         for first in range(0, 30, 10):
             await produce(broker, 0, first)
             await produce(broker, 1, first)
         await store.delete(entry_key(3))  # 10 to 19 of partition 0
         with pytest.raises(RecordsLost, match=entry_key(3)) as caught:
-            await broker.delete_records("t", 0, 25)
+            await broker.delete_records(ANYBODY, "t", 0, 25)
         assert (caught.value.first_offset, caught.value.next_offset) == (10, 20)
-        assert await broker.delete_records("t", 0, 5) == 5
-        assert await broker.delete_records("t", 1, 25) == 25
+        assert await broker.delete_records(ANYBODY, "t", 0, 5) == 5
+        assert await broker.delete_records(ANYBODY, "t", 1, 25) == 25
 
 
 @pytest.mark.parametrize("harm", [delete, flip])
@@ -180,22 +181,22 @@ async def test_delete_records_beyond_a_lost_entry_says_so_and_elsewhere_works() 
 async def test_a_reader_is_told_which_offsets_are_lost_and_goes_on_behind_them(harm: Harm, archived: bool) -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1, cache_max_bytes=0) as broker:
-        await broker.create_topic("t", 1, {})
+        await broker.create_topic(ANYBODY, "t", 1, {})
         for first in (0, 10, 20):
             await produce(broker, 0, first)
             if archived:
                 await broker.archive_now()
         key = entry_key(2)
         if archived:
-            key = (await broker.partition_log("t", 0)).segments[1].key
+            key = (await broker.partition_log(ANYBODY, "t", 0)).segments[1].key
         await harm(store, key)
-        before = await broker.fetch("t", 0, 5, ALL)
+        before = await broker.fetch(ANYBODY, "t", 0, 5, ALL)
         assert (offsets_of(before), before.next_offset) == (list(range(5, 10)), 10)
         for offset in (10, 15):
             with pytest.raises(RecordsLost, match=key) as caught:
-                await broker.fetch("t", 0, offset, ALL)
+                await broker.fetch(ANYBODY, "t", 0, offset, ALL)
             assert (caught.value.first_offset, caught.value.next_offset) == (10, 20)
-        assert offsets_of(await broker.fetch("t", 0, 20, ALL)) == list(range(20, 30))
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 20, ALL)) == list(range(20, 30))
 
 
 @pytest.mark.parametrize("harm", [delete, flip, cut])
@@ -203,7 +204,7 @@ async def test_a_reader_is_told_which_offsets_are_lost_and_goes_on_behind_them(h
 async def test_a_log_that_lost_an_entry_opens_and_serves_the_rest(harm: Harm, seq: int) -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
-        await broker.create_topic("t", 2, {})
+        await broker.create_topic(ANYBODY, "t", 2, {})
         for first in range(0, 30, 10):
             for number in range(2):  # entries 1 to 6
                 await produce(broker, number, first)
@@ -211,13 +212,15 @@ async def test_a_log_that_lost_an_entry_opens_and_serves_the_rest(harm: Harm, se
     partition, first = (seq - 1) % 2, (seq - 1) // 2 * 10
     for _ in range(2):
         async with running_broker(store, shards=1) as broker:
-            assert offsets_of(await broker.fetch("t", 1 - partition, 0, ALL)) == list(range(30))
+            assert offsets_of(await broker.fetch(ANYBODY, "t", 1 - partition, 0, ALL)) == list(range(30))
             if first == 20:
                 continue  # nothing tells which records the last entry of a partition held
             with pytest.raises(RecordsLost, match=entry_key(seq)) as caught:
-                await broker.fetch("t", partition, first, ALL)
+                await broker.fetch(ANYBODY, "t", partition, first, ALL)
             assert (caught.value.first_offset, caught.value.next_offset) == (first, first + 10)
-            assert offsets_of(await broker.fetch("t", partition, first + 10, ALL)) == list(range(first + 10, 30))
+            assert offsets_of(await broker.fetch(ANYBODY, "t", partition, first + 10, ALL)) == list(
+                range(first + 10, 30)
+            )
             with pytest.raises(Corrupt, match=entry_key(seq)):
                 await broker.archive_now()
             assert await cold_ends(broker, 2) == [first, 30] if partition == 0 else [30, first]
@@ -226,7 +229,7 @@ async def test_a_log_that_lost_an_entry_opens_and_serves_the_rest(harm: Harm, se
 async def test_a_broker_that_finds_a_loss_keeps_what_the_entry_held_for_the_next_one() -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
-        await broker.create_topic("t", 2, {})
+        await broker.create_topic(ANYBODY, "t", 2, {})
         for number in range(2):
             await produce(broker, number, 0)
         await store.delete(entry_key(1))
@@ -236,6 +239,6 @@ async def test_a_broker_that_finds_a_loss_keeps_what_the_entry_held_for_the_next
             await asyncio.sleep(0.001)
     async with running_broker(store, shards=1) as broker:
         with pytest.raises(RecordsLost, match=entry_key(1)):
-            await broker.fetch("t", 0, 0, ALL)
-        (answer,) = await broker.produce("t", numbered(10, 1), ProduceOptions(partition=0))
+            await broker.fetch(ANYBODY, "t", 0, 0, ALL)
+        (answer,) = await broker.produce(ANYBODY, "t", numbered(10, 1), ProduceOptions(partition=0))
         assert answer.base_offset == 10, "no offset is given out twice"

@@ -1,5 +1,6 @@
 """The requests that a commit costs a broker whose log is otherwise idle; the trust in the floor follows the grace."""
 
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered
 
@@ -16,11 +17,11 @@ async def spent_on_commits(store: ObjectStore, **changes: object) -> Usage:
     """The requests to the bucket for `COMMITS` produces, one after the other."""
     counting = CountingObjectStore(store)
     async with running_broker(counting, shards=1, **changes) as broker:
-        await broker.create_topic("t", 1, {})
-        await broker.produce("t", numbered(0, 1), ProduceOptions())
+        await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.produce(ANYBODY, "t", numbered(0, 1), ProduceOptions())
         before = counting.usage()
         for n in range(COMMITS):
-            await broker.produce("t", numbered(n, 1), ProduceOptions())
+            await broker.produce(ANYBODY, "t", numbered(n, 1), ProduceOptions())
         return counting.usage() - before
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered, values_of
 from tests.components.holding_proxy import HoldingProxy
@@ -29,18 +30,18 @@ async def test_a_produce_whose_connection_hangs_takes_seconds_at_the_most(
         settings = minio_bucket.endpoint.settings(endpoint_url=proxy.url, request_s=request_s)
         store = S3ObjectStore(minio_bucket.name, settings=settings)
         async with running_broker(store, shards=1, store_hedge_ms=hedge_ms, flush_interval_ms=0) as broker:
-            await broker.create_topic("t", 1, {})
-            await broker.produce("t", numbered(0, 1), TO_ZERO)
+            await broker.create_topic(ANYBODY, "t", 1, {})
+            await broker.produce(ANYBODY, "t", numbered(0, 1), TO_ZERO)
             before = broker.measurements()
-            await broker.produce("t", numbered(1, 1), TO_ZERO)
+            await broker.produce(ANYBODY, "t", numbered(1, 1), TO_ZERO)
             assert (broker.measurements().usage - before.usage).requests(Verb.CREATE) == 1
             assert broker.measurements().hedges == before.hedges, "a request that is answered in time is sent once"
             proxy.hold_next()
             began_s = time.monotonic()
-            await broker.produce("t", numbered(2, 1), TO_ZERO)
+            await broker.produce(ANYBODY, "t", numbered(2, 1), TO_ZERO)
             assert time.monotonic() - began_s < 10, "60 s before"
             assert proxy.held == 1
             assert broker.measurements().hedges == before.hedges + bool(hedge_ms)
-            await broker.produce("t", numbered(3, 1), TO_ZERO)
-            assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"0", b"1", b"2", b"3"]
+            await broker.produce(ANYBODY, "t", numbered(3, 1), TO_ZERO)
+            assert values_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"0", b"1", b"2", b"3"]
             assert broker.status().ready

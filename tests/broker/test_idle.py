@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, until
 from tests.broker.drafts import draft
 from tests.broker.fast_clock import FastClock
@@ -37,15 +38,20 @@ TOPICS: dict[str, dict[str, str | int | None]] = {
 }
 
 
+def local(broker: AnyBroker) -> LocalBroker:
+    """What `broker` leads itself."""
+    return broker.local if isinstance(broker, ClusterBroker) else broker
+
+
 async def fill(brokers: Sequence[AnyBroker]) -> None:
     """Write some records to every partition of topics of every kind, through each shard's leader."""
     for name, configs in TOPICS.items():
-        topic = await brokers[0].create_topic(name, PARTITIONS, configs)
+        topic = await brokers[0].create_topic(ANYBODY, name, PARTITIONS, configs)
         for partition, shard in enumerate(topic.shards):
-            (leader,) = (broker for broker in brokers if shard in broker.here.shards.led())
+            (leader,) = (broker for broker in brokers if shard in local(broker).shards.led())
             records = draft([b"v"] * 20, keys=[b"k%d" % (n % 5) for n in range(20)])
-            await leader.here.known_topic(name)
-            await leader.produce(name, records, ProduceOptions(partition=partition))
+            await local(leader).known_topic(ANYBODY, name)
+            await leader.produce(ANYBODY, name, records, ProduceOptions(partition=partition))
 
 
 def at_rest(brokers: Sequence[AnyBroker]) -> bool:
@@ -98,7 +104,7 @@ async def test_brokers_that_meet_in_etcd_write_nothing_either(etcd: EtcdServer) 
     try:
         for broker in brokers:
             await broker.start()
-        await until(lambda: [len(broker.here.shards.led()) for broker in brokers] == [2, 2])
+        await until(lambda: [len(local(broker).shards.led()) for broker in brokers] == [2, 2])
         await fill(brokers)
         await check_idle(brokers, clock, hours=0.05)
     finally:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.cluster_world import CLUSTER, World, running_world
 from tests.broker.drafts import numbered, values_of
@@ -35,30 +36,30 @@ HASTY = replace(CLUSTER, forward_timeout_ms=50)
 
 Question = Callable[[Broker], Awaitable[object]]
 QUESTIONS: dict[str, Question] = {
-    "latest": lambda broker: broker.resolve("t", 0, LATEST),
-    "earliest": lambda broker: broker.resolve("t", 0, Position(Anchor.EARLIEST)),
-    "from the end": lambda broker: broker.resolve("t", 0, Position(Anchor.FROM_END, 1)),
-    "a time beyond the end": lambda broker: broker.resolve("t", 0, FAR_FUTURE),
-    "log": lambda broker: broker.partition_log("t", 0),
-    "fetch at its end": lambda broker: broker.fetch("t", 0, 3, ALL),
-    "fetch beyond its end": lambda broker: broker.fetch("t", 0, 4, ALL),
-    "long poll": lambda broker: broker.fetch("t", 0, 3, FetchLimits(10, 1 << 20, wait_ms=50)),
-    "fetch below its end": lambda broker: broker.fetch("t", 0, 0, ALL),
+    "latest": lambda broker: broker.resolve(ANYBODY, "t", 0, LATEST),
+    "earliest": lambda broker: broker.resolve(ANYBODY, "t", 0, Position(Anchor.EARLIEST)),
+    "from the end": lambda broker: broker.resolve(ANYBODY, "t", 0, Position(Anchor.FROM_END, 1)),
+    "a time beyond the end": lambda broker: broker.resolve(ANYBODY, "t", 0, FAR_FUTURE),
+    "log": lambda broker: broker.partition_log(ANYBODY, "t", 0),
+    "fetch at its end": lambda broker: broker.fetch(ANYBODY, "t", 0, 3, ALL),
+    "fetch beyond its end": lambda broker: broker.fetch(ANYBODY, "t", 0, 4, ALL),
+    "long poll": lambda broker: broker.fetch(ANYBODY, "t", 0, 3, FetchLimits(10, 1 << 20, wait_ms=50)),
+    "fetch below its end": lambda broker: broker.fetch(ANYBODY, "t", 0, 0, ALL),
 }
 
 
 async def deposed(world: World, *, archived: bool = False) -> tuple[Broker, Broker]:
     """`a` has led three records and is cut off; `b` has acknowledged two more since."""
     a, b = world.brokers["a"], world.brokers["b"]
-    await a.create_topic("t", 1, {})
-    await a.produce("t", numbered(0, 3), TO_ZERO)
-    assert await a.resolve("t", 0, LATEST) == 3
+    await a.create_topic(ANYBODY, "t", 1, {})
+    await a.produce(ANYBODY, "t", numbered(0, 3), TO_ZERO)
+    assert await a.resolve(ANYBODY, "t", 0, LATEST) == 3
     world.coordinations["a"].cut_off()
     await world.usurp(0, "b")
-    await b.produce("t", numbered(3, 2), TO_ZERO)
+    await b.produce(ANYBODY, "t", numbered(3, 2), TO_ZERO)
     if archived:
         await b.archive_now()
-    assert await b.resolve("t", 0, LATEST) == 5
+    assert await b.resolve(ANYBODY, "t", 0, LATEST) == 5
     return a, b
 
 
@@ -74,29 +75,29 @@ async def test_a_replaced_leader_that_is_cut_off_sends_its_clients_elsewhere(que
             await asyncio.sleep(READERS_TRUST_S)  # for this long, a commit is proof enough
         with pytest.raises(LeaderUnknown):
             await question(a)
-        assert a.here.route("t", 0).local
-        assert not a.route("t", 0).local, "it has stepped down"
+        assert a.local.route(ANYBODY, "t", 0).local
+        assert not a.route(ANYBODY, "t", 0).local, "it has stepped down"
 
 
 async def test_a_replaced_leader_that_hears_of_the_new_one_asks_it() -> None:
     async with running_world(two(), shards=1) as world:
         a, b = world.brokers["a"], world.brokers["b"]
-        await a.create_topic("t", 1, {})
-        await a.produce("t", numbered(0, 3), TO_ZERO)
+        await a.create_topic(ANYBODY, "t", 1, {})
+        await a.produce(ANYBODY, "t", numbered(0, 3), TO_ZERO)
         await world.usurp(0, "b")
-        await b.produce("t", numbered(3, 2), TO_ZERO)
-        assert await a.resolve("t", 0, LATEST) == 5
-        assert (await a.partition_log("t", 0)).high_watermark == 5
-        assert values_of(await a.fetch("t", 0, 3, ALL)) == [b"3", b"4"]
+        await b.produce(ANYBODY, "t", numbered(3, 2), TO_ZERO)
+        assert await a.resolve(ANYBODY, "t", 0, LATEST) == 5
+        assert (await a.partition_log(ANYBODY, "t", 0)).high_watermark == 5
+        assert values_of(await a.fetch(ANYBODY, "t", 0, 3, ALL)) == [b"3", b"4"]
 
 
 async def test_who_asks_for_it_gets_the_older_end_and_nobody_steps_down() -> None:
     async with running_world(two(), shards=1, settings=HASTY) as world:
         a, _ = await deposed(world)
-        assert await a.resolve("t", 0, LATEST, fresh=False) == 3
-        assert (await a.partition_log("t", 0, fresh=False)).high_watermark == 3
-        assert values_of(await a.fetch("t", 0, 3, replace(ALL, fresh=False))) == []
-        assert a.route("t", 0).local
+        assert await a.resolve(ANYBODY, "t", 0, LATEST, fresh=False) == 3
+        assert (await a.partition_log(ANYBODY, "t", 0, fresh=False)).high_watermark == 3
+        assert values_of(await a.fetch(ANYBODY, "t", 0, 3, replace(ALL, fresh=False))) == []
+        assert a.route(ANYBODY, "t", 0).local
 
 
 async def test_a_broker_that_sends_on_to_a_replaced_leader_gets_no_older_end_either() -> None:
@@ -106,7 +107,7 @@ async def test_a_broker_that_sends_on_to_a_replaced_leader_gets_no_older_end_eit
         c = world.brokers["c"]
         world.coordinations["c"].cut_off()
         await deposed(world)
-        await c.known_topic("t")
+        await c.known_topic(ANYBODY, "t")
         for question in ("latest", "log", "fetch at its end", "long poll"):
             with pytest.raises(LeaderUnknown):
                 await QUESTIONS[question](c)
@@ -115,11 +116,11 @@ async def test_a_broker_that_sends_on_to_a_replaced_leader_gets_no_older_end_eit
 async def test_a_manifest_beyond_its_end_tells_a_leader_that_it_was_replaced() -> None:
     async with running_world(two(), shards=1, settings=HASTY) as world:
         a, _ = await deposed(world, archived=True)
-        leader = world.brokers["a"].here.shards.leading(0)
+        leader = world.brokers["a"].local.shards.leading(0)
         (state,) = tuple(leader.partitions)
         with pytest.raises(Fenced):
             await leader.partitions.refresh(state)
-        assert not a.route("t", 0).local
+        assert not a.route(ANYBODY, "t", 0).local
 
 
 async def test_without_etcd_and_without_the_store_nobody_gets_an_end() -> None:
@@ -131,10 +132,10 @@ async def test_without_etcd_and_without_the_store_nobody_gets_an_end() -> None:
         asked = [QUESTIONS[question](a) for question in ("latest", "log", "fetch at its end", "long poll")]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         assert [type(answer) for answer in answers] == [Unavailable] * 4
-        assert a.route("t", 0).local, "there is no proof that another leads"
+        assert a.route(ANYBODY, "t", 0).local, "there is no proof that another leads"
         faulty.plan = FaultPlan()
         with pytest.raises(LeaderUnknown):
-            await a.resolve("t", 0, LATEST)
+            await a.resolve(ANYBODY, "t", 0, LATEST)
 
 
 async def test_a_poll_that_waits_at_a_replaced_leader_is_not_left_waiting() -> None:
@@ -144,9 +145,9 @@ async def test_a_poll_that_waits_at_a_replaced_leader_is_not_left_waiting() -> N
         await world.start("w", store, HASTY, clock)
         w, b = world.brokers["w"], world.brokers["b"]
         await world.give(0, "w")
-        await b.create_topic("t", 1, {})
-        await w.known_topic("t")
-        poll = asyncio.create_task(w.here.fetch("t", 0, 0, FetchLimits(10, 1 << 20, wait_ms=60_000)))
+        await b.create_topic(ANYBODY, "t", 1, {})
+        await w.known_topic(ANYBODY, "t")
+        poll = asyncio.create_task(w.local.fetch(ANYBODY, "t", 0, 0, FetchLimits(10, 1 << 20, wait_ms=60_000)))
         await until(lambda: w.measurements().waiting_fetches == 1)
         world.coordinations["w"].cut_off()
         await world.usurp(0, "b")
@@ -159,12 +160,12 @@ async def test_reads_at_the_end_ask_the_store_for_nothing_while_the_lease_is_cer
     counting = CountingObjectStore(MemoryObjectStore())
     async with running_world({"a": counting}, shards=1) as world:
         a = world.brokers["a"]
-        await a.create_topic("t", 1, {})
-        await a.produce("t", numbered(0, 3), TO_ZERO)
+        await a.create_topic(ANYBODY, "t", 1, {})
+        await a.produce(ANYBODY, "t", numbered(0, 3), TO_ZERO)
         before = counting.usage()
         for _ in range(10):
-            assert await a.resolve("t", 0, LATEST) == 3
-            assert values_of(await a.fetch("t", 0, 3, ALL)) == []
+            assert await a.resolve(ANYBODY, "t", 0, LATEST) == 3
+            assert values_of(await a.fetch(ANYBODY, "t", 0, 3, ALL)) == []
         assert (counting.usage() - before).counts().gets == 0
 
 
@@ -172,11 +173,11 @@ async def test_without_a_lease_many_readers_at_the_end_cost_one_check_at_a_time(
     counting = CountingObjectStore(MemoryObjectStore())
     async with running_world({"a": counting}, shards=1) as world:
         a = world.brokers["a"]
-        await a.create_topic("t", 1, {})
-        await a.produce("t", numbered(0, 3), TO_ZERO)
+        await a.create_topic(ANYBODY, "t", 1, {})
+        await a.produce(ANYBODY, "t", numbered(0, 3), TO_ZERO)
         world.coordinations["a"].cut_off()
         before = counting.usage()
-        ends = await asyncio.gather(*(a.resolve("t", 0, LATEST) for _ in range(200)))
+        ends = await asyncio.gather(*(a.resolve(ANYBODY, "t", 0, LATEST) for _ in range(200)))
         assert ends == [3] * 200
         assert (counting.usage() - before).counts().gets <= 2 * 2
 
@@ -184,36 +185,36 @@ async def test_without_a_lease_many_readers_at_the_end_cost_one_check_at_a_time(
 async def test_a_broker_alone_that_was_paused_finds_out_that_another_took_its_bucket() -> None:
     store, clock = MemoryObjectStore(), SteppedClock()
     async with running_broker(store, clock=clock, shards=1, flush_interval_ms=0) as paused:
-        await paused.create_topic("t", 1, {})
-        await paused.produce("t", numbered(0, 3), TO_ZERO)
+        await paused.create_topic(ANYBODY, "t", 1, {})
+        await paused.produce(ANYBODY, "t", numbered(0, 3), TO_ZERO)
         async with running_broker(store, shards=1) as other:
-            await other.produce("t", numbered(3, 1), TO_ZERO)
+            await other.produce(ANYBODY, "t", numbered(3, 1), TO_ZERO)
             clock.advance(PROVEN_ALONE_S)
             with pytest.raises(Fenced):
-                await paused.resolve("t", 0, LATEST)
+                await paused.resolve(ANYBODY, "t", 0, LATEST)
             with pytest.raises(Fenced):
-                await paused.fetch("t", 0, 3, ALL)
+                await paused.fetch(ANYBODY, "t", 0, 3, ALL)
             assert not paused.status().ready
 
 
 async def test_a_broker_alone_asks_its_log_now_and_then_while_its_end_is_asked_for() -> None:
     counting, clock = CountingObjectStore(MemoryObjectStore()), SteppedClock()
     async with running_broker(counting, clock=clock, shards=1, flush_interval_ms=0) as broker:
-        await broker.create_topic("t", 1, {})
-        await broker.produce("t", numbered(0, 3), TO_ZERO)
+        await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.produce(ANYBODY, "t", numbered(0, 3), TO_ZERO)
         clock.advance(PROVEN_ALONE_S)
         before = counting.usage()
         for _ in range(40):
-            assert await broker.resolve("t", 0, LATEST) == 3
+            assert await broker.resolve(ANYBODY, "t", 0, LATEST) == 3
             with pytest.raises(OutOfRange):
-                await broker.fetch("t", 0, 4, ALL)
+                await broker.fetch(ANYBODY, "t", 0, 4, ALL)
             clock.advance(PROVEN_ALONE_S / 10)
         assert (counting.usage() - before).counts().gets <= 2 * 5
 
 
 async def forgotten(world: World, *, of: str = "a") -> None:
     """No record is in memory, and the bucket holds them only in segments, as after the grace."""
-    parts = world.brokers[of].here._parts
+    parts = world.brokers[of].local._parts
     parts.means.hot_tail.drop(0)
     for info in await parts.store.list("wal/0000/"):
         if info.key.endswith(".parquet"):
@@ -225,10 +226,10 @@ async def test_a_replaced_leader_whose_entries_are_deleted_sends_its_readers_els
         a, b = await deposed(world, archived=True)
         await forgotten(world)
         with pytest.raises(LeaderUnknown):
-            await a.here.fetch("t", 0, 0, replace(ALL, fresh=False))
-        assert not a.route("t", 0).local
-        assert values_of(await a.fetch("t", 0, 0, ALL)) == [b"%d" % n for n in range(5)], "from segments"
-        assert values_of(await b.fetch("t", 0, 0, ALL)) == [b"%d" % n for n in range(5)]
+            await a.local.fetch(ANYBODY, "t", 0, 0, replace(ALL, fresh=False))
+        assert not a.route(ANYBODY, "t", 0).local
+        assert values_of(await a.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"%d" % n for n in range(5)], "from segments"
+        assert values_of(await b.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"%d" % n for n in range(5)]
 
 
 async def test_a_replaced_leader_finds_entries_that_were_deleted_in_the_segments_of_the_new_one() -> None:
@@ -236,13 +237,13 @@ async def test_a_replaced_leader_finds_entries_that_were_deleted_in_the_segments
     exists."""
     async with running_world(two(), shards=1, settings=HASTY) as world:
         a, b = world.brokers["a"], world.brokers["b"]
-        await a.create_topic("t", 1, {})
-        await a.produce("t", numbered(0, 3), TO_ZERO)
+        await a.create_topic(ANYBODY, "t", 1, {})
+        await a.produce(ANYBODY, "t", numbered(0, 3), TO_ZERO)
         world.coordinations["a"].cut_off()
         await world.usurp(0, "b")
-        await b.known_topic("t")
-        assert await b.resolve("t", 0, LATEST) == 3
+        await b.known_topic(ANYBODY, "t")
+        assert await b.resolve(ANYBODY, "t", 0, LATEST) == 3
         await b.archive_now()
         await forgotten(world)
-        assert values_of(await a.here.fetch("t", 0, 0, replace(ALL, fresh=False))) == [b"0", b"1", b"2"]
-        assert await a.here.resolve("t", 0, Position(Anchor.TIMESTAMP, 0), fresh=False) == 0
+        assert values_of(await a.local.fetch(ANYBODY, "t", 0, 0, replace(ALL, fresh=False))) == [b"0", b"1", b"2"]
+        assert await a.local.resolve(ANYBODY, "t", 0, Position(Anchor.TIMESTAMP, 0), fresh=False) == 0

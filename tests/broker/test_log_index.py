@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import numbered, offsets_of
 from tests.storage.scripted_store import ScriptedObjectStore
@@ -28,9 +29,9 @@ ENTRIES = 3 * INDEX_EVERY + 5
 async def written_log(store: ObjectStore) -> None:
     """Write a log of `ENTRIES` records in as many entries, with its index."""
     async with running_broker(store, shards=1) as broker:
-        await broker.create_topic("t", 1, {})
+        await broker.create_topic(ANYBODY, "t", 1, {})
         for number in range(ENTRIES):
-            await broker.produce("t", numbered(number, 1), TO_ZERO)
+            await broker.produce(ANYBODY, "t", numbered(number, 1), TO_ZERO)
         (leader,) = broker.status().shards
         assert leader.wal_next == ENTRIES + 1
         await index_reaches(store, 3 * INDEX_EVERY)
@@ -52,8 +53,8 @@ async def test_a_leader_opens_a_long_log_with_few_requests() -> None:
     scripted = ScriptedObjectStore(store)
     async with running_broker(scripted, shards=1) as broker:
         opening = scripted.taken_requests()
-        assert offsets_of(await broker.fetch("t", 0, 0, ALL)) == list(range(ENTRIES))
-        assert (await broker.produce("t", numbered(ENTRIES, 1), TO_ZERO))[0].base_offset == ENTRIES
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == list(range(ENTRIES))
+        assert (await broker.produce(ANYBODY, "t", numbered(ENTRIES, 1), TO_ZERO))[0].base_offset == ENTRIES
     headers = [request for request in opening if request.startswith("get wal/0000/0")]
     assert len(headers) <= 9, (
         opening
@@ -71,7 +72,7 @@ async def test_without_its_index_a_log_opens_all_the_same(harm: str) -> None:
         else:
             await store.put(info.key, b"PAR1 no more PAR1")
     async with running_broker(store, shards=1) as broker:
-        assert offsets_of(await broker.fetch("t", 0, 0, ALL)) == list(range(ENTRIES))
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == list(range(ENTRIES))
 
 
 async def test_the_next_leader_goes_on_with_the_block() -> None:
@@ -79,7 +80,7 @@ async def test_the_next_leader_goes_on_with_the_block() -> None:
     await written_log(store)
     async with running_broker(store, shards=1) as broker:
         for number in range(INDEX_EVERY):
-            await broker.produce("t", numbered(number, 1), TO_ZERO)
+            await broker.produce(ANYBODY, "t", numbered(number, 1), TO_ZERO)
         await index_reaches(store, 4 * INDEX_EVERY)
 
 
@@ -87,14 +88,14 @@ async def test_an_index_that_cannot_be_written_holds_up_nobody_and_is_made_up_fo
     inner = MemoryObjectStore()
     store = IndexOutage(inner)
     async with running_broker(store, shards=1) as broker:
-        await broker.create_topic("t", 1, {})
+        await broker.create_topic(ANYBODY, "t", 1, {})
         for number in range(INDEX_EVERY):
-            await broker.produce("t", numbered(number, 1), TO_ZERO)
+            await broker.produce(ANYBODY, "t", numbered(number, 1), TO_ZERO)
         await until(lambda: store.refused > 0)
-        assert offsets_of(await broker.fetch("t", 0, 0, ALL)) == list(range(INDEX_EVERY))
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == list(range(INDEX_EVERY))
         store.over = True
         for number in range(INDEX_EVERY):
-            await broker.produce("t", numbered(number, 1), TO_ZERO)
+            await broker.produce(ANYBODY, "t", numbered(number, 1), TO_ZERO)
         await index_reaches(inner, 2 * INDEX_EVERY)
 
 
@@ -122,8 +123,8 @@ async def test_an_index_of_entries_that_were_deleted_is_let_go(deleted: int, cap
     kept = end - deleted - 1  # the first entry is the START
     for again in range(2):
         async with running_broker(store, shards=1) as broker:
-            assert offsets_of(await broker.fetch("t", 0, 0, ALL)) == list(range(kept + again))
-            (answer,) = await broker.produce("t", numbered(again, 1), TO_ZERO)
+            assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == list(range(kept + again))
+            (answer,) = await broker.produce(ANYBODY, "t", numbered(again, 1), TO_ZERO)
             assert answer.base_offset == kept + again
     assert "is not in the log" in caplog.text
 
@@ -156,6 +157,6 @@ async def test_what_a_lost_entry_held_is_known_from_the_index(back: int) -> None
     async with running_broker(store, shards=1) as broker:
         offset = lost - 1  # the first entry is the START
         with pytest.raises(RecordsLost) as caught:
-            await broker.fetch("t", 0, offset, ALL)
+            await broker.fetch(ANYBODY, "t", 0, offset, ALL)
         assert (caught.value.first_offset, caught.value.next_offset) == (offset, offset + 1)
-        assert offsets_of(await broker.fetch("t", 0, offset + 1, ALL)) == list(range(offset + 1, ENTRIES))
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, offset + 1, ALL)) == list(range(offset + 1, ENTRIES))

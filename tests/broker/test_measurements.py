@@ -4,6 +4,7 @@ import asyncio
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import draft, numbered
 
@@ -31,9 +32,9 @@ def scraped(broker: LocalBroker) -> dict[tuple[str, str], float]:
 
 async def test_records_and_bytes_are_counted_by_topic() -> None:
     async with running_broker(MemoryObjectStore()) as broker:
-        await broker.produce("a", draft([b"12345", b"123"], keys=[b"k", None]), ProduceOptions())
-        await broker.produce("b", numbered(0, 10), ProduceOptions())
-        await broker.fetch("a", 0, 0, FetchLimits(1, 1_000))
+        await broker.produce(ANYBODY, "a", draft([b"12345", b"123"], keys=[b"k", None]), ProduceOptions())
+        await broker.produce(ANYBODY, "b", numbered(0, 10), ProduceOptions())
+        await broker.fetch(ANYBODY, "a", 0, 0, FetchLimits(1, 1_000))
         counts = broker.measurements().topics
         assert (counts["a"].records_in, counts["a"].bytes_in) == (2, 9)
         assert (counts["a"].records_out, counts["a"].bytes_out) == (1, 6)
@@ -44,7 +45,7 @@ async def test_the_puts_of_the_wal_are_shared_out_to_the_topics_in_them() -> Non
     async with running_broker(MemoryObjectStore(), shards=1) as broker:
         before = broker.measurements().usage
         await asyncio.gather(
-            *(broker.produce(topic, numbered(0, 5), ProduceOptions()) for topic in "abc" for _ in range(4))
+            *(broker.produce(ANYBODY, topic, numbered(0, 5), ProduceOptions()) for topic in "abc" for _ in range(4))
         )
         measured = broker.measurements()
         puts = (measured.usage - before).requests(Verb.CREATE, kind=Kind.WAL)
@@ -53,9 +54,9 @@ async def test_the_puts_of_the_wal_are_shared_out_to_the_topics_in_them() -> Non
 
 async def test_prometheus_reads_rates_latency_depth_lag_and_dollars() -> None:
     async with running_broker(MemoryObjectStore(), shards=1) as broker:
-        await broker.produce("a", numbered(0, 7), ProduceOptions())
+        await broker.produce(ANYBODY, "a", numbered(0, 7), ProduceOptions())
         await broker.archive_now()
-        await broker.produce("a", numbered(7, 3), ProduceOptions())
+        await broker.produce(ANYBODY, "a", numbered(7, 3), ProduceOptions())
         metrics = scraped(broker)
         assert metrics["tidelog_produced_records_total", "a"] == 10
         assert metrics["tidelog_ack_seconds_count", ""] == 2

@@ -4,6 +4,7 @@ restarts."""
 import asyncio
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import draft, numbered, offsets_of, values_of
 from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
@@ -39,21 +40,25 @@ def faulty(inner: ObjectStore, seed: int = 1) -> FaultyObjectStore:
 async def test_after_an_outage_all_goes_on_without_a_restart(store: ObjectStore) -> None:
     outage = faulty(store)
     async with running_broker(outage, shards=1, buffer_max_bytes=300_000, commit_timeout_ms=60_000) as broker:
-        await broker.create_topic("t", 1, {})
-        await broker.produce("t", numbered(0, 1), ProduceOptions(partition=0))
+        await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.produce(ANYBODY, "t", numbered(0, 1), ProduceOptions(partition=0))
         outage.plan = GONE
         waiting = []
         while broker.measurements().buffered_bytes < 250_000:
             values = [b"%d" % (len(waiting) + 1), b"x" * 20_000]
-            waiting.append(asyncio.create_task(broker.produce("t", draft(values), ProduceOptions(partition=0))))
+            waiting.append(
+                asyncio.create_task(broker.produce(ANYBODY, "t", draft(values), ProduceOptions(partition=0)))
+            )
             await asyncio.sleep(0)
         with pytest.raises(Overloaded):
-            await broker.produce("t", draft([b"x" * 60_000]), ProduceOptions(partition=0))
-        assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"0"]  # readable, and nothing uncommitted is readable
+            await broker.produce(ANYBODY, "t", draft([b"x" * 60_000]), ProduceOptions(partition=0))
+        assert values_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == [
+            b"0"
+        ]  # readable, and nothing uncommitted is readable
         outage.plan = WELL
         answers = await asyncio.gather(*waiting)
         assert [answer.base_offset for (answer,) in answers] == list(range(1, 1 + 2 * len(waiting), 2))
-        values = values_of(await broker.fetch("t", 0, 1, ALL))
+        values = values_of(await broker.fetch(ANYBODY, "t", 0, 1, ALL))
         assert values[::2] == [b"%d" % n for n in range(1, len(waiting) + 1)]
         assert broker.status().ready
 
@@ -61,31 +66,31 @@ async def test_after_an_outage_all_goes_on_without_a_restart(store: ObjectStore)
 async def test_a_commit_that_times_out_in_an_outage_may_be_retried_without_a_duplicate() -> None:
     outage = faulty(MemoryObjectStore())
     async with running_broker(outage, shards=1, commit_timeout_ms=30) as broker:
-        await broker.create_topic("t", 1, {})
-        await broker.fetch("t", 0, 0, ALL)  # the partition is known
+        await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.fetch(ANYBODY, "t", 0, 0, ALL)  # the partition is known
         outage.plan = GONE
         options = ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 0))
         with pytest.raises(Unavailable):
-            await broker.produce("t", numbered(0, 2), options)
+            await broker.produce(ANYBODY, "t", numbered(0, 2), options)
         outage.plan = WELL
         async with asyncio.timeout(20):
             while True:
                 try:
-                    (again,) = await broker.produce("t", numbered(0, 2), options)
+                    (again,) = await broker.produce(ANYBODY, "t", numbered(0, 2), options)
                     break
                 except Unavailable:
                     continue
         assert (again.base_offset, again.duplicate) == (0, True)
-        assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"0", b"1"]
+        assert values_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"0", b"1"]
 
 
 async def test_stopping_during_an_outage_ends_in_time() -> None:
     outage = faulty(MemoryObjectStore())
     async with running_broker(outage, shards=1, shutdown_timeout_ms=50) as broker:
-        await broker.create_topic("t", 1, {})
-        await broker.fetch("t", 0, 0, ALL)
+        await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.fetch(ANYBODY, "t", 0, 0, ALL)
         outage.plan = GONE
-        waiting = asyncio.create_task(broker.produce("t", numbered(0, 1), ProduceOptions(partition=0)))
+        waiting = asyncio.create_task(broker.produce(ANYBODY, "t", numbered(0, 1), ProduceOptions(partition=0)))
         await until(lambda: broker.measurements().buffered_bytes > 0)
         await broker.aclose()
         with pytest.raises(Unavailable):
@@ -100,7 +105,7 @@ async def test_in_bad_weather_every_acknowledged_batch_is_there_once_and_in_orde
     weather = faulty(inner, seed)
     partitions, batches = 3, 12
     async with running_broker(weather, shards=2, commit_timeout_ms=50, delete_grace_ms=10**9) as broker:
-        await broker.create_topic("t", partitions, {})
+        await broker.create_topic(ANYBODY, "t", partitions, {})
         weather.plan = BAD_WEATHER
         producing = True
 
@@ -110,7 +115,7 @@ async def test_in_bad_weather_every_acknowledged_batch_is_there_once_and_in_orde
                 while True:
                     try:
                         (answer,) = await broker.produce(
-                            "t", numbered(batch * 4, 4), ProduceOptions(partition=partition, producer=sequence)
+                            ANYBODY, "t", numbered(batch * 4, 4), ProduceOptions(partition=partition, producer=sequence)
                         )
                         break
                     except Unavailable:
@@ -137,8 +142,8 @@ async def test_in_bad_weather_every_acknowledged_batch_is_there_once_and_in_orde
 
 async def check(broker: LocalBroker, partitions: int, count: int) -> None:
     for partition in range(partitions):
-        start = await broker.resolve("t", partition, Position(At.EARLIEST))
-        fetched = await broker.fetch("t", partition, start, ALL)
+        start = await broker.resolve(ANYBODY, "t", partition, Position(At.EARLIEST))
+        fetched = await broker.fetch(ANYBODY, "t", partition, start, ALL)
         assert offsets_of(fetched) == list(range(count))
         assert values_of(fetched) == [b"%d" % n for n in range(count)]
 
@@ -157,10 +162,10 @@ class BreaksOnce(MemoryObjectStore):
 async def test_a_defect_on_the_way_to_the_log_leaves_nobody_waiting_and_says_so() -> None:
     store = BreaksOnce()
     async with running_broker(store, shards=1, commit_timeout_ms=20_000) as broker:
-        await broker.produce("t", numbered(0, 1), ProduceOptions())
+        await broker.produce(ANYBODY, "t", numbered(0, 1), ProduceOptions())
         store.broken = True
         results = await asyncio.gather(
-            *(broker.produce("t", numbered(n, 1), ProduceOptions()) for n in range(5)), return_exceptions=True
+            *(broker.produce(ANYBODY, "t", numbered(n, 1), ProduceOptions()) for n in range(5)), return_exceptions=True
         )
         assert {type(result) for result in results} == {Unavailable}
         assert "defect" in broker.status().reason

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import draft, offsets_of
 
@@ -44,12 +45,12 @@ class Bucket:
 async def filled() -> Bucket:
     store, noise = MemoryObjectStore(), random.Random(6)
     async with running_broker(store, archiver_batch_bytes=1 << 30, archiver_upkeep=False) as broker:
-        await broker.create_topic("t", 1, {})
+        await broker.create_topic(ANYBODY, "t", 1, {})
         for _ in range(BATCHES):
             values = [noise.randbytes(1_000) for _ in range(BATCH)]
-            await broker.produce("t", draft(values), ProduceOptions(partition=0))
+            await broker.produce(ANYBODY, "t", draft(values), ProduceOptions(partition=0))
         await broker.archive_now()
-        [segment] = (await broker.partition_log("t", 0)).segments
+        [segment] = (await broker.partition_log(ANYBODY, "t", 0)).segments
     return Bucket(store, segment)
 
 
@@ -67,7 +68,7 @@ class Reading:
         return self.counting.usage().requests(Verb.GET, kind=Kind.SEGMENT)
 
     async def fetch(self, offset: int, limits: FetchLimits = PAGE) -> Fetched:
-        return await self.broker.fetch("t", 0, offset, limits)
+        return await self.broker.fetch(ANYBODY, "t", 0, offset, limits)
 
 
 @asynccontextmanager

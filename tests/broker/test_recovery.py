@@ -7,6 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import draft, numbered, offsets_of, timestamps_of, values_of
 from tests.broker.gated_store import GatedObjectStore
@@ -46,24 +47,28 @@ def sequence(first: int, epoch: int = 0) -> ProduceOptions:
 
 async def test_a_restart_finds_every_record_hot_and_cold(bucket: Bucket) -> None:
     async with running_broker(bucket()) as broker:
-        await broker.create_topic("t", 3, {})
+        await broker.create_topic(ANYBODY, "t", 3, {})
         for partition in range(3):
-            await broker.produce("t", numbered(partition * 100, 10), ProduceOptions(partition=partition))
+            await broker.produce(ANYBODY, "t", numbered(partition * 100, 10), ProduceOptions(partition=partition))
         await broker.archive_now()
         for partition in range(2):
-            await broker.produce("t", numbered(partition * 100 + 10, 10), ProduceOptions(partition=partition))
+            await broker.produce(ANYBODY, "t", numbered(partition * 100 + 10, 10), ProduceOptions(partition=partition))
     for restart in range(3):
         async with running_broker(bucket()) as broker:
             for partition, count in ((0, 20), (1, 20), (2, 10)):
-                fetched = await broker.fetch("t", partition, 0, ALL)
+                fetched = await broker.fetch(ANYBODY, "t", partition, 0, ALL)
                 assert offsets_of(fetched) == list(range(count))
                 assert values_of(fetched) == [b"%d" % n for n in range(partition * 100, partition * 100 + count)]
-            (answer,) = await broker.produce("t", numbered(0, 1), ProduceOptions(partition=2, expected_offset=10))
+            (answer,) = await broker.produce(
+                ANYBODY, "t", numbered(0, 1), ProduceOptions(partition=2, expected_offset=10)
+            )
             assert answer.base_offset == 10, restart
-            await broker.delete_topic("t")
-            await broker.create_topic("t", 3, {})
+            await broker.delete_topic(ANYBODY, "t")
+            await broker.create_topic(ANYBODY, "t", 3, {})
             for partition, count in ((0, 20), (1, 20), (2, 10)):
-                await broker.produce("t", numbered(partition * 100, count), ProduceOptions(partition=partition))
+                await broker.produce(
+                    ANYBODY, "t", numbered(partition * 100, count), ProduceOptions(partition=partition)
+                )
             if restart == 1:
                 await broker.archive_now()
 
@@ -71,30 +76,30 @@ async def test_a_restart_finds_every_record_hot_and_cold(bucket: Bucket) -> None
 @pytest.mark.parametrize("archived", [False, True])
 async def test_a_retry_after_a_restart_is_in_the_log_once(bucket: Bucket, archived: bool) -> None:
     async with running_broker(bucket()) as broker:
-        await broker.create_topic("t", 1, {})
-        await broker.produce("t", draft([b"a", b"b"], timestamps=[8, 6]), sequence(0))
-        await broker.produce("t", draft([b"c", b"d"], timestamps=[7, 9]), sequence(2))
+        await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.produce(ANYBODY, "t", draft([b"a", b"b"], timestamps=[8, 6]), sequence(0))
+        await broker.produce(ANYBODY, "t", draft([b"c", b"d"], timestamps=[7, 9]), sequence(2))
         if archived:
             await broker.archive_now()
     async with running_broker(bucket()) as broker:
-        (again,) = await broker.produce("t", draft([b"c", b"d"], timestamps=[7, 9]), sequence(2))
+        (again,) = await broker.produce(ANYBODY, "t", draft([b"c", b"d"], timestamps=[7, 9]), sequence(2))
         assert (again.base_offset, again.count, again.timestamp_ms, again.duplicate) == (2, 2, 9, True)
         with pytest.raises(SequenceConflict) as raised:
-            await broker.produce("t", numbered(0, 1), sequence(5))
+            await broker.produce(ANYBODY, "t", numbered(0, 1), sequence(5))
         assert raised.value.expected_sequence == 4
-        (new,) = await broker.produce("t", draft([b"e"]), sequence(4))
+        (new,) = await broker.produce(ANYBODY, "t", draft([b"e"]), sequence(4))
         assert (new.base_offset, new.duplicate) == (4, False)
-        assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"a", b"b", b"c", b"d", b"e"]
+        assert values_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"a", b"b", b"c", b"d", b"e"]
 
 
 async def test_an_old_epoch_is_shut_out_after_a_restart_too(bucket: Bucket) -> None:
     async with running_broker(bucket()) as broker:
-        await broker.create_topic("t", 1, {})
-        await broker.produce("t", numbered(0, 1), sequence(0, epoch=4))
+        await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.produce(ANYBODY, "t", numbered(0, 1), sequence(0, epoch=4))
         await broker.archive_now()
     async with running_broker(bucket()) as broker:
         with pytest.raises(ProducerFenced) as raised:
-            await broker.produce("t", numbered(0, 1), sequence(1, epoch=3))
+            await broker.produce(ANYBODY, "t", numbered(0, 1), sequence(1, epoch=3))
         assert raised.value.current_epoch == 4
 
 
@@ -103,65 +108,65 @@ async def test_what_was_in_flight_when_a_broker_died_is_there_whole_or_not_at_al
     gated = GatedObjectStore(inner)
     dying = open_broker(Settings(store="memory:", shards=1), Runtime(), store=gated)
     await dying.start()
-    await dying.create_topic("t", 1, {})
-    await dying.produce("t", numbered(0, 3), TO_ZERO)
+    await dying.create_topic(ANYBODY, "t", 1, {})
+    await dying.produce(ANYBODY, "t", numbered(0, 3), TO_ZERO)
     gated.hold()
-    lost = asyncio.create_task(dying.produce("t", numbered(3, 3), TO_ZERO))
+    lost = asyncio.create_task(dying.produce(ANYBODY, "t", numbered(3, 3), TO_ZERO))
     await gated.arrived.wait()
     async with running_broker(inner, shards=1) as broker:
-        assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"0", b"1", b"2"]
-        (answer,) = await broker.produce("t", numbered(3, 3), TO_ZERO)
+        assert values_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"0", b"1", b"2"]
+        (answer,) = await broker.produce(ANYBODY, "t", numbered(3, 3), TO_ZERO)
         assert answer.base_offset == 3
         gated.gate.set()  # the dead broker's PUT arrives at last, and is refused
         assert (await asyncio.gather(lost, return_exceptions=True))[0].__class__.__name__ == "Fenced"
-        assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"%d" % n for n in range(6)]
+        assert values_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"%d" % n for n in range(6)]
     await dying.aclose()
 
 
 async def test_opening_many_partitions_lists_no_manifest_and_each_is_loaded_when_first_wanted() -> None:
     counting = CountingObjectStore(MemoryObjectStore())
     async with running_broker(counting) as broker:
-        await broker.create_topic("t", 2_000, {})
+        await broker.create_topic(ANYBODY, "t", 2_000, {})
         names = list(range(2_000))
-        await broker.produce("t", draft([b"v"] * 2_000, partitions=names), ProduceOptions())
+        await broker.produce(ANYBODY, "t", draft([b"v"] * 2_000, partitions=names), ProduceOptions())
     before = counting.usage()
     async with running_broker(counting) as broker:
         opened = counting.usage() - before
         assert opened.requests(kind=Kind.MANIFEST) == 0
         assert opened.requests() < 30
-        await broker.fetch("t", 1_234, 0, ALL)
+        await broker.fetch(ANYBODY, "t", 1_234, 0, ALL)
         loaded = counting.usage() - before
         assert loaded.requests(Verb.LIST, kind=Kind.MANIFEST) == 1
-        await broker.fetch("t", 1_234, 0, ALL)
+        await broker.fetch(ANYBODY, "t", 1_234, 0, ALL)
         assert (counting.usage() - before).requests(Verb.LIST, kind=Kind.MANIFEST) == 1
 
 
 async def test_partitions_added_later_are_spread_and_usable_after_a_restart(bucket: Bucket) -> None:
     async with running_broker(bucket()) as broker:
-        await broker.create_topic("t", 1, {})
-        await broker.produce("t", numbered(0, 1), TO_ZERO)
-        await broker.alter_topic("t", 5, {})
-        await broker.produce("t", numbered(5, 2), ProduceOptions(partition=4))
+        await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.produce(ANYBODY, "t", numbered(0, 1), TO_ZERO)
+        await broker.alter_topic(ANYBODY, "t", 5, {})
+        await broker.produce(ANYBODY, "t", numbered(5, 2), ProduceOptions(partition=4))
     async with running_broker(bucket()) as broker:
-        assert values_of(await broker.fetch("t", 4, 0, ALL)) == [b"5", b"6"]
+        assert values_of(await broker.fetch(ANYBODY, "t", 4, 0, ALL)) == [b"5", b"6"]
 
 
 async def test_fewer_shards_in_the_settings_lose_no_partition() -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=4) as broker:
-        await broker.create_topic("t", 4, {})
-        await broker.produce("t", draft([b"v"] * 4, partitions=[0, 1, 2, 3]), ProduceOptions())
+        await broker.create_topic(ANYBODY, "t", 4, {})
+        await broker.produce(ANYBODY, "t", draft([b"v"] * 4, partitions=[0, 1, 2, 3]), ProduceOptions())
     async with running_broker(store, shards=1) as broker:
         for partition in range(4):
-            assert values_of(await broker.fetch("t", partition, 0, ALL)) == [b"v"]
+            assert values_of(await broker.fetch(ANYBODY, "t", partition, 0, ALL)) == [b"v"]
 
 
 async def test_stopping_commits_what_was_taken_and_refuses_what_comes_later(store: ObjectStore) -> None:
     broker = open_broker(Settings(store="memory:", flush_interval_ms=3_600_000), Runtime(), store=store)
     await broker.start()
-    await broker.create_topic("t", 1, {})
-    await broker.produce("t", numbered(0, 1), TO_ZERO)
-    waiting = [asyncio.create_task(broker.produce("t", numbered(n, 1), TO_ZERO)) for n in (1, 2)]
+    await broker.create_topic(ANYBODY, "t", 1, {})
+    await broker.produce(ANYBODY, "t", numbered(0, 1), TO_ZERO)
+    waiting = [asyncio.create_task(broker.produce(ANYBODY, "t", numbered(n, 1), TO_ZERO)) for n in (1, 2)]
     await asyncio.sleep(0)
     stopping = asyncio.create_task(broker.aclose())
     answers = await asyncio.gather(*waiting)
@@ -173,23 +178,23 @@ async def test_stopping_commits_what_was_taken_and_refuses_what_comes_later(stor
 @pytest.mark.parametrize("kind", ["hot", "cold"])
 async def test_a_broker_on_minio_keeps_what_it_acknowledged(minio_bucket: S3Bucket, kind: str) -> None:
     async with running_broker(s3_store(minio_bucket), flush_interval_ms=0) as broker:
-        await broker.create_topic("t", 2, {})
-        await asyncio.gather(*(broker.produce("t", numbered(n, 1), ProduceOptions()) for n in range(40)))
+        await broker.create_topic(ANYBODY, "t", 2, {})
+        await asyncio.gather(*(broker.produce(ANYBODY, "t", numbered(n, 1), ProduceOptions()) for n in range(40)))
         if kind == "cold":
             await broker.archive_now()
     async with running_broker(s3_store(minio_bucket)) as broker:
-        fetched = [await broker.fetch("t", partition, 0, ALL) for partition in range(2)]
+        fetched = [await broker.fetch(ANYBODY, "t", partition, 0, ALL) for partition in range(2)]
         assert sorted(int(value) for one in fetched for value in values_of(one)) == list(range(40))
         assert all(timestamp > 10**12 for one in fetched for timestamp in timestamps_of(one))
-        assert await broker.resolve("t", 0, Position(Anchor.LATEST)) == fetched[0].high_watermark
+        assert await broker.resolve(ANYBODY, "t", 0, Position(Anchor.LATEST)) == fetched[0].high_watermark
 
 
 async def test_what_the_floor_passes_while_headers_are_read_is_let_go() -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
-        await broker.create_topic("t", 2, {})
+        await broker.create_topic(ANYBODY, "t", 2, {})
         for partition in range(2):
-            await broker.produce("t", numbered(0, 5), ProduceOptions(partition=partition))
+            await broker.produce(ANYBODY, "t", numbered(0, 5), ProduceOptions(partition=partition))
     scripted = ScriptedObjectStore(store)
     scripted.before = partial(Wal(store, 0, ParquetWalCodec()).advance_floor, 2, 1)
     log = await LogOpening(Wal(scripted, 0, ParquetWalCodec()), WalIndex(scripted, 0)).read(3)
@@ -205,8 +210,8 @@ async def test_a_retry_after_a_restart_is_answered_with_the_largest_timestamp_of
     options = ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 0))
     batch = draft([b"v"] * 5, timestamps=[9_000, 2_000, 3_000, 1_000, 5_000])
     async with running_broker(store, shards=1) as first:
-        await first.create_topic("t", 1, {})
-        (answer,) = await first.produce("t", batch, options)
+        await first.create_topic(ANYBODY, "t", 1, {})
+        (answer,) = await first.produce(ANYBODY, "t", batch, options)
         assert answer.timestamp_ms == 9_000
         await first.archive_now()
     async with running_broker(store, shards=1) as second:
@@ -218,5 +223,5 @@ async def test_a_retry_after_a_restart_is_answered_with_the_largest_timestamp_of
             return await whole(partitions, state, offset, replace(limits, max_records=2))
 
         monkeypatch.setattr(second._parts.reader, "read", two_at_once)
-        (again,) = await second.produce("t", batch, options)
+        (again,) = await second.produce(ANYBODY, "t", batch, options)
         assert (again.duplicate, again.timestamp_ms) == (True, 9_000)

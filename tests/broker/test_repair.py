@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered, offsets_of, values_of
 from tests.broker.fast_clock import FastClock
@@ -46,7 +47,7 @@ async def fill(broker: LocalBroker, rounds: Sequence[int] = range(ROUNDS), *, ar
     """Write one entry for each partition and round: entry 1 + round * PARTITIONS + partition."""
     for number in rounds:
         for partition in range(PARTITIONS):
-            await broker.produce("t", numbered(number * COUNT, COUNT), ProduceOptions(partition=partition))
+            await broker.produce(ANYBODY, "t", numbered(number * COUNT, COUNT), ProduceOptions(partition=partition))
         if archived:
             await broker.archive_now()
 
@@ -89,11 +90,11 @@ async def check_reads(broker: LocalBroker, lost: Mapping[int, range], end: int =
         while offset < end:
             if offset in hole:
                 with pytest.raises(RecordsLost) as told:
-                    await broker.fetch("t", partition, offset, ALL)
+                    await broker.fetch(ANYBODY, "t", partition, offset, ALL)
                 assert (told.value.first_offset, told.value.next_offset) == (hole.start, hole.stop)
                 offset = hole.stop
                 continue
-            fetched = await broker.fetch("t", partition, offset, ALL)
+            fetched = await broker.fetch(ANYBODY, "t", partition, offset, ALL)
             values += values_of(fetched)
             offset = fetched.next_offset
         assert values == [b"%d" % number for number in range(end) if number not in hole], partition
@@ -106,7 +107,7 @@ async def test_a_lost_wal_entry(harm: Harm, seq: int, running: bool) -> None:
     store = MemoryObjectStore()
     lost = {(seq - 1) % PARTITIONS: range((seq - 1) // PARTITIONS * COUNT, ((seq - 1) // PARTITIONS + 1) * COUNT)}
     async with running_broker(store, clock=FastClock(100.0), shards=1, cache_max_bytes=0) as broker:
-        await broker.create_topic("t", PARTITIONS, {})
+        await broker.create_topic(ANYBODY, "t", PARTITIONS, {})
         await fill(broker)
         await harm(store, entry_key(seq))
         if running:
@@ -135,7 +136,7 @@ async def test_a_lost_wal_entry(harm: Harm, seq: int, running: bool) -> None:
 async def test_several_lost_entries_and_the_last_of_a_partition() -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1, cache_max_bytes=0) as broker:
-        await broker.create_topic("t", PARTITIONS, {})
+        await broker.create_topic(ANYBODY, "t", PARTITIONS, {})
         await fill(broker)
         for seq in (1, 2, 7, 12):  # of partitions 0, 1, 0 again, and the last of 2
             await store.delete(entry_key(seq))
@@ -143,17 +144,17 @@ async def test_several_lost_entries_and_the_last_of_a_partition() -> None:
             await broker.archive_now()
         while not await store.list(index_prefix(0)):  # noqa: ASYNC110  # the bucket sends no signal
             await asyncio.sleep(0.001)
-        await broker.produce("t", numbered(40, 1), ProduceOptions(partition=0))
+        await broker.produce(ANYBODY, "t", numbered(40, 1), ProduceOptions(partition=0))
     plan = await repaired(store)
     losses = {(p.place.partition, loss.first_offset, loss.next_offset) for p in plan.partitions for loss in p.losses}
     assert losses == {(0, 0, 10), (0, 20, 30), (1, 0, 10), (2, 30, 40)}
     async with running_broker(store, shards=1) as broker:
         await broker.archive_now()
-        assert offsets_of(await broker.fetch("t", 2, 0, ALL)) == list(range(30))
-        (answer,) = await broker.produce("t", numbered(40, 1), ProduceOptions(partition=2))
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 2, 0, ALL)) == list(range(30))
+        (answer,) = await broker.produce(ANYBODY, "t", numbered(40, 1), ProduceOptions(partition=2))
         assert answer.base_offset == 40, "no offset is given out twice"
-        assert offsets_of(await broker.fetch("t", 0, 10, ALL)) == list(range(10, 20))
-        assert offsets_of(await broker.fetch("t", 0, 30, ALL)) == list(range(30, 41))
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 10, ALL)) == list(range(10, 20))
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 30, ALL)) == list(range(30, 41))
     await check_sound(store, losses=4)
 
 
@@ -161,9 +162,9 @@ async def test_several_lost_entries_and_the_last_of_a_partition() -> None:
 async def test_a_lost_segment(harm: Harm) -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
-        await broker.create_topic("t", PARTITIONS, {})
+        await broker.create_topic(ANYBODY, "t", PARTITIONS, {})
         await fill(broker, archived=True)
-        key = (await broker.partition_log("t", 1)).segments[2].key
+        key = (await broker.partition_log(ANYBODY, "t", 1)).segments[2].key
     await harm(store, key)
     plan = await repaired(store)
     assert [repair.damaged.keys() for repair in plan.partitions] == [{key}]
@@ -177,9 +178,9 @@ async def test_a_lost_segment(harm: Harm) -> None:
 async def test_a_damaged_manifest_is_made_anew_of_what_is_there(harm: Harm, rounds: int) -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
-        await broker.create_topic("t", PARTITIONS, {})
+        await broker.create_topic(ANYBODY, "t", PARTITIONS, {})
         await fill(broker, range(rounds), archived=True)
-        topic_id = broker.topic("t").topic_id
+        topic_id = broker.topic(ANYBODY, "t").topic_id
         await fill(broker, range(rounds, ROUNDS))
     prefix = f"topics/t/{topic_id}/_manifest/00001/"
     newest = [info.key async for info in list_all(store, prefix)][-1]
@@ -200,9 +201,9 @@ async def test_a_damaged_manifest_is_made_anew_of_what_is_there(harm: Harm, roun
 async def test_a_deleted_manifest_whose_segments_are_there() -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
-        await broker.create_topic("t", PARTITIONS, {})
+        await broker.create_topic(ANYBODY, "t", PARTITIONS, {})
         await fill(broker, range(3), archived=True)
-        topic_id = broker.topic("t").topic_id
+        topic_id = broker.topic(ANYBODY, "t").topic_id
         await fill(broker, range(3, 4))
     await store.delete([info.key async for info in list_all(store, f"topics/t/{topic_id}/_manifest/00001/")][-1])
     await repaired(store)
@@ -214,7 +215,7 @@ async def test_a_deleted_manifest_whose_segments_are_there() -> None:
 async def test_a_sound_bucket_has_nothing_to_repair_while_a_broker_archives() -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1, archiver_interval_ms=0, archiver_min_bytes=1) as broker:
-        await broker.create_topic("t", PARTITIONS, {})
+        await broker.create_topic(ANYBODY, "t", PARTITIONS, {})
         for number in range(20):
             await fill(broker, [number])
             plan = await repair_of(store, deep=False).plan()
@@ -226,9 +227,9 @@ async def test_a_sound_bucket_has_nothing_to_repair_while_a_broker_archives() ->
 async def test_a_damaged_floor_is_named(harm: Harm) -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
-        await broker.create_topic("t", PARTITIONS, {})
+        await broker.create_topic(ANYBODY, "t", PARTITIONS, {})
         await fill(broker, archived=True)
-        await broker.produce("t", numbered(0, 1), ProduceOptions(partition=0))
+        await broker.produce(ANYBODY, "t", numbered(0, 1), ProduceOptions(partition=0))
     for seq in range(3):
         await store.delete(entry_key(seq))
     await harm(store, floor_key(0))
@@ -245,7 +246,7 @@ async def copied(store: ObjectStore, target: ObjectStore) -> CopyReport:
 async def test_a_copy_names_what_is_lost_and_carries_what_is_recorded() -> None:
     store, target = Source(), MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
-        await broker.create_topic("t", PARTITIONS, {})
+        await broker.create_topic(ANYBODY, "t", PARTITIONS, {})
         await fill(broker)
     await store.delete(entry_key(5))
     report = await copied(store, target)
@@ -261,12 +262,12 @@ async def test_a_copy_names_what_is_lost_and_carries_what_is_recorded() -> None:
 
 async def test_a_bucket_on_minio_that_lost_an_entry(minio_bucket: S3Bucket) -> None:
     async with running_broker(s3_store(minio_bucket), shards=1, flush_interval_ms=0, cache_max_bytes=0) as broker:
-        await broker.create_topic("t", PARTITIONS, {})
+        await broker.create_topic(ANYBODY, "t", PARTITIONS, {})
         await fill(broker)
         store = s3_store(minio_bucket)
         await store.delete(entry_key(5))
         with pytest.raises(RecordsLost) as told:
-            await broker.fetch("t", 1, COUNT, ALL)
+            await broker.fetch(ANYBODY, "t", 1, COUNT, ALL)
         assert (told.value.first_offset, told.value.next_offset) == (10, 20)
         with pytest.raises(Corrupt, match=entry_key(5)):
             await broker.archive_now()

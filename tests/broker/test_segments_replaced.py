@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.cluster_world import running_world
 from tests.broker.drafts import draft, offsets_of
@@ -39,10 +40,10 @@ def time_of(offset: int) -> int:
 
 async def fill(broker: AnyBroker) -> None:
     """Make one segment for each batch."""
-    await broker.create_topic("t", 1, {})
+    await broker.create_topic(ANYBODY, "t", 1, {})
     for start in range(0, RECORDS, BATCH):
         times = [time_of(offset) for offset in range(start, start + BATCH)]
-        await broker.produce("t", draft([b"v"] * BATCH, timestamps=times), TO_ZERO)
+        await broker.produce(ANYBODY, "t", draft([b"v"] * BATCH, timestamps=times), TO_ZERO)
         await broker.archive_now()
 
 
@@ -66,7 +67,7 @@ READERS = pytest.mark.parametrize("reader", [leading_reader, other_reader])
 
 
 async def manifest_log(store: ObjectStore, broker: AnyBroker) -> ManifestLog:
-    topic = await broker.known_topic("t")
+    topic = await broker.known_topic(ANYBODY, "t")
     return ManifestLog(store, "t", TopicPartition(topic.topic_id, 0))
 
 
@@ -101,7 +102,7 @@ async def test_a_reader_pages_on_through_what_was_merged_away_and_collected(read
         log = await manifest_log(store, broker)
         read, turn, offset = [], 0, 0
         while offset < RECORDS:
-            fetched = await broker.fetch("t", 0, offset, FEW)
+            fetched = await broker.fetch(ANYBODY, "t", 0, offset, FEW)
             read += offsets_of(fetched)
             offset = fetched.next_offset
             if turn == merged_after:
@@ -114,21 +115,21 @@ async def test_a_reader_pages_on_through_what_was_merged_away_and_collected(read
 async def test_a_time_is_found_in_what_was_merged_away_and_collected(reader: Reader) -> None:
     store = MemoryObjectStore()
     async with reader(store) as broker:
-        await broker.fetch("t", 0, 0, FEW)
+        await broker.fetch(ANYBODY, "t", 0, 0, FEW)
         await merge_and_collect(store, await manifest_log(store, broker))
-        assert await broker.resolve("t", 0, Position(Anchor.TIMESTAMP, time_of(33))) == 33
+        assert await broker.resolve(ANYBODY, "t", 0, Position(Anchor.TIMESTAMP, time_of(33))) == 33
 
 
 @READERS
 async def test_a_reader_of_what_has_expired_is_told_the_range(reader: Reader) -> None:
     store = MemoryObjectStore()
     async with reader(store) as broker:
-        first = await broker.fetch("t", 0, 0, FEW)
+        first = await broker.fetch(ANYBODY, "t", 0, 0, FEW)
         await expire_and_collect(store, await manifest_log(store, broker), 3)
         with pytest.raises(OutOfRange) as raised:
-            await broker.fetch("t", 0, first.next_offset + BATCH, FEW)
+            await broker.fetch(ANYBODY, "t", 0, first.next_offset + BATCH, FEW)
         assert (raised.value.log_start_offset, raised.value.high_watermark) == (3 * BATCH, RECORDS)
-        assert offsets_of(await broker.fetch("t", 0, 3 * BATCH, FEW)) == list(range(3 * BATCH, 3 * BATCH + 7))
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 3 * BATCH, FEW)) == list(range(3 * BATCH, 3 * BATCH + 7))
 
 
 @READERS
@@ -137,14 +138,14 @@ async def test_a_segment_that_is_gone_though_its_manifest_is_the_newest_is_lost(
     async with reader(store) as broker:
         log = await manifest_log(store, broker)
         await store.delete((await log.latest()).segments[2].key)
-        assert offsets_of(await broker.fetch("t", 0, 0, FEW)) == list(range(7))
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, FEW)) == list(range(7))
         with pytest.raises(RecordsLost):
-            await broker.fetch("t", 0, 2 * BATCH, FEW)
+            await broker.fetch(ANYBODY, "t", 0, 2 * BATCH, FEW)
 
 
 async def test_the_log_names_the_segments_that_count_now() -> None:
     store = MemoryObjectStore()
     async with leading_reader(store) as broker:
-        assert len((await broker.partition_log("t", 0)).segments) == BATCHES
+        assert len((await broker.partition_log(ANYBODY, "t", 0)).segments) == BATCHES
         merged = await merge_and_collect(store, await manifest_log(store, broker))
-        assert (await broker.partition_log("t", 0)).segments == merged.segments
+        assert (await broker.partition_log(ANYBODY, "t", 0)).segments == merged.segments

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.cluster_world import CLUSTER, running_world
 from tests.broker.drafts import numbered
@@ -59,14 +60,14 @@ async def test_orphans_go_after_the_grace_while_records_come_and_what_lives_stay
     await bucket.fill()
     changes = {"shards": 2, "archiver_sweep_interval_ms": EACH_MINUTE, "archiver_interval_ms": 1_000}
     async with running_broker(bucket.store, clock=FastClock(FAST), **changes) as broker:
-        await broker.create_topic("other", 1, {})
+        await broker.create_topic(ANYBODY, "other", 1, {})
         await until(lambda: sweeps_of(broker) >= 2)
         assert await bucket.left() == bucket.orphans, "they are too young by the store's clock, however late it is here"
         bucket.pass_a_day()
         before = sweeps_of(broker)
         async with asyncio.timeout(60):
             while sweeps_of(broker) < before + 2:
-                await broker.produce("other", numbered(0, 3), TO_ZERO)
+                await broker.produce(ANYBODY, "other", numbered(0, 3), TO_ZERO)
         assert await bucket.left() == []
         assert broker.measurements().sweeps.deleted == {"upload": 2, "staging": 1}
         await check_records(broker)
@@ -168,10 +169,10 @@ async def test_the_leader_of_shard_0_sweeps_for_all_until_it_lets_go() -> None:
     store.gate.clear()
     settings = replace(CLUSTER, archiver_sweep_interval_ms=EACH_MINUTE)
     async with running_world({"a": store, "b": store}, shards=2, settings=settings, clock=clock) as world:
-        a, b = (world.brokers[name].here for name in ("a", "b"))
-        topic = await world.brokers["a"].create_topic("t", 2, {})
+        a, b = (world.brokers[name].local for name in ("a", "b"))
+        topic = await world.brokers["a"].create_topic(ANYBODY, "t", 2, {})
         for partition in range(2):
-            await world.brokers["a"].produce("t", numbered(0, RECORDS), ProduceOptions(partition=partition))
+            await world.brokers["a"].produce(ANYBODY, "t", numbered(0, RECORDS), ProduceOptions(partition=partition))
         for broker in (a, b):
             await broker.archive_now()
         await bucket.plant(topic)
@@ -191,10 +192,10 @@ async def test_a_sweep_under_way_does_not_hold_up_produces() -> None:
     store.gate.clear()
     changes = {"shards": 1, "archiver_sweep_interval_ms": EACH_MINUTE}
     async with running_broker(store, clock=FastClock(FAST), **changes) as broker:
-        await broker.create_topic("t", 1, {})
+        await broker.create_topic(ANYBODY, "t", 1, {})
         await until(lambda: store.held == 1)
         for number in range(20):
-            (appended,) = await broker.produce("t", numbered(number, 1), TO_ZERO)
+            (appended,) = await broker.produce(ANYBODY, "t", numbered(number, 1), TO_ZERO)
             assert appended.base_offset == number
         assert (store.held, sweeps_of(broker)) == (1, 0)
         store.gate.set()

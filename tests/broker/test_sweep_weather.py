@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered, values_of
 from tests.broker.set_clock import SetClock
@@ -58,21 +59,21 @@ async def test_nothing_that_lives_goes(seed: int) -> None:
     swept = FaultyObjectStore(bucket, BAD_WEATHER, runtime)
     sweep = SlowSweep(swept, runtime, NO_GRACE, requests_per_s=1e6)
     async with running_broker(faulty, clock=clock, shards=1) as broker:
-        await broker.create_topic("t", 2, {"segment.ms": 1})
+        await broker.create_topic(ANYBODY, "t", 2, {"segment.ms": 1})
         sent = [0, 0]
         for _ in range(STEPS):
             for partition in range(2):
-                await broker.produce("t", numbered(sent[partition], 3), ProduceOptions(partition=partition))
+                await broker.produce(ANYBODY, "t", numbered(sent[partition], 3), ProduceOptions(partition=partition))
                 sent[partition] += 3
             faulty.plan = BAD_WEATHER
             await in_any_order(chance, broker.archive_now(), broker.tend_now(), sweep.run())
             faulty.plan = FaultPlan()
             clock.pass_time(chance.uniform(0, 600))
         await broker.archive_now()
-        orphan = encode_segment("t", broker.topic("t").partition(0), record_table([0, 1]), "cd" * 16)
+        orphan = encode_segment("t", broker.topic(ANYBODY, "t").partition(0), record_table([0, 1]), "cd" * 16)
         await bucket.create(orphan.segment.key, orphan.body)
         for partition in range(2):
-            read = values_of(await broker.fetch("t", partition, 0, ALL))
+            read = values_of(await broker.fetch(ANYBODY, "t", partition, 0, ALL))
             assert read == [b"%d" % number for number in range(sent[partition])]
     swept.plan = FaultPlan()
     await sweep.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker
 from tests.broker.drafts import draft, numbered, values_of
 from tests.broker.set_clock import GRACE_S, SetClock
@@ -28,12 +29,12 @@ async def test_the_objects_of_a_deleted_topic_go_after_the_grace_and_those_of_it
 ) -> None:
     clock, looked = SetClock(), bucket()
     async with running_broker(bucket(), clock=clock) as broker:
-        first = await broker.create_topic("t", 2, {})
-        await broker.produce("t", draft([b"a", b"b"], partitions=[0, 1]), ProduceOptions())
+        first = await broker.create_topic(ANYBODY, "t", 2, {})
+        await broker.produce(ANYBODY, "t", draft([b"a", b"b"], partitions=[0, 1]), ProduceOptions())
         await broker.archive_now()
-        await broker.delete_topic("t")
-        second = await broker.create_topic("t", 1, {})
-        await broker.produce("t", draft([b"c"]), TO_ZERO)
+        await broker.delete_topic(ANYBODY, "t")
+        second = await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.produce(ANYBODY, "t", draft([b"c"]), TO_ZERO)
         await broker.archive_now()
         clock.pass_time(GRACE_S - 60)
         await broker.archive_now()
@@ -42,7 +43,7 @@ async def test_the_objects_of_a_deleted_topic_go_after_the_grace_and_those_of_it
         await broker.archive_now()
         assert await objects_of(looked, first) == []
         assert len(await objects_of(looked, second)) == 2
-        assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"c"]
+        assert values_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"c"]
     await looked.aclose()
 
 
@@ -53,10 +54,10 @@ async def objects_of(store: ObjectStore, topic: Topic) -> list[str]:
 async def test_a_wrong_wall_clock_removes_no_topic_early() -> None:
     store, clock = MemoryObjectStore(), SetClock()
     async with running_broker(store, clock=clock) as broker:
-        topic = await broker.create_topic("t", 1, {})
-        await broker.produce("t", numbered(0, 3), TO_ZERO)
+        topic = await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.produce(ANYBODY, "t", numbered(0, 3), TO_ZERO)
         await broker.archive_now()
-        await broker.delete_topic("t")
+        await broker.delete_topic(ANYBODY, "t")
         await broker.archive_now()
         clock.wall_ahead_ms = 10 * 86_400_000
         await broker.archive_now()
@@ -66,11 +67,11 @@ async def test_a_wrong_wall_clock_removes_no_topic_early() -> None:
 async def test_a_topic_of_many_objects_is_removed_to_the_last() -> None:
     store, clock = MemoryObjectStore(), SetClock()
     async with running_broker(store, clock=clock) as broker:
-        topic = await broker.create_topic("t", 300, {})
-        await broker.produce("t", draft([b"v"] * 300, partitions=list(range(300))), ProduceOptions())
+        topic = await broker.create_topic(ANYBODY, "t", 300, {})
+        await broker.produce(ANYBODY, "t", draft([b"v"] * 300, partitions=list(range(300))), ProduceOptions())
         await broker.archive_now()
         assert len(await objects_of(store, topic)) == 600
-        await broker.delete_topic("t")
+        await broker.delete_topic(ANYBODY, "t")
         await broker.archive_now()
         clock.pass_time(GRACE_S)
         await broker.archive_now()
@@ -82,10 +83,10 @@ async def test_a_removal_that_a_crash_cut_short_is_finished_by_the_next_broker()
     outage = FaultyObjectStore(inner, FaultPlan(), Runtime())
     dying = open_broker(replace(SETTINGS, shutdown_timeout_ms=50), Runtime(), store=outage)
     await dying.start()
-    topic = await dying.create_topic("t", 1, {})
-    await dying.produce("t", numbered(0, 3), TO_ZERO)
+    topic = await dying.create_topic(ANYBODY, "t", 1, {})
+    await dying.produce(ANYBODY, "t", numbered(0, 3), TO_ZERO)
     await dying.archive_now()
-    await dying.delete_topic("t")
+    await dying.delete_topic(ANYBODY, "t")
     outage.plan = FaultPlan(unavailable=1.0)
     await dying.aclose()
     clock = SetClock()

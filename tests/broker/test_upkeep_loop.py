@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker, until
 from tests.broker.drafts import draft, numbered, offsets_of, values_of
 from tests.broker.gated_store import GatedObjectStore
@@ -42,17 +43,17 @@ async def a_segment(
 ) -> None:
     """Write archived records with the present time or `timestamp_ms`."""
     sent = draft([b"v"] * records, timestamps=[timestamp_ms] * records)
-    await broker.produce(topic, sent, TO_ZERO)
+    await broker.produce(ANYBODY, topic, sent, TO_ZERO)
     await broker.archive_now()
 
 
 async def log_start(broker: LocalBroker, topic: str = "t") -> int:
-    return (await broker.partition_log(topic, 0)).log_start_offset
+    return (await broker.partition_log(ANYBODY, topic, 0)).log_start_offset
 
 
 async def until_log_start(broker: LocalBroker, offset: int) -> None:
     """Wait until the broker's own loop has done the work."""
-    topic = broker.topic("t")
+    topic = broker.topic(ANYBODY, "t")
     state = await broker.shards.leading(topic.shards[0]).partitions.load(topic, 0)
     await until(lambda: state.log_start_offset == offset)
 
@@ -64,28 +65,28 @@ async def segments_of(store: ObjectStore) -> int:
 async def test_old_segments_go_by_themselves_while_produce_goes_on(store: ObjectStore) -> None:
     clock = SetClock()
     async with running_broker(store, shards=1, archiver_interval_ms=10, clock=clock) as broker:
-        await broker.create_topic("t", 1, AN_HOUR)
+        await broker.create_topic(ANYBODY, "t", 1, AN_HOUR)
         offset = 0
         for _ in range(3):
-            await broker.produce("t", numbered(offset, 5), ProduceOptions())
+            await broker.produce(ANYBODY, "t", numbered(offset, 5), ProduceOptions())
             offset += 5
             await until(lambda: broker.status().shards[0].wal_bytes == 0)
             clock.pass_time(HOUR_S / 2 + 1)
-            await broker.produce("t", numbered(offset, 5), ProduceOptions())
+            await broker.produce(ANYBODY, "t", numbered(offset, 5), ProduceOptions())
             offset += 5
             clock.pass_time(HOUR_S / 2 + 1)
             await until_log_start(broker, offset - 5)
-            fetched = await broker.fetch("t", 0, offset - 5, ALL)
+            fetched = await broker.fetch(ANYBODY, "t", 0, offset - 5, ALL)
             assert values_of(fetched) == [b"%d" % n for n in range(offset - 5, offset)]
             with pytest.raises(OutOfRange) as refused:
-                await broker.fetch("t", 0, offset - 6, ALL)
+                await broker.fetch(ANYBODY, "t", 0, offset - 6, ALL)
             assert (refused.value.log_start_offset, refused.value.high_watermark) == (offset - 5, offset)
 
 
 async def test_the_objects_of_what_expired_go_after_the_grace() -> None:
     store, clock = MemoryObjectStore(), SetClock()
     async with running_broker(store, shards=1, clock=clock) as broker:
-        await broker.create_topic("t", 1, AN_HOUR)
+        await broker.create_topic(ANYBODY, "t", 1, AN_HOUR)
         await a_segment(broker)
         clock.pass_time(2 * HOUR_S)
         await a_segment(broker)
@@ -97,13 +98,13 @@ async def test_the_objects_of_what_expired_go_after_the_grace() -> None:
         clock.pass_time(60)
         await broker.tend_now()
         assert await segments_of(store) == 1
-        assert offsets_of(await broker.fetch("t", 0, 10, ALL)) == list(range(10, 20))
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 10, ALL)) == list(range(10, 20))
 
 
 async def test_a_restart_in_between_goes_on_and_waits_a_whole_grace(bucket: Callable[[], ObjectStore]) -> None:
     clock, looked = SetClock(), bucket()
     async with running_broker(bucket(), shards=1, clock=clock) as broker:
-        await broker.create_topic("t", 1, AN_HOUR)
+        await broker.create_topic(ANYBODY, "t", 1, AN_HOUR)
         await a_segment(broker)
         await a_segment(broker)
     clock.pass_time(2 * HOUR_S)
@@ -117,17 +118,17 @@ async def test_a_restart_in_between_goes_on_and_waits_a_whole_grace(bucket: Call
         clock.pass_time(GRACE_S)
         await broker.tend_now()
         assert await segments_of(looked) == 0
-        assert await broker.partition_log("t", 0)
-        await broker.produce("t", numbered(20, 1), TO_ZERO)
-        assert offsets_of(await broker.fetch("t", 0, 20, ALL)) == [20]
+        assert await broker.partition_log(ANYBODY, "t", 0)
+        await broker.produce(ANYBODY, "t", numbered(20, 1), TO_ZERO)
+        assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 20, ALL)) == [20]
     await looked.aclose()
 
 
 async def test_partitions_that_nobody_asks_for_are_looked_at_once_the_broker_has_settled() -> None:
     counting, clock = CountingObjectStore(MemoryObjectStore()), SetClock()
     async with running_broker(counting, shards=1, clock=clock) as broker:
-        topic = await broker.create_topic("t", 3, AN_HOUR)
-        await broker.produce("t", draft([b"v"] * 30, partitions=[n % 3 for n in range(30)]), ProduceOptions())
+        topic = await broker.create_topic(ANYBODY, "t", 3, AN_HOUR)
+        await broker.produce(ANYBODY, "t", draft([b"v"] * 30, partitions=[n % 3 for n in range(30)]), ProduceOptions())
         await broker.archive_now()
     async with running_broker(counting, shards=1, clock=clock) as broker:
         turns = clock.sleeps
@@ -151,7 +152,7 @@ async def manifest_of(store: ObjectStore, topic: Topic, number: int) -> Manifest
 async def test_timestamps_of_producers_count_be_they_past_or_future() -> None:
     clock = SetClock()
     async with running_broker(MemoryObjectStore(), shards=1, clock=clock) as broker:
-        await broker.create_topic("t", 1, AN_HOUR)
+        await broker.create_topic(ANYBODY, "t", 1, AN_HOUR)
         await a_segment(broker, timestamp_ms=clock.now_ms() - 2 * HOUR_MS)
         await broker.tend_now()
         assert await log_start(broker) == 10
@@ -168,7 +169,7 @@ async def test_timestamps_of_producers_count_be_they_past_or_future() -> None:
 async def test_a_clock_that_is_a_day_ahead_deletes_no_object_before_its_grace() -> None:
     store, clock = MemoryObjectStore(), SetClock()
     async with running_broker(store, shards=1, clock=clock) as broker:
-        await broker.create_topic("t", 1, {"retention.ms": 12 * HOUR_MS})
+        await broker.create_topic(ANYBODY, "t", 1, {"retention.ms": 12 * HOUR_MS})
         await a_segment(broker)
         clock.wall_ahead_ms += DAY_MS
         await broker.tend_now()
@@ -178,7 +179,7 @@ async def test_a_clock_that_is_a_day_ahead_deletes_no_object_before_its_grace() 
 async def test_a_clock_that_was_a_day_behind_is_made_good_when_it_is_right_again() -> None:
     clock = SetClock()
     async with running_broker(MemoryObjectStore(), shards=1, clock=clock) as broker:
-        await broker.create_topic("t", 1, AN_HOUR)
+        await broker.create_topic(ANYBODY, "t", 1, AN_HOUR)
         await a_segment(broker)
         clock.wall_ahead_ms -= DAY_MS
         clock.pass_time(2 * HOUR_S)
@@ -191,36 +192,38 @@ async def test_a_clock_that_was_a_day_behind_is_made_good_when_it_is_right_again
 async def test_retention_altered_at_run_time_counts_from_then_on() -> None:
     clock = SetClock()
     async with running_broker(MemoryObjectStore(), shards=1, clock=clock) as broker:
-        await broker.create_topic("t", 1, AN_HOUR)
+        await broker.create_topic(ANYBODY, "t", 1, AN_HOUR)
         await a_segment(broker)
-        await broker.alter_topic("t", None, {"retention.ms": -1})
+        await broker.alter_topic(ANYBODY, "t", None, {"retention.ms": -1})
         clock.pass_time(2 * HOUR_S)
         await broker.tend_now()
         assert await log_start(broker) == 0
-        await broker.alter_topic("t", None, {"retention.ms": HOUR_MS})
+        await broker.alter_topic(ANYBODY, "t", None, {"retention.ms": HOUR_MS})
         await until_log_start(broker, 10)
 
 
 async def test_size_and_policy_are_heeded() -> None:
     clock = SetClock()
     async with running_broker(MemoryObjectStore(), shards=1, clock=clock) as broker:
-        await broker.create_topic("sized", 1, {"retention.bytes": 1, "retention.ms": -1})
-        await broker.create_topic("kept", 1, {"cleanup.policy": "compact", "retention.ms": 1, "retention.bytes": 0})
+        await broker.create_topic(ANYBODY, "sized", 1, {"retention.bytes": 1, "retention.ms": -1})
+        await broker.create_topic(
+            ANYBODY, "kept", 1, {"cleanup.policy": "compact", "retention.ms": 1, "retention.bytes": 0}
+        )
         for _ in range(3):
             await a_segment(broker, "sized")
         keyed = draft([b"v"] * 3, keys=[b"a", b"b", b"c"])
-        await broker.produce("kept", keyed, TO_ZERO)
+        await broker.produce(ANYBODY, "kept", keyed, TO_ZERO)
         await broker.archive_now()
         clock.pass_time(HOUR_S)
         await broker.tend_now()
         assert await log_start(broker, "sized") == 20
-        assert offsets_of(await broker.fetch("kept", 0, 0, ALL)) == [0, 1, 2]
+        assert offsets_of(await broker.fetch(ANYBODY, "kept", 0, 0, ALL)) == [0, 1, 2]
 
 
 async def test_without_upkeep_nothing_is_ever_due() -> None:
     counting, clock = CountingObjectStore(MemoryObjectStore()), SetClock()
     async with running_broker(counting, shards=1, archiver_upkeep=False, clock=clock) as broker:
-        await broker.create_topic("t", 1, AN_HOUR)
+        await broker.create_topic(ANYBODY, "t", 1, AN_HOUR)
         await a_segment(broker)
         before = counting.usage()
         clock.pass_time(2 * HOUR_S)
@@ -237,8 +240,8 @@ def beyond_the_wal(usage: Usage) -> int:
 async def test_once_all_is_archived_expired_and_collected_no_request_is_made() -> None:
     counting, clock = CountingObjectStore(MemoryObjectStore()), SetClock()
     async with running_broker(counting, shards=2, clock=clock) as broker:
-        await broker.create_topic("t", 8, AN_HOUR)
-        await broker.produce("t", draft([b"v"] * 80, partitions=[n % 8 for n in range(80)]), ProduceOptions())
+        await broker.create_topic(ANYBODY, "t", 8, AN_HOUR)
+        await broker.produce(ANYBODY, "t", draft([b"v"] * 80, partitions=[n % 8 for n in range(80)]), ProduceOptions())
         await broker.archive_now()
         for _ in range(3):
             clock.pass_time(2 * HOUR_S)
@@ -254,10 +257,10 @@ async def test_once_all_is_archived_expired_and_collected_no_request_is_made() -
 async def test_upkeep_waits_for_producers_but_not_for_ever() -> None:
     gated, clock = GatedObjectStore(MemoryObjectStore()), SetClock()
     async with running_broker(gated, shards=2, clock=clock) as broker:
-        await broker.create_topic("t", 2, AN_HOUR)
+        await broker.create_topic(ANYBODY, "t", 2, AN_HOUR)
         await a_segment(broker)
         gated.hold()
-        waiting = asyncio.create_task(broker.produce("t", numbered(0, 1), ProduceOptions(partition=1)))
+        waiting = asyncio.create_task(broker.produce(ANYBODY, "t", numbered(0, 1), ProduceOptions(partition=1)))
         await gated.arrived.wait()
         clock.pass_time(2 * HOUR_S)
         turns = clock.sleeps

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS
 from tests.broker.drafts import draft
 from tests.broker.set_clock import SetClock
@@ -77,7 +78,7 @@ class World:
                 "delete.retention.ms": HOUR_MS // 2,
                 "segment.ms": HOUR_MS // 4,
             }
-            await self.broker.create_topic(topic, 1, configs)
+            await self.broker.create_topic(ANYBODY, topic, 1, configs)
 
     # ---- steps
 
@@ -97,7 +98,7 @@ class World:
             keys=[record.key for record in records],
             timestamps=[record.timestamp_ms for record in records],
         )
-        await self.broker.produce(topic, sent, ProduceOptions(partition=0))
+        await self.broker.produce(ANYBODY, topic, sent, ProduceOptions(partition=0))
         self.sent[topic] += records
 
     async def in_bad_weather(self, work: Coroutine[Any, Any, object]) -> None:
@@ -114,7 +115,7 @@ class World:
 
     async def delete_records(self, topic: str) -> None:
         offset = self.random.randint(0, len(self.sent[topic]))
-        start = await self.broker.delete_records(topic, 0, offset)
+        start = await self.broker.delete_records(ANYBODY, topic, 0, offset)
         assert start >= offset
         self.deleted_below[topic] = max(self.deleted_below[topic], offset)
 
@@ -147,10 +148,10 @@ class World:
             self._check_records(topic, start, read)
 
     async def read_all(self, topic: str) -> tuple[int, Sequence[Sent]]:
-        start = offset = await self.broker.resolve(topic, 0, Position(Anchor.EARLIEST))
+        start = offset = await self.broker.resolve(ANYBODY, topic, 0, Position(Anchor.EARLIEST))
         records: list[Sent] = []
         while True:
-            fetched = await self.broker.fetch(topic, 0, offset, PAGE)
+            fetched = await self.broker.fetch(ANYBODY, topic, 0, offset, PAGE)
             for batch in fetched.batches:
                 columns = [batch.column(name) for name in ("offset", "key", "value")]
                 times = batch.column("timestamp").cast(pa.int64())

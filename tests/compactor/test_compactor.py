@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker
 from tests.broker.drafts import numbered, offsets_of
 
@@ -42,7 +43,7 @@ class Scene:
     async def fill(self, topic: str, segments: int, first: int = 0) -> None:
         """Append a segment of five records after the other."""
         for segment in range(first, first + segments):
-            await self.broker.produce(topic, numbered(segment * 5, 5), TO_ZERO)
+            await self.broker.produce(ANYBODY, topic, numbered(segment * 5, 5), TO_ZERO)
             await self.broker.archive_now()
 
     async def compactor(self, store: ObjectStore | None = None, topics: Collection[str] = ()) -> Compactor:
@@ -57,7 +58,7 @@ class Scene:
         return len((await ManifestLog(self.store, topic, self.place(topic)).latest()).segments)
 
     def place(self, topic: str) -> TopicPartition:
-        return self.broker.topic(topic).partition(0)
+        return self.broker.topic(ANYBODY, topic).partition(0)
 
 
 @asynccontextmanager
@@ -73,20 +74,20 @@ async def one_round(compactor: Compactor) -> list[Appended]:
 
 async def test_a_round_merges_what_is_due_and_the_records_stay() -> None:
     async with scene() as there:
-        await there.broker.create_topic("t", 1, AT_ONCE)
+        await there.broker.create_topic(ANYBODY, "t", 1, AT_ONCE)
         await there.fill("t", FAN_IN)
         compactor = await there.compactor()
         [made] = [appended for appended in await one_round(compactor) if appended.change == "merge"]
         assert (made.topic, made.partition, made.removed, made.added) == ("t", 0, FAN_IN, 1)
         assert await there.segments("t") == made.segments == 1
-        assert offsets_of(await there.broker.fetch("t", 0, 0, ALL)) == list(range(5 * FAN_IN))
+        assert offsets_of(await there.broker.fetch(ANYBODY, "t", 0, 0, ALL)) == list(range(5 * FAN_IN))
         assert (compactor.report.partitions, compactor.report.failures) == (1, 0)
         assert await one_round(compactor) == []
 
 
 async def test_a_round_expires_what_is_too_much() -> None:
     async with scene() as there:
-        await there.broker.create_topic("t", 1, {"retention.bytes": 1})
+        await there.broker.create_topic(ANYBODY, "t", 1, {"retention.bytes": 1})
         await there.fill("t", 4)
         changes = [appended.change for appended in await one_round(await there.compactor())]
         assert "expire" in changes
@@ -97,7 +98,7 @@ async def test_a_round_expires_what_is_too_much() -> None:
 
 async def test_the_journal_and_the_write_ahead_logs_are_never_written() -> None:
     async with scene() as there:
-        await there.broker.create_topic("t", 1, AT_ONCE)
+        await there.broker.create_topic(ANYBODY, "t", 1, AT_ONCE)
         await there.fill("t", FAN_IN)
         counting = CountingObjectStore(there.store)
         assert await one_round(await there.compactor(counting))
@@ -108,7 +109,7 @@ async def test_the_journal_and_the_write_ahead_logs_are_never_written() -> None:
 
 async def test_an_idle_partition_costs_one_listing_a_round() -> None:
     async with scene() as there:
-        await there.broker.create_topic("t", 1, {})
+        await there.broker.create_topic(ANYBODY, "t", 1, {})
         await there.fill("t", 1)
         counting = CountingObjectStore(there.store)
         compactor = await there.compactor(counting)
@@ -123,7 +124,7 @@ async def test_an_idle_partition_costs_one_listing_a_round() -> None:
 async def test_only_the_topics_that_were_named_are_tended() -> None:
     async with scene() as there:
         for topic in ("a", "b"):
-            await there.broker.create_topic(topic, 1, AT_ONCE)
+            await there.broker.create_topic(ANYBODY, topic, 1, AT_ONCE)
             await there.fill(topic, 3)
         made = await one_round(await there.compactor(topics=["b"]))
         assert {appended.topic for appended in made} == {"b"}
@@ -140,7 +141,7 @@ async def test_topics_made_since_are_tended_too() -> None:
     async with scene() as there:
         compactor = await there.compactor()
         assert await one_round(compactor) == []
-        await there.broker.create_topic("late", 1, AT_ONCE)
+        await there.broker.create_topic(ANYBODY, "late", 1, AT_ONCE)
         await there.fill("late", 3)
         assert {appended.topic for appended in await one_round(compactor)} == {"late"}
 
@@ -148,7 +149,7 @@ async def test_topics_made_since_are_tended_too() -> None:
 async def test_a_damaged_partition_does_not_keep_the_others_waiting(caplog: pytest.LogCaptureFixture) -> None:
     async with scene() as there:
         for topic in ("broken", "whole"):
-            await there.broker.create_topic(topic, 1, AT_ONCE)
+            await there.broker.create_topic(ANYBODY, topic, 1, AT_ONCE)
             await there.fill(topic, 3)
         prefix = manifest_prefix("broken", there.place("broken").topic_id, 0)
         last = (await there.store.list(prefix))[-1].key
@@ -162,12 +163,12 @@ async def test_a_damaged_partition_does_not_keep_the_others_waiting(caplog: pyte
 
 async def test_two_compactors_in_turn_and_a_busy_archiver_do_each_others_work_no_harm() -> None:
     async with scene() as there:
-        await there.broker.create_topic("t", 1, AT_ONCE)
+        await there.broker.create_topic(ANYBODY, "t", 1, AT_ONCE)
         compactors = [await there.compactor(), await there.compactor()]
         for turn in range(6):
             await there.fill("t", 3, first=3 * turn)
             for compactor in compactors:
                 await one_round(compactor)
                 assert compactor.report.failures == 0
-        assert offsets_of(await there.broker.fetch("t", 0, 0, ALL)) == list(range(90))
+        assert offsets_of(await there.broker.fetch(ANYBODY, "t", 0, 0, ALL)) == list(range(90))
         assert await there.segments("t") < 18

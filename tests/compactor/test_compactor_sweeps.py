@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import numbered
 from tests.storage.record_tables import record_table
@@ -25,8 +26,8 @@ async def a_folder_with_an_orphan(folder: Path) -> Path:
     """The path of an upload that is years old by its file system, and that no manifest names."""
     store = LocalObjectStore(folder)
     async with running_broker(store, shards=1, archiver_upkeep=False) as broker:
-        topic = await broker.create_topic("t", 1, {})
-        await broker.produce("t", numbered(0, 3), ProduceOptions(partition=0))
+        topic = await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.produce(ANYBODY, "t", numbered(0, 3), ProduceOptions(partition=0))
         await broker.archive_now()
         made = encode_segment("t", topic.partition(0), record_table([0, 1]), "cd" * 16)
         await store.create(made.segment.key, made.body)

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from tests.anybody import ANYBODY
 from tests.broker.fast_clock import FastClock
 
 from tidelog.services.broker.api.produce import Draft, ProduceOptions
@@ -64,7 +65,7 @@ async def measure(load: SteadyLoad, faster: float = FASTER) -> Measured:
     broker = LocalBroker(broker_parts(settings, Runtime(clock=clock), MemoryObjectStore()))
     await broker.start()
     try:
-        await broker.create_topic("events", load.shards * load.partitions, {"retention.ms": -1})
+        await broker.create_topic(ANYBODY, "events", load.shards * load.partitions, {"retention.ms": -1})
         before = broker.measurements().usage
         began_s = clock.monotonic()
         await _produce(broker, clock, load)
@@ -79,7 +80,7 @@ async def measure(load: SteadyLoad, faster: float = FASTER) -> Measured:
 
 
 async def _produce(broker: LocalBroker, clock: FastClock, load: SteadyLoad) -> None:
-    topic = broker.topic("events")
+    topic = broker.topic(ANYBODY, "events")
     by_shard = [[p for p, shard in enumerate(topic.shards) if shard == wanted] for wanted in range(load.shards)]
     rounds = round(load.minutes * 60 / ROUND_S)
     drafts = itertools.chain.from_iterable(_drafts(load) for _ in itertools.count())
@@ -89,7 +90,9 @@ async def _produce(broker: LocalBroker, clock: FastClock, load: SteadyLoad) -> N
             await clock.sleep(max(0.0, began_s + turn * ROUND_S - clock.monotonic()))
             for partitions in by_shard:
                 partition = partitions[turn % len(partitions)]
-                producing.create_task(broker.produce("events", next(drafts), ProduceOptions(partition=partition)))
+                producing.create_task(
+                    broker.produce(ANYBODY, "events", next(drafts), ProduceOptions(partition=partition))
+                )
 
 
 def _drafts(load: SteadyLoad) -> Iterator[Draft]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import httpx
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker
 from tests.broker.drafts import draft
 from tests.http.requests import ARROW, read_arrow
@@ -41,13 +42,13 @@ def archived() -> MemoryObjectStore:
 async def archive() -> MemoryObjectStore:
     store, noise = MemoryObjectStore(), random.Random(5)
     async with running_broker(store, archiver_batch_bytes=1 << 30, fetch_max_bytes=1 << 20) as broker:
-        await broker.create_topic("t", 1, {"retention.ms": -1})
+        await broker.create_topic(ANYBODY, "t", 1, {"retention.ms": -1})
         for start in range(0, RECORDS, BATCH_RECORDS):
             offsets = range(start, start + BATCH_RECORDS)
             values = [noise.randbytes(VALUE_BYTES) for _ in offsets]
-            await broker.produce("t", draft(values, timestamps=[time_of(at) for at in offsets]), TO_ZERO)
+            await broker.produce(ANYBODY, "t", draft(values, timestamps=[time_of(at) for at in offsets]), TO_ZERO)
         await broker.archive_now()
-        [segment] = (await broker.partition_log("t", 0)).segments
+        [segment] = (await broker.partition_log(ANYBODY, "t", 0)).segments
         assert segment.size_bytes > RECORDS * VALUE_BYTES
     return store
 

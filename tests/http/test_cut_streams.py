@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
+from tests.anybody import ANYBODY
 from tests.http.conftest import Served
 from tests.http.requests import EVENTS, NDJSON
 from tests.http.sockets import Wire, connected, happens, head
 
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.http.v1 import follow_routes
 from tidelog.services.http.v1.followed_lines import FollowedLines, LineOptions
@@ -73,10 +75,10 @@ def failing_at_the_end(broker: LocalBroker, error: Exception) -> Callable[..., o
     """The broker's fetch, which fails for what begins beyond the first records of partition 1."""
     fetch = broker.fetch
 
-    async def failing(topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
+    async def failing(context: RequestContext, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
         if (partition, offset) == (1, 3):
             raise error
-        return await fetch(topic, partition, offset, limits)
+        return await fetch(context, topic, partition, offset, limits)
 
     return failing
 
@@ -191,7 +193,7 @@ async def test_an_event_stream_that_is_cut_says_why_and_where(
 
 async def test_what_was_not_sent_is_not_in_the_position(broker: LocalBroker) -> None:
     """A broker that stops while a page waits for its slow reader drops that page."""
-    followed = FollowedTopic(broker, "web", {0: 0, 1: 3}, FetchLimits(2, 1 << 20, 1_000), beat_s=9)
+    followed = FollowedTopic(broker, ANYBODY, "web", {0: 0, 1: 3}, FetchLimits(2, 1 << 20, 1_000), beat_s=9)
     lines = FollowedLines(followed, LineOptions(base64=False, bounded=False, positions=True))
     pieces = lines.pieces()
     sent = [await anext(pieces) for _ in range(2)]

@@ -13,10 +13,10 @@ from tidelog.services.http.answers.problems import problem_of
 from tidelog.services.http.front.host_check import HostCheck
 from tidelog.services.http.front.http_front import FrontChecks, HttpFront
 from tidelog.services.http.front.origin_check import OriginCheck
-from tidelog.services.http.front.request_ids import RequestIds
+from tidelog.services.http.front.request_context import RequestContexts
 from tidelog.services.http.front.request_measurements import RequestMeasurements
 from tidelog.services.peers.proof import PeerProofs
-from tidelog.storage.runtime import SystemClock, SystemEntropy
+from tidelog.storage.runtime import Runtime, SystemClock
 
 SCOPE: Scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
 CHECKS = FrontChecks(
@@ -48,8 +48,10 @@ async def cancelled(inner: Endless, *, stopping: bool) -> list[Message]:
     async def receive() -> Message:
         return {"type": "http.disconnect"}
 
-    ids, measured = RequestIds(SystemEntropy()), RequestMeasurements(SystemClock())
-    front = HttpFront(inner, CHECKS, ids, measured, lambda _, error: problem_of(error).response(), lambda: stopping)
+    contexts, measured = RequestContexts(Runtime()), RequestMeasurements(SystemClock())
+    front = HttpFront(
+        inner, CHECKS, contexts, measured, lambda _, error: problem_of(error).response(), lambda: stopping
+    )
     task = asyncio.ensure_future(front(dict(SCOPE), receive, send))
     await inner.reached.wait()
     task.cancel()

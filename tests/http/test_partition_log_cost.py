@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx
+from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker
 from tests.broker.drafts import draft
 
@@ -19,8 +20,8 @@ LOG = "/v1/topics/t/partitions/0/log"
 async def test_a_list_of_topics_asks_the_bucket_nothing_and_a_direct_reader_one_listing() -> None:
     counting = CountingObjectStore(MemoryObjectStore())
     async with running_broker(counting, archiver_upkeep=False) as broker:
-        await broker.create_topic("t", 4, {})
-        await broker.produce("t", draft([b"x"]), ProduceOptions(partition=0))
+        await broker.create_topic(ANYBODY, "t", 4, {})
+        await broker.produce(ANYBODY, "t", draft([b"x"]), ProduceOptions(partition=0))
         app = create_app(broker, SETTINGS, Runtime())
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
 

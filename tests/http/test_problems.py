@@ -10,6 +10,7 @@ import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.answers.problems import ProblemTeller, problem_of
 from tidelog.services.http.answers.verdicts import (
     INTERNAL,
@@ -21,7 +22,7 @@ from tidelog.services.http.answers.verdicts import (
     Unreadable,
     verdict_on,
 )
-from tidelog.services.http.front.request_context import RequestContext, store_context
+from tidelog.services.http.front.request_context import store_context
 from tidelog.storage import errors
 
 

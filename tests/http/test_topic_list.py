@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import httpx
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker
 from tests.http.requests import problem
 
 from tidelog.coordinator.topics.topic import Topic
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.http.app import create_app
 from tidelog.services.http.v1.topic_list import LIMIT_MAX, PARTITIONS_PER_PAGE_MAX, topic_page
@@ -65,7 +67,7 @@ async def test_a_list_after_a_restart_asks_the_bucket_nothing() -> None:
     counting = CountingObjectStore(MemoryObjectStore())
     async with running_broker(counting, archiver_upkeep=False) as broker:
         for name in NAMES:
-            await broker.create_topic(name, 100, {})
+            await broker.create_topic(ANYBODY, name, 100, {})
     async with running_broker(counting, archiver_upkeep=False) as broker:
         app = create_app(broker, SETTINGS, Runtime())
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
@@ -88,10 +90,10 @@ async def test_one_topic_whose_details_fail_is_named_and_the_others_are_told(
 ) -> None:
     known = broker.partition_log
 
-    async def damaged(topic: str, partition: int, *, fresh: bool = True) -> object:
+    async def damaged(context: RequestContext, topic: str, partition: int, *, fresh: bool = True) -> object:
         if (topic, partition) == ("t3", 1):
             raise error
-        return await known(topic, partition, fresh=fresh)
+        return await known(context, topic, partition, fresh=fresh)
 
     monkeypatch.setattr(broker, "partition_log", damaged)
     page = (await client.get("/v1/topics?detail=true")).json()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
+from tests.anybody import ANYBODY
 from tests.broker.cluster_world import CLUSTER, running_world
 from tests.broker.drafts import numbered
 from tests.components.etcd_server import EtcdServer
@@ -46,10 +47,10 @@ async def of_etcd(server: EtcdServer) -> Exported:
 
 
 async def _after_traffic(broker: StartableBroker, settings: Settings) -> Exported:
-    await broker.create_topic("t", 2, {})
+    await broker.create_topic(ANYBODY, "t", 2, {})
     for partition in range(2):
-        await broker.produce("t", numbered(0, 3), ProduceOptions(partition=partition))
-        await broker.fetch("t", partition, 0, LIMITS)
+        await broker.produce(ANYBODY, "t", numbered(0, 3), ProduceOptions(partition=partition))
+        await broker.fetch(ANYBODY, "t", partition, 0, LIMITS)
     app: FastAPI = create_app(broker, settings, Runtime())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
         assert (await http.get("/v1/topics/absent")).status_code == 404

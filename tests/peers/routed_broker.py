@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from tidelog.services.broker.api.cluster import Leader, Route
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.local_broker import LocalBroker
 
 
@@ -14,14 +15,14 @@ class RoutedBroker:
     `here_led` they are its own. `searching`: requests that wait for a route."""
 
     def __init__(self, local: LocalBroker) -> None:
-        self.here = local
+        self.local = local
         self.here_led = True
         self.leader: Leader | None = None
         self.searching = 0
         self._changed = asyncio.Event()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.here, name)
+        return getattr(self.local, name)
 
     def led_by(self, address: str | None) -> None:
         """From now on a broker at `address` leads, or nobody."""
@@ -33,12 +34,12 @@ class RoutedBroker:
         self.here_led = True
         self._tell()
 
-    def route(self, topic: str, partition: int) -> Route:
-        found = self.here.route(topic, partition)
+    def route(self, context: RequestContext, /, topic: str, partition: int) -> Route:
+        found = self.local.route(context, topic, partition)
         return found if self.here_led else Route(found.shard, local=False, leader=self.leader)
 
-    async def route_fetch(self, topic: str, partition: int, offset: int) -> Route:
-        return self.route(topic, partition)
+    async def route_fetch(self, context: RequestContext, /, topic: str, partition: int, offset: int) -> Route:
+        return self.route(context, topic, partition)
 
     async def routes_changed(self, timeout_s: float) -> None:
         self.searching += 1

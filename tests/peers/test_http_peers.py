@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.anybody import ANYBODY
 from tests.http.sockets import happens
 from tests.peers.listening_broker import SETTINGS, ListeningBroker, listening_broker, proofs
 from tests.peers.scripted_peer import Turn, answer, scripted_peer
@@ -85,9 +86,9 @@ def leader(listening: ListeningBroker) -> Leader:
 
 async def test_a_share_is_appended_and_read_back_as_it_was(peers: HttpPeers, leader: Leader) -> None:
     sent = share(b"one", None, b"\xff")
-    appended = await peers.produce(leader, "web", sent, ProduceOptions(partition=0))
+    appended = await peers.produce(ANYBODY, leader, "web", sent, ProduceOptions(partition=0))
     assert (appended.partition, appended.base_offset, appended.count, appended.timestamp_ms) == (0, 0, 3, 1_002)
-    fetched = await peers.fetch(leader, "web", 0, 0, LIMITS)
+    fetched = await peers.fetch(ANYBODY, leader, "web", 0, 0, LIMITS)
     records = pa.Table.from_batches(fetched.batches)
     assert records.select(DRAFT_SCHEMA.names).cast(DRAFT_SCHEMA).to_pylist() == sent.records.to_pylist()
     assert (fetched.next_offset, fetched.log_start_offset, fetched.high_watermark) == (3, 0, 3)
@@ -95,9 +96,9 @@ async def test_a_share_is_appended_and_read_back_as_it_was(peers: HttpPeers, lea
 
 async def test_a_large_share_arrives_whole(peers: HttpPeers, leader: Leader) -> None:
     sent = large_share()
-    appended = await peers.produce(leader, "web", sent, ProduceOptions(partition=0))
+    appended = await peers.produce(ANYBODY, leader, "web", sent, ProduceOptions(partition=0))
     assert appended.count == 2_000
-    fetched = await peers.fetch(leader, "web", 0, 0, FetchLimits(10_000, 8 << 20))
+    fetched = await peers.fetch(ANYBODY, leader, "web", 0, 0, FetchLimits(10_000, 8 << 20))
     found = pa.Table.from_batches(fetched.batches)
     assert found.column("value").to_pylist() == sent.records.column("value").to_pylist()
 
@@ -106,30 +107,30 @@ async def test_a_large_share_arrives_whole(peers: HttpPeers, leader: Leader) -> 
 async def test_acks_mean_at_the_peer_what_they_mean_here(
     peers: HttpPeers, leader: Leader, acks: Acks, base_offset: int | None
 ) -> None:
-    appended = await peers.produce(leader, "web", share(b"x"), ProduceOptions(acks, partition=0))
+    appended = await peers.produce(ANYBODY, leader, "web", share(b"x"), ProduceOptions(acks, partition=0))
     assert appended.base_offset == base_offset
 
 
 async def test_a_sequence_is_kept_and_a_retry_is_a_duplicate(peers: HttpPeers, leader: Leader) -> None:
     options = ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 0))
-    first = await peers.produce(leader, "web", share(b"x"), options)
-    again = await peers.produce(leader, "web", share(b"x"), options)
+    first = await peers.produce(ANYBODY, leader, "web", share(b"x"), options)
+    again = await peers.produce(ANYBODY, leader, "web", share(b"x"), options)
     assert (again.base_offset, again.duplicate) == (first.base_offset, True)
     gap = replace(options, producer=ProducerSequence("p", 0, 7))
     with pytest.raises(SequenceConflict) as refused:
-        await peers.produce(leader, "web", share(b"x"), gap)
+        await peers.produce(ANYBODY, leader, "web", share(b"x"), gap)
     assert refused.value.expected_sequence == 1
 
 
 async def test_an_expected_offset_is_kept(peers: HttpPeers, leader: Leader) -> None:
     with pytest.raises(OffsetConflict) as refused:
-        await peers.produce(leader, "web", share(b"x"), ProduceOptions(partition=0, expected_offset=5))
+        await peers.produce(ANYBODY, leader, "web", share(b"x"), ProduceOptions(partition=0, expected_offset=5))
     assert refused.value.next_offset == 0
 
 
 async def test_a_share_for_a_topic_that_is_gone_makes_no_other(peers: HttpPeers, leader: Leader) -> None:
     with pytest.raises(NotFound):
-        await peers.produce(leader, "gone", share(b"x"), ProduceOptions(partition=0))
+        await peers.produce(ANYBODY, leader, "gone", share(b"x"), ProduceOptions(partition=0))
 
 
 async def test_a_share_may_be_larger_than_a_request(peers: HttpPeers) -> None:
@@ -138,14 +139,14 @@ async def test_a_share_may_be_larger_than_a_request(peers: HttpPeers) -> None:
     async with listening_broker(small) as strict:
         await strict.http.post("/v1/topics", json={"name": "web"})
         sent = share(*[b"123456"] * 900)
-        appended = await peers.produce(Leader("a", strict.url), "web", sent, ProduceOptions(partition=0))
+        appended = await peers.produce(ANYBODY, Leader("a", strict.url), "web", sent, ProduceOptions(partition=0))
         assert appended.count == 900
 
 
 async def test_positions_and_the_log_are_the_leaders(
     peers: HttpPeers, leader: Leader, listening: ListeningBroker
 ) -> None:
-    await peers.produce(leader, "web", share(b"a", b"b", b"c"), ProduceOptions(partition=0))
+    await peers.produce(ANYBODY, leader, "web", share(b"a", b"b", b"c"), ProduceOptions(partition=0))
     expected = {
         Position(Anchor.EARLIEST): 0,
         Position(Anchor.LATEST): 3,
@@ -153,10 +154,10 @@ async def test_positions_and_the_log_are_the_leaders(
         Position(Anchor.TIMESTAMP, 1_001): 1,
         Position(Anchor.OFFSET, 9): 9,
     }
-    assert {at: await peers.resolve(leader, "web", 0, at, fresh=False) for at in expected} == expected
-    await listening.broker.here.archive_now()
-    log = await peers.partition_log(leader, "web", 0, fresh=True)
-    whole = await listening.broker.here.partition_log("web", 0)
+    assert {at: await peers.resolve(ANYBODY, leader, "web", 0, at, fresh=False) for at in expected} == expected
+    await listening.broker.local.archive_now()
+    log = await peers.partition_log(ANYBODY, leader, "web", 0, fresh=True)
+    whole = await listening.broker.local.partition_log(ANYBODY, "web", 0)
     assert log == replace(whole, segments=tuple(as_readers_see(segment) for segment in whole.segments))
     assert log.segments[0].sha256
 
@@ -167,28 +168,28 @@ def as_readers_see(segment: Segment) -> Segment:
 
 
 async def test_a_fetch_waits_at_the_leader(peers: HttpPeers, leader: Leader, listening: ListeningBroker) -> None:
-    waiting = asyncio.ensure_future(peers.fetch(leader, "web", 0, 0, replace(LIMITS, wait_ms=9_000)))
+    waiting = asyncio.ensure_future(peers.fetch(ANYBODY, leader, "web", 0, 0, replace(LIMITS, wait_ms=9_000)))
     await happens(lambda: listening.service.connections.waiters == 1)
-    await peers.produce(leader, "web", share(b"x"), ProduceOptions(partition=0))
+    await peers.produce(ANYBODY, leader, "web", share(b"x"), ProduceOptions(partition=0))
     assert (await waiting).next_offset == 1
 
 
 async def test_a_fetch_out_of_range_says_what_the_range_is(peers: HttpPeers, leader: Leader) -> None:
     with pytest.raises(OutOfRange) as refused:
-        await peers.fetch(leader, "web", 0, 5, LIMITS)
+        await peers.fetch(ANYBODY, leader, "web", 0, 5, LIMITS)
     assert refused.value.high_watermark == 0
 
 
 async def test_records_are_deleted_at_the_leader(peers: HttpPeers, leader: Leader) -> None:
-    await peers.produce(leader, "web", share(b"x", b"y", b"z"), ProduceOptions(partition=0))
-    assert await peers.delete_records(leader, "web", 0, 2) == 2
-    assert await peers.delete_records(leader, "web", 0, 1) == 2
-    assert await peers.delete_records(leader, "web", 0, -1) == 3
+    await peers.produce(ANYBODY, leader, "web", share(b"x", b"y", b"z"), ProduceOptions(partition=0))
+    assert await peers.delete_records(ANYBODY, leader, "web", 0, 2) == 2
+    assert await peers.delete_records(ANYBODY, leader, "web", 0, 1) == 2
+    assert await peers.delete_records(ANYBODY, leader, "web", 0, -1) == 3
     with pytest.raises(OutOfRange) as refused:
-        await peers.delete_records(leader, "web", 0, 4)
+        await peers.delete_records(ANYBODY, leader, "web", 0, 4)
     assert (refused.value.log_start_offset, refused.value.high_watermark) == (3, 3)
     with pytest.raises(NotFound):
-        await peers.delete_records(leader, "web", 9, 0)
+        await peers.delete_records(ANYBODY, leader, "web", 9, 0)
 
 
 async def test_a_peer_that_leads_no_longer_refuses(
@@ -196,23 +197,23 @@ async def test_a_peer_that_leads_no_longer_refuses(
 ) -> None:
     listening.broker.led_by("http://10.0.0.7:8080")
     with pytest.raises(NotLeader) as refused:
-        await peers.produce(leader, "web", share(b"x"), ProduceOptions(partition=0))
+        await peers.produce(ANYBODY, leader, "web", share(b"x"), ProduceOptions(partition=0))
     assert refused.value.leader == "http://10.0.0.7:8080"
     listening.broker.led_by(None)
     with pytest.raises(LeaderUnknown):
-        await peers.fetch(leader, "web", 0, 0, LIMITS)
+        await peers.fetch(ANYBODY, leader, "web", 0, 0, LIMITS)
 
 
 async def test_a_peer_that_is_not_there_took_nothing(peers: HttpPeers) -> None:
     with pytest.raises(LeaderUnknown, match="nothing was sent"):
-        await peers.produce(Leader("a", "http://127.0.0.1:1"), "web", share(b"x"), ProduceOptions(partition=0))
+        await peers.produce(ANYBODY, Leader("a", "http://127.0.0.1:1"), "web", share(b"x"), ProduceOptions(partition=0))
 
 
 @pytest.mark.parametrize("turn", [Turn(), Turn(answer(200, b"{", told_bytes=9))], ids=["dies", "is cut off"])
 async def test_a_peer_that_dies_leaves_the_outcome_unknown(peers: HttpPeers, turn: Turn) -> None:
     async with scripted_peer(turn) as peer:
         with pytest.raises(Unavailable) as failed:
-            await peers.produce(Leader("a", peer.url), "web", share(b"x"), ProduceOptions(partition=0))
+            await peers.produce(ANYBODY, Leader("a", peer.url), "web", share(b"x"), ProduceOptions(partition=0))
     assert type(failed.value) is Unavailable
 
 
@@ -220,7 +221,7 @@ async def test_a_peer_that_is_silent_is_not_waited_for_without_end() -> None:
     impatient = HttpPeers(Runtime(), replace(SETTINGS, forward_timeout_ms=100), proofs())
     async with scripted_peer(Turn(stays=True)) as peer:
         with pytest.raises(Unavailable, match="unknown"):
-            await impatient.resolve(Leader("a", peer.url), "web", 0, Position(Anchor.LATEST), fresh=True)
+            await impatient.resolve(ANYBODY, Leader("a", peer.url), "web", 0, Position(Anchor.LATEST), fresh=True)
     await impatient.aclose()
 
 
@@ -229,6 +230,6 @@ async def test_an_answer_that_is_none_is_told_as_damaged(peers: HttpPeers, body:
     async with scripted_peer(Turn(answer(200, body))) as peer:
         leader = Leader("a", peer.url)
         with pytest.raises(Corrupt):
-            await peers.fetch(leader, "web", 0, 0, LIMITS)
+            await peers.fetch(ANYBODY, leader, "web", 0, 0, LIMITS)
         with pytest.raises(Corrupt):
-            await peers.resolve(leader, "web", 0, Position(Anchor.LATEST), fresh=True)
+            await peers.resolve(ANYBODY, leader, "web", 0, Position(Anchor.LATEST), fresh=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 from benchmarks.open_readers import ROWS, Archive, Between
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import draft
 from tests.components.s3_endpoint import S3Bucket
@@ -54,16 +55,16 @@ async def archived_topic(bucket: S3Bucket, patch: pytest.MonkeyPatch) -> Archive
     noise = random.Random(11)
     store = S3ObjectStore(bucket.name, settings=bucket.endpoint.settings())
     async with running_broker(store, archiver_batch_bytes=1 << 30, archiver_upkeep=False) as broker:
-        await broker.create_topic("t", 2, {})
+        await broker.create_topic(ANYBODY, "t", 2, {})
         for start in range(0, RECORDS, BATCH):
             offsets = range(start, start + BATCH)
             values = [noise.randbytes(VALUE_BYTES) if n % 9 else None for n in offsets]
             keys = [b"k%d" % (n % 1_000) if n % 4 else None for n in offsets]
             made = draft(values, keys=keys, timestamps=[time_of(n) for n in offsets])
-            await broker.produce("t", made, ProduceOptions(partition=0))
-        await broker.produce("t", draft([b"other"] * 100, timestamps=[1] * 100), ProduceOptions(partition=1))
+            await broker.produce(ANYBODY, "t", made, ProduceOptions(partition=0))
+        await broker.produce(ANYBODY, "t", draft([b"other"] * 100, timestamps=[1] * 100), ProduceOptions(partition=1))
         await broker.archive_now()
-        logs = [await broker.partition_log("t", partition) for partition in range(2)]
+        logs = [await broker.partition_log(ANYBODY, "t", partition) for partition in range(2)]
         rows = pa.concat_tables([await read_partition(broker, partition) for partition in range(2)])
     endpoint, segments = bucket.endpoint, [segment for log in logs for segment in log.segments]
     keys = tuple(segment.key for segment in segments)
@@ -74,7 +75,7 @@ async def archived_topic(bucket: S3Bucket, patch: pytest.MonkeyPatch) -> Archive
 async def read_partition(broker: LocalBroker, partition: int) -> pa.Table:
     """All of it, page after page, as `ROWS`."""
     batches, offset = [], 0
-    while (fetched := await broker.fetch("t", partition, offset, ALL)).next_offset > offset:
+    while (fetched := await broker.fetch(ANYBODY, "t", partition, offset, ALL)).next_offset > offset:
         batches += fetched.batches
         offset = fetched.next_offset
     table = pa.Table.from_batches(batches)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered, values_of
 from tests.components.minio_admin import MinioAdmin
@@ -63,8 +64,8 @@ async def store_of_a_user(bucket: S3Bucket, policy: Mapping[str, Any]) -> AsyncI
 async def filled(bucket: S3Bucket, policy: Mapping[str, Any]) -> str:
     """A broker writes and archives as a user with `policy`, and an orphan is left. Return the orphan's key."""
     async with store_of_a_user(bucket, policy) as store, running_broker(store, shards=1) as broker:
-        topic = await broker.create_topic("t", 1, {})
-        await broker.produce("t", numbered(0, 5), ProduceOptions(partition=0))
+        topic = await broker.create_topic(ANYBODY, "t", 1, {})
+        await broker.produce(ANYBODY, "t", numbered(0, 5), ProduceOptions(partition=0))
         await broker.archive_now()
         place = topic.partition(0)
         orphan = f"{segment_prefix('t', place.topic_id, 0)}{0:020d}-{3:020d}-{'ab' * 16}.parquet"
@@ -87,7 +88,7 @@ async def test_the_policy_on_the_page_is_enough_for_a_broker_and_for_a_sweep(min
         store_of_a_user(minio_bucket, policy) as store,
         running_broker(store, shards=1) as broker,
     ):
-        assert values_of(await broker.fetch("t", 0, 0, ALL)) == [b"%d" % n for n in range(5)]
+        assert values_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"%d" % n for n in range(5)]
 
 
 @pytest.mark.parametrize("missing", [OF_UPLOADS, OF_UPLOADS[1:], OF_UPLOADS[2:]], ids=["list", "parts", "abort"])

@@ -8,14 +8,17 @@ Putting requests together is all it does: topics come from the `Catalog`, writin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from tidelog.coordinator.cluster.identity import check_standalone
 from tidelog.coordinator.topics.topic import Topic
+from tidelog.services.broker.api.broker import TopicConfigs
 from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Route
 from tidelog.services.broker.api.costs import BrokerCosts
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits, PartitionLog, Position
 from tidelog.services.broker.api.produce import Acks, Appended, Draft, ProduceOptions
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.archive.record_deletion import RecordDeletion
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
@@ -66,10 +69,6 @@ class LocalBroker:
         self._not_ready: str | None = "the broker is starting"
 
     @property
-    def here(self) -> LocalBroker:
-        return self
-
-    @property
     def peer_secrets(self) -> PeerSecrets:
         return self._parts.peer_secrets
 
@@ -93,7 +92,9 @@ class LocalBroker:
 
     def _shards_there_are(self) -> set[int]:
         """Those of the settings, and each further one that a topic lives in."""
-        return {shard for topic in self.topics() for shard in topic.shards}.union(range(self._settings.shards))
+        return {shard for topic in self.known_topics.all() for shard in topic.shards}.union(
+            range(self._settings.shards)
+        )
 
     async def aclose(self) -> None:
         """Refuse what is new, commit and answer what was taken, within `shutdown_timeout_ms`; then let go of the
@@ -121,7 +122,13 @@ class LocalBroker:
 
     # ---- topics
 
-    async def create_topic(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
+    async def create_topic(
+        self, _context: RequestContext, /, name: str, partitions: int | None, configs: TopicConfigs
+    ) -> Topic:
+        return await self.created_topic(name, partitions, configs)
+
+    async def created_topic(self, name: str, partitions: int | None, configs: TopicConfigs) -> Topic:
+        """Create a topic, for a client or because a produce may."""
         self.check_open()
         led_before = self.shards.led_shards()
         topic = await self.known_topics.create(name, partitions, configs)
@@ -132,21 +139,23 @@ class LocalBroker:
                 led.leader.partitions.born(topic)
         return topic
 
-    async def alter_topic(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
+    async def alter_topic(
+        self, _context: RequestContext, /, name: str, partitions: int | None, configs: TopicConfigs
+    ) -> Topic:
         self.check_open()
         return await self.known_topics.alter(name, partitions, configs)
 
-    async def delete_topic(self, name: str) -> None:
+    async def delete_topic(self, _context: RequestContext, /, name: str) -> None:
         self.check_open()
         await self.known_topics.delete(name)
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, _context: RequestContext, /, name: str) -> Topic:
         return self.known_topics.get(name)
 
-    async def known_topic(self, name: str) -> Topic:
+    async def known_topic(self, _context: RequestContext, /, name: str) -> Topic:
         return await self.known_topics.known(name)
 
-    def topics(self) -> Sequence[Topic]:
+    def topics(self, _context: RequestContext, /) -> Sequence[Topic]:
         return self.known_topics.all()
 
     def forget(self, topic: Topic) -> None:
@@ -157,7 +166,9 @@ class LocalBroker:
 
     # ---- produce
 
-    async def produce(self, topic: str, draft: Draft, options: ProduceOptions) -> Sequence[Appended]:
+    async def produce(
+        self, _context: RequestContext, /, topic: str, draft: Draft, options: ProduceOptions
+    ) -> Sequence[Appended]:
         self.check_open()
         found = await self.topic_to_produce(topic, options)
         shares = await self.sharing.shares(found, draft, options)
@@ -181,28 +192,38 @@ class LocalBroker:
             if not (self._settings.auto_create_topics_enable and options.auto_create):
                 raise
         try:
-            return await self.create_topic(name, None, {})
+            return await self.created_topic(name, None, {})
         except AlreadyExists:
-            return self.topic(name)
+            return self.known_topics.get(name)
 
     # ---- fetch
 
-    async def resolve(self, topic: str, partition: int, position: Position, *, fresh: bool = True) -> int:
+    async def resolve(
+        self, _context: RequestContext, /, topic: str, partition: int, position: Position, *, fresh: bool = True
+    ) -> int:
         return await self._reads.resolve(topic, partition, position, fresh=fresh)
 
-    async def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
-        return await self._reads.fetch(topic, partition, offset, limits)
+    async def fetch(
+        self, context: RequestContext, /, topic: str, partition: int, offset: int, limits: FetchLimits
+    ) -> Fetched:
+        return await self._reads.fetch(topic, partition, offset, self.capped(context, limits))
 
-    def capped(self, limits: FetchLimits) -> FetchLimits:
-        """`limits` within those of the settings."""
-        return self._reads.capped(limits)
+    def capped(self, context: RequestContext, limits: FetchLimits) -> FetchLimits:
+        """`limits` within those of the settings and of the context's deadline."""
+        capped = self._reads.capped(limits)
+        if context.deadline_s is None or not capped.wait_ms:
+            return capped
+        wait_s = context.bounded_s(capped.wait_ms / 1000, self._clock.monotonic())
+        return replace(capped, wait_ms=int(wait_s * 1000))
 
-    async def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+    async def delete_records(self, _context: RequestContext, /, topic: str, partition: int, before_offset: int) -> int:
         self.check_open()
         leader, state = await self._reads.state(topic, partition)
-        return await self._deletion.delete(self.topic(topic), leader, state, before_offset)
+        return await self._deletion.delete(self.known_topics.get(topic), leader, state, before_offset)
 
-    async def partition_log(self, topic: str, partition: int, *, fresh: bool = True) -> PartitionLog:
+    async def partition_log(
+        self, _context: RequestContext, /, topic: str, partition: int, *, fresh: bool = True
+    ) -> PartitionLog:
         return await self._reads.partition_log(topic, partition, fresh=fresh)
 
     async def archive_now(self) -> None:
@@ -239,7 +260,7 @@ class LocalBroker:
             sweeps=self._parts.sweeps.counts,
         )
 
-    async def costs(self) -> BrokerCosts:
+    async def costs(self, _context: RequestContext, /) -> BrokerCosts:
         return await self.costs_as(sole_broker_id(self._settings), self.known_topics.shard_count)
 
     async def costs_as(self, broker_id: str, shards_total: int) -> BrokerCosts:
@@ -249,13 +270,13 @@ class LocalBroker:
 
     # ---- where things are: all here
 
-    def route(self, topic: str, partition: int) -> Route:
-        found = self.topic(topic)
+    def route(self, _context: RequestContext, /, topic: str, partition: int) -> Route:
+        found = self.known_topics.get(topic)
         check_partition(found, partition)
         return Route(found.shards[partition], local=True)
 
-    async def route_fetch(self, topic: str, partition: int, offset: int) -> Route:  # noqa: ARG002  # all is here
-        return self.route(topic, partition)
+    async def route_fetch(self, context: RequestContext, /, topic: str, partition: int, _offset: int) -> Route:
+        return self.route(context, topic, partition)
 
     def hears_of_leaders(self) -> bool:
         return True
@@ -263,10 +284,10 @@ class LocalBroker:
     async def routes_changed(self, timeout_s: float) -> None:
         await self._clock.sleep(timeout_s)
 
-    def cluster(self) -> ClusterStatus:
+    def cluster(self, _context: RequestContext, /) -> ClusterStatus:
         return sole_cluster(self._settings, self.status())
 
-    async def drain(self, broker_id: str, *, undo: bool = False) -> None:  # noqa: ARG002  # there is nobody else
+    async def drain(self, _context: RequestContext, /, broker_id: str, *, undo: bool = False) -> None:  # noqa: ARG002  # there is nobody else
         raise Invalid(f"{broker_id} cannot be drained: this broker is alone, and nobody could take its shards")
 
     def check_open(self) -> None:

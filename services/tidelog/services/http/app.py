@@ -22,7 +22,7 @@ from tidelog.services.http.answers.problems import ProblemTeller
 from tidelog.services.http.front.host_check import HostCheck, host_name
 from tidelog.services.http.front.http_front import FrontChecks, HttpFront
 from tidelog.services.http.front.origin_check import OriginCheck
-from tidelog.services.http.front.request_ids import RequestIds
+from tidelog.services.http.front.request_context import RequestContexts
 from tidelog.services.http.metrics.broker_collector import BrokerCollector, MeasuredBroker
 from tidelog.services.http.metrics.cluster_collector import ClusterCollector
 from tidelog.services.http.metrics.http_collector import HttpCollector
@@ -126,8 +126,8 @@ def create_app(broker: StartableBroker, settings: Settings, runtime: Runtime) ->
     problems = ProblemTeller(service.problems)
     problems.install(app)
     lane = DirectLane(app.routed, produce.produce, fetch.fetch, problems.tell)
-    ids, checks = RequestIds(runtime.entropy), _checks(settings, proofs)
-    app.front = HttpFront(lane, checks, ids, service.requests, problems.tell, lambda: service.connections.draining)
+    contexts, checks = RequestContexts(runtime), _checks(settings, proofs)
+    app.front = HttpFront(lane, checks, contexts, service.requests, problems.tell, lambda: service.connections.draining)
     return app
 
 

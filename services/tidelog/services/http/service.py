@@ -43,10 +43,6 @@ class Service:
     peers: PeerPool | None = None
     forwarded: Counter[str] = field(default_factory=Counter)
 
-    def asked(self, request: Request) -> Broker:
-        """Who answers `request`: what a peer sent on goes no further."""
-        return self.broker.here if context_of(request).from_peer else self.broker
-
     def body_limit_bytes(self, request: Request) -> int:
         """How large a body may be. A share that a peer sends may be larger than what it was sent: as Arrow, with a
         timestamp a record."""

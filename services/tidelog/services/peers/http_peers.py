@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import quote, urlencode
 
@@ -19,10 +21,12 @@ import pyarrow as pa
 from tidelog.services.broker.api.cluster import Leader
 from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, PartitionLog, Position
 from tidelog.services.broker.api.produce import Appended, ProduceOptions
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.write.routing import Share
 from tidelog.services.http.v1.partition_log_json import PartitionLogJson, partition_log_of
 from tidelog.services.peers.answers import LogStartAnswer, OffsetAnswer, ProduceAnswer
 from tidelog.services.peers.arrow_bodies import decode_page, encode_share, pieces_of
+from tidelog.services.peers.context_headers import context_headers
 from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest
 from tidelog.services.peers.proof import PeerProofs
 from tidelog.services.peers.refusals import error_of
@@ -50,7 +54,9 @@ class HttpPeers:
         self._pool = PeerPool(proofs)
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="peers")
 
-    async def produce(self, leader: Leader, topic: str, share: Share, options: ProduceOptions) -> Appended:
+    async def produce(
+        self, context: RequestContext, leader: Leader, topic: str, share: Share, options: ProduceOptions
+    ) -> Appended:
         body = await self._encoded(share.records)
         query = {"acks": options.acks.value}
         if options.expected_offset is not None:
@@ -62,13 +68,15 @@ class HttpPeers:
             bytes(body) if body.nbytes <= _INLINE_BODY_BYTES_MAX else pieces_of(body),
             body.nbytes,
         )
-        answer = await self._whole(leader, request, self._produce_timeout_s)
+        answer = await self._whole(context, leader, request, self._produce_timeout_s)
         appended = _decoded(answer, ProduceAnswer).partitions[0]
         return Appended(
             appended.partition, appended.base_offset, appended.count, appended.timestamp, appended.duplicate
         )
 
-    async def fetch(self, leader: Leader, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
+    async def fetch(
+        self, context: RequestContext, leader: Leader, topic: str, partition: int, offset: int, limits: FetchLimits
+    ) -> Fetched:
         query = {
             "offset": str(offset),
             "max_records": str(limits.max_records),
@@ -79,7 +87,7 @@ class HttpPeers:
         target = _target(topic, partition, "records", query)
         request = PeerRequest("GET", target, [("Accept", ARROW)], waits=limits.wait_ms > 0)
         timeout_s = self._call_timeout_s + limits.wait_ms / 1000
-        async with self._pool.ask(leader.address, request, answer_timeout_s=timeout_s) as answer:
+        async with self._call(context, leader, request, timeout_s) as answer:
             body = await _read(answer)
             return Fetched(
                 await self._page(body),
@@ -88,31 +96,48 @@ class HttpPeers:
                 _number(answer.headers, "Tidelog-High-Watermark"),
             )
 
-    async def resolve(self, leader: Leader, topic: str, partition: int, position: Position, *, fresh: bool) -> int:
+    async def resolve(
+        self, context: RequestContext, leader: Leader, topic: str, partition: int, position: Position, *, fresh: bool
+    ) -> int:
         if position.anchor is Anchor.OFFSET:
             return position.value
         query = {"at": _written(position), **_freshness(fresh=fresh)}
         request = PeerRequest("GET", _target(topic, partition, "offset", query))
-        return _decoded(await self._whole(leader, request, self._call_timeout_s), OffsetAnswer).offset
+        return _decoded(await self._whole(context, leader, request, self._call_timeout_s), OffsetAnswer).offset
 
-    async def partition_log(self, leader: Leader, topic: str, partition: int, *, fresh: bool) -> PartitionLog:
+    async def partition_log(
+        self, context: RequestContext, leader: Leader, topic: str, partition: int, *, fresh: bool
+    ) -> PartitionLog:
         request = PeerRequest("GET", _target(topic, partition, "log", _freshness(fresh=fresh)))
-        return partition_log_of(_decoded(await self._whole(leader, request, self._call_timeout_s), PartitionLogJson))
+        return partition_log_of(
+            _decoded(await self._whole(context, leader, request, self._call_timeout_s), PartitionLogJson)
+        )
 
-    async def delete_records(self, leader: Leader, topic: str, partition: int, before_offset: int) -> int:
+    async def delete_records(
+        self, context: RequestContext, leader: Leader, topic: str, partition: int, before_offset: int
+    ) -> int:
         body = msgspec.json.encode({"before_offset": before_offset})
         target = _target(topic, partition, "delete-records", {})
         request = PeerRequest("POST", target, [("Content-Type", JSON)], body, len(body))
         # The leader may have to archive first.
-        return _decoded(await self._whole(leader, request, self._produce_timeout_s), LogStartAnswer).log_start_offset
+        return _decoded(
+            await self._whole(context, leader, request, self._produce_timeout_s), LogStartAnswer
+        ).log_start_offset
 
     async def aclose(self) -> None:
         await self._pool.aclose()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _whole(self, leader: Leader, request: PeerRequest, timeout_s: float) -> bytes:
-        async with self._pool.ask(leader.address, request, answer_timeout_s=timeout_s) as answer:
+    async def _whole(self, context: RequestContext, leader: Leader, request: PeerRequest, timeout_s: float) -> bytes:
+        async with self._call(context, leader, request, timeout_s) as answer:
             return await _read(answer)
+
+    def _call(
+        self, context: RequestContext, leader: Leader, request: PeerRequest, timeout_s: float
+    ) -> AbstractAsyncContextManager[PeerAnswer]:
+        now_s = self._clock.monotonic()
+        sent = replace(request, headers=[*context_headers(context, now_s), *request.headers])
+        return self._pool.ask(leader.address, sent, answer_timeout_s=timeout_s)
 
     async def _encoded(self, records: pa.Table) -> memoryview:
         if records.nbytes < _THREAD_BYTES_MIN:

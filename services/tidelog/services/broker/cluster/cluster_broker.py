@@ -11,15 +11,17 @@ leaders go on leading, which the bucket proves, and the journal is on the bucket
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tidelog.coordinator.topics.catalog_sync import CatalogChange
 from tidelog.coordinator.topics.topic import Topic
+from tidelog.services.broker.api.broker import TopicConfigs
 from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Route
 from tidelog.services.broker.api.costs import BrokerCosts
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits, PartitionLog, Position
 from tidelog.services.broker.api.produce import Appended, Draft, ProduceOptions
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.cluster.cluster_requests import ClusterRequests
 from tidelog.services.broker.cluster.cluster_status import cluster_status
@@ -41,15 +43,11 @@ class ClusterBroker:
         self._parts = parts
         self._coordination = coordination
         self._peers = peers
-        self._local = LocalBroker(parts)
+        self.local = LocalBroker(parts)
         self._cold = ColdReader(parts.store, parts.reader, parts.means.runtime.clock)
         self._router: LeaderRouter | None = None
         self._started: ClusterRequests | None = None
         self._handing_over = False
-
-    @property
-    def here(self) -> LocalBroker:
-        return self._local
 
     @property
     def peer_secrets(self) -> PeerSecrets:
@@ -69,12 +67,12 @@ class ClusterBroker:
     async def _join(self) -> None:
         await self._parts.journal.open()
         identity = await self._coordination.join(self._topics_changed)
-        self._local.known_topics.shard_count = identity.shards
-        self._local.known_topics.read_on = self._coordination.read_on
-        self._router = LeaderRouter(self._coordination.view, self._local.shards)
-        self._local.shards.join_cluster(self._router.leader, self._coordination.view.surely_leads)
+        self.local.known_topics.shard_count = identity.shards
+        self.local.known_topics.read_on = self._coordination.read_on
+        self._router = LeaderRouter(self._coordination.view, self.local.shards)
+        self.local.shards.join_cluster(self._router.leader, self._coordination.view.surely_leads)
         self._started = ClusterRequests(
-            self._local,
+            self.local,
             self._peers,
             self._cold,
             self._router,
@@ -82,7 +80,7 @@ class ClusterBroker:
             self._parts.means.runtime.clock,
         )
         self._router.start()
-        self._local.serve()
+        self.local.serve()
         await self._coordination.lead()
 
     async def hand_over(self) -> None:
@@ -97,12 +95,12 @@ class ClusterBroker:
         await self._close()
 
     async def _close(self) -> None:
-        self._local.end_polls()
+        self.local.end_polls()
         if self._router:
             await self._router.close()
         await self._coordination.leave()
         await self._peers.aclose()
-        await self._local.aclose()
+        await self.local.aclose()
 
     async def must_stop(self) -> str:
         """Return, with the reason, once this process has to end: another one has its broker id."""
@@ -114,54 +112,70 @@ class ClusterBroker:
             raise Overloaded("the broker is starting; nothing was taken", retry_after_s=RETRY_AFTER_S)
         return self._started
 
+    def _calls(self, context: RequestContext) -> LocalBroker | ClusterRequests:
+        """Who answers a call on records: a request that may not be forwarded is answered here or refused."""
+        return self._requests if context.may_forward else self.local
+
     def _topics_changed(self, change: CatalogChange) -> None:
         for topic in change.deleted:
-            self._local.forget(topic)
+            self.local.forget(topic)
             self._cold.forget(topic)
 
     # ---- topics
 
-    async def create_topic(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
-        return await self._local.create_topic(name, partitions, configs)
+    async def create_topic(
+        self, context: RequestContext, /, name: str, partitions: int | None, configs: TopicConfigs
+    ) -> Topic:
+        return await self.local.create_topic(context, name, partitions, configs)
 
-    async def alter_topic(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
-        return await self._local.alter_topic(name, partitions, configs)
+    async def alter_topic(
+        self, context: RequestContext, /, name: str, partitions: int | None, configs: TopicConfigs
+    ) -> Topic:
+        return await self.local.alter_topic(context, name, partitions, configs)
 
-    async def delete_topic(self, name: str) -> None:
-        await self._local.delete_topic(name)
+    async def delete_topic(self, context: RequestContext, /, name: str) -> None:
+        await self.local.delete_topic(context, name)
 
-    def topic(self, name: str) -> Topic:
-        return self._local.topic(name)
+    def topic(self, context: RequestContext, /, name: str) -> Topic:
+        return self.local.topic(context, name)
 
-    async def known_topic(self, name: str) -> Topic:
-        return await self._local.known_topic(name)
+    async def known_topic(self, context: RequestContext, /, name: str) -> Topic:
+        return await self.local.known_topic(context, name)
 
-    def topics(self) -> Sequence[Topic]:
-        return self._local.topics()
+    def topics(self, context: RequestContext, /) -> Sequence[Topic]:
+        return self.local.topics(context)
 
     # ---- records
 
-    async def produce(self, topic: str, draft: Draft, options: ProduceOptions) -> Sequence[Appended]:
-        return await self._requests.produce(topic, draft, options)
+    async def produce(
+        self, context: RequestContext, /, topic: str, draft: Draft, options: ProduceOptions
+    ) -> Sequence[Appended]:
+        return await self._calls(context).produce(context, topic, draft, options)
 
-    async def resolve(self, topic: str, partition: int, position: Position, *, fresh: bool = True) -> int:
-        return await self._requests.resolve(topic, partition, position, fresh=fresh)
+    async def resolve(
+        self, context: RequestContext, /, topic: str, partition: int, position: Position, *, fresh: bool = True
+    ) -> int:
+        return await self._calls(context).resolve(context, topic, partition, position, fresh=fresh)
 
-    async def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
-        return await self._requests.fetch(topic, partition, offset, limits)
+    async def fetch(
+        self, context: RequestContext, /, topic: str, partition: int, offset: int, limits: FetchLimits
+    ) -> Fetched:
+        return await self._calls(context).fetch(context, topic, partition, offset, limits)
 
-    async def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
-        return await self._requests.delete_records(topic, partition, before_offset)
+    async def delete_records(self, context: RequestContext, /, topic: str, partition: int, before_offset: int) -> int:
+        return await self._calls(context).delete_records(context, topic, partition, before_offset)
 
-    async def partition_log(self, topic: str, partition: int, *, fresh: bool = True) -> PartitionLog:
-        return await self._requests.partition_log(topic, partition, fresh=fresh)
+    async def partition_log(
+        self, context: RequestContext, /, topic: str, partition: int, *, fresh: bool = True
+    ) -> PartitionLog:
+        return await self._calls(context).partition_log(context, topic, partition, fresh=fresh)
 
     # ---- where things are
 
-    def route(self, topic: str, partition: int) -> Route:
-        return self._requests.route(self.topic(topic), partition)
+    def route(self, context: RequestContext, /, topic: str, partition: int) -> Route:
+        return self._requests.route(self.topic(context, topic), partition)
 
-    async def route_fetch(self, topic: str, partition: int, offset: int) -> Route:
+    async def route_fetch(self, _context: RequestContext, /, topic: str, partition: int, offset: int) -> Route:
         return await self._requests.route_fetch(topic, partition, offset)
 
     def hears_of_leaders(self) -> bool:
@@ -176,14 +190,14 @@ class ClusterBroker:
     # ---- what is known of it
 
     def status(self) -> BrokerStatus:
-        status = self._local.status()
+        status = self.local.status()
         if self._started is None:
             return status
         if self._handing_over:
             return replace(status, ready=False, reason="the broker is stopping: others take over its shards")
         return replace(status, reason=status.reason or self._coordination.view.health().reason)
 
-    def cluster(self) -> ClusterStatus:
+    def cluster(self, _context: RequestContext, /) -> ClusterStatus:
         if self._started is None:
             return ClusterStatus("", self._parts.settings.cluster_name, "etcd", "the broker is starting", (), ())
         return cluster_status(self._coordination.view, self._coordination.identity)
@@ -191,16 +205,16 @@ class ClusterBroker:
     def measurements(self) -> BrokerMeasurements:
         """What was counted up to now."""
         forwarded = self._started.calls.forwarded if self._started else 0
-        measured = self._local.measurements()
+        measured = self.local.measurements()
         return replace(measured, cluster=replace(measured.cluster, forwarded=forwarded))
 
-    async def costs(self) -> BrokerCosts:
+    async def costs(self, _context: RequestContext, /) -> BrokerCosts:
         broker_id = self._coordination.view.me().broker_id
-        return await self._local.costs_as(broker_id, self._coordination.identity.shards)
+        return await self.local.costs_as(broker_id, self._coordination.identity.shards)
 
     async def archive_now(self) -> None:
         """Turn what is committed in the shards led here into segments, whatever its age."""
-        await self._local.archive_now()
+        await self.local.archive_now()
 
-    async def drain(self, broker_id: str, *, undo: bool = False) -> None:
+    async def drain(self, _context: RequestContext, /, broker_id: str, *, undo: bool = False) -> None:
         await self._coordination.drain(broker_id, undo=undo)

@@ -9,6 +9,7 @@ from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.cluster import Route
 from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, PartitionLog, Position
 from tidelog.services.broker.api.produce import Appended, Draft, ProduceOptions
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.archive.record_deletion import HIGH_WATERMARK
 from tidelog.services.broker.cluster.cold_reader import ColdReader
 from tidelog.services.broker.cluster.leader_calls import LeaderCalls
@@ -43,16 +44,20 @@ class ClusterRequests:
         self._clock = clock
         self._delivery = ShareDelivery(local, peers, self.calls)
 
-    async def produce(self, topic: str, draft: Draft, options: ProduceOptions) -> Sequence[Appended]:
+    async def produce(
+        self, context: RequestContext, /, topic: str, draft: Draft, options: ProduceOptions
+    ) -> Sequence[Appended]:
         self._local.check_open()
         found = await self._local.topic_to_produce(topic, options)
         shares = await self._local.sharing.shares(found, draft, options)
-        return await self._delivery.deliver(found, shares, options)
+        return await self._delivery.deliver(context, found, shares, options)
 
-    async def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
+    async def fetch(
+        self, context: RequestContext, /, topic: str, partition: int, offset: int, limits: FetchLimits
+    ) -> Fetched:
         found = await self._local.known_topics.known(topic, partition)
         shard = found.shards[partition]
-        capped = self._local.capped(limits)
+        capped = self._local.capped(context, limits)
         if not self._local.shards.leads(shard):
             cold = await self._fetch_cold(found, partition, offset, capped)
             if cold is not None:
@@ -64,9 +69,10 @@ class ClusterRequests:
             return replace(capped, wait_ms=max(0, round((end_s - self._clock.monotonic()) * 1000)))
 
         return await self.calls.read(
+            context,
             shard,
-            lambda: self._local.fetch(topic, partition, offset, left()),
-            lambda leader: self._peers.fetch(leader, topic, partition, offset, left()),
+            lambda: self._local.fetch(context, topic, partition, offset, left()),
+            lambda leader: self._peers.fetch(context, leader, topic, partition, offset, left()),
             wait_s=capped.wait_ms / 1000,
         )
 
@@ -80,33 +86,40 @@ class ClusterRequests:
             await self._local.known_topics.check_there(topic)
             raise
 
-    async def resolve(self, topic: str, partition: int, position: Position, *, fresh: bool = True) -> int:
+    async def resolve(
+        self, context: RequestContext, /, topic: str, partition: int, position: Position, *, fresh: bool = True
+    ) -> int:
         found = await self._local.known_topics.known(topic, partition)
         if position.anchor is Anchor.OFFSET:
             return position.value
         return await self.calls.read(
+            context,
             found.shards[partition],
-            lambda: self._local.resolve(topic, partition, position, fresh=fresh),
-            lambda leader: self._peers.resolve(leader, topic, partition, position, fresh=fresh),
+            lambda: self._local.resolve(context, topic, partition, position, fresh=fresh),
+            lambda leader: self._peers.resolve(context, leader, topic, partition, position, fresh=fresh),
         )
 
-    async def partition_log(self, topic: str, partition: int, *, fresh: bool) -> PartitionLog:
+    async def partition_log(
+        self, context: RequestContext, /, topic: str, partition: int, *, fresh: bool = True
+    ) -> PartitionLog:
         found = await self._local.known_topics.known(topic, partition)
         return await self.calls.read(
+            context,
             found.shards[partition],
-            lambda: self._local.partition_log(topic, partition, fresh=fresh),
-            lambda leader: self._peers.partition_log(leader, topic, partition, fresh=fresh),
+            lambda: self._local.partition_log(context, topic, partition, fresh=fresh),
+            lambda leader: self._peers.partition_log(context, leader, topic, partition, fresh=fresh),
         )
 
-    async def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+    async def delete_records(self, context: RequestContext, /, topic: str, partition: int, before_offset: int) -> int:
         found = await self._local.known_topics.known(topic, partition)
         offset = before_offset
         if before_offset == HIGH_WATERMARK:  # once: what is committed while a lost call is tried again stays
-            offset = await self.resolve(topic, partition, Position(Anchor.LATEST))
+            offset = await self.resolve(context, topic, partition, Position(Anchor.LATEST))
         return await self.calls.read(
+            context,
             found.shards[partition],
-            lambda: self._local.delete_records(topic, partition, offset),
-            lambda leader: self._peers.delete_records(leader, topic, partition, offset),
+            lambda: self._local.delete_records(context, topic, partition, offset),
+            lambda leader: self._peers.delete_records(context, leader, topic, partition, offset),
         )
 
     def route(self, topic: Topic, partition: int) -> Route:

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from tidelog.services.broker.api.cluster import Leader
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.cluster.leader_router import LeaderRouter
 from tidelog.services.broker.shard.shard_set import RETRY_AFTER_S
 from tidelog.storage.errors import LeaderUnknown, NotLeader, Overloaded, Unavailable
@@ -48,6 +49,7 @@ class LeaderCalls:
 
     async def read(
         self,
+        context: RequestContext,
         shard: int,
         here: Callable[[], Awaitable[T]],
         there: Callable[[Leader], Awaitable[T]],
@@ -56,7 +58,7 @@ class LeaderCalls:
     ) -> T:
         """The answer of whoever leads `shard`, for a call that may wait `wait_s` there. Raises what the call does, and
         `LeaderUnknown` or `NotLeader` if nobody took it in time."""
-        pauses = _Pauses(self._router, self._clock, self._timeout_s + wait_s)
+        pauses = self._pauses(context, self._timeout_s + wait_s)
         while True:
             try:
                 return await self._once(shard, here, there, leaving_s=0.0)
@@ -69,14 +71,23 @@ class LeaderCalls:
                     raise
                 await pauses.again_or_raise(broken)
 
-    async def write(self, shard: int, here: Callable[[], Awaitable[T]], there: Callable[[Leader], Awaitable[T]]) -> T:
+    async def write(
+        self,
+        context: RequestContext,
+        shard: int,
+        here: Callable[[], Awaitable[T]],
+        there: Callable[[Leader], Awaitable[T]],
+    ) -> T:
         """As `read`, for a call that takes something: what may have been taken is not sent again."""
-        pauses = _Pauses(self._router, self._clock, self._timeout_s)
+        pauses = self._pauses(context, self._timeout_s)
         while True:
             try:
                 return await self._once(shard, here, there, leaving_s=ANSWER_GRACE_S)
             except (NotLeader, LeaderUnknown) as refusal:
                 await pauses.again_or_raise(refusal)
+
+    def _pauses(self, context: RequestContext, timeout_s: float) -> _Pauses:
+        return _Pauses(self._router, self._clock, context.bounded_s(timeout_s, self._clock.monotonic()))
 
     async def _once(
         self,

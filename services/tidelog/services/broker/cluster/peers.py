@@ -13,29 +13,40 @@ from typing import Protocol
 from tidelog.services.broker.api.cluster import Leader
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits, PartitionLog, Position
 from tidelog.services.broker.api.produce import Appended, ProduceOptions
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.write.routing import Share
 
 
 class Peers(Protocol):
     """See the module's head. Connections are kept between calls."""
 
-    async def produce(self, leader: Leader, topic: str, share: Share, options: ProduceOptions) -> Appended:
+    async def produce(
+        self, context: RequestContext, leader: Leader, topic: str, share: Share, options: ProduceOptions
+    ) -> Appended:
         """Append a share, whose records were admitted here already, to its partition."""
         ...
 
-    async def fetch(self, leader: Leader, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
+    async def fetch(
+        self, context: RequestContext, leader: Leader, topic: str, partition: int, offset: int, limits: FetchLimits
+    ) -> Fetched:
         """As `api.Broker.fetch`."""
         ...
 
-    async def resolve(self, leader: Leader, topic: str, partition: int, position: Position, *, fresh: bool) -> int:
+    async def resolve(
+        self, context: RequestContext, leader: Leader, topic: str, partition: int, position: Position, *, fresh: bool
+    ) -> int:
         """As `api.Broker.resolve`."""
         ...
 
-    async def partition_log(self, leader: Leader, topic: str, partition: int, *, fresh: bool) -> PartitionLog:
+    async def partition_log(
+        self, context: RequestContext, leader: Leader, topic: str, partition: int, *, fresh: bool
+    ) -> PartitionLog:
         """As `api.Broker.partition_log`."""
         ...
 
-    async def delete_records(self, leader: Leader, topic: str, partition: int, before_offset: int) -> int:
+    async def delete_records(
+        self, context: RequestContext, leader: Leader, topic: str, partition: int, before_offset: int
+    ) -> int:
         """As `api.Broker.delete_records`."""
         ...
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.cluster import Leader
 from tidelog.services.broker.api.produce import Acks, Appended, ProduceOptions
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.cluster.leader_calls import LeaderCalls
 from tidelog.services.broker.cluster.peers import Peers
 from tidelog.services.broker.local_broker import LocalBroker
@@ -33,43 +34,49 @@ class ShareDelivery:
         self._peers = peers
         self._calls = calls
 
-    async def deliver(self, topic: Topic, shares: Sequence[Share], options: ProduceOptions) -> Sequence[Appended]:
+    async def deliver(
+        self, context: RequestContext, topic: Topic, shares: Sequence[Share], options: ProduceOptions
+    ) -> Sequence[Appended]:
         """Append `shares`, which were admitted. Raises what `api.Broker.produce` lists."""
         if len(shares) == 1:
-            return (await self._deliver_one(topic, shares[0], options),)
+            return (await self._deliver_one(context, topic, shares[0], options),)
         here: list[Share] = []
         there: list[Share] = []
         for share in shares:
             (here if self._local.shards.leads(topic.shards[share.partition]) else there).append(share)
         groups = await asyncio.gather(
-            self._deliver_here(topic, here, options), self._deliver_apart(topic, there, options)
+            self._deliver_here(context, topic, here, options), self._deliver_apart(context, topic, there, options)
         )
         return _gathered([outcome for group in groups for outcome in group], options.acks)
 
-    async def _deliver_here(self, topic: Topic, shares: Sequence[Share], options: ProduceOptions) -> Sequence[_Outcome]:
+    async def _deliver_here(
+        self, context: RequestContext, topic: Topic, shares: Sequence[Share], options: ProduceOptions
+    ) -> Sequence[_Outcome]:
         """All of `shares` in one step: all are taken or none."""
         try:
             return await self._local.produce_shares(topic, shares, options) if shares else ()
         except (NotLeader, LeaderUnknown):
-            return await self._deliver_apart(topic, shares, options)  # one of their shards moves
+            return await self._deliver_apart(context, topic, shares, options)  # one of their shards moves
         except TidelogError as error:
             return (error,)
 
     async def _deliver_apart(
-        self, topic: Topic, shares: Sequence[Share], options: ProduceOptions
+        self, context: RequestContext, topic: Topic, shares: Sequence[Share], options: ProduceOptions
     ) -> Sequence[_Outcome]:
         turns = asyncio.Semaphore(CALLS_MAX)
 
         async def deliver(share: Share) -> _Outcome:
             async with turns:
                 try:
-                    return await self._deliver_one(topic, share, options)
+                    return await self._deliver_one(context, topic, share, options)
                 except TidelogError as error:
                     return _without_row(error)
 
         return await asyncio.gather(*(deliver(share) for share in shares))
 
-    async def _deliver_one(self, topic: Topic, share: Share, options: ProduceOptions) -> Appended:
+    async def _deliver_one(
+        self, context: RequestContext, topic: Topic, share: Share, options: ProduceOptions
+    ) -> Appended:
         to_one = replace(options, partition=share.partition, auto_create=False)
 
         async def here() -> Appended:
@@ -77,9 +84,9 @@ class ShareDelivery:
             return appended
 
         async def there(leader: Leader) -> Appended:
-            return await self._peers.produce(leader, topic.name, share, to_one)
+            return await self._peers.produce(context, leader, topic.name, share, to_one)
 
-        return await self._calls.write(topic.shards[share.partition], here, there)
+        return await self._calls.write(context, topic.shards[share.partition], here, there)
 
 
 def _gathered(outcomes: Sequence[_Outcome], acks: Acks) -> Sequence[Appended]:

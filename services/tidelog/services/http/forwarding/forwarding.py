@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidelog.services.broker.api.cluster import Leader, Route
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.answers.forwarded_answer import ForwardedAnswer
 from tidelog.services.http.bodies.kept_body import KeptBody
 from tidelog.services.http.forwarding.hop_headers import LEADER_HEADER, answer_headers, request_headers
@@ -70,11 +71,11 @@ class Forwarding:
             body = KeptBody(bodies, request, held)
 
             async def attempt() -> Response:
-                route = self._route(place)
+                route = self._route(request, place)
                 if self._answered_here(request, route):
-                    address = self._address(place, route)
+                    address = self._address(request, place, route)
                     plain = await bodies.undone(await body.whole(), body_encoding(request), held)
-                    return self._signed(await append(plain, held), place, address)
+                    return self._signed(request, await append(plain, held), place, address)
                 return await self._produced_there(request, place, query, body, _leader(route), sequenced=sequenced)
 
             return await self._search(request).run(attempt)
@@ -91,10 +92,10 @@ class Forwarding:
     ) -> Response:
         content = await body.begun()
         size_bytes = len(content) if isinstance(content, bytes) else body.size_bytes
-        headers = request_headers(request)
+        headers = request_headers(request, self._clock.monotonic())
         sent = PeerRequest("POST", place.target("records", query), headers, content, size_bytes)
         try:
-            return await self._relayed(leader, place, sent, self._produce_timeout_s)
+            return await self._relayed(context_of(request), leader, place, sent, self._produce_timeout_s)
         except (NotLeader, LeaderUnknown):
             raise
         except Unavailable as error:
@@ -112,19 +113,19 @@ class Forwarding:
 
         async def attempt() -> Response:
             left_ms = max(0, read.wait_ms - int((self._clock.monotonic() - began_s) * 1000))
-            route = await self._route_of_read(read)
+            route = await self._route_of_read(request, read)
             if self._answered_here(request, route):
-                address = self._address(read.place, route)
-                return self._signed(await local(left_ms), read.place, address)
+                address = self._address(request, read.place, route)
+                return self._signed(request, await local(left_ms), read.place, address)
             return await self._read_there(request, read, left_ms, _leader(route))
 
         return await self._search(request, read.wait_ms).run(attempt)
 
     async def _read_there(self, request: Request, read: Read, wait_left_ms: int, leader: Leader) -> Response:
-        headers = request_headers(request)
+        headers = request_headers(request, self._clock.monotonic())
         sent = PeerRequest("GET", read.target(wait_left_ms), headers, waits=read.waits, endless=read.stream)
         timeout_s = self._search_timeout_s + wait_left_ms / 1000
-        relayed = self._relayed(leader, read.place, sent, timeout_s)
+        relayed = self._relayed(context_of(request), leader, read.place, sent, timeout_s)
         try:
             return await (self._service.connections.hold(request.receive, relayed) if read.waits else relayed)
         except (NotLeader, LeaderUnknown):
@@ -140,23 +141,25 @@ class Forwarding:
         """This broker stops: what there is now is a whole answer."""
         if read.stream:
             raise _stopping()
-        sent = PeerRequest("GET", read.target(0), request_headers(request))
+        sent = PeerRequest("GET", read.target(0), request_headers(request, self._clock.monotonic()))
         try:
             async with asyncio.timeout(LAST_READ_S):
-                return await self._relayed(leader, read.place, sent, LAST_READ_S)
+                return await self._relayed(context_of(request), leader, read.place, sent, LAST_READ_S)
         except TimeoutError:
             raise _stopping() from None
 
     # ---- both
 
-    async def _relayed(self, leader: Leader, place: Place, sent: PeerRequest, timeout_s: float) -> Response:
+    async def _relayed(
+        self, context: RequestContext, leader: Leader, place: Place, sent: PeerRequest, timeout_s: float
+    ) -> Response:
         """The leader's answer. Raises `NotLeader`, `LeaderUnknown` if nothing was taken; `Unavailable` if that is not
         known."""
         self._service.forwarded[sent.method] += 1
-        async with LeaderWatch(lambda: self._leads(leader, place)):
+        async with LeaderWatch(lambda: self._leads(context, leader, place)):
             answer = await self._pool.open(leader.address, sent, answer_timeout_s=timeout_s)
         try:
-            response = await self._response_of(answer, leader, place)
+            response = await self._response_of(context, answer, leader, place)
         except BaseException:
             answer.close()
             raise
@@ -164,10 +167,10 @@ class Forwarding:
             response.headers[LEADER_HEADER] = leader.address
         return response
 
-    async def _response_of(self, answer: PeerAnswer, leader: Leader, place: Place) -> Response:
+    async def _response_of(self, context: RequestContext, answer: PeerAnswer, leader: Leader, place: Place) -> Response:
         size_bytes, headers = answer.body_bytes, answer_headers(answer.raw_headers)
         if answer.status != 503 and (size_bytes is None or size_bytes > WHOLE_BYTES_MAX):
-            watch = LeaderWatch(lambda: self._leads(leader, place), STREAM_LOOK_EVERY_S)
+            watch = LeaderWatch(lambda: self._leads(context, leader, place), STREAM_LOOK_EVERY_S)
             return ForwardedAnswer(self._service.connections, answer, headers, watch)
         body = await answer.read()
         if answer.status == 503:
@@ -179,23 +182,25 @@ class Forwarding:
         return response
 
     def _search(self, request: Request, wait_ms: int = 0) -> LeaderSearch:
-        timeout_s = 0.0 if context_of(request).from_peer else self._search_timeout_s + wait_ms / 1000
-        return LeaderSearch(self._broker, self._clock, timeout_s)
+        context, timeout_s = context_of(request), self._search_timeout_s + wait_ms / 1000
+        if not context.may_forward:
+            return LeaderSearch(self._broker, self._clock, 0.0)
+        return LeaderSearch(self._broker, self._clock, context.bounded_s(timeout_s, self._clock.monotonic()))
 
-    def _route(self, place: Place) -> Route | None:
+    def _route(self, request: Request, place: Place) -> Route | None:
         """Where `place` is led; None if there is no such place as far as is known, which answering it here will tell,
         or mend."""
         try:
-            return self._broker.route(place.topic, place.partition)
+            return self._broker.route(context_of(request), place.topic, place.partition)
         except NotFound:
             return None
 
-    async def _route_of_read(self, read: Read) -> Route | None:
+    async def _route_of_read(self, request: Request, read: Read) -> Route | None:
         place = read.place
         if read.offset is None:
-            return self._route(place)
+            return self._route(request, place)
         try:
-            return await self._broker.route_fetch(place.topic, place.partition, read.offset)
+            return await self._broker.route_fetch(context_of(request), place.topic, place.partition, read.offset)
         except NotFound:
             return None
 
@@ -205,29 +210,31 @@ class Forwarding:
         if route is None or route.local:
             return True
         leader = _leader(route)
-        if context_of(request).from_peer:
+        if not context_of(request).may_forward:
             raise NotLeader(f"shard {route.shard} is led by {leader.broker_id}, not here", leader=leader.address)
         return False
 
-    def _leads(self, leader: Leader, place: Place) -> bool:
+    def _leads(self, context: RequestContext, leader: Leader, place: Place) -> bool:
         try:
-            route = self._broker.route(place.topic, place.partition)
+            route = self._broker.route(context, place.topic, place.partition)
         except TidelogError:
             return False
         return route.leader == leader and not route.local
 
-    def _address(self, place: Place, route: Route | None) -> str | None:
+    def _address(self, request: Request, place: Place, route: Route | None) -> str | None:
         """The leader's, which goes with answers given here, so that a client that wants to can go straight there."""
         if route and route.leader is None:
-            route = self._broker.route(place.topic, place.partition)  # a cold read is local, its shard perhaps not
+            route = self._broker.route(
+                context_of(request), place.topic, place.partition
+            )  # a cold read is local, its shard perhaps not
         if route and route.leader:
             return route.leader.address
         return self._own_address if route and route.local else None
 
-    def _signed(self, response: Response, place: Place, address: str | None) -> Response:
+    def _signed(self, request: Request, response: Response, place: Place, address: str | None) -> Response:
         """`response` with the leader's `address`; None if its topic was not there before."""
         if address is None:
-            address = self._address(place, self._route(place))
+            address = self._address(request, place, self._route(request, place))
         if address:
             response.headers[LEADER_HEADER] = address
         return response

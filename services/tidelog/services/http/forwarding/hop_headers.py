@@ -1,7 +1,7 @@
-"""Which headers of a request or an answer go on to the next hop (RFC 9110, section 7.6.1).
+"""Headers of a request or an answer that a broker passes on to the next hop (RFC 9110, section 7.6.1).
 
-Besides the headers of one connection, these stay: each broker sets `Date`, request id and proof by itself. `Origin` and
-the `Sec-Fetch-` headers were checked by the broker that the browser asked, and stay there.
+Headers of one connection are not passed on. Each broker sets `Date`, the context's headers and its proof itself. The
+broker that a browser asked has checked `Origin` and the `Sec-Fetch-` headers; they are not passed on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from starlette.requests import Request
 
 from tidelog.services.http.front.request_context import context_of
-from tidelog.services.http.front.request_ids import REQUEST_ID_HEADER
+from tidelog.services.peers.context_headers import context_headers
 
 _OF_ONE_HOP = frozenset(
     {
@@ -27,7 +27,10 @@ _OF_ONE_HOP = frozenset(
         b"sec-fetch-mode",
         b"sec-fetch-site",
         b"te",
+        b"tidelog-client-id",
         b"tidelog-peer",
+        b"tidelog-principal",
+        b"tidelog-timeout-ms",
         b"trailer",
         b"transfer-encoding",
         b"upgrade",
@@ -41,11 +44,11 @@ Raw = Iterable[tuple[bytes, bytes]]
 """Header names and values as they came."""
 
 
-def request_headers(request: Request) -> list[tuple[str, str]]:
-    """What a peer is sent of a client's headers, and the request's id. Content-Length goes with the body; a value that
-    is not ASCII means nothing to a broker and stays here."""
+def request_headers(request: Request, now_s: float) -> list[tuple[str, str]]:
+    """The headers for a peer: the client's own and those of the request's context. Content-Length goes with the body. A
+    header that is not ASCII means nothing to a broker and is left out."""
     return [
-        (REQUEST_ID_HEADER, context_of(request).request_id),
+        *context_headers(context_of(request), now_s),
         *(
             (name.decode("ascii"), value.decode("ascii"))
             for name, value in _passed_on(request.headers.raw)

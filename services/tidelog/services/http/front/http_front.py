@@ -27,19 +27,18 @@ from tidelog.services.http.front.host_check import HostCheck
 from tidelog.services.http.front.origin_check import PREFLIGHT_HEADERS, Headers, OriginCheck, is_preflight
 from tidelog.services.http.front.path_check import check_path
 from tidelog.services.http.front.peer_check import proved_peer
-from tidelog.services.http.front.request_context import RequestContext, store_context
+from tidelog.services.http.front.request_context import RequestContexts, check_timeout, store_context
 from tidelog.services.http.front.request_head import RequestHead, head_of
-from tidelog.services.http.front.request_ids import CLIENT_ID_HEADER, REQUEST_ID_HEADER, RequestIds, sane_id
 from tidelog.services.http.front.request_measurements import RequestMeasurements
 from tidelog.services.http.front.stamped_answer import StampedAnswer
 from tidelog.services.peers.proof import PeerProofs
 from tidelog.storage.errors import TidelogError, Unavailable
+from tidelog.wire import headers
 
 Teller = Callable[[Request, Exception], Response]
 """How an error is answered."""
 
-_REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
-_CLIENT_ID = CLIENT_ID_HEADER.lower().encode()
+_REQUEST_ID = headers.REQUEST_ID.lower().encode()
 _NO_CONTENT = 204
 
 
@@ -68,14 +67,14 @@ class HttpFront:
         self,
         inner: ASGIApp,
         checks: FrontChecks,
-        ids: RequestIds,
+        contexts: RequestContexts,
         measurements: RequestMeasurements,
         tell: Teller,
         stopping: Callable[[], bool],
     ) -> None:
         self._inner = inner
         self._checks = checks
-        self._ids = ids
+        self._contexts = contexts
         self._measurements = measurements
         self._tell = tell
         self._stopping = stopping
@@ -87,7 +86,7 @@ class HttpFront:
         began = self._measurements.begun(scope)
         head = head_of(scope)
         admitted = self._admitted(scope, head)
-        context = self._context(head, admitted)
+        context = self._contexts.of(head, from_peer=admitted.from_peer)
         store_context(scope, context)
         answer = StampedAnswer(send, ((_REQUEST_ID, context.request_id.encode()), *admitted.granted), began)
         if admitted.refusal is not None:
@@ -112,17 +111,11 @@ class HttpFront:
             self._checks.hosts.check(head)
             admitted.granted = self._checks.origins.check(head)
             check_change(head)
+            check_timeout(head)
             admitted.from_peer = proved_peer(head, self._checks.proofs)
         except TidelogError as refusal:
             admitted.refusal = refusal
         return admitted
-
-    def _context(self, head: RequestHead, admitted: _Admitted) -> RequestContext:
-        return RequestContext(
-            self._ids.of(head.headers.get(_REQUEST_ID)),
-            client_id=sane_id(head.headers.get(_CLIENT_ID)),
-            from_peer=admitted.from_peer,
-        )
 
 
 def _preflight() -> Response:

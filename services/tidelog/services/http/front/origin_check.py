@@ -28,7 +28,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 _METHODS = b"GET, HEAD, POST, PATCH, DELETE"
 _REQUEST_HEADERS = (
     b"Content-Type, Content-Encoding, Last-Event-ID, Tidelog-Producer-Id, Tidelog-Producer-Epoch, Tidelog-Sequence, "
-    b"Tidelog-Client-Id, X-Request-Id"
+    b"Tidelog-Client-Id, Tidelog-Timeout-Ms, X-Request-Id"
 )
 _ANSWER_HEADERS = (
     b"Tidelog-Next-Offset, Tidelog-High-Watermark, Tidelog-Log-Start-Offset, Tidelog-Leader, Retry-After, X-Request-Id"

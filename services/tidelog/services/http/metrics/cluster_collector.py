@@ -9,12 +9,13 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tidelog.services.broker.api.cluster import ClusterStatus
+from tidelog.services.broker.api.request_context import BROKER_ITSELF, RequestContext
 
 
 class MemberBroker(Protocol):
     """A broker that knows its cluster; one without etcd is a cluster by itself."""
 
-    def cluster(self) -> ClusterStatus:
+    def cluster(self, context: RequestContext, /) -> ClusterStatus:
         """Never blocks, never raises."""
         ...
 
@@ -26,7 +27,7 @@ class ClusterCollector(Collector):
         self._broker = broker
 
     def collect(self) -> Iterable[Metric]:
-        status = self._broker.cluster()
+        status = self._broker.cluster(BROKER_ITSELF)
         leaderless = sum(place.leader is None for place in status.shards)
         yield GaugeMetricFamily("tidelog_cluster_brokers", "Brokers that are registered", len(status.brokers))
         yield GaugeMetricFamily("tidelog_cluster_shards", "Shards of the cluster", len(status.shards))

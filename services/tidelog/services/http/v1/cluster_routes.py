@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidelog.services.broker.api.cluster import ClusterStatus, ShardStatus
+from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.media import Media
 from tidelog.services.http.service import Service
 from tidelog.services.http.v1 import openapi_cluster
@@ -110,7 +111,7 @@ class ClusterRoutes:
             sum(shard.buffered_bytes for shard in status.shards),
             [_shard(shard) for shard in status.shards],
             [DamageJson(d.key, d.reason, d.effect, d.shard, d.topic, d.partition) for d in status.damages],
-            _members(self._broker.cluster()),
+            _members(self._broker.cluster(context_of(request))),
         )
         return Response(_ENCODER.encode(answer), media_type=Media.JSON.value)
 
@@ -124,7 +125,7 @@ class ClusterRoutes:
 
     async def _drain(self, request: Request, *, undo: bool) -> Response:
         query_of(request, _NO_QUERY)
-        await self._broker.drain(request.path_params["broker"], undo=undo)
+        await self._broker.drain(context_of(request), request.path_params["broker"], undo=undo)
         return Response(status_code=204)
 
 

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidelog.services.broker.api.costs import BrokerCosts, TopicCost
+from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.media import Media
 from tidelog.services.http.service import Service
 from tidelog.services.http.v1 import openapi_cost
@@ -79,7 +80,9 @@ class CostRoutes:
     async def cost(self, request: Request) -> Response:
         """The asked broker's own numbers; others are asked themselves."""
         query_of(request, _NO_QUERY)
-        return Response(_ENCODER.encode(_cost(await self._broker.costs())), media_type=Media.JSON.value)
+        return Response(
+            _ENCODER.encode(_cost(await self._broker.costs(context_of(request)))), media_type=Media.JSON.value
+        )
 
 
 def _cost(costs: BrokerCosts) -> CostJson:

@@ -11,14 +11,15 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, Position
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.answers.arrow_answer import ArrowAnswer
 from tidelog.services.http.answers.json_answer import JsonDocument, JsonLines, JsonText
 from tidelog.services.http.answers.problems import Unreadable
 from tidelog.services.http.answers.stream_answer import StreamAnswer
 from tidelog.services.http.answers.text_answer import text_answer
 from tidelog.services.http.forwarding.partition_calls import Place, Read
+from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.listener.connections import Draining
 from tidelog.services.http.media import Media, answer_media
 from tidelog.services.http.service import Service
@@ -48,8 +49,8 @@ HEARTBEAT_MS = 15_000
 _QUERY = frozenset({"offset", "max_records", "max_bytes", "wait_ms", "encoding", "fresh"})
 _ENCODER = msgspec.json.Encoder()
 
-Look = Callable[[Broker, Place], Awaitable[Response]]
-"""Reads something of a partition that a broker knows, and answers."""
+Look = Callable[[RequestContext, Place], Awaitable[Response]]
+"""Reads something of a partition and answers."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class FetchRoutes:
 
     def __init__(self, service: Service, forwarding: Forwarding | None) -> None:
         self._service = service
+        self._broker = service.broker
         self._forwarding = forwarding
 
     def add_to(self, router: APIRouter) -> None:
@@ -99,17 +101,19 @@ class FetchRoutes:
 
     async def _fetched(self, request: Request, wanted: _Wanted, wait_ms: int | None = None) -> Response:
         """The answer given here. `wait_ms`: what is left of the wait that was asked for."""
-        broker, place, limits = self._service.asked(request), wanted.place, wanted.limits
+        context, place, limits = context_of(request), wanted.place, wanted.limits
         if wait_ms is not None:
             limits = replace(limits, wait_ms=wait_ms)
         offset = wanted.position.value
         if wanted.position.anchor is not Anchor.OFFSET:
-            offset = await broker.resolve(place.topic, place.partition, wanted.position, fresh=limits.fresh)
+            offset = await self._broker.resolve(
+                context, place.topic, place.partition, wanted.position, fresh=limits.fresh
+            )
         fetched = await self._fetch(request, place, offset, limits)
         if wanted.media is Media.EVENTS:
             page_bytes = min(STREAM_PAGE_BYTES, self._service.settings.fetch_max_bytes)
             page = FetchLimits(JSON_RECORDS_DEFAULT, page_bytes, HEARTBEAT_MS)
-            events = PartitionEvents(broker, place, fetched, page, base64=wanted.base64)
+            events = PartitionEvents(self._broker, context, place, fetched, page, base64=wanted.base64)
             return StreamAnswer(self._service.connections, events)
         if wanted.media is Media.ARROW:
             return ArrowAnswer(fetched.batches, _headers(fetched), wanted.media.value)
@@ -133,11 +137,11 @@ class FetchRoutes:
 
     async def _fetch(self, request: Request, place: Place, offset: int, limits: FetchLimits) -> Fetched:
         """What is there at once; only with nothing there, and a wait asked for, does the request hold its place."""
-        broker, at_once = self._service.asked(request), replace(limits, wait_ms=0)
-        fetched = await broker.fetch(place.topic, place.partition, offset, at_once)
+        context, at_once = context_of(request), replace(limits, wait_ms=0)
+        fetched = await self._broker.fetch(context, place.topic, place.partition, offset, at_once)
         if fetched.next_offset > offset or not limits.wait_ms:
             return fetched
-        waiting = broker.fetch(place.topic, place.partition, offset, limits)
+        waiting = self._broker.fetch(context, place.topic, place.partition, offset, limits)
         try:
             return await self._service.connections.hold(request.receive, waiting)
         except Draining:
@@ -148,8 +152,8 @@ class FetchRoutes:
         query = query_of(request, frozenset({"fresh"}))
         fresh = flag(query, "fresh", default=True)
 
-        async def look(broker: Broker, place: Place) -> Response:
-            log = await broker.partition_log(place.topic, place.partition, fresh=fresh)
+        async def look(context: RequestContext, place: Place) -> Response:
+            log = await self._broker.partition_log(context, place.topic, place.partition, fresh=fresh)
             return Response(_ENCODER.encode(partition_log_json(log)), media_type=Media.JSON.value)
 
         return await self._answer(request, Read(_place(request), "log", query), look)
@@ -162,17 +166,17 @@ class FetchRoutes:
         position = parse_position(query["at"], "at")
         fresh = flag(query, "fresh", default=True)
 
-        async def resolve(broker: Broker, place: Place) -> Response:
-            offset = await broker.resolve(place.topic, place.partition, position, fresh=fresh)
+        async def resolve(context: RequestContext, place: Place) -> Response:
+            offset = await self._broker.resolve(context, place.topic, place.partition, position, fresh=fresh)
             return Response(_ENCODER.encode({"offset": offset}), media_type=Media.JSON.value)
 
         return await self._answer(request, Read(_place(request), "offset", query), resolve)
 
     async def _answer(self, request: Request, read: Read, look: Look) -> Response:
-        broker = self._service.asked(request)
+        context = context_of(request)
         if self._forwarding is None:
-            return await look(broker, read.place)
-        return await self._forwarding.read(request, read, lambda _: look(broker, read.place))
+            return await look(context, read.place)
+        return await self._forwarding.read(request, read, lambda _: look(context, read.place))
 
 
 def _place(request: Request) -> Place:

@@ -10,8 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.answers.problems import Unreadable
 from tidelog.services.http.answers.stream_answer import StreamAnswer
+from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.media import Media, answer_media
 from tidelog.services.http.service import Service
 from tidelog.services.http.v1 import openapi
@@ -42,7 +44,7 @@ class FollowRoutes:
 
     async def follow(self, request: Request) -> Response:
         """Follow all partitions."""
-        query = query_of(request, _QUERY)
+        query, context = query_of(request, _QUERY), context_of(request).without_deadline()
         topic = topic_of(request)
         media = answer_media(request, (Media.EVENTS, Media.NDJSON))
         wait_ms = optional_number(query, "wait_ms", 0, self._service.settings.fetch_max_wait_ms)
@@ -53,23 +55,23 @@ class FollowRoutes:
             raise Unreadable(
                 "positions is for application/x-ndjson; the ids of events are positions", field="positions"
             )
-        chosen = self._partitions(query, topic)
+        chosen = self._partitions(context, query, topic)
         if (positions or media is Media.EVENTS) and len(chosen) > POSITION_PARTITIONS_MAX:
             raise _too_many(topic, len(chosen))
         offsets = await self._start(request, query, topic, chosen)
         page_bytes = min(STREAM_PAGE_BYTES, self._service.settings.fetch_max_bytes)
         limits = FetchLimits(JSON_RECORDS_DEFAULT, page_bytes, HEARTBEAT_MS if wait_ms is None else wait_ms)
         beat_s, grows = HEARTBEAT_MS / 1000, "partitions" not in query
-        followed = FollowedTopic(self._broker, topic, offsets, limits, beat_s=beat_s, grows=grows)
+        followed = FollowedTopic(self._broker, context, topic, offsets, limits, beat_s=beat_s, grows=grows)
         base64, bounded = wants_base64(query), wait_ms is not None
         if media is Media.EVENTS:
             return StreamAnswer(self._service.connections, FollowedEvents(followed, base64=base64))
         lines = FollowedLines(followed, LineOptions(base64, bounded, positions))
         return StreamAnswer(self._service.connections, lines, position_headers(offsets))
 
-    def _partitions(self, query: Mapping[str, str], topic: str) -> Sequence[int]:
+    def _partitions(self, context: RequestContext, query: Mapping[str, str], topic: str) -> Sequence[int]:
         """Those that the client chose, else all. Raises `NotFound`."""
-        count = self._broker.topic(topic).partition_count
+        count = self._broker.topic(context, topic).partition_count
         if "partitions" not in query:
             return range(count)
         chosen = parse_partitions(query["partitions"])
@@ -81,15 +83,15 @@ class FollowRoutes:
         self, request: Request, query: Mapping[str, str], topic: str, chosen: Sequence[int]
     ) -> dict[int, int]:
         """Where each partition begins. Offsets that the client names are checked before the answer begins."""
-        last_id = request.headers.get("last-event-id")
+        last_id, context = request.headers.get("last-event-id"), context_of(request)
         resumed = parse_position_text(last_id, "Last-Event-ID") if last_id else {}
         position = parse_position(query["offset"]) if "offset" in query else LATEST
 
         async def begin(partition: int) -> int:
             at = Position(Anchor.OFFSET, resumed[partition]) if partition in resumed else position
-            offset = await self._broker.resolve(topic, partition, at)
+            offset = await self._broker.resolve(context, topic, partition, at)
             if at.anchor is Anchor.OFFSET:
-                await self._broker.fetch(topic, partition, offset, _ONE_RECORD)
+                await self._broker.fetch(context, topic, partition, offset, _ONE_RECORD)
             return offset
 
         offsets: dict[int, int] = {}

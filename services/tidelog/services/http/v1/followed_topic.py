@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.fetch import FetchLimits
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.runtime.loop_turns import LoopTurns
 
 HELD_BYTES_MAX = 16 << 20
@@ -45,6 +46,7 @@ class FollowedTopic:
     def __init__(
         self,
         broker: Broker,
+        context: RequestContext,
         topic: str,
         offsets: Mapping[int, int],
         limits: FetchLimits,
@@ -54,6 +56,7 @@ class FollowedTopic:
     ) -> None:
         self.offsets = dict(offsets)
         self._broker = broker
+        self._context = context
         self._topic = topic
         self._limits = limits
         self._grows = grows
@@ -96,7 +99,7 @@ class FollowedTopic:
 
     async def _follow_all(self) -> None:
         """Let every partition have its task; `offsets` gets those that were added."""
-        count = self._broker.topic(self._topic).partition_count
+        count = self._broker.topic(self._context, self._topic).partition_count
         for partition in range(len(self.offsets), count if self._grows else 0):
             self.offsets[partition] = 0
         if len(self._tasks) == len(self.offsets):
@@ -112,7 +115,9 @@ class FollowedTopic:
         try:
             while more:
                 await self._turns.take()
-                fetched = await self._broker.fetch(self._topic, partition, self.offsets[partition], limits)
+                fetched = await self._broker.fetch(
+                    self._context, self._topic, partition, self.offsets[partition], limits
+                )
                 self.offsets[partition] = fetched.next_offset
                 await self._came.put(Page(partition, fetched.batches, fetched.next_offset))
                 more = bool(fetched.batches) or limits.wait_ms > 0

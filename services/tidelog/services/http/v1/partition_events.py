@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.answers.event_answer import HEARTBEAT, encode_cut_event, encode_event
 from tidelog.services.http.answers.record_json import records_json
 from tidelog.services.http.answers.record_slices import last_offset, slices_of, written
@@ -21,8 +22,18 @@ class PartitionEvents:
 
     media = Media.EVENTS
 
-    def __init__(self, broker: Broker, place: Place, first: Fetched, limits: FetchLimits, *, base64: bool) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        context: RequestContext,
+        place: Place,
+        first: Fetched,
+        limits: FetchLimits,
+        *,
+        base64: bool,
+    ) -> None:
         self._broker = broker
+        self._context = context.without_deadline()
         self._place = place
         self._first = first
         self._limits = limits
@@ -37,7 +48,9 @@ class PartitionEvents:
                 self._sent = last_offset(piece)
             if not page.batches:
                 yield HEARTBEAT
-            page = await self._broker.fetch(self._place.topic, self._place.partition, page.next_offset, self._limits)
+            page = await self._broker.fetch(
+                self._context, self._place.topic, self._place.partition, page.next_offset, self._limits
+            )
 
     def _events(self, piece: pa.RecordBatch) -> bytes:
         records = records_json([piece], base64=self._base64)

@@ -14,8 +14,8 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.produce import Acks, Appended, ProduceOptions, ProducerSequence
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.answers.problems import Unreadable
 from tidelog.services.http.bodies.body_reading import InFlightBody
 from tidelog.services.http.bodies.decoding import BodyForm
@@ -86,9 +86,9 @@ class ProduceRoutes:
 
     async def produce(self, request: Request) -> Response:
         """Append records."""
-        query = query_of(request, _QUERY)
+        query, context = query_of(request, _QUERY), context_of(request)
         partition = partition_of(request) if "partition" in request.path_params else None
-        options = _options(request, query, partition, auto_create=not context_of(request).from_peer)
+        options = _options(request, query, partition, auto_create=not context.from_peer)
         media = body_media(request)
         fields = LineFields(query.get("key_field"), query.get("timestamp_field"))
         _check_fields(media, fields)
@@ -96,16 +96,16 @@ class ProduceRoutes:
         wanted = _Wanted(topic_of(request), options, BodyForm(media, fields, limit_bytes))
         if self._forwarding and partition is not None:
             place, sequenced = Place(wanted.topic, partition), options.producer is not None
-            append = partial(self._append, self._service.broker.here, wanted)
+            append = partial(self._append, context.not_forwarded(), wanted)
             return await self._forwarding.produce(request, place, query, sequenced=sequenced, append=append)
         bodies = self._service.bodies
         with bodies.in_flight(limit_bytes) as held:
-            return await self._append(self._service.asked(request), wanted, await bodies.read(request, held), held)
+            return await self._append(context, wanted, await bodies.read(request, held), held)
 
-    async def _append(self, broker: Broker, wanted: _Wanted, body: Body, held: InFlightBody) -> Response:
+    async def _append(self, context: RequestContext, wanted: _Wanted, body: Body, held: InFlightBody) -> Response:
         draft = await self._service.decoding.draft(wanted.form, body, held)
         del body  # what the records do not view is not to wait for the commit with them
-        appended = await broker.produce(wanted.topic, draft, wanted.options)
+        appended = await self._service.broker.produce(context, wanted.topic, draft, wanted.options)
         return _answer(wanted.topic, appended, wanted.options.acks)
 
 

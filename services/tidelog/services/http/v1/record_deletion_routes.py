@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidelog.services.http.bodies.typed_json import parse_typed
+from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.media import Media, body_media
 from tidelog.services.http.service import Service
 from tidelog.services.http.v1 import openapi_admin
@@ -44,5 +45,7 @@ class RecordDeletionRoutes:
         body_media(request, (Media.JSON,))
         with self._service.bodies.in_flight() as held:
             form = parse_typed(_FORM, await self._service.bodies.read(request, held))
-        log_start_offset = await self._service.asked(request).delete_records(topic, partition, form.before_offset)
+        log_start_offset = await self._service.broker.delete_records(
+            context_of(request), topic, partition, form.before_offset
+        )
         return Response(_ENCODER.encode({"log_start_offset": log_start_offset}), media_type=Media.JSON.value)

@@ -10,7 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidelog.coordinator.topics.topic import PARTITIONS_MAX, Topic
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.bodies.typed_json import parse_typed
+from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.media import Media, answer_media, body_media
 from tidelog.services.http.service import Service
 from tidelog.services.http.v1 import openapi_admin
@@ -19,6 +21,7 @@ from tidelog.services.http.v1.topic_list import (
     DETAILED_PARTITIONS_MAX,
     LIMIT_MAX,
     PARTITIONS_PER_PAGE_MAX,
+    Look,
     PartitionJson,
     detailed,
     listed,
@@ -82,38 +85,40 @@ class TopicRoutes:
     async def create(self, request: Request) -> Response:
         """Create a topic."""
         form = parse_typed(_CREATE, await self._json_body(request))
-        topic = await self._broker.create_topic(form.name, form.partitions, form.configs)
+        topic = await self._broker.create_topic(context_of(request), form.name, form.partitions, form.configs)
         return _topic_answer(
             topic, [PartitionJson(number, shard, 0, 0, 0) for number, shard in enumerate(topic.shards)], 201
         )
 
     async def list_all(self, request: Request) -> Response:
         """List the topics."""
-        query = query_of(request, _LIST_QUERY)
+        query, context = query_of(request, _LIST_QUERY), context_of(request)
         answer_media(request, (Media.JSON,))
         limit = capped_number(query, "limit", 1, LIMIT_MAX, LIMIT_MAX)
         detail = flag(query, "detail", default=False)
         partitions_max = DETAILED_PARTITIONS_MAX if detail else PARTITIONS_PER_PAGE_MAX
-        page = topic_page(self._broker.topics(), query.get("after", ""), limit, partitions_max)
-        answer = await detailed(page, self._look) if detail else listed(page)
+        page = topic_page(self._broker.topics(context), query.get("after", ""), limit, partitions_max)
+        answer = await detailed(page, self._look_for(context)) if detail else listed(page)
         return Response(_ENCODER.encode(answer), media_type=Media.JSON.value)
 
     async def describe(self, request: Request) -> Response:
         """Describe a topic."""
         query_of(request, _NO_QUERY)
         answer_media(request, (Media.JSON,))
-        return await self._answer(await self._broker.known_topic(topic_of(request)), 200)
+        context = context_of(request)
+        return await self._answer(context, await self._broker.known_topic(context, topic_of(request)))
 
     async def alter(self, request: Request) -> Response:
         """Alter a topic's configs, or add partitions."""
         form = parse_typed(_ALTER, await self._json_body(request))
-        topic = await self._broker.alter_topic(topic_of(request), form.partitions, form.configs)
-        return await self._answer(topic, 200)
+        context = context_of(request)
+        topic = await self._broker.alter_topic(context, topic_of(request), form.partitions, form.configs)
+        return await self._answer(context, topic)
 
     async def delete(self, request: Request) -> Response:
         """Delete a topic and its records."""
         query_of(request, _NO_QUERY)
-        await self._broker.delete_topic(topic_of(request))
+        await self._broker.delete_topic(context_of(request), topic_of(request))
         return Response(status_code=204)
 
     async def _json_body(self, request: Request) -> Body:
@@ -122,13 +127,18 @@ class TopicRoutes:
         with self._service.bodies.in_flight() as held:
             return await self._service.bodies.read(request, held)
 
-    async def _answer(self, topic: Topic, status: int) -> Response:
-        return _topic_answer(topic, await partitions_of(topic, self._look), status)
+    async def _answer(self, context: RequestContext, topic: Topic) -> Response:
+        return _topic_answer(topic, await partitions_of(topic, self._look_for(context)), 200)
 
-    async def _look(self, topic: str, number: int) -> PartitionJson:
-        """Where a partition stands. One that is not loaded yet costs a look at the bucket."""
-        log = await self._broker.partition_log(topic, number, fresh=False)
-        return PartitionJson(number, log.shard, log.log_start_offset, log.cold_end, log.high_watermark)
+    def _look_for(self, context: RequestContext) -> Look:
+        """How `context`'s request reads a partition's offsets. A partition that is not loaded yet costs a request to
+        the store."""
+
+        async def look(topic: str, number: int) -> PartitionJson:
+            log = await self._broker.partition_log(context, topic, number, fresh=False)
+            return PartitionJson(number, log.shard, log.log_start_offset, log.cold_end, log.high_watermark)
+
+        return look
 
 
 def _topic_json(topic: Topic, partitions: list[PartitionJson]) -> TopicJson:
