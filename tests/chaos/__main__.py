@@ -1,6 +1,6 @@
 """``make chaos MINUTES=60``: a long run with a report in artifacts/chaos/.
 
-python -m tests.chaos --minutes 60                      a seed of its own, three brokers, etcd, MinIO
+python -m tests.chaos --minutes 60                      a random seed, three brokers, etcd, MinIO
 python -m tests.chaos --minutes 5 --seed 7              the faults of seed 7 again
 python -m tests.chaos --minutes 5 --kind "etcd down"    one kind of fault, again and again
 python -m tests.chaos --minutes 5 --alone               one broker without etcd
@@ -25,7 +25,7 @@ from tests.chaos.report import report_on, write_report
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; 1 if the run is broken."""
+    """Run the command. Return 1 if the run fails."""
     chosen = _parser().parse_args(arguments)
     shape = Shape(1, 0) if chosen.alone else Shape()
     unknown = set(chosen.kind or ()) - set(kinds_for(shape))
@@ -34,10 +34,10 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     if not all(prepare(component(name)) for name in (("minio",) if chosen.alone else ("minio", "etcd"))):
         return 1
-    prepare(component("log-oracle"))  # a machine without Go has one judge, and the report says so
+    prepare(component("log-oracle"))  # a machine without Go has only one judge, and the report says so
     folder = _unused(chosen.folder, f"seed-{chosen.seed}")
     print(f"seed {chosen.seed}, {chosen.minutes:g} minutes; histories and logs in {folder}", flush=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave through the contexts, which stop the processes
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds the contexts, which stop the processes
     run = ChaosRun(folder, seed=chosen.seed, shape=shape, told=lambda line: print(line, flush=True))
     try:
         outcome = run.for_minutes(chosen.minutes, chosen.kind)
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _unused(parent: Path, name: str) -> Path:
-    """A folder that no earlier run of the seed has filled."""
+    """A folder that no earlier run of the seed has used."""
     names = (name if n == 1 else f"{name}-{n}" for n in itertools.count(1))
     return next(parent / each for each in names if not (parent / each).exists())
 

@@ -1,4 +1,4 @@
-"""Hand-made histories that break one rule each. Every rule has at least one."""
+"""Hand-made histories that each break one rule. Every rule has at least one."""
 
 from __future__ import annotations
 

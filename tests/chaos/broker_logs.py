@@ -1,8 +1,8 @@
-"""How long shards were without a leader, by the brokers' own logs (the judge never looks here).
+"""How long shards were without a leader, according to the brokers' own logs. The judge never uses this.
 
-A **handover** runs from the old leader's word that it released the shard to the new one's that it leads. A **takeover**
-has no such word: it runs from the beginning of the fault that befell the old leader, and so holds the lease's end too.
-A release by a broker that is not the last leader is ignored: another broker led the shard by then.
+A **handover** lasts from the line in which the old leader releases the shard to the line in which the new one leads. A
+**takeover** has no first line: it lasts from the beginning of the fault that hit the old leader, so it includes the
+rest of the lease. A release by a broker that is not the last leader is ignored: another broker led the shard by then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HANDOVER, TAKEOVER = "handover", "takeover from a fault's beginning"
 
 @dataclass(frozen=True, order=True)
 class ShardEvent:
-    """A line of a broker's log. `at_s`: since 1970."""
+    """A line of a broker's log. `at_s`: seconds since 1970."""
 
     at_s: float
     shard: int
@@ -32,7 +32,7 @@ class ShardEvent:
 
 @dataclass(frozen=True)
 class Handover:
-    """A shard that went from one process to another. `kind` is `HANDOVER` or `TAKEOVER`."""
+    """A shard that moved from one process to another. `kind` is `HANDOVER` or `TAKEOVER`."""
 
     kind: str
     shard: int
@@ -40,7 +40,7 @@ class Handover:
 
 
 def handovers_in(folder: Path, faults_began_s: Sequence[float]) -> list[Handover]:
-    """Of every ``broker-*.log`` in `folder`; `faults_began_s` since 1970, in order."""
+    """All handovers in each ``broker-*.log`` in `folder`. `faults_began_s`: seconds since 1970, in order."""
     events = [event for path in folder.glob("broker-*.log") for event in _events(path.stem, _lines(path))]
     by_shard: dict[int, list[ShardEvent]] = defaultdict(list)
     for event in sorted(events):

@@ -1,13 +1,13 @@
-"""One run: a cluster, a load, faults from a seed, and the judge's verdict on what the clients recorded.
+"""One run: a cluster, a load, faults from a seed, and the judge's verdict on the recorded history.
 
     outcome = ChaosRun(folder, seed=7, shape=Shape()).for_minutes(3)
     assert outcome.holds, outcome.summary()
 
-The folder keeps everything: the history, every process's log, the report. A fault counts as survived once an append
-that began after its end is acknowledged in every partition. A run that waits for that in vain is broken.
+The folder keeps everything: the history, every process's log, the report. A fault has been survived when, in every
+partition, an append that began after the fault's end is acknowledged. A run in which this does not happen in time
+fails.
 
-The harness adds to the history when it did something to the cluster. Outside of these times the judge excuses no
-failure.
+The harness records in the history when it changed the cluster. The judge excuses failures only during these times.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ LOOK_S = 0.25
 
 
 class DidNotRecover(Exception):
-    """Some partition took nothing any more though every fault was over."""
+    """Some partition took no appends although every fault had ended."""
 
 
 @dataclass(frozen=True)
 class Struck:
-    """A fault as it was: times are of the history's clock. `recovered_at`: every partition took appends again."""
+    """A fault as it happened, by the history's clock. `recovered_at`: when every partition took appends again."""
 
     kind: str
     told: str
@@ -55,8 +55,8 @@ class Struck:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`oracle`: what the second judge says. `trouble`: what broke the run beside the first one. Times are of the
-    clients' monotonic clock; `epoch_s` is what to add for seconds since 1970."""
+    """`oracle`: the result of the second judge. `trouble`: other reasons why the run failed. Times are of the clients'
+    monotonic clock; add `epoch_s` for seconds since 1970."""
 
     seed: int
     folder: Path
@@ -76,7 +76,7 @@ class Outcome:
         return self.verdict.holds and not self.trouble
 
     def summary(self) -> str:
-        """For a failing test: how to run it again, and where everything is."""
+        """Text for a failing test: how to run it again, and where its files are."""
         faults = "\n".join(f"  {fault.began_at:.3f} {fault.kind}: {fault.told}" for fault in self.struck)
         lines = [
             f"seed {self.seed} at commit {self.commit}; histories and logs in {self.folder}",
@@ -88,8 +88,8 @@ class Outcome:
 
 
 class ChaosRun:
-    """Everything about it but timing follows from the seed. `settings` are variables of the brokers; `told` hears of
-    every fault as it comes."""
+    """Everything except timing follows from the seed. `settings` are environment variables of the brokers. `told` is
+    called with every fault."""
 
     def __init__(
         self,
@@ -111,17 +111,17 @@ class ChaosRun:
         self._never = threading.Event()
 
     def for_minutes(self, minutes: float, kinds: Sequence[str] | None = None) -> Outcome:
-        """Faults until the time is over."""
+        """Inject faults until the time is over."""
         end_at = time.monotonic() + 60 * minutes
         planned = plan(self._seed, self._shape, kinds)
         return self.of(takewhile(lambda _: time.monotonic() < end_at, planned))
 
     def of_faults(self, count: int, kinds: Sequence[str] | None = None) -> Outcome:
-        """So many faults."""
+        """Inject the given number of faults."""
         return self.of(islice(plan(self._seed, self._shape, kinds), count))
 
     def of(self, faults: Iterable[Planned]) -> Outcome:
-        """These faults, one after the other."""
+        """Inject these faults, one after the other."""
         self._folder.mkdir(parents=True, exist_ok=True)
         began_at = time.monotonic()
         with open_world(self._folder, self._shape, self._settings) as world:
@@ -167,7 +167,7 @@ class ChaosRun:
             self._windows.append(FaultWindow(struck.kind, began_at, struck.recovered_at))
 
     def _ask_oracle(self, history: History) -> str:
-        """The second judge's word. A machine that cannot build the oracle goes without."""
+        """Ask the second judge. A machine that cannot build the oracle runs without it."""
         if LOG_ORACLE.find() is None:
             return f"the oracle did not judge, since it is not on this machine: {LOG_ORACLE.how}"
         verdicts = ask_oracle({"": history})[""]
@@ -184,7 +184,7 @@ class ChaosRun:
             return parse_history(lines)
 
     def _await_appends(self, load: LoadProcess, after: float) -> None:
-        """Return once an append that began after `after` is acknowledged in every partition."""
+        """Wait until, in every partition, an append that began after `after` is acknowledged."""
         give_up_at = time.monotonic() + RECOVERY_S_MAX
         while waiting := list(_waiting(load.status(), after)):
             if time.monotonic() > give_up_at:
@@ -193,7 +193,7 @@ class ChaosRun:
 
 
 def _defects(world: World) -> Iterator[str]:
-    """Stop the brokers, which must go in order, and look for what none of them may ever log."""
+    """Stop the brokers, which must stop cleanly, and look for log lines that none of them may write."""
     for broker in world.cluster.brokers:
         code = broker.stop()
         if code != 0:

@@ -10,8 +10,8 @@ UNKNOWN = "unknown"
 
 
 def commit_of(folder: Path) -> str:
-    """``git describe`` of the checkout that holds `folder`, with ``-dirty`` if files were changed since. `UNKNOWN`
-    outside of a checkout, and without git."""
+    """``git describe`` of the checkout that holds `folder`, with ``-dirty`` if files differ. `UNKNOWN` outside a
+    checkout, and without git."""
     git = shutil.which("git")
     if git is None:
         return UNKNOWN

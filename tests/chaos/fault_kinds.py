@@ -1,6 +1,6 @@
-"""The kinds of faults that the schedule draws, with the broker, node or link that each strikes.
+"""The kinds of faults that the schedule draws, with the broker, node or link that each hits.
 
-A broker alone is given no fault that needs etcd or several brokers.
+A single broker gets no fault that needs etcd or several brokers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Drawn:
         return self._draw.uniform(low, high)
 
     def some_brokers(self) -> Sequence[str]:
-        """One of them, or all."""
+        """One broker, or all."""
         return (self.broker(),) if self._draw.random() < 0.5 else self.shape.broker_names
 
     def store_links(self) -> Sequence[str]:
@@ -96,7 +96,7 @@ ALONE: Mapping[str, Kind] = {
     ),
     "calm weather": lambda drawn: Calm(drawn.seconds(10, 20)),
 }
-"""What can be done to one broker and its store."""
+"""Faults of one broker and its store."""
 
 TOGETHER: Mapping[str, Kind] = {
     "two brokers killed": lambda drawn: Kill(drawn.shape.broker_names[:2], drawn.seconds(0, 8)),
@@ -118,10 +118,10 @@ TOGETHER: Mapping[str, Kind] = {
     "etcd wiped": lambda drawn: WipeEtcd(drawn.seconds(2, 12)),
     "broker drained": lambda drawn: Drain(drawn.broker(), drawn.seconds(2, 8)),
 }
-"""What needs several brokers and etcd."""
+"""Faults that need several brokers and etcd."""
 
 
 def kinds_for(shape: Shape) -> Mapping[str, Kind]:
-    """All that can be done to a cluster of that shape."""
+    """All faults for a cluster of that shape."""
     single = {**ALONE, **TOGETHER} if shape.etcd_nodes else ALONE
     return {**single, "two faults at once": lambda drawn: drawn.pair(single)}

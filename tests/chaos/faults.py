@@ -1,4 +1,4 @@
-"""Faults of a cluster. A fault begins, lasts, and ends; afterwards everything is as it was before."""
+"""Faults of a cluster. A fault begins, lasts, and ends; afterwards the cluster's processes and links are as before."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.chaos.world import World
 
 READY_S_MAX = 90.0
 FIRST_ALONE = 0.3
-"""The share of the first fault's time after which an overlapping one begins."""
+"""The share of the first fault's time after which an overlapping fault begins."""
 
 
 class Fault(Protocol):
-    """`begin` and `end` return once it is in force, and once it is over. `duration_s` lies between them."""
+    """`begin` returns when the fault is in force, `end` when it is over. `duration_s` is the time between them."""
 
     @property
     def duration_s(self) -> float: ...
@@ -32,15 +32,15 @@ class Fault(Protocol):
 
 @dataclass(frozen=True)
 class Calm:
-    """Nothing is done, for long enough that the last fault excuses nothing any more. So a failure breaks the run."""
+    """No fault, for so long that the previous fault excuses nothing any more. So a failure fails the run."""
 
     duration_s: float
 
     def begin(self, world: World) -> None:
-        """There is nothing to begin."""
+        """Nothing to begin."""
 
     def end(self, world: World) -> None:
-        """There is nothing to end."""
+        """Nothing to end."""
 
     def __str__(self) -> str:
         return "calm weather"
@@ -66,7 +66,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class Pause:
-    """SIGSTOP: a process that stands still and then goes on as if nothing had been."""
+    """SIGSTOP: a process stands still and later continues as if nothing had happened."""
 
     name: str
     duration_s: float
@@ -83,7 +83,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class RollingRestart:
-    """SIGTERM to one broker after the other, each started again before the next."""
+    """SIGTERM to one broker after the other; each is started again before the next."""
 
     duration_s: float = 0.0
 
@@ -94,7 +94,7 @@ class RollingRestart:
             _start_again([broker])
 
     def end(self, world: World) -> None:
-        """It was over when it had begun."""
+        """It was over when `begin` returned."""
 
     def __str__(self) -> str:
         return "rolling restart"
@@ -143,7 +143,7 @@ class ClockStep:
 
 @dataclass(frozen=True)
 class Drain:
-    """One broker is told to lead nothing, by the command that operators use, and may again at the end."""
+    """An operator drains one broker, and puts it back at the end."""
 
     name: str
     duration_s: float
@@ -163,7 +163,8 @@ class Drain:
 
 @dataclass(frozen=True)
 class WipeEtcd:
-    """Every node of etcd loses all it had. Brokers keep what they lead, until an operator recovers the cluster."""
+    """Every node of etcd loses all its data. Brokers keep the shards they lead, until an operator recovers the
+    cluster."""
 
     duration_s: float
 
@@ -183,7 +184,7 @@ class WipeEtcd:
 
 
 Overlapping = Kill | Pause | Disturb | ClockStep
-"""Faults that may be in force together with another."""
+"""Faults that may overlap with another fault."""
 
 
 def touched(fault: Overlapping) -> frozenset[str]:
@@ -199,8 +200,8 @@ def touched(fault: Overlapping) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Two faults, of which the second begins while the first is in force. They touch different things. What others need
-    to become ready is ended first: links, then the store and etcd, then brokers."""
+    """Two faults; the second begins while the first is in force. They hit different things. They end in the order of
+    dependencies: links first, then the store and etcd, then brokers."""
 
     first: Overlapping
     second: Overlapping

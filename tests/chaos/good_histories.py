@@ -1,4 +1,4 @@
-"""Hand-made histories that the judge and the oracle must pass."""
+"""Hand-made histories that the judge and the oracle must accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histories for the tests of the judge: hand-made ones in a few words, and random ones of a correct service."""
+"""Histories for the tests of the judge: short hand-made ones, and random ones of a correct service."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def sent(
     keys: Sequence[str] = (),
     acks: Acks = Acks.ALL,
 ) -> Append:
-    """An append from `at` to ``at + took``; `base` is the offset it was acknowledged with."""
+    """An append from `at` to ``at + took``; `base` is its acknowledged offset."""
     placed = () if base is None else (Place(partition or 0, base, count),)
     told = outcome or (Outcome.UNKNOWN if base is None else Outcome.OK)
     return Append(
@@ -65,18 +65,18 @@ def sent(
 
 
 def seen(session: str, offset: int, *runs: Run, at: float, next_offset: int | None = None, took: float = 1.0) -> Read:
-    """A read that was answered."""
+    """A read with an answer."""
     end = offset + sum(run.count for run in runs) if next_offset is None else next_offset
     return Read(session, TOPIC, 0, offset, end, at, at + took, Outcome.OK, runs)
 
 
 def refused(session: str, offset: int, *, at: float, took: float = 1.0) -> Read:
-    """A read that was answered with `out_of_range`."""
+    """A read whose answer was `out_of_range`."""
     return Read(session, TOPIC, 0, offset, offset, at, at + took, Outcome.OUT_OF_RANGE)
 
 
 def asked_end(session: str, offset: int, *, at: float, took: float = 1.0) -> EndQuery:
-    """A query for the end that was answered with `offset`."""
+    """A query for the end whose answer was `offset`."""
     return EndQuery(session, TOPIC, 0, offset, at, at + took, Outcome.OK)
 
 
@@ -86,7 +86,7 @@ def trimmed(before_offset: int, *, at: float, took: float = 1.0, outcome: Outcom
 
 
 def held(*runs: Run, partition: int = 0, log_start: int = 0) -> FinalLog:
-    """What a partition held at the end."""
+    """The contents of a partition at the end."""
     return FinalLog(TOPIC, partition, log_start, runs)
 
 
@@ -96,7 +96,7 @@ def story(*parts: Operation) -> History:
 
 
 def calm_story(*parts: Operation) -> History:
-    """A history without other faults than those among `parts`."""
+    """A history without faults except those among `parts`."""
     history = History()
     for part in parts:
         add_operation(history, part)
@@ -200,7 +200,7 @@ class _Client:
         self._position = end
 
     def _append(self, service: _Service, call: _Call) -> None:
-        """Lets the service choose the partition by the key, one for all values."""
+        """Let the service choose the partition by the key, one key for all values."""
         count, key = self.draw.randrange(1, 5), f"k{self.draw.randrange(4)}"
         partition = int(key[1:]) % service.partitions
         outcome = self.draw.choice((Outcome.OK, Outcome.OK, Outcome.UNKNOWN, Outcome.FAIL))

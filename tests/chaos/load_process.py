@@ -1,4 +1,4 @@
-"""The load's process, from the harness's side; see `load/__main__.py` for what it understands."""
+"""The harness's side of the load process; see `load/__main__.py` for its commands."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ STOP_S_MAX = 300.0
 
 @dataclass(frozen=True)
 class LoadStatus:
-    """`acknowledged_at`: when the last acknowledged append to ``topic/partition`` had begun. `unexpected`: answers that
-    no fault excuses."""
+    """`acknowledged_at`: when the last acknowledged append to ``topic/partition`` began. `unexpected`: answers that no
+    fault excuses."""
 
     acknowledged_at: Mapping[str, float]
     counts: Mapping[str, int]

@@ -1,18 +1,19 @@
-"""The network between the processes of a cluster, as a process of its own that can be told to misbehave.
+"""The network between the processes of a cluster, as a separate process that can be told to misbehave.
 
-Every **link** is a TCP proxy with a name, as ``broker-1>minio``. Its condition is one of
+Every **link** is a TCP proxy with a name, for example ``broker-1>minio``. Its condition is one of
 
     open       bytes pass, each piece `delay_s` late
     refused    connections are reset, new ones at once
-    silent     nothing passes, both ways, and nothing is lost: once the link is open again all of it goes on its way, as
-               after a partition that TCP outlived. So a request may arrive long after its sender gave it up
-    deaf       requests pass, and the first byte of an answer resets the connection: done, and nobody knows
-    failing    every request is answered with HTTP 503 and goes nowhere
+    silent     nothing passes in either direction, and nothing is lost: when the link opens again, all bytes arrive,
+               as after a partition that TCP survived. So a request may arrive long after its sender gave up
+    deaf       requests pass, and the first byte of an answer resets the connection: the request is done, but the
+               sender does not know
+    failing    every request gets an HTTP 503 and is not passed on
 
-A link whose target does not listen refuses connections as well, as if it were not there.
+If the target of a link does not listen, the link refuses connections too.
 
-Commands come as JSON lines on standard input, ``{"link": "...", "condition": "silent", "delay_s": 0.0}``, and each is
-answered by a line once it is in force; the end of input is the end of the process. `Network` is the side of whoever
+Commands are JSON lines on standard input, ``{"link": "...", "condition": "silent", "delay_s": 0.0}``. The process
+answers each with a line when it is in force. It exits at the end of its input. `Network` is the side that sends the
 commands.
 """
 
@@ -51,7 +52,7 @@ class Condition(Enum):
 
 @dataclass(frozen=True)
 class LinkPorts:
-    """A link listens on one port and passes on to another."""
+    """A link listens on one port and forwards to another."""
 
     listen: int
     target: int
@@ -65,7 +66,7 @@ class Network:
         self._log = log
 
     def set(self, link: str, condition: Condition, delay_s: float = 0.0) -> None:
-        """Returns once it is in force."""
+        """Set the condition of links; return when it is in force."""
         self._say({"link": link, "condition": condition.value, "delay_s": delay_s})
 
     def heal(self) -> None:
@@ -117,8 +118,8 @@ class _Link:
         self._server = await asyncio.start_server(self._connected, HOST, self._ports.listen)
 
     async def _refuse_as_the_target_does(self) -> None:
-        """Nobody listens there: nobody listens here, until somebody does again. So who connects knows that nothing of
-        what it would have sent was heard."""
+        """While the target does not listen, the link does not listen either. So a client that connects knows that
+        nothing it would have sent was received."""
         if not self._server.is_serving():
             return
         self._server.close()
@@ -193,7 +194,7 @@ class _Link:
                 target.write(piece)
                 await target.drain()
         except OSError:
-            target.transport.abort()  # the other end is gone: so is this one
+            target.transport.abort()  # the other end closed the connection; close this one
         finally:
             await self._flowing.wait()
             target.close()

@@ -1,11 +1,12 @@
-"""A run in figures: what was done, how long clients had to wait, what the judge says. Markdown for people, JSON beside.
+"""The report of a run: what was done, how long clients had to wait, and the judge's verdict. Markdown for people, and
+JSON.
 
 An **outage** of a partition is the time between two acknowledgements of appends to it. Clients append to each partition
-a few times a second, so in calm weather it is that long; a fault is charged with the longest outage that overlaps it.
-Clients have few requests under way and long patience: where one asked a paused broker and waits for its answer, the
-outage is the client's and not the shard's, whose handovers and takeovers stand apart.
+a few times a second, so it is short in calm weather. A fault is charged with the longest outage that overlaps it.
+Clients have few requests in flight and wait long for answers: if a client waits for a paused broker, the outage is the
+client's and not the shard's. Handovers and takeovers of shards are reported separately.
 
-A **cure** is what a producer with sequences waited from the first failure of a batch to its acknowledgement.
+A **cure** is the time from a producer's first failure of a batch to its acknowledgement, for producers with sequences.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Quantiles:
 
 @dataclass(frozen=True)
 class OfKind:
-    """A kind of fault: how often it came, and the worst it did."""
+    """A kind of fault: how often it happened, and its worst effect."""
 
     kind: str
     times: int
@@ -48,7 +49,7 @@ class OfKind:
 
 @dataclass(frozen=True)
 class Report:
-    """`acknowledged` and the like count requests; values are records."""
+    """`acknowledged` and similar fields count requests; values are records."""
 
     seed: int
     commit: str
@@ -87,7 +88,7 @@ class _Span:
 
 
 def report_on(outcome: Outcome) -> Report:
-    """All figures of a run."""
+    """Compute all figures of a run."""
     outages = _outages(outcome.history)
     cures = _cures(outcome.history)
     known, verdict = outcome.verdict.appends, outcome.verdict
@@ -127,7 +128,7 @@ def quantiles(seconds: Iterable[float]) -> Quantiles:
 
 
 def write_report(report: Report, folder: Path) -> Path:
-    """`report.md` and `report.json`; the path of the first."""
+    """Write `report.md` and `report.json`; return the path of the first."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").write_text(json.dumps(asdict(report), indent=2) + "\n")
     path = folder / "report.md"
@@ -140,14 +141,14 @@ def _acknowledged(history: History) -> Iterable[Append]:
 
 
 def _calm(outcome: Outcome) -> Iterable[float]:
-    """Of appends that met no fault."""
+    """Appends that met no fault."""
     for append in _acknowledged(outcome.history):
         if not any(_Span(append.start, append.end).overlaps(struck) for struck in outcome.struck):
             yield append.end - append.start
 
 
 def _outages(history: History) -> dict[str, list[_Span]]:
-    """Of the plain topics: to the others clients append too rarely."""
+    """Outages of the plain topics; clients append too rarely to the others."""
     special = {rules.topic for rules in history.topics}
     ends: dict[str, list[float]] = defaultdict(list)
     for append in _acknowledged(history):

@@ -1,4 +1,4 @@
-"""Faults that no service survives, to show that the judge sees what a real loss looks like from outside."""
+"""Faults that no service survives, which show that the judge detects a real loss."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ENTRY = re.compile(r"/wal/\d+/\d+\.parquet$")
 
 @dataclass(frozen=True)
 class ForgottenEntries:
-    """While the broker is down somebody deletes the end of every write-ahead log from the bucket. Nothing of
-    it may be archived: what is left must be a log as it once was."""
+    """While the broker is down, somebody deletes the end of every WAL from the bucket. Nothing of that end may be
+    archived, so that the rest is a log as it once was."""
 
     entries: int = 5
     duration_s: float = 0.0

@@ -1,4 +1,4 @@
-"""Which fault follows which: a pure function of the seed."""
+"""The order of faults, as a pure function of the seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CALM_S = (2.0, 6.0)
 
 @dataclass(frozen=True)
 class Planned:
-    """`fault` comes after so long a calm. `kind` groups it in reports."""
+    """`fault` comes after this time of calm. `kind` groups it in reports."""
 
     kind: str
     fault: Fault
@@ -23,7 +23,7 @@ class Planned:
 
 
 def plan(seed: int, shape: Shape, kinds: Sequence[str] | None = None) -> Iterator[Planned]:
-    """Faults without end, every kind once in each round, in an order of the round's own."""
+    """Faults without end, every kind once per round, in a different order each round."""
     known = kinds_for(shape)
     draw = random.Random(seed)
     drawn = Drawn(draw, shape)

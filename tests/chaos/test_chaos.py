@@ -71,7 +71,7 @@ def test_a_bucket_that_forgets_is_found_out(tmp_path: Path) -> None:
 
 
 def assert_much_was_done(outcome: Outcome) -> None:
-    """A run that did nothing would hold as well."""
+    """A run that did nothing would pass, too."""
     verdict = outcome.verdict
     assert verdict.appends[Known.OK] > 300, outcome.summary()
     assert verdict.appends[Known.CONFLICT] > 20, outcome.summary()
@@ -80,7 +80,8 @@ def assert_much_was_done(outcome: Outcome) -> None:
 
 
 def assert_the_judges_bite(history: History) -> None:
-    """Of a real history, the end damaged: an acknowledged record left out, doubled, put behind the next."""
+    """The judges find damage at the end of a real history: an acknowledged record left out, doubled, or moved behind
+    the next."""
     assert judge(history).holds
     told = {(append.topic, placed.partition) for append in history.appends for placed in append.placed}
     at = next(n for n, final in enumerate(history.finals) if (final.topic, final.partition) in told)
@@ -92,7 +93,7 @@ def assert_the_judges_bite(history: History) -> None:
 
 
 def _relaid(history: History, final: FinalLog, damage: Callable[[list[Run], int], None]) -> FinalLog:
-    """Single values, with one of the midst that was acknowledged, and whose neighbour is of the same batch, damaged."""
+    """Single values, with damage to an acknowledged one in the middle whose neighbour is of the same batch."""
     values = [Run(0, run.client, run.first + n, 1) for run in final.runs for n in range(run.count)]
     batches = ((a.client, a.first) for a in history.appends if a.outcome is Known.OK and a.count > 1)
     chosen = next(batches_at for batches_at in (_index(values, *batch) for batch in batches) if batches_at is not None)

@@ -1,4 +1,4 @@
-"""The harness's own parts: values, the schedule, the figures of a report."""
+"""Parts of the harness: values, the schedule, the figures of a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge on hand-made histories: every rule has at least one that breaks this rule and no other."""
+"""The judge on hand-made histories: every rule has at least one history that breaks this rule and no other."""
 
 from __future__ import annotations
 

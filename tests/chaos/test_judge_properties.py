@@ -1,4 +1,4 @@
-"""The judge on random histories: those of a right service pass, and every random damage to one is found."""
+"""The judge on random histories: those of a correct service pass, and every random damage is found."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def double(history: History, draw: random.Random) -> None:
 
 
 def swap(history: History, draw: random.Random) -> None:
-    """The values of an acknowledged append with those behind it."""
+    """Swap the values of an acknowledged append with the next ones."""
     n = a_log(history, draw, at_least=2)
     runs = list(history.finals[n].runs)
     told = {(a.client, a.first + i) for a in history.appends if a.outcome is Outcome.OK for i in range(a.count)}
@@ -142,7 +142,7 @@ def refuse_a_reached_offset(history: History, draw: random.Random) -> None:
 
 
 def win_late(history: History, draw: random.Random) -> None:
-    """An acknowledged append is said to have begun after the whole log was seen."""
+    """Let an acknowledged append begin after the whole log was read."""
     one = an_acknowledged(history, draw)
     end = max([append.end for append in history.appends] + [read.end for read in history.reads])
     n = history.appends.index(one)
@@ -154,7 +154,7 @@ def win_late(history: History, draw: random.Random) -> None:
 
 
 def moments(history: History) -> float:
-    """A time by which all operations are over."""
+    """A time at which all operations are over."""
     ends = [[each.end for each in kind] for kind in (history.appends, history.reads, history.ends)]
     return max(chain.from_iterable(ends), default=0.0)
 
@@ -195,7 +195,8 @@ def fail_in_calm_weather(history: History, draw: random.Random) -> None:
 
 
 def forget_a_sequence(history: History, draw: random.Random) -> None:
-    """A batch of the producer with sequences, not the last, was never acknowledged and is not there."""
+    """Remove a batch of the producer with sequences, but not its last: it was never acknowledged and is not in the
+    log."""
     sequenced = {run.first for run in history.finals[0].runs if run.client == "careful"}
     firsts = [a.first for a in history.appends if a.sequenced and a.first in sequenced]
     assume(len(set(firsts)) > 1)

@@ -1,4 +1,4 @@
-"""The links that the faults are made of, before an echoing server."""
+"""The links that faults use, in front of an echo server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DELAY_S = 0.2
 
 
 class Echo(socketserver.BaseRequestHandler):
-    """Answers every piece with itself, and remembers it."""
+    """Answers every piece with itself, and keeps it."""
 
     heard: ClassVar[list[bytes]] = []
 
@@ -37,7 +37,7 @@ class EchoServer(socketserver.ThreadingTCPServer):
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[tuple[int, Network]]:
-    """A link to a server, and the network it is in."""
+    """A link to a server, and its network."""
     Echo.heard = []
     with EchoServer(("127.0.0.1", 0), Echo) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -52,7 +52,7 @@ def connected(listen: int) -> socket.socket:
 
 
 def is_over(client: socket.socket) -> bool:
-    """Whether the connection was reset, or ended in order."""
+    """Whether the connection was reset, or ended normally."""
     try:
         return client.recv(100) == b""
     except ConnectionResetError:

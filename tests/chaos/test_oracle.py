@@ -1,4 +1,4 @@
-"""The log oracle: it passes good histories, rejects bad ones, and agrees with the judge where both judge."""
+"""The log oracle accepts good histories, rejects bad ones, and agrees with the judge where both judge."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOT_LINEARIZABILITY = {
     Rule.LOG_START,
     Rule.UNDELETED,
 }
-"""Promises about sessions, producers and settings, which a log that is linearizable may break."""
+"""Promises about sessions, producers and settings, which a linearizable log may break."""
 LOG_DAMAGES = [
     damage
     for damage, rules in DAMAGES
@@ -86,7 +86,7 @@ def test_the_two_agree_on_shuffled_small_histories() -> None:
 
 
 def small_history(draw: random.Random) -> History:
-    """A log of a few values, with answers that are true at some moment or a little wrong."""
+    """A log of a few values, with answers that are true at some moment or slightly wrong."""
     length = draw.randint(1, 4)
     times = sorted(draw.uniform(0, 10) for _ in range(length))
     appends = [

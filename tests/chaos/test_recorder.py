@@ -1,4 +1,4 @@
-"""The recorder's side: nothing that a client was told stays unrecorded."""
+"""The recorder records every answer that a client gets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Desk:
 
     @asynccontextmanager
     async def means(self) -> AsyncIterator[Means]:
-        """Clients of this desk, recorded to `path`."""
+        """Clients of this service, recorded to `path`."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(app)

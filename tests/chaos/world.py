@@ -1,4 +1,4 @@
-"""The cluster under test with everything between its processes in the harness's hands."""
+"""The cluster under test, with all connections between its processes under the harness's control."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTINGS: Mapping[str, str] = {
     "TIDELOG_ARCHIVER_INTERVAL_MS": "5000",
     "TIDELOG_DELETE_GRACE_MS": "60000",
 }
-"""Times shorter than the defaults, so that a run of minutes goes through segments, moving floors and deletions."""
+"""Times shorter than the defaults, so that a run of minutes sees segments, moving floors and deletions."""
 CLUSTER_SETTINGS: Mapping[str, str] = {"TIDELOG_LEASE_TTL_MS": "4000", "TIDELOG_REBALANCE_DELAY_MS": "2000"}
 LEASE_S = 4.0
 GRACE_S = 60.0
@@ -28,12 +28,12 @@ STEPPED_CLOCK = Path(__file__).parent / "stepped_clock"
 
 
 def link(viewer: str, target: str) -> str:
-    """The name of the way from `viewer` to `target`."""
+    """The name of the link from `viewer` to `target`."""
     return f"{viewer}>{target}"
 
 
 def links(shape: Shape) -> Iterator[str]:
-    """Every way between processes that can be disturbed; those between nodes of etcd are their own affair."""
+    """Every link between processes that can be disturbed. Links between nodes of etcd are not included."""
     for broker in shape.broker_names:
         yield link(broker, STORE)
         yield link(CLIENTS, broker)
@@ -69,13 +69,13 @@ class World:
 
 
 def clocks_folder(folder: Path) -> Path:
-    """Where the brokers of a cluster find how wrong their clocks are."""
+    """Where the brokers of a cluster read their clock errors."""
     return folder / "clocks"
 
 
 @contextmanager
 def open_world(folder: Path, shape: Shape, settings: Mapping[str, str] | None = None) -> Iterator[World]:
-    """A cluster that is ready, every link open; all of it is stopped at the end."""
+    """A cluster that is ready, with every link open. All of it is stopped at the end."""
     names = list(links(shape))
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     clocks = clocks_folder(folder / "cluster")

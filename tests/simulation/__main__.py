@@ -1,8 +1,8 @@
-"""Replay a seed of the simulation: ``python -m tests.simulation --seed N [--trace] [--mutation NAME] [--parquet]``.
+"""Repeat a seed of the simulation: ``python -m tests.simulation --seed N [--trace] [--mutation NAME] [--parquet]``.
 
-Without ``--trace`` it prints what happened how often; with it, every request, transition, stall and crash in order.
-``--count N`` runs that many seeds from the first one on and prints the broken ones. Ends with 1 if a seed broke an
-invariant.
+Without ``--trace`` it prints how often each event happened; with it, every request, transition, stall and crash in
+order. ``--count N`` runs N seeds from the first one on and prints those that fail. The exit code is 1 if a seed broke
+an invariant.
 """
 
 from __future__ import annotations

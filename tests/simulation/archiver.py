@@ -1,7 +1,7 @@
 """The truncator of the simulation: archives entries, raises the floor, deletes after the grace.
 
-The order is the design's: manifest first, floor second, deletion last. Each step may be the last one before a crash,
-and two archivers may be at work at once; of their manifests one wins.
+The order is fixed: manifest first, floor second, deletion last. Each step may be the last one before a crash. Two
+archivers may run at once; one of their manifests wins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.storage.wal_entry import WalCodec, WalHeader
 
 GRACE_S = 0.5
 GRACE_MARGIN = 1.1
-"""The grace is counted by a clock that may run fast."""
+"""The grace is measured by a clock that may run fast."""
 PAUSE_S_MAX = 0.25
 ENTRIES_MAX = 6
 
@@ -33,7 +33,7 @@ class Archiver:
         self._seen: list[tuple[float, int]] = []
 
     async def run(self) -> None:
-        """Archive and collect, for ever."""
+        """Archive and collect without end."""
         while True:
             await self._runtime.clock.sleep(self._runtime.entropy.uniform(0, PAUSE_S_MAX))
             try:
@@ -43,7 +43,7 @@ class Archiver:
                 continue
 
     async def archive(self) -> None:
-        """One pass from the floor on."""
+        """One pass, from the floor on."""
         floor = await self._wal.floor()
         cold = await latest_cold(self._cold)
         headers = await self._headers(floor)
@@ -53,18 +53,18 @@ class Archiver:
         await self.publish(cold, fresh, headers[-1])
 
     async def publish(self, cold: Cold, fresh: tuple[Placed, ...], last: WalHeader) -> None:
-        """The manifest, then the floor (inv. 5)."""
+        """Write the manifest, then the floor (inv. 5)."""
         if fresh:
             following = Cold(cold.version + 1, cold.batches + fresh)
             await self._cold.create(following.version, encode_cold(following))
         await self._wal.advance_floor(last.seq + 1, last.epoch)
 
     async def still_in_log(self, floor: Floor) -> bool:
-        """Whether nothing read since `floor` can have been deleted and made anew meanwhile."""
+        """Whether no entry read since `floor` can have been deleted and created again."""
         return (await self._wal.floor()).number == floor.number
 
     async def collect(self) -> None:
-        """Delete what the floor passed a grace ago (inv. 6)."""
+        """Delete the entries that the floor passed a grace ago (inv. 6)."""
         floor = await self._wal.floor()
         now_s = self._runtime.clock.monotonic()
         if not self._seen or self._seen[-1][1] < floor.number:
@@ -74,7 +74,7 @@ class Archiver:
             await self._delete_below(max(ripe))
 
     def is_ripe(self, waited_s: float) -> bool:
-        """Whether the grace is over that long after a floor was first seen."""
+        """Whether the grace is over, counted from when a floor was first seen."""
         return waited_s >= GRACE_S * GRACE_MARGIN
 
     async def _headers(self, floor: Floor) -> list[WalHeader]:

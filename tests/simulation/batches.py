@@ -1,4 +1,4 @@
-"""The records of a simulation: batches of idempotent producers, told apart by producer and sequence."""
+"""The records of a simulation: batches of idempotent producers, identified by producer and sequence."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Placed:
 
 
 def placed_in(header: WalHeader) -> tuple[Placed, ...]:
-    """The batches of an entry: each of its producer marks is one."""
+    """The batches of an entry: one for each of its producer marks."""
     return tuple(
         Placed(
             Batch(

@@ -1,7 +1,7 @@
 """A broker of the simulation: claims the log, replays it, appends the producers' batches, acknowledges.
 
-It does what a real leader does, at its simplest: the offsets and the producers' sequences come from the manifest and
-the log alone, so a batch that was sent again is appended once (inv. 7), and the offsets stay dense (inv. 4).
+It is the simplest form of a real leader. Offsets and producers' sequences come only from the manifest and the log, so a
+batch that was sent again is appended once (inv. 7), and offsets stay dense (inv. 4).
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ COMMIT_TIMEOUT_S = 0.15
 GIVE_UP_AFTER = 4
 IDLE_S = 0.05
 ENDS_TOLD_EVERY = 3
-"""So many idle turns of a leader."""
+"""The number of idle turns of a leader."""
 
 
 @dataclass
 class View:
-    """What a leader knows of the log: the next offsets, and the batches in it."""
+    """A leader's knowledge of the log: the next offsets, and the batches in it."""
 
     offsets: dict[int, int] = field(default_factory=dict)
     batches: set[Batch] = field(default_factory=set)
 
     def add(self, placed: Placed) -> None:
-        """`placed` is in the log."""
+        """Record that `placed` is in the log."""
         self.offsets[placed.batch.partition] = placed.next_offset
         self.batches.add(placed.batch)
 
     def place(self, batch: Batch, after: tuple[Placed, ...] = ()) -> Placed:
-        """Where `batch` goes, behind those of `after` that are on their way."""
+        """The place of `batch`, after those of `after` that are in flight."""
         base = self.offsets.get(batch.partition, 0)
         ends = [placed.next_offset for placed in after if placed.batch.partition == batch.partition]
         return Placed(batch, max(ends, default=base))
 
 
 async def replay(wal: Wal, store: ObjectStore, end_seq: int) -> View | None:
-    """The view of the log before entry `end_seq`; None if it was truncated under way and must be read again.
+    """The state of the log before entry `end_seq`; None if it was truncated during the read and must be read again.
 
-    The floor is read first and the manifest after it, so that whatever lies below is in the manifest; and the floor
-    again at the end, since an entry that it has passed may have been made anew by a stalled writer.
+    It reads the floor first and the manifest after it, so that everything below the floor is in the manifest. It reads
+    the floor again at the end, because a stalled writer may have created an entry again that the floor has passed.
     """
     floor = await wal.floor()
     cold = await latest_cold(cold_log(store))
@@ -68,7 +68,7 @@ async def replay(wal: Wal, store: ObjectStore, end_seq: int) -> View | None:
 
 
 class Broker:
-    """One process that would lead. With a lease it claims only while it holds it."""
+    """One process that tries to lead. With a lease it claims only while it holds the lease."""
 
     def __init__(self, world: World, name: str, store: ObjectStore, runtime: Runtime, lease: KnownLease | None) -> None:
         self._world = world
@@ -78,7 +78,7 @@ class Broker:
         self._lease = lease
 
     async def run(self) -> None:
-        """Lead whenever it can, for ever."""
+        """Lead whenever possible, without end."""
         while True:
             await self._runtime.clock.sleep(self._runtime.entropy.uniform(0, IDLE_S))
             if self._lease is not None and not self._lease.fresh_term():
@@ -111,7 +111,7 @@ class Broker:
                 await self._append(wal, writer, view, batch)
 
     async def _tell_ends(self, writer: WalWriter, view: View) -> None:
-        """Answer a read at the end, as a leader without a lease does; one that was replaced steps down."""
+        """Answer a read at the end, like a leader without a lease. A leader that was replaced steps down."""
         acknowledged = self._world.truth.acknowledged_ends()
         if await writer.is_overtaken():
             raise Fenced("another leads")

@@ -1,6 +1,6 @@
-"""The archive of the simulation: one object log of manifests, each listing every batch archived so far.
+"""The archive of the simulation: one object log of manifests; each lists every batch archived so far.
 
-It stands in for segments and the manifests of real partitions, with their order of steps and their create-if-absent.
+It replaces the segments and manifests of real partitions, with the same order of steps and the same create-if-absent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def cold_log(store: ObjectStore) -> ObjectLog:
 
 
 def encode_cold(cold: Cold) -> bytes:
-    """The body of entry ``cold.version``."""
+    """Encode entry ``cold.version``."""
     return json.dumps(
         [[b.batch.producer, b.batch.sequence, b.batch.partition, b.batch.count, b.base_offset] for b in cold.batches]
     ).encode()
@@ -52,6 +52,6 @@ def decode_cold(version: int, data: bytes) -> Cold:
 
 
 async def latest_cold(log: ObjectLog) -> Cold:
-    """The newest version. Two requests."""
+    """The newest version. Takes two requests."""
     version = await log.next_number() - 1
     return Cold() if version < 0 else decode_cold(version, (await log.read(version)).data)

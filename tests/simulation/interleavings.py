@@ -1,17 +1,17 @@
-"""Every interleaving of a commit, a takeover and a truncation, with the product's own classes: no seed, no luck.
+"""Every interleaving of a commit, a takeover and a truncation, with the product's own classes, instead of random seeds.
 
 Three tasks share a bucket, and each request is a step:
 
 - a leader commits its next entry, and the first answer may be lost;
 - a rival claims the log;
-- a truncator raises the floor over everything, then deletes it once the grace is over, as often as asked.
+- a truncator raises the floor over everything and deletes it after the grace, as often as configured.
 
-Time stands still but for the graces: the truncator's wait is the least that must pass, and more would only end the
-writers' trust sooner. So a commit that trusts the clock, and one that reads the floor, are both explored.
+Only graces take time: the truncator's wait is the least that must pass, and more would only end the writers' trust
+sooner. So both a commit that trusts the clock and one that reads the floor are explored.
 
-A run is a list of choices. It is made again from the start, since coroutines cannot be copied, with its last choice
-changed, until every choice was made at every step: a depth-first search. A run that comes to a state seen before ends
-there, for what can follow was explored already.
+A run is a list of choices. Coroutines cannot be copied, so each run starts from the beginning with its last choice
+changed, until every choice was made at every step: a depth-first search. A run that reaches a known state ends there,
+because its continuations are already explored.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Turn:
 
 @dataclass(frozen=True)
 class Plot:
-    """What is explored: the writers' class, whether the leader's first answer is lost, how often the log is cut, how
-    long the floor is trusted."""
+    """The case to explore: the writers' class, whether the leader's first answer is lost, how often the log is
+    truncated, how long the floor is trusted."""
 
     writer: type[WalWriter] = WalWriter
     answer_lost: bool = False
@@ -58,14 +58,14 @@ class Plot:
 
 @dataclass(frozen=True)
 class Explored:
-    """How many states there are, and the first violation found."""
+    """The number of states, and the first violation."""
 
     states: int
     violation: str | None = None
 
 
 def explore(plot: Plot) -> Explored:
-    """Make every run of `plot`, or those up to the first that breaks an invariant."""
+    """Make every run of `plot`, or stop at the first that breaks an invariant."""
     path: list[tuple[int, int]] | None = []
     seen: set[object] = set()
     while path is not None:
@@ -78,7 +78,7 @@ def explore(plot: Plot) -> Explored:
 
 
 def _next_path(taken: list[tuple[int, int]]) -> list[tuple[int, int]] | None:
-    """The choices of the next run: the last one that has an alternative left takes it. Pairs of choice and width."""
+    """The choices of the next run: the last choice that has an alternative takes it. Pairs of choice and width."""
     while taken:
         choice, width = taken.pop()
         if choice + 1 < width:
@@ -87,7 +87,7 @@ def _next_path(taken: list[tuple[int, int]]) -> list[tuple[int, int]] | None:
 
 
 class _Run:
-    """One run, from a log with one entry of the leader's on."""
+    """One run, from a log with one entry of the leader."""
 
     def __init__(self, plot: Plot) -> None:
         self._plot = plot
@@ -101,8 +101,8 @@ class _Run:
         _finish(self._leader[0].claim())
 
     def follow(self, choices: list[int], seen: set[object]) -> list[tuple[int, int]]:
-        """Take `choices` and then always the first task, up to a state in `seen`; what was chosen, out of how many, at
-        every step."""
+        """Take `choices` and then always the first task, up to a state in `seen`. Return each choice and the number of
+        alternatives."""
         tasks: list[Coroutine[Any, Any, None]] = [self._commit(), self._claim(), self._truncate()]
         taken: list[tuple[int, int]] = []
         for task in tasks:
@@ -126,7 +126,7 @@ class _Run:
             del tasks[choice]
 
     def _state(self, tasks_left: int) -> object:
-        """All that can still make a difference: the bucket, the truth, and where each task stands."""
+        """Everything that can still make a difference: the bucket, the truth, and the position of each task."""
         objects = tuple(sorted((key, data) for key, data in objects_of(self._objects).items()))
         log = tuple(header.entry_id for header in self._truth.log)
         writers = tuple(_standing(writer, store) for writer, store in (self._leader, self._rival))
@@ -157,8 +157,8 @@ class _Run:
         await writer.claim()
 
     async def _truncate(self) -> None:
-        """Raise the floor at one step, let the grace pass and delete at another; the entries hold no records, so
-        nothing need be archived."""
+        """Raise the floor in one step, wait for the grace, delete in another step. The entries hold no records, so
+        nothing must be archived."""
         wal = Wal(self._bucket, SHARD, LightWalCodec())
         for _ in range(self._plot.truncations):
             await Turn()
@@ -181,18 +181,18 @@ class _Impatient:
         self.now_ms: Callable[[], int] = clock.now_ms
 
     async def sleep(self, seconds: float) -> None:
-        """Waiting changes nothing that a turn of another's request would not show."""
+        """Waiting shows nothing that another task's turn would not show."""
 
 
 def _is_new(state: object, seen: set[object]) -> bool:
-    """Whether `state` was not in `seen`; it is from now on."""
+    """Whether `state` is new; add it to `seen`."""
     before = len(seen)
     seen.add(state)
     return len(seen) > before
 
 
 def _standing(writer: WalWriter, store: ScriptedObjectStore) -> object:
-    """Where a writer's machine stands, its search included, and the request that waits for its turn."""
+    """The position of a writer's state machine, including its search, and the request that waits for its turn."""
     search = repr([value for name, value in sorted(vars(writer._search).items()) if name != "_wal"])
     doubt = writer.in_doubt.entry_id if writer.in_doubt else None
     since_s = (writer._above_floor_s, writer._put_since_s)

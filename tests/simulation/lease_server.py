@@ -1,10 +1,10 @@
 """A coordinator that grants one lease, and a process's knowledge of it.
 
-It only decides who claims when: with it, leaders change seldom and in order, and at times it is down. No commit asks
+It only decides who claims when: with it, leaders change rarely and in order, and sometimes it is down. No commit asks
 for a lease.
 
-The server's clock is true time. An answer can be lost, and the server can be down for a while; it grants nothing then,
-and what it granted runs out.
+The server's clock is true time. An answer can be lost, and the server can be down for a while; then it grants nothing,
+and granted leases expire.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class LeaseServer:
         self.down_until_ms = 0
 
     async def grant(self, name: str) -> int:
-        """Give or renew the lease for `LEASE_MS` from the moment the server hears of it. Returns the term, a new one
-        if the lease was not held by `name` without a break, or 0 if another holds it. Raises `Unavailable`."""
+        """Grant or renew the lease for `LEASE_MS` from the moment the server gets the request. Returns the term: a new
+        one if `name` did not hold the lease without a break, or 0 if another holds it. Raises `Unavailable`."""
         await self._way()
         now_ms = self._scheduler.now_ms
         if self.down_from_ms <= now_ms < self.down_until_ms:
@@ -64,11 +64,11 @@ class KnownLease:
         self._term = 0
 
     def fresh_term(self) -> int:
-        """The term that is fresh now, 0 if none is."""
+        """The term that is fresh now, or 0."""
         return self._term if self._clock.monotonic() < self._fresh_until_s else 0
 
     async def renew(self) -> None:
-        """Ask once. A refusal ends what was known; no answer changes nothing."""
+        """Ask once. A refusal ends the knowledge; a missing answer changes nothing."""
         sent_s = self._clock.monotonic()
         try:
             self._term = await self._server.grant(self._name)
@@ -77,7 +77,7 @@ class KnownLease:
         self._fresh_until_s = sent_s + LEASE_MS / 1000
 
     async def keep_alive(self) -> None:
-        """Renew at a third of the time to live, for ever."""
+        """Renew at a third of the time to live, without end."""
         while True:
             await self.renew()
             await self._clock.sleep(LEASE_MS / 3000)

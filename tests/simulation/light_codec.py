@@ -1,5 +1,5 @@
-"""A codec that is quick: the header as JSON, its length in the last eight bytes. The rows are left out; the spans and
-producer marks say which records an entry holds."""
+"""A fast codec: the header as JSON, its length in the last eight bytes. It leaves out the rows; spans and producer
+marks say which records an entry holds."""
 
 from __future__ import annotations
 

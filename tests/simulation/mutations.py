@@ -1,6 +1,6 @@
-"""Wrong versions of the protocol, each wrong in one place. The simulation must catch every one of them.
+"""Wrong versions of the protocol, each with one mistake. The simulation must catch every one of them.
 
-Each overrides one method of one state (or one step of the archiver or reader): nothing in the product knows of them.
+Each overrides one method of one state, or one step of the archiver or reader. The product does not know them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tidelog.storage.wal_writer import WalWriter
 
 
 class NoFloorCheck(WalWriter):
-    """Takes every PUT that was won for a commit."""
+    """Takes every successful PUT as a commit."""
 
     async def _checking_trust(self) -> None:
         self._win(self._put_since_s)
 
 
 class NoFloorCheckOfStart(WalWriter):
-    """Takes a START that was won for an epoch."""
+    """Takes every successful START as an epoch."""
 
     async def _checking_trust(self) -> None:
         if self._entry().header.kind is EntryKind.START:
@@ -41,7 +41,7 @@ class NoFloorCheckOfStart(WalWriter):
 
 
 class NoFloorCheckAfterConflict(WalWriter):
-    """Finds its own entry at its number, and asks no further."""
+    """Finds its own entry at its number, and checks nothing further."""
 
     async def _resolving(self) -> None:
         await super()._resolving()
@@ -50,14 +50,15 @@ class NoFloorCheckAfterConflict(WalWriter):
 
 
 class TrustFromTheAnswer(WalWriter):
-    """Counts the trust from when the answer came, though it may have slept since what the answer says was true."""
+    """Counts the trust from the arrival of the answer, although it may have slept since the answer's information was
+    true."""
 
     def _win(self, above_floor_s: float) -> None:
         super()._win(self._runtime.clock.monotonic())
 
 
 class TrustBeforeThePut(WalWriter):
-    """Looks at the clock before the PUT goes out, not after the answer is there."""
+    """Checks the clock before the PUT is sent, not after the answer arrives."""
 
     _looked_s = 0.0
 
@@ -74,7 +75,7 @@ class TrustBeforeThePut(WalWriter):
 
 
 class ContendedIsSuccess(WalWriter):
-    """Takes a 409 for a success."""
+    """Takes a 409 as success."""
 
     async def _putting(self) -> None:
         try:
@@ -84,14 +85,14 @@ class ContendedIsSuccess(WalWriter):
 
 
 class ConflictIsSuccess(WalWriter):
-    """Takes a 412 for its own lost PUT without looking."""
+    """Takes a 412 as its own lost PUT, without reading the entry."""
 
     async def _resolving(self) -> None:
         self._state = State.CHECKING_TRUST
 
 
 class TimeoutIsFailure(WalWriter):
-    """Takes a timeout for "not done": refuses the batch, and sends it anew under another id."""
+    """Takes a timeout as "not done": refuses the batch, and sends it again under another id."""
 
     async def _putting(self) -> None:
         try:
@@ -105,7 +106,7 @@ class TimeoutIsFailure(WalWriter):
 
 
 class TimeoutMovesOn(TimeoutIsFailure):
-    """As `TimeoutIsFailure`, and leaves the number to what it has given up."""
+    """Like `TimeoutIsFailure`, and leaves the number to the batch that it gave up."""
 
     async def _putting(self) -> None:
         try:
@@ -116,7 +117,7 @@ class TimeoutMovesOn(TimeoutIsFailure):
 
 
 class AcknowledgesBeforeCreate(WalWriter):
-    """Answers first and writes the entry when the next one comes."""
+    """Answers first, and writes the entry when the next one comes."""
 
     _late: PreparedEntry | None = None
 
@@ -132,7 +133,7 @@ class AcknowledgesBeforeCreate(WalWriter):
 
 
 class ForgetsFloorEpoch(WalWriter):
-    """Begins again at epoch 1 when the log is empty: everything is archived."""
+    """Begins again at epoch 1 when the log is empty because everything is archived."""
 
     async def _searching(self) -> None:
         tail = await self._search.step()
@@ -143,7 +144,7 @@ class ForgetsFloorEpoch(WalWriter):
 
 
 class GoesOnBehind(WalWriter):
-    """Finds another's entry at its number, and takes the next one instead of stepping down."""
+    """Finds another leader's entry at its number, and takes the next number instead of stepping down."""
 
     async def _resolving(self) -> None:
         header = self._entry().header
@@ -155,14 +156,14 @@ class GoesOnBehind(WalWriter):
 
 
 class TellsEndsUnproved(WalWriter):
-    """Answers reads at the end from memory, and asks nobody."""
+    """Answers reads at the end from memory, without a proof."""
 
     async def is_overtaken(self) -> bool:
         return False
 
 
 class TellsEndsWithoutTheFloor(WalWriter):
-    """Takes an entry that is not there for one that was never made."""
+    """Takes an entry that does not exist as one that was never made."""
 
     async def _floor_is_beyond(self) -> bool:
         return False
@@ -184,14 +185,14 @@ class NoGrace(Archiver):
 
 
 class ArchivesWithoutSecondLook(Archiver):
-    """Believes what it read by number, however long that took."""
+    """Trusts what it read by number, however long the read took."""
 
     async def still_in_log(self, floor: Floor) -> bool:
         return True
 
 
 class ReadsWithoutSecondLook(Reader):
-    """Believes what it read by number, however long that took."""
+    """Trusts what it read by number, however long the read took."""
 
     async def still_in_log(self, floor: Floor) -> bool:
         return True
@@ -222,4 +223,4 @@ MUTATIONS: Mapping[str, Cast] = {
     ),
     "reads without a second look at the floor": Cast(reader=ReadsWithoutSecondLook, weather=slow_reader_weather),
 }
-"""By name. The first floor check, the 409, the timeout and the early acknowledgement are those the design names."""
+"""By name. The original design names the first floor check, the 409, the timeout and the early acknowledgement."""

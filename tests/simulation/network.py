@@ -2,8 +2,8 @@
 
     Travelling( FaultyObjectStore( Witnessed( MemoryObjectStore ) ) )
 
-`Witnessed` tells `Truth` of every effect at the moment it happens. `Travelling` makes a request take time on its way
-there and back, so that others run in between, and a process may stall or crash on either.
+`Witnessed` reports every effect to `Truth` at the moment it happens. `Travelling` makes a request take time in both
+directions, so that others run in between, and a process may stall or crash in either direction.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BACK_MS_MAX = 3
 
 
 def objects_of(store: MemoryObjectStore) -> dict[str, bytes]:
-    """Everything in `store`, which never waits, so that its coroutines end at their first step."""
+    """Everything in `store`, which never waits, so its coroutines end at their first step."""
 
     async def collect() -> dict[str, bytes]:
         return {info.key: (await store.get(info.key)).data async for info in list_all(store, "")}
@@ -65,8 +65,8 @@ class Witnessed:
 
 
 class Ambush:
-    """Stalls a process where it hurts most: between reading the floor and acting on it, and between deciding on a
-    create and its effect. `share` is how likely (0 to 1)."""
+    """Stalls a process at the worst moments: between reading the floor and acting on it, and between deciding on a
+    create and its effect. `share` is the probability (0 to 1)."""
 
     def __init__(self, scheduler: Scheduler, share: float, ms_max: int) -> None:
         self.share = share
@@ -74,14 +74,14 @@ class Ambush:
         self._ms_max = ms_max
 
     def spring(self) -> None:
-        """Stall the process that is running, perhaps."""
+        """Perhaps stall the running process."""
         scheduler = self._scheduler
         if scheduler.current is not None and scheduler.random.random() < self.share:
             scheduler.stall(scheduler.current.process, scheduler.random.randrange(1, self._ms_max))
 
 
 class Travelling:
-    """Implements `ObjectStore`: a way there, the call, a way back."""
+    """Implements `ObjectStore`: a delay, the call, a delay."""
 
     def __init__(self, inner: ObjectStore, scheduler: Scheduler, ambush: Ambush) -> None:
         self._inner = inner

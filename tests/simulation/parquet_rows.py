@@ -9,7 +9,7 @@ from tidelog.storage.records import WAL_SCHEMA
 
 
 def parquet_rows(placed: Placed) -> pa.Table:
-    """One row a record; the value names the batch."""
+    """One row per record; the value names the batch."""
     batch, count = placed.batch, placed.batch.count
     value = f"{batch.producer} {batch.sequence}".encode()
     columns = {

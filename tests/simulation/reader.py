@@ -1,4 +1,4 @@
-"""A reader of the simulation: follows every partition through the archive and the log, straight from the bucket."""
+"""A reader of the simulation: follows every partition through the archive and the log, directly in the bucket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAUSE_S_MAX = 0.4
 
 
 class Reader:
-    """Reads each record once, in order, and tells `truth` what it got."""
+    """Reads each record once, in order, and reports it to `truth`."""
 
     def __init__(self, store: ObjectStore, runtime: Runtime, codec: WalCodec, truth: Truth) -> None:
         self.positions: dict[int, int] = {}
@@ -26,7 +26,7 @@ class Reader:
         self._truth = truth
 
     async def run(self) -> None:
-        """Follow for ever."""
+        """Follow without end."""
         while True:
             await self._runtime.clock.sleep(self._runtime.entropy.uniform(0, PAUSE_S_MAX))
             try:
@@ -35,7 +35,7 @@ class Reader:
                 continue
 
     async def catch_up(self) -> None:
-        """Read what is new: below the cold end from the archive, from it on from the log."""
+        """Read new records: below the cold end from the archive, from it on from the log."""
         floor = await self._wal.floor()
         cold = await latest_cold(self._cold)
         hot: list[Placed] = []
@@ -47,7 +47,7 @@ class Reader:
             self._take(placed)
 
     async def still_in_log(self, floor: Floor) -> bool:
-        """Whether nothing read since `floor` can have been deleted and made anew meanwhile."""
+        """Whether no entry read since `floor` can have been deleted and created again."""
         return (await self._wal.floor()).number == floor.number
 
     def _take(self, placed: Placed) -> None:

@@ -1,4 +1,4 @@
-"""A writer that tells `Truth` what it did: nothing of its behaviour changes."""
+"""A writer that reports to `Truth`; its behaviour does not change."""
 
 from __future__ import annotations
 

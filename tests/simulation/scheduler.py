@@ -1,10 +1,11 @@
 """A trampoline: coroutines of several processes under one seeded choice and one virtual time. No asyncio, no threads.
 
-A coroutine suspends only at a `Wait`, which names the virtual millisecond it may go on at. Of all tasks that may run
-now, the seed chooses one; if none may, time jumps to the next. So a seed is a whole interleaving, and can be replayed.
+A coroutine suspends only at a `Wait`, which names the virtual millisecond at which it may continue. The seed chooses
+one of all tasks that may run now; if none may, time jumps ahead. So a seed is a whole interleaving, and can be
+repeated.
 
-Every process has clocks of its own: monotonic ones that started anywhere and run up to a few per cent fast or slow,
-wall clocks that are wrong altogether or stand still. A process can stall (none of its tasks run) and crash.
+Every process has its own clocks: monotonic ones that started anywhere and run up to a few per cent fast or slow, and
+wall clocks that are wrong or stand still. A process can stall (none of its tasks run) and crash.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Wait:
 
 @dataclass(eq=False)
 class Process:
-    """What stalls and crashes together. `clock_rate` is in local seconds per true second."""
+    """A process stalls and crashes as a whole. `clock_rate` is in local seconds per true second."""
 
     name: str
     clock_rate: float = 1.0
@@ -77,25 +78,25 @@ class Scheduler:
         return task
 
     def kill(self, process: Process) -> None:
-        """Crash: the process's tasks end where they stand. Its requests under way are the network's, and go on."""
+        """Crash: the process's tasks end where they are. Its requests in flight belong to the network and continue."""
         for task in [task for task in self.tasks if task.process is process]:
             self.tasks.remove(task)
             if task is not self.current:
                 task.coroutine.close()
 
     def stall(self, process: Process, ms: int) -> None:
-        """Let none of the process's tasks run for `ms` more."""
+        """Stall the process for `ms`: none of its tasks run."""
         process.stalled_until_ms = self.now_ms + ms
         process.stalled_total_ms += ms
         if self.traced:
             self.trace(f"{process.name:<12} stalls for {ms} ms")
 
     def trace(self, text: str) -> None:
-        """Note an event. Formatting is the caller's cost, so callers look at `traced` first."""
+        """Record an event. Formatting is the caller's cost, so callers check `traced` first."""
         self.lines.append(f"{self.now_ms:>7} {text}")
 
     def step(self) -> bool:
-        """Run one task up to its next `Wait`. False when none is left. What a task raises comes out here."""
+        """Run one task up to its next `Wait`. Return False when no task is left. Raises what the task raises."""
         task = self._choose()
         if task is None:
             return False

@@ -1,4 +1,5 @@
-"""Every interleaving of a commit, a takeover and a truncation keeps the invariants; leaving a check out does not."""
+"""Every interleaving of a commit, a takeover and a truncation keeps the invariants; without one of the checks some do
+not."""
 
 from __future__ import annotations
 

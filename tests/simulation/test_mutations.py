@@ -1,4 +1,4 @@
-"""The simulation bites: every wrong version of the protocol is caught, by an invariant that says what went wrong."""
+"""The simulation catches every wrong version of the protocol, by an invariant that says what went wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Ten thousand seeds of the protocol, each checked at every step; and what makes a seed worth the name."""
+"""Ten thousand seeds of the protocol, each checked at every step; and checks that the seeds cover rare events and
+repeat."""
 
 from __future__ import annotations
 
@@ -40,11 +41,12 @@ AT_LEAST_IN_A_CHUNK = {
     "acknowledged, sent again": 8,
     "ends told": 500,
 }
-"""A third or so of what 500 seeds hold of each: if one is missing, the simulation tests less than it says."""
+"""About a third of what 500 seeds contain of each event. If one is missing, the simulation tests less than it
+claims."""
 
 
 def run_seeds(seeds: range, cast: Cast, more: str = "") -> Counter[str]:
-    """Run `seeds`; the first broken one fails the test with the line that replays it."""
+    """Run `seeds`; the first broken one fails the test with the command that repeats it."""
     seen: Counter[str] = Counter()
     for seed in seeds:
         outcome = World(seed, cast).run()

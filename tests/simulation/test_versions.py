@@ -1,8 +1,7 @@
-"""The simulation's store gives equal bytes equal versions, as S3 does, and finds code that relies on more.
+"""The simulation's store gives equal bytes equal versions, like S3, and finds code that relies on more.
 
-The mutation is the textbook case (ABA): a stack whose head is swapped by version. It is right where every write has a
-version of its own. On S3 a head that was taken and put back has its old version again, so two workers can hold one
-element.
+The mutation is the textbook case (ABA): a stack whose head is swapped by version. It is correct if every write has its
+own version. On S3, a head that was taken and put back has its old version again, so two workers can hold one element.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ BOTTOM = b"bottom"
 
 
 class OwnVersions(MemoryObjectStore):
-    """A store that is kinder than S3: every write has a version of its own."""
+    """A store that is safer than S3: every write has its own version."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +37,7 @@ class OwnVersions(MemoryObjectStore):
 
 
 class Stack:
-    """A stack of element names on a bucket: `head` holds the name on top, `next/<name>` the one below it."""
+    """A stack of element names in a bucket: `head` holds the name on top, `next/<name>` the one below it."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -83,7 +82,7 @@ class World:
         self.doubled = False
 
     def run(self) -> bool:
-        """Whether two workers ever held one element."""
+        """Run; return whether two workers ever held one element."""
         self._scheduler.spawn(Process("setup"), "setup", self._set_up())
         while self._scheduler.step():
             pass

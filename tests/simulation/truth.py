@@ -1,11 +1,11 @@
-"""What really happened, seen from inside the bucket, and the invariants 1 to 6 of the design as code.
+"""What really happened, seen from inside the bucket, and invariants 1 to 6 as code.
 
-`Truth` is told of each effect on the bucket at the moment it happens (`witness`), and of every acknowledgement and
-read. Nothing else changes the state of the system, so looking at each of these is looking after every step, and each
-look costs only what that event touched. `verify_bucket` computes the log once more from the objects alone.
+`Truth` sees each effect on the bucket at the moment it happens (`witness`), and every acknowledgement and read. Nothing
+else changes the state of the system, so checking each of these checks every step, and each check costs only what the
+event touched. `verify_bucket` computes the log once more from the objects alone.
 
-The log that counts is every entry created at the tail, in order; some of it is archived and deleted by now. An entry
-created below the floor is not in the log (design, "The commit protocol").
+The valid log is every entry created at the tail, in order; some entries are archived and deleted. An entry created
+below the floor is not in the log (ARCHITECTURE.md, "The commit protocol").
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHARD = 0
 
 
 class Violation(Exception):
-    """An invariant does not hold. Not a `TidelogError`: nothing catches it."""
+    """An invariant does not hold. This is not a `TidelogError`, so nothing catches it."""
 
 
 def require(holds: bool, invariant: str, what: object) -> None:
@@ -34,7 +34,7 @@ def require(holds: bool, invariant: str, what: object) -> None:
 
 
 class Truth:
-    """The one observer that sees everything. `now_ms` is true time."""
+    """The observer that sees everything. `now_ms` is true time."""
 
     def __init__(self, codec: WalCodec, grace_ms: int, now_ms: Callable[[], int]) -> None:
         self.log: list[WalHeader] = []
@@ -55,7 +55,7 @@ class Truth:
     # ---- effects on the bucket
 
     def created(self, key: str, data: bytes) -> None:
-        """A create won."""
+        """A create succeeded."""
         if key == floor_key(SHARD):
             self._floor_written(data)
         elif (seq := number_of(key, wal_prefix(SHARD), wal_suffix())) is not None:
@@ -135,7 +135,8 @@ class Truth:
     # ---- what was told to somebody
 
     def acknowledged(self, batch: Batch, header: WalHeader | None) -> None:
-        """A producer heard that `batch` is in the log, in entry `header`, or (None) from an earlier try."""
+        """A producer got the answer that `batch` is in the log, in entry `header`, or (None) from an earlier
+        attempt."""
         require(batch in self.batches, "inv. 1", f"{batch} was acknowledged and is not in the log")
         end = self._acknowledged_ends.get(batch.partition, 0)
         self._acknowledged_ends[batch.partition] = max(end, self.batches[batch].next_offset)
@@ -144,14 +145,14 @@ class Truth:
             require(self.batches[batch] in placed_in(header), "inv. 1", f"{batch} is not where it was acknowledged")
 
     def committed(self, header: WalHeader) -> None:
-        """A writer believes that entry `header` of its own is in the log."""
+        """A writer believes that its entry `header` is in the log."""
         in_log = header.seq < len(self.log) and self.log[header.seq].entry_id == header.entry_id
         require(
             in_log, "inv. 1", f"entry {header.seq} {header.entry_id[:8]} was taken for committed and is not in the log"
         )
 
     def refused(self, header: WalHeader) -> None:
-        """A producer heard that an entry is *not* in the log and never will be."""
+        """A producer got the answer that an entry is *not* in the log and never will be."""
         self._refused.add(header.entry_id)
         require(header.entry_id not in self._ids, "inv. 10", f"entry {header.seq} was refused and is in the log")
 
@@ -162,11 +163,11 @@ class Truth:
         require(records[offset] == batch, "inv. 5", f"{batch} was read at {offset}, where {records[offset]} is")
 
     def acknowledged_ends(self) -> Mapping[int, int]:
-        """Behind the last record of each partition that was acknowledged up to now."""
+        """The offset after the last acknowledged record of each partition."""
         return dict(self._acknowledged_ends)
 
     def ends_told(self, ends: Mapping[int, int], acknowledged_before: Mapping[int, int]) -> None:
-        """A leader answered a read at the end with `ends`; when that read began, `acknowledged_before` was so."""
+        """A leader answered a read at the end with `ends`; when that read began, `acknowledged_before` held."""
         self.seen["ends told"] += 1
         for partition, acknowledged in acknowledged_before.items():
             told = ends.get(partition, 0)

@@ -1,4 +1,4 @@
-"""How bad a run is: drawn from the seed, so that calm runs and stormy ones are both among any thousand."""
+"""How severe the faults of a run are, drawn from the seed, so that any thousand seeds include calm and stormy runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CHAOS_MS = 2_500
 
 @dataclass(frozen=True)
 class Weather:
-    """What a seed has in store. Intervals are in scheduler steps; 0 is never."""
+    """The faults of a seed. Intervals are in scheduler steps; 0 is never."""
 
     faults: FaultPlan
     brokers: int
@@ -59,7 +59,7 @@ def draw_weather(seed: int) -> Weather:
 
 
 def zombie_weather(seed: int) -> Weather:
-    """Writers that stall at the worst moments, longer than the grace, and lose answers: what rare mistakes need to
+    """Writers that stall at the worst moments, longer than the grace, and lose answers: rare mistakes need this to
     show."""
     weather = draw_weather(seed)
     faults = FaultPlan(lost_answer=0.3, delayed=0.05, delay_s_max=2.5)
@@ -68,7 +68,8 @@ def zombie_weather(seed: int) -> Weather:
 
 
 def slow_reader_weather(seed: int) -> Weather:
-    """Zombies, and so many archivers that a reader or archiver that stalls between two reads wakes in another log."""
+    """Like zombie weather, with so many archivers that a reader or archiver that stalls between two reads finds another
+    log."""
     return replace(zombie_weather(seed), archivers=3)
 
 

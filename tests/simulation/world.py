@@ -1,8 +1,8 @@
-"""One run of the simulation: a seed makes a world, lets it suffer, lets it rest, and looks at what is left.
+"""One run of the simulation: a seed makes a world, disturbs it, lets it recover, and checks the result.
 
 First chaos: faults, stalls, crashes, rival leaders, for `weather.CHAOS_MS`. Then quiet: every batch must be
-acknowledged, everything archived and every reader at the end (the protocol does not only stay safe, it gets somewhere).
-`Truth` looks at every event of both.
+acknowledged, everything archived, and every reader at the end (the protocol is not only safe, it makes progress).
+`Truth` checks every event of both.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ QUIET_MS_MAX = 30_000
 
 @dataclass(frozen=True)
 class Cast:
-    """Who plays: the product's own classes, or mutations of them."""
+    """The classes that run: the product's own, or mutations of them."""
 
     writer: type[WalWriter] = WalWriter
     archiver: type[Archiver] = Archiver
@@ -57,7 +57,7 @@ class Cast:
 
 @dataclass
 class Outcome:
-    """How a run ended: what happened how often, and the invariant that broke, if one did."""
+    """The result of a run: how often each event happened, and the invariant that broke, if any."""
 
     seed: int
     seen: Counter[str]
@@ -76,7 +76,7 @@ class _Producer:
 
 
 class World:
-    """All of one run."""
+    """All state of one run."""
 
     def __init__(self, seed: int, cast: Cast, *, traced: bool = False) -> None:
         self.cast = cast
@@ -107,7 +107,7 @@ class World:
     # ---- what brokers ask of the world
 
     def new_writer(self, wal: Wal, runtime: Runtime, name: str) -> WalWriter:
-        """A writer of the cast's class that also tells what it does."""
+        """A writer of the cast's class that also reports what it does."""
         self._leader = name
         writer_class = recorded(self.cast.writer, self.truth, self.scheduler)
         backoff = Backoff(first_s=0.004, max_s=0.05)
@@ -118,11 +118,11 @@ class World:
         return self.cast.rows(placed)
 
     def wants_leader(self, name: str) -> bool:
-        """Whether a broker without a lease claims now: if nobody leads, or as a rival."""
+        """Whether a broker without a lease claims now: if there is no leader, or as a rival."""
         return not self._leader or (self._in_chaos and self._draw.random() < RIVAL_SHARE)
 
     def released(self, name: str) -> None:
-        """`name` leads no longer."""
+        """`name` no longer leads."""
         if self._leader == name:
             self._leader = ""
 
@@ -146,7 +146,7 @@ class World:
                 producer.taken_until_ms = self.scheduler.now_ms + self._draw.randrange(THINKING_MS_MAX)
 
     def refuse(self, header: WalHeader) -> None:
-        """A broker answers that the entry is not in the log: its producers may send the same again at once."""
+        """A broker answers that the entry is not in the log: its producers may send the same batch again at once."""
         self.truth.refused(header)
         for producer in self._producers:
             producer.taken_until_ms = 0
@@ -154,7 +154,7 @@ class World:
     # ---- the run
 
     def run(self) -> Outcome:
-        """Chaos, quiet, and the last look."""
+        """Chaos, quiet, and the final check."""
         self.scheduler.disturb = self._disturb
         for start in (self._start_broker,) * self.weather.brokers + (self._start_archiver,) * self.weather.archivers:
             start()

@@ -1,4 +1,4 @@
-"""``python -m tests.chaos.checker HISTORY...``: the verdict on histories kept in files."""
+"""``python -m tests.chaos.checker HISTORY...``: the verdict on recorded histories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.chaos.checker.judge import judge
 
 
 def main(paths: Sequence[str]) -> int:
-    """Judge the files as one history; 1 if a rule is broken."""
+    """Judge the files as one history. Return 1 if a rule is broken."""
     with ExitStack() as open_files:
         files = [open_files.enter_context(Path(path).open(encoding="utf-8")) for path in paths]
         verdict = judge(parse_history(chain.from_iterable(files)))

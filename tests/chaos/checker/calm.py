@@ -1,7 +1,7 @@
-"""Rules on failures: they are excused by a fault, and by nothing else.
+"""Rules on failures: only a fault excuses them.
 
-A fault excuses operations that are under way between its beginning and `AFTERMATH_S` after its end. The harness records
-a fault's end when every partition takes appends again.
+A fault excuses operations that overlap the time from its beginning to `AFTERMATH_S` after its end. The harness records
+the end of a fault when every partition takes appends again.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from tests.chaos.checker.violation import Findings, Rule, Violation
 
 AFTERMATH_S = 3.0
 ACKS_1_LOSS_S = 3.0
-"""How long before a fault an acks=1 record may have been acknowledged that the fault loses; also the longest time
-between the first and the last of the records that one fault loses. Brokers promise `acks1.loss.max.ms`, 0.8 s here. A
-fault may crash two leaders of a shard one after the other."""
+"""The longest time before a fault at which an acks=1 record that the fault loses may have been acknowledged; also the
+longest time between the first and the last of the records that one fault loses. Brokers promise `acks1.loss.max.ms`,
+0.8 s here. One fault may crash two leaders of a shard one after the other."""
 
 FAILURES = (Outcome.FAIL, Outcome.UNKNOWN)
 
@@ -51,7 +51,8 @@ def check_calm(history: History) -> Findings:
 
 
 def check_acks_1(logs: FinalLogs, history: History) -> Findings:
-    """What acks=1 acknowledged may be lost, but only by a fault, and only what is `ACKS_1_LOSS_S` old."""
+    """Records acknowledged with acks=1 may be lost, but only by a fault, and only if they are at most `ACKS_1_LOSS_S`
+    old."""
     weather = Weather(history.faults)
     lost_at: list[float] = []
     for batch, lost in lost_of_acks_1(logs):
@@ -68,7 +69,7 @@ def check_acks_1(logs: FinalLogs, history: History) -> Findings:
 
 
 def lost_of_acks_1(logs: FinalLogs) -> Iterator[tuple[Batch, int]]:
-    """Each batch that acks=1 acknowledged and the log lacks, with the number of values that are missing."""
+    """Each batch that was acknowledged with acks=1 and is missing in the log, with the number of missing values."""
     there = logs.values_there()
     for batch in logs.batches:
         if any(_acknowledged_by_leader(batch)):

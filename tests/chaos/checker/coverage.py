@@ -1,6 +1,6 @@
-"""Which kinds of operations a run must have recorded. A kind that nobody recorded was not judged.
+"""The kinds of operations that a run must have recorded. A kind that was not recorded was not judged.
 
-The names of clients and sessions begin with the kind of client that they are (`load/`).
+The names of clients and sessions begin with the kind of client (`load/`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from tests.chaos.checker.history import Acks, Append, EndQuery, History, Outcome, Read
 
 OF_EACH_MIN = 3
-"""How often each kind must have been recorded at the least."""
+"""How often each kind must have been recorded at least."""
 
 
 def _appends(fits: Callable[[Append], object]) -> Callable[[History], int]:

@@ -1,7 +1,7 @@
 """Records that the service may delete, and rules on their deletion.
 
-A record may go when it lies below the log start, and in a compacted topic when its key has a newer record. The
-log start itself must be explained: somebody asked to delete up to it, or the topic's records expire.
+A record may be deleted if it lies below the log start or, in a compacted topic, if its key has a newer record. The log
+start itself must have a reason: somebody asked to delete up to it, or the topic's records expire.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.chaos.checker.violation import Findings, Rule, Violation
 
 
 class Deletions:
-    """Knows which acknowledged values may be missing from the final log."""
+    """Knows which acknowledged values may be missing in the final log."""
 
     def __init__(self, logs: FinalLogs) -> None:
         self._logs = logs
@@ -25,8 +25,8 @@ class Deletions:
                 self._note_keys(place)
 
     def explain(self, batch: Batch, attempt: Append, missing: Sequence[int]) -> bool:
-        """Whether all of `missing`, values of `batch` that `attempt` acknowledged, may have been deleted. Where the
-        service spread a batch over partitions, the answer does not name the values: they are only counted."""
+        """Whether all of `missing`, values of `batch` that `attempt` acknowledged, may have been deleted. If the
+        service spread a batch over partitions, the answer does not name the values, so they are only counted."""
         if self._logs.rules(batch.topic).compacted and attempt.placed:
             return all(self._superseded(batch, attempt, value) for value in missing)
         starts = [self._logs.starts.get((batch.topic, placed.partition), 0) for placed in attempt.placed]
@@ -34,7 +34,7 @@ class Deletions:
         return len(missing) <= sum(max(0, count) for count in below)
 
     def _superseded(self, batch: Batch, attempt: Append, value: int) -> bool:
-        """Compacted topics are written by requests with keys to one partition."""
+        """Requests with keys to one partition write the compacted topics."""
         number = value - self._logs.value(batch.client, batch.first)
         placed = attempt.placed[0]
         newest = self._newest.get(((batch.topic, placed.partition), batch.keys[number]), -1)
@@ -52,7 +52,7 @@ class Deletions:
 
 
 def check_deletions(logs: FinalLogs, history: History) -> Findings:
-    """All rules of this module."""
+    """Check all rules of this module."""
     trims: dict[TopicPartition, list[Trim]] = defaultdict(list)
     for trim in history.trims:
         trims[trim.topic, trim.partition].append(trim)

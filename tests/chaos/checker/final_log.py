@@ -1,7 +1,7 @@
-"""An index of a history: batches of values, and where each value stands. Every rule is one pass over it.
+"""An index of a history: batches of values, and the place of each value. Every rule is one pass over it.
 
-A value is an integer, ``client << 40 | n``. A value that no batch holds was never sent. The arrays take 8 bytes a
-value, so that millions fit.
+A value is an integer, ``client << 40 | n``. A value that is in no batch was never sent. The arrays take 8 bytes per
+value, so millions fit in memory.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from tests.chaos.checker.history import Acks, Append, FinalLog, History, Outcome
 
 NUMBER_BITS = 40
 HOLE = -1
-"""An offset at which the final read found nothing."""
+"""An offset at which the final read found no record."""
 GAP_MAX = 10_000_000
-"""A gap beyond this is told, but not filled with holes."""
+"""A gap larger than this is reported but not filled with holes."""
 
 TopicPartition = tuple[str, int]
 
@@ -36,12 +36,12 @@ class Batch:
 
     @property
     def start(self) -> float:
-        """When it may have come into the log at the earliest."""
+        """The earliest time at which it can have entered the log."""
         return min(attempt.start for attempt in self.attempts)
 
     @property
     def refused(self) -> bool:
-        """Every attempt was told that nothing was taken."""
+        """Whether every attempt got the answer that nothing was taken."""
         return all(attempt.outcome in (Outcome.FAIL, Outcome.CONFLICT) for attempt in self.attempts)
 
     def acknowledged(self) -> Iterator[Append]:
@@ -54,7 +54,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Neighbouring offsets of a partition that hold values of one batch, or that one value which was never sent."""
+    """Adjacent offsets of a partition that hold values of one batch, or one value that was never sent."""
 
     batch: int | None
     base_offset: int
@@ -62,7 +62,7 @@ class Piece:
 
 
 class FinalLogs:
-    """`history`, indexed. `logs`: the value at each offset of each partition."""
+    """`history` with an index. `logs`: the value at each offset of each partition."""
 
     def __init__(self, history: History) -> None:
         self._clients: dict[str, int] = {}
@@ -73,21 +73,21 @@ class FinalLogs:
         self._collect(history.appends)
         self.logs: dict[TopicPartition, array[int]] = {}
         self.breaks: list[tuple[TopicPartition, int, int]] = []
-        """Where the final read was not dense: partition, the offset that was due, the offset that was found."""
+        """Where the final read was not dense: partition, expected offset, found offset."""
         self.starts: dict[TopicPartition, int] = {}
         """The log start offset of each partition at the end."""
         for final in history.finals:
             self._lay_out(final)
 
     def log(self, place: TopicPartition) -> array[int]:
-        """The value at each offset; nothing for a partition that was not read at the end."""
+        """The value at each offset; empty for a partition that was not read at the end."""
         return self.logs.get(place, array("q"))
 
     def rules(self, topic: str) -> TopicRules:
         return self._topics.get(topic) or TopicRules(topic)
 
     def value(self, client: str, number: int) -> int:
-        """The integer that stands for a value, whether it was sent or not."""
+        """The integer for a value, whether or not it was sent."""
         return self._client(client) << NUMBER_BITS | number
 
     def name(self, value: int) -> str:
@@ -99,11 +99,11 @@ class FinalLogs:
         return array("q", range(first, first + run.count))
 
     def values_there(self) -> set[int]:
-        """Every value that some partition holds."""
+        """Every value that is in some partition."""
         return {value for log in self.logs.values() for value in log if value != HOLE}
 
     def batch_of(self, value: int) -> int | None:
-        """The index of the batch that holds `value`, None if nobody sent it."""
+        """The index of the batch that holds `value`, or None if nobody sent it."""
         of_client = self._batch_of.get(value >> NUMBER_BITS)
         number = value & (1 << NUMBER_BITS) - 1
         if value < 0 or of_client is None or number >= len(of_client) or of_client[number] < 0:
@@ -111,7 +111,7 @@ class FinalLogs:
         return of_client[number]
 
     def pieces(self, place: TopicPartition) -> Iterator[Piece]:
-        """The partition as pieces, in order of offsets; holes are left out."""
+        """The partition as pieces, in order of offsets, without holes."""
         begin, last = 0, None
         log = self.logs[place]
         for offset, value in enumerate(log):

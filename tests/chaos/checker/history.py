@@ -1,8 +1,8 @@
-"""The values of a history: what clients did and what they were told, and nothing of how a broker works.
+"""The values of a history: the operations of clients and their answers, independent of how a broker works.
 
-A value is named by the client that made it and its number: ``(client, n)``; each client counts its values from 0. A
-**run** stands for `count` values of one client, number `first` and following, at `offset` and following. Times are
-seconds of one monotonic clock that all clients share. `history_lines` has the form on disk.
+The name of a value is the client that made it and its number: ``(client, n)``. Each client counts its values from 0. A
+**run** is `count` values of one client, number `first` and following, at `offset` and following. Times are seconds of
+one monotonic clock that all clients share. `history_lines` defines the form on disk.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class Outcome(Enum):
-    """What a client knows of an operation. FAIL: the client was told that nothing was taken."""
+    """What a client knows about an operation. FAIL: the answer says that nothing was taken."""
 
     OK = "ok"
     FAIL = "fail"
@@ -23,7 +23,7 @@ class Outcome(Enum):
 
 
 class Acks(Enum):
-    """What an acknowledgement promises. Only ALL promises that the record stays."""
+    """The promise of an acknowledgement. Only ALL promises that the record stays."""
 
     ALL = "all"
     LEADER = "1"
@@ -42,7 +42,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a part of an append went, as its answer said."""
+    """The place of a part of an append, according to its answer."""
 
     partition: int
     base_offset: int
@@ -51,11 +51,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """One attempt to append; a retry of the same values is another one.
+    """One attempt to append; a retry of the same values is another attempt.
 
-    `partition` None: the service chose. `keys` is empty where values have none. `sequenced`: sent so that the service
-    tells retries from new values. A CONFLICT says that `expected_offset` was not the next offset, which was
-    `next_offset`. `code` is the service's word for a failure.
+    `partition` None: the service chose. `keys` is empty if the values have none. `sequenced`: sent so that the service
+    can tell retries from new values. A CONFLICT says that `expected_offset` was not the next offset, and gives the next
+    one in `next_offset`. `code` is the service's error code.
     """
 
     client: str
@@ -77,8 +77,8 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One step of a session that reads a partition on and on. OK without runs: the partition ended at `offset`.
-    `log_start_offset`: what an OUT_OF_RANGE tells."""
+    """One step of a session that reads a partition continuously. OK without runs: the partition ended at `offset`.
+    `log_start_offset`: from an OUT_OF_RANGE."""
 
     session: str
     topic: str
@@ -95,7 +95,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class EndQuery:
-    """A client asked for the end of a partition, and was told `offset` (None if the call failed)."""
+    """A client asked for the end of a partition and got `offset` (None if the call failed)."""
 
     session: str
     topic: str
@@ -109,7 +109,7 @@ class EndQuery:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """A client asked that the records below `before_offset` be deleted."""
+    """A client asked to delete the records below `before_offset`."""
 
     client: str
     topic: str
@@ -123,8 +123,8 @@ class Trim:
 
 @dataclass(frozen=True, slots=True)
 class TopicRules:
-    """Promises that a topic's settings take back. `compacted`: of a key only the newest record stays. `expires`: the
-    oldest records may go. `grows`: partitions are added, so that a key may move."""
+    """Promises that a topic's settings remove. `compacted`: only the newest record of a key stays. `expires`: the
+    oldest records may be deleted. `grows`: partitions are added, so a key may move."""
 
     topic: str
     compacted: bool = False
@@ -134,7 +134,7 @@ class TopicRules:
 
 @dataclass(frozen=True, slots=True)
 class FaultWindow:
-    """The harness did something to the service between `start` and `end`."""
+    """The harness changed the service between `start` and `end`."""
 
     kind: str
     start: float
@@ -143,7 +143,7 @@ class FaultWindow:
 
 @dataclass(frozen=True, slots=True)
 class FinalLog:
-    """What a partition held at the end."""
+    """The contents of a partition at the end."""
 
     topic: str
     partition: int
@@ -153,7 +153,7 @@ class FinalLog:
 
 @dataclass(frozen=True)
 class History:
-    """All of a run."""
+    """All operations of a run."""
 
     appends: list[Append] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)

@@ -79,7 +79,7 @@ def parse_history(lines: Iterable[str]) -> History:
 
 
 def format_history(history: History) -> Iterator[str]:
-    """The lines that `parse_history` reads back."""
+    """The lines that `parse_history` reads."""
     for operations in (
         history.topics,
         history.appends,
@@ -93,7 +93,7 @@ def format_history(history: History) -> Iterator[str]:
 
 
 def parse_operation(line: Mapping[str, Any]) -> Operation:
-    """Raises `ValueError` for a line of no known operation, or one that lacks a field."""
+    """Raises `ValueError` for a line with an unknown operation, or without a required field."""
     kind = KINDS.get(str(line.get("op")))
     if kind is None:
         raise ValueError(f"a line without a known operation: {line!r}")
@@ -105,13 +105,13 @@ def parse_operation(line: Mapping[str, Any]) -> Operation:
 
 
 def format_operation(operation: Operation, **remarks: str) -> str:
-    """One line, without the line's end. `remarks` are further fields for people."""
+    """One line, without its line end. `remarks` are further fields for people."""
     shown = {each.name: _shown(getattr(operation, each.name)) for each in fields(operation)}
     return json.dumps({"op": NAMES[type(operation)], **shown, **remarks}, separators=(",", ":"))
 
 
 def add_operation(history: History, operation: Operation) -> None:
-    """Put `operation` where it belongs."""
+    """Add `operation` to its list."""
     match operation:
         case Append():
             history.appends.append(operation)

@@ -1,7 +1,7 @@
 """The verdict on a history: it checks every rule and counts what it judged.
 
-The judge imports nothing of the service and reads nothing but the history. So it can be wrong about the service only
-where a client recorded something that did not happen.
+The judge imports nothing of the service and reads only the history. So it can be wrong about the service only where a
+client recorded something that did not happen.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tests.chaos.checker.register import check_register
 from tests.chaos.checker.violation import Findings, Rule, Violation
 
 KEPT_OF_A_RULE_MAX = 20
-"""Breaches of one rule that a verdict spells out; all are counted."""
+"""The number of violations of one rule that a verdict lists; all are counted."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`broken`: how often each rule was. `violations`: the first of each. `lost_of_acks_1`: values that acks=1
-    acknowledged and a fault lost, which no rule forbids."""
+    """`broken`: how often each rule was broken. `violations`: the first of each rule. `lost_of_acks_1`: values that
+    acks=1 acknowledged and a fault lost, which no rule forbids."""
 
     broken: Counter[Rule]
     violations: Sequence[Violation]
@@ -51,7 +51,7 @@ class Verdict:
 
 
 def judge(history: History) -> Verdict:
-    """Go through all rules."""
+    """Check all rules."""
     logs = FinalLogs(history)
     broken: Counter[Rule] = Counter()
     kept: list[Violation] = []
@@ -80,7 +80,7 @@ def judge(history: History) -> Verdict:
 
 
 def _check_recorded(logs: FinalLogs, history: History) -> Findings:
-    """A history of nothing proves nothing."""
+    """An empty history proves nothing."""
     if not history.appends:
         yield Violation(Rule.NOTHING_RECORDED, "no append was recorded")
     if not history.finals:

@@ -1,4 +1,4 @@
-"""How far a partition was known to reach at a given time: by acknowledgements with acks=all, and by reads."""
+"""How far a partition was known to reach at a given time, from acknowledgements with acks=all and from reads."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.chaos.checker.final_log import FinalLogs, TopicPartition
 from tests.chaos.checker.history import EndQuery, History, Outcome, Read
 
 Proofs = list[tuple[float, int]]
-"""Times, and the end that was known from then on."""
+"""Times, and the known end from each time on."""
 
 
 class KnownEnds:
-    """Of every partition of a history."""
+    """The known ends of every partition of a history."""
 
     def __init__(self, logs: FinalLogs, history: History) -> None:
         proofs: dict[TopicPartition, Proofs] = defaultdict(list)
@@ -31,7 +31,7 @@ class KnownEnds:
         self._proofs = {place: _rising(of_place) for place, of_place in proofs.items()}
 
     def before(self, place: TopicPartition, time: float) -> int:
-        """The greatest end that somebody knew of before `time`."""
+        """The greatest end that was known before `time`."""
         times, ends = self._proofs.get(place, ([], []))
         at = bisect.bisect_left(times, time)
         return ends[at - 1] if at else 0

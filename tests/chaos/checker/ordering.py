@@ -9,7 +9,7 @@ from tests.chaos.checker.violation import Findings, Rule, Violation
 
 
 def check_ordering(logs: FinalLogs) -> Findings:
-    """All rules of this module."""
+    """Check all rules of this module."""
     for place in logs.logs:
         yield from _in_order(logs, place)
         if not logs.rules(place[0]).compacted:
@@ -18,7 +18,7 @@ def check_ordering(logs: FinalLogs) -> Findings:
 
 
 def _in_order(logs: FinalLogs, place: TopicPartition) -> Findings:
-    """Within a batch, and for a client that sends with sequences from batch to batch, numbers rise."""
+    """Numbers rise within a batch and, for a client with sequences, from batch to batch."""
     last: dict[str, int] = {}
     log = logs.logs[place]
     for piece in logs.pieces(place):
@@ -35,7 +35,7 @@ def _in_order(logs: FinalLogs, place: TopicPartition) -> Findings:
 
 
 def _without_gap(logs: FinalLogs, place: TopicPartition) -> Findings:
-    """A sequence has no gap. A missing value that was acknowledged breaks another rule (LOST)."""
+    """A sequence has no gap. If a missing value was acknowledged, that breaks another rule (LOST)."""
     for client, there in _sequences(logs, place).items():
         first = min(there) if logs.starts[place] else 0  # earlier ones may be below the log start
         batches = {logs.batch_of(logs.value(client, n)) for n in range(first, max(there)) if n not in there}
@@ -60,7 +60,7 @@ def _sequences(logs: FinalLogs, place: TopicPartition) -> dict[str, set[int]]:
 
 
 def _keys_stay(logs: FinalLogs) -> Findings:
-    """Holds for topics whose number of partitions does not change."""
+    """Applies to topics whose number of partitions does not change."""
     home: dict[tuple[str, str], TopicPartition] = {}
     for place, log in logs.logs.items():
         if logs.rules(place[0]).grows:

@@ -1,4 +1,4 @@
-"""Rules on what the log holds: nothing is lost, doubled, misplaced, torn, or made up."""
+"""Rules on the contents of the log: no value is lost, doubled, misplaced, torn, or invented."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.chaos.checker.history import Place
 from tests.chaos.checker.violation import Findings, Rule, Violation
 
 Found = list[tuple[TopicPartition, Piece]]
-"""Where a batch stands."""
+"""The place of a batch."""
 
 
 def check_presence(logs: FinalLogs) -> Findings:
-    """All rules of this module."""
+    """Check all rules of this module."""
     yield from _dense(logs)
     yield from _once(logs)
     found: dict[int, Found] = defaultdict(list)
@@ -65,7 +65,7 @@ def _check_batch(logs: FinalLogs, batch: Batch, pieces: Found, deletions: Deleti
 
 
 def _whole(logs: FinalLogs, batch: Batch, pieces: Found) -> Findings:
-    """Values that are there twice, or acknowledged and not there, break other rules."""
+    """Values that are there twice, or acknowledged and missing, break other rules."""
     count = sum(piece.count for _, piece in pieces)
     if count > batch.count:
         return
@@ -83,7 +83,7 @@ def _acknowledged(logs: FinalLogs, batch: Batch, pieces: Found, deletions: Delet
             names = f"{logs.name(missing[0])} ({len(missing)} values)"
             yield Violation(Rule.LOST, f"{names} of {batch}, acknowledged at {attempt.end:.3f} in {attempt.placed}")
         if not attempt.placed:
-            continue  # acknowledged by a later answer, which tells no offset
+            continue  # acknowledged by a later answer that gives no offset
         if sum(placed.count for placed in attempt.placed) != batch.count:
             yield Violation(Rule.MISPLACED, f"the answer to {batch} tells other counts: {attempt.placed}")
         doubled = sum(piece.count for _, piece in pieces) > batch.count  # breaks another rule
@@ -105,7 +105,7 @@ def _values(logs: FinalLogs, place: TopicPartition, piece: Piece) -> array[int]:
 
 
 def _holds(placed: Place, place: TopicPartition, piece: Piece) -> bool:
-    """Whether the piece stands within what was answered."""
+    """Whether the piece lies within the acknowledged place."""
     return (
         placed.partition == place[1]
         and placed.base_offset <= piece.base_offset

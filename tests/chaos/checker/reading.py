@@ -1,4 +1,4 @@
-"""Rules on reads: all sessions see the same records, and each goes forward without a gap."""
+"""Rules on reads: all sessions see the same records, and each session goes forward without a gap."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.chaos.checker.violation import Findings, Rule, Violation
 
 
 def check_reading(logs: FinalLogs, history: History) -> Findings:
-    """All rules of this module. The final read counts as a reader: two sessions that disagree cannot both agree with
-    it."""
+    """Check all rules of this module. The final read counts as a reader: if two sessions disagree, at least one
+    disagrees with it."""
     sessions: dict[tuple[str, TopicPartition], list[Read]] = defaultdict(list)
     for read in history.reads:
         sessions[read.session, (read.topic, read.partition)].append(read)
@@ -73,7 +73,7 @@ class _Session:
 
 
 class _Agreement:
-    """Compares what readers saw with the final log; what was deleted since, with what others saw of it."""
+    """Compares the records that readers saw with the final log, and deleted records with what other readers saw."""
 
     def __init__(self, logs: FinalLogs) -> None:
         self._logs = logs

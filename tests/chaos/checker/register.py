@@ -1,15 +1,15 @@
 """A partition's end as a register that only rises: appends move it; conflicts, empty reads and queries read it.
 
-The check is for linearizability. The log tells the order in which the appends took effect, so no search is needed. Each
+The check is for linearizability. The log gives the order in which the appends took effect, so no search is needed. Each
 append took effect at one moment between its first attempt and the moment when somebody knew of it (its acknowledgement,
-or a read that saw it). Each answer that tells the end was true at one moment of its request; such an answer is called a
-look. These moments must rise in this order:
+or a read that saw it). An answer that gives the end is called a look; it was true at one moment of its request. These
+moments must rise in this order:
 
-    looks that told offset 0, first append, looks that told its end, second append, ...
+    looks with offset 0, first append, looks with its end, second append, ...
 
-The check takes for each step the earliest moment that the earlier steps leave. That is the best choice for all later
-steps, so if the moment is too late for one step, no order explains what clients were told. Herlihy & Wing,
-"Linearizability" (1990); the known order makes the check linear in the length of the log.
+For each step the check takes the earliest moment that the earlier steps allow. That is the best choice for all later
+steps, so if that moment is too late for one step, no order explains the answers. Herlihy & Wing, "Linearizability"
+(1990); the known order makes the check linear in the length of the log.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tests.chaos.checker.violation import Findings, Rule, Violation
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A request from `start` to `end` that was answered by the partition's end. `told` is for a report; `rule` is
-    broken if the answer was never true while the request was under way."""
+    """A request from `start` to `end` whose answer gave the partition's end. `told` is for a report; `rule` is broken
+    if the answer was never true during the request."""
 
     told: str
     start: float
@@ -38,11 +38,11 @@ class _Look:
 
 
 Looks = dict[int, list[_Look]]
-"""The looks at a partition by the end that they told."""
+"""The looks at a partition, by the end they gave."""
 
 
 def check_register(logs: FinalLogs, history: History) -> Findings:
-    """All rules of this module. The looks at a compacted topic are left out: its log does not show every end."""
+    """Check all rules of this module. Looks at a compacted topic are ignored: its log does not show every end."""
     looks = _looks(logs, history)
     for batch in logs.batches:
         for attempt in batch.attempts:
@@ -75,7 +75,7 @@ def _looks(logs: FinalLogs, history: History) -> dict[TopicPartition, Looks]:
 
 
 def _end_told(asked: Read | EndQuery) -> int | None:
-    """A read that goes no further tells that the log ends where it stands."""
+    """A read that returns no record says that the log ends at its offset."""
     if asked.outcome is not Outcome.OK:
         return None
     if isinstance(asked, EndQuery):
@@ -96,7 +96,7 @@ def _expected(attempt: Append) -> Findings:
 
 
 class _Sightings:
-    """By when an offset had been seen by some reader."""
+    """The times by which some reader had seen each offset."""
 
     def __init__(self, reads: Sequence[Read]) -> None:
         by_end = sorted((read.runs[-1].offset + read.runs[-1].count, read.end) for read in reads)
@@ -113,7 +113,7 @@ class _Sightings:
 
 @dataclass
 class _Moment:
-    """The earliest moment that the steps so far allow, and the step that it rests on."""
+    """The earliest moment that the steps so far allow, and the step that determines it."""
 
     time: float = -inf
     because: str = "the beginning"
@@ -125,8 +125,8 @@ class _Moment:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """An append in the order of the log. `over_by`: by when it, or one behind it, was known to be there; whatever comes
-    before it in this order must have begun by then."""
+    """An append in the order of the log. `over_by`: when it or a later one was known to be in the log. Every earlier
+    step in this order must have begun by then."""
 
     batch: Batch
     base_offset: int

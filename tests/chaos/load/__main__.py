@@ -1,12 +1,12 @@
-"""``python -m tests.chaos.load WORKLOAD HISTORY``: the clients, in a process of their own.
+"""``python -m tests.chaos.load WORKLOAD HISTORY``: the clients, in their own process.
 
-It creates the topics, says ``ready``, and works until told otherwise by lines on standard input:
+It creates the topics, prints ``ready``, and works until a command on standard input:
 
-    status     answered with a line of JSON: when the last acknowledged append to each partition had begun, and counts
-    stop       end what was begun, read every partition to its end at one broker and once more at another, write it all
-               down; answered as `status`, and the process ends
+    status     prints a line of JSON: when the last acknowledged append to each partition began, and counts
+    stop       ends running operations, reads every partition to its end at one broker and again at another, writes
+               everything down, answers like `status`, and exits
 
-Standard input's end is `stop` without the final read: whoever commanded is gone.
+The end of standard input means `stop` without the final read: the harness is gone.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _clients(means: Means) -> list[Client]:
 
 
 def _special_clients(means: Means) -> list[Client]:
-    """The clients of the topics in `SPECIAL`, and of one that is deleted again and again."""
+    """The clients of the topics in `SPECIAL`, and of one that is deleted repeatedly."""
     readers = [TailReader(means, f"tail-{topic}", topic, 0) for topic in SPECIAL if topic != ARROW]
     return [
         FastProducer(means, "fast-leader", Acks.LEADER).run,
@@ -127,7 +127,7 @@ async def _create(caller: Caller, broker: str, topic: Mapping[str, object]) -> N
 
 
 async def _obey(recorder: Recorder, failing: asyncio.Future[list[None]]) -> bool:
-    """Answer until told to stop; whether somebody told it. A client that fails ends the process."""
+    """Answer commands until `stop`; return whether `stop` came. A client that fails ends the process."""
     commands = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     while True:
@@ -173,7 +173,7 @@ async def _special_places(means: Means) -> list[tuple[str, int]]:
 
 
 async def _read_again(means: Means, broker: str, topic: str, partition: int) -> None:
-    """The whole partition as a session of its own, to the first empty answer, which the judge holds to be the end."""
+    """Read the whole partition in its own session up to the first empty answer, which the judge takes as the end."""
     offset, empty = 0, False
     while not empty:
         again = await read_once(means.caller, means.recorder, "again", broker, topic, partition, offset)

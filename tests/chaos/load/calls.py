@@ -1,7 +1,7 @@
-"""One call to a broker over plain HTTP, and what its answer means to the client.
+"""One call to a broker over plain HTTP, and the meaning of its answer for the client.
 
 `docs/http-api.md` says which error codes promise that nothing was taken. After any other failure the outcome is
-unknown, except where no connection was made.
+unknown, unless no connection was made.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOT_CONNECTED = "not_connected"
 BROKEN = "broken"
 NO_JSON = "no_json"
 RETRIED = frozenset({"unavailable", "fenced", "request_timeout", NOT_CONNECTED, BROKEN}) | NOTHING_TAKEN
-"""After these a client goes on. Any other refusal breaks the run, also during a fault."""
+"""After these a client continues. Any other refusal fails the run, even during a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Answer:
 
     @property
     def outcome(self) -> Outcome:
-        """As a history tells it."""
+        """The outcome for the history."""
         if self.ok:
             return Outcome.OK
         if self.code == CONFLICT:
@@ -72,12 +72,12 @@ class Caller:
         return await self.call("GET", url, None, {"Accept": "application/json"})
 
     async def get_arrow(self, url: str) -> Answer:
-        """A fetch whose records come as Arrow. Its answer has the form of the JSON one."""
+        """A fetch whose records come as Arrow. The result has the form of the JSON answer."""
         return await self.call("GET", url, None, {"Accept": ARROW})
 
     async def events(self, url: str, last_event_id: str) -> AsyncGenerator[Sequence[Mapping[str, Any]] | Answer]:
-        """The records of an event stream as they arrive. A stream that is refused, breaks or ends with a problem yields
-        its failure at last; one that ends as a whole, or has lasted `CALL_S_MAX`, does not."""
+        """The records of an event stream as they arrive. If the stream is refused, breaks or ends with a problem, the
+        failure comes last; if it ends normally, or has lasted `CALL_S_MAX`, there is none."""
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last_event_id} if last_event_id else {})}
         start, broker = time.monotonic(), _broker(url)
         try:
@@ -99,7 +99,7 @@ class Caller:
             yield Answer(0, BROKEN, start, time.monotonic(), {"detail": repr(error)}, broker)
 
     async def call(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
-        """Any request."""
+        """Send any request."""
         start = time.monotonic()
         broker = _broker(url)
         try:
@@ -144,7 +144,7 @@ def _answer(status: int, content: bytes, start: float, broker: str) -> Answer:
 
 
 async def _events(content: aiohttp.StreamReader) -> AsyncGenerator[Sequence[bytes]]:
-    """The events of a stream, as many at a time as arrive together."""
+    """The events of a stream; those that arrive together come together."""
     rest = b""
     async for piece in content.iter_any():
         *whole, rest = (rest + piece).split(b"\n\n")
@@ -152,7 +152,7 @@ async def _events(content: aiohttp.StreamReader) -> AsyncGenerator[Sequence[byte
 
 
 def _told(content: bytes) -> Mapping[str, Any]:
-    """An answer's JSON object; of one that is none, its beginning for the report."""
+    """The JSON object of an answer; if there is none, the beginning of the answer for the report."""
     try:
         told = json.loads(content) if content else {}
     except ValueError:
@@ -161,7 +161,7 @@ def _told(content: bytes) -> Mapping[str, Any]:
 
 
 def _data_of(event: bytes, kind: bytes) -> Iterator[Mapping[str, Any]]:
-    """The data of an event of `kind`; nothing of a comment, or of another kind. An event without a kind is a record."""
+    """The data of an event of `kind`; None for a comment or another kind. An event without a kind is a record."""
     lines = event.split(b"\n")
     named = next((line[6:].strip() for line in lines if line.startswith(b"event:")), b"record")
     if named == kind:
@@ -169,6 +169,6 @@ def _data_of(event: bytes, kind: bytes) -> Iterator[Mapping[str, Any]]:
 
 
 def open_session() -> aiohttp.ClientSession:
-    """Without a bound on connections: a paused broker must not starve the clients of another."""
+    """Without a limit on connections: a paused broker must not starve the clients of another."""
     timeout = aiohttp.ClientTimeout(total=CALL_S_MAX, sock_connect=5.0)
     return aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0))

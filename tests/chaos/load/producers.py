@@ -1,6 +1,6 @@
 """Clients that append: with sequences, without, to a partition that the service chooses, and as rivals.
 
-Each has one request under way. A client with sequences sends a batch again, to any broker, until it is acknowledged;
+Each has one request in flight. A client with sequences sends a batch again, to any broker, until it is acknowledged;
 the sequence makes that safe. The others never send a value twice, so the outcome of a request without an answer stays
 unknown.
 """
@@ -25,7 +25,7 @@ Client = Callable[[], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True)
 class Means:
-    """What every client has. Once `stopping` is set a client ends what it has begun."""
+    """What every client has. When `stopping` is set, a client finishes its current operation."""
 
     workload: Workload
     caller: Caller
@@ -33,7 +33,7 @@ class Means:
     stopping: asyncio.Event
 
     async def pause(self, seconds: float) -> None:
-        """Sleep, but not through the end of the run."""
+        """Sleep, but not beyond the end of the run."""
         try:
             await asyncio.wait_for(self.stopping.wait(), seconds)
         except TimeoutError:
@@ -41,7 +41,7 @@ class Means:
 
 
 class SequencedProducer:
-    """Sole writer with a sequence to one partition."""
+    """The only writer with a sequence to one partition."""
 
     def __init__(self, means: Means, name: str, topic: str, partition: int) -> None:
         self._means = means
@@ -60,7 +60,7 @@ class SequencedProducer:
                 await asyncio.sleep(RETRY_PAUSE_S)
                 answer = await self._attempt(first, count)
             if not answer.ok:
-                return  # refused for good: the report tells it
+                return  # refused for good: the report shows it
             await self._means.pause(self._chance.pause_s())
 
     async def _attempt(self, first: int, count: int) -> Answer:
@@ -77,7 +77,7 @@ class SequencedProducer:
 
 
 class PlainProducer:
-    """Writes without sequences to partitions drawn by lot."""
+    """Writes without sequences to random partitions."""
 
     def __init__(self, means: Means, name: str, topic: str) -> None:
         self._means = means
@@ -100,7 +100,7 @@ class PlainProducer:
 
 
 class SpreadingProducer:
-    """Lets the service choose: by the key, or for a request without keys as it likes."""
+    """Lets the service choose the partition: by the key, or freely for a request without keys."""
 
     def __init__(self, means: Means, name: str, topic: str, *, keyed: bool) -> None:
         self._means = means
@@ -131,7 +131,7 @@ class SpreadingProducer:
 
 
 class Rival:
-    """Appends where it believes the partition ends; several of them believe it of the same partition."""
+    """Appends where it believes the partition ends; several rivals believe so for the same partition."""
 
     def __init__(self, means: Means, name: str, topic: str, partition: int) -> None:
         self._means = means
@@ -164,5 +164,5 @@ class Rival:
 
 
 def lines_of(client: str, first: int, count: int) -> bytes:
-    """Values a line each."""
+    """Values, one per line."""
     return "".join(f"{Value(client, number).text}\n" for number in range(first, first + count)).encode()

@@ -1,6 +1,6 @@
-"""Clients that read: some follow a partition from broker to broker, some read a piece of its past again.
+"""Clients that read: some follow a partition from broker to broker, some read a part of its past again.
 
-Every answer is recorded, also an empty one and a failure: an empty read says that the log ended there.
+Every answer is recorded, including empty ones and failures: an empty read says that the log ended there.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ WAIT_MS = 1_000
 FETCH_RECORDS_MAX = 2_000
 REPLAYED_RECORDS_MAX = 10_000
 REPLAY_PAUSES = 10
-"""How much rarer a replay is than a produce."""
+"""How many produces there are for each replay."""
 
 
 class TailReader:
-    """Follows one partition from its beginning; each fetch goes to whatever broker the lot names."""
+    """Follows one partition from its beginning; each fetch goes to a random broker."""
 
     def __init__(self, means: Means, name: str, topic: str, partition: int, *, arrow: bool = False) -> None:
         self._means = means
@@ -51,14 +51,14 @@ class TailReader:
             )
             if answer.ok:
                 offset = answer.body["next_offset"]
-            elif answer.code == OUT_OF_RANGE:  # deleted, or else the judge finds it
+            elif answer.code == OUT_OF_RANGE:  # deleted; otherwise the judge finds it
                 offset = answer.body["log_start_offset"]
             else:
                 await asyncio.sleep(RETRY_PAUSE_S)
 
 
 class StreamReader:
-    """Follows one partition by event streams; each takes up where the last one broke off, at whatever broker."""
+    """Follows one partition by event streams; each stream continues where the last one broke, at any broker."""
 
     def __init__(self, means: Means, name: str, topic: str, partition: int) -> None:
         self._means = means
@@ -96,7 +96,7 @@ class StreamReader:
 
 
 class ReplayReader:
-    """Reads a stretch of some partition, again and again, each time as another session."""
+    """Reads a part of some partition repeatedly, each time as another session."""
 
     def __init__(self, means: Means, name: str) -> None:
         self._means = means
@@ -140,7 +140,7 @@ async def read_once(
     wait_ms: int = 0,
     arrow: bool = False,
 ) -> Answer:
-    """One fetch, recorded."""
+    """Make one fetch and record it."""
     query = f"offset={offset}&max_records={FETCH_RECORDS_MAX}&wait_ms={wait_ms}"
     url = f"{broker}/v1/topics/{topic}/partitions/{partition}/records?{query}"
     answer = await (caller.get_arrow(url) if arrow else caller.get(url))
@@ -149,14 +149,14 @@ async def read_once(
 
 
 async def ask_end(caller: Caller, recorder: Recorder, session: str, broker: str, topic: str, partition: int) -> Answer:
-    """One query for the end of a partition, recorded."""
+    """Make one query for the end of a partition and record it."""
     answer = await caller.get(f"{broker}/v1/topics/{topic}/partitions/{partition}/offset?at=latest")
     recorder.end(session, topic, partition, answer)
     return answer
 
 
 def runs_in(body: Any) -> list[Run]:
-    """The records of a fetch as runs. Bytes that are no text come as base64, and are nobody's value."""
+    """The records of a fetch as runs. Bytes that are not text come as base64, and count as a value that nobody sent."""
     return runs_of((record["offset"], _text(record["value"]), _text(record["key"])) for record in body["records"])
 
 
@@ -169,7 +169,7 @@ async def read_finally(caller: Caller, recorder: Recorder, broker: str, topic: s
 
 
 async def read_whole(caller: Caller, broker: str, topic: str, partition: int) -> tuple[int, list[Run]] | Answer:
-    """The log start and all records of a partition; the answer that failed, if one did."""
+    """The log start and all records of a partition; the failed answer, if one failed."""
     runs: list[Run] = []
     offset, start = 0, 0
     while True:

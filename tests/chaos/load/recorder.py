@@ -1,4 +1,4 @@
-"""Records what clients did: the operations of a history as lines of a file, and a few counts for the harness."""
+"""Records the operations of clients as lines of a history file, and a few counts for the harness."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ UNEXPECTED_KEPT_MAX = 50
 
 
 class Recorder:
-    """One history file. It is written line by line, so that a crash leaves what came before it."""
+    """One history file. It is written line by line, so a crash keeps the lines before it."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w", encoding="utf-8", buffering=1 << 16)
         self.acknowledged_at: dict[str, float] = defaultdict(float)
-        """When the last acknowledged append to each partition, as ``topic/partition``, had begun."""
+        """When the last acknowledged append to each partition, as ``topic/partition``, began."""
         self.counts: Counter[str] = Counter()
         self.unexpected: list[str] = []
 
@@ -40,7 +40,7 @@ class Recorder:
         expected_offset: int | None = None,
         acks: Acks = Acks.ALL,
     ) -> None:
-        """One attempt and its answer."""
+        """Record one attempt and its answer."""
         placed = _placed(answer)
         if acks is Acks.ALL:
             self._note_acknowledged(topic, placed, answer)
@@ -65,7 +65,7 @@ class Recorder:
         self._record(client, topic, partition, answer, append)
 
     def read(self, session: str, topic: str, partition: int, offset: int, answer: Answer, runs: Sequence[Run]) -> None:
-        """One step of a session, also one that brought nothing."""
+        """Record one step of a session, even if it brought nothing."""
         self.counts[f"read {answer.outcome.value}"] += 1
         next_offset = answer.body["next_offset"] if answer.ok else offset
         outcome = Outcome.UNKNOWN if answer.outcome is Outcome.FAIL else answer.outcome
@@ -87,39 +87,39 @@ class Recorder:
     def streamed(
         self, session: str, topic: str, partition: int, offset: int, runs: Sequence[Run], arrived_at: float
     ) -> None:
-        """Records that a stream brought to a session that stood at `offset`."""
+        """Record the records that a stream brought to a session at `offset`."""
         body = {"next_offset": runs[-1].offset + runs[-1].count}
         self.read(session, topic, partition, offset, Answer(200, "", arrived_at, arrived_at, body), runs)
 
     def end(self, session: str, topic: str, partition: int, answer: Answer) -> None:
-        """A query for the end of a partition."""
+        """Record a query for the end of a partition."""
         self.counts[f"end {answer.outcome.value}"] += 1
         offset = answer.body["offset"] if answer.ok else None
         query = EndQuery(session, topic, partition, offset, answer.start, answer.end, answer.outcome, answer.code)
         self._record(session, topic, partition, answer, query)
 
     def trim(self, client: str, topic: str, partition: int, before_offset: int, answer: Answer) -> None:
-        """A deletion of records."""
+        """Record a deletion of records."""
         self.counts[f"trim {answer.outcome.value}"] += 1
         trim = Trim(client, topic, partition, before_offset, answer.start, answer.end, answer.outcome, answer.code)
         self._record(client, topic, partition, answer, trim)
 
     def changed(self, client: str, what: str, answer: Answer) -> None:
-        """A change of a topic, which no rule judges but by its error code."""
+        """Record a change of a topic. No rule judges it except by its error code."""
         self.counts[f"change {answer.outcome.value}"] += 1
         self._note_unexpected(client, what, answer)
 
     def failed(self, client: str, told: str) -> None:
-        """A shipped client gave up, which breaks the run."""
+        """Record that a shipped client gave up, which fails the run."""
         if len(self.unexpected) < UNEXPECTED_KEPT_MAX:
             self.unexpected.append(f"{client} at {time.monotonic():.3f}: {told}")
 
     def topic(self, rules: TopicRules) -> None:
-        """What the settings of a topic take back of the promises."""
+        """Record the promises that a topic's settings remove."""
         self._write(rules)
 
     def final(self, topic: str, partition: int, log_start_offset: int, runs: Sequence[Run]) -> None:
-        """What a partition holds at the end."""
+        """Record the contents of a partition at the end."""
         self._write(FinalLog(topic, partition, log_start_offset, tuple(runs)))
 
     def __enter__(self) -> Self:
@@ -147,6 +147,6 @@ class Recorder:
 
 
 def _placed(answer: Answer) -> tuple[Place, ...]:
-    """Where an acknowledged append went. With acks=0 nobody knows."""
+    """The places of an acknowledged append. With acks=0 nobody knows them."""
     told = answer.body.get("partitions", ()) if answer.ok else ()
     return tuple(Place(p["partition"], p["base_offset"], p["count"]) for p in told if p["base_offset"] is not None)

@@ -1,7 +1,7 @@
-"""The Python client as programs use it: a `Producer` and a `Consumer`, each on threads of its own.
+"""The Python client as programs use it: a `Producer` and a `Consumer`, each with its own threads.
 
-Both know all brokers and are meant to outlive every fault. When one gives up, the run is broken; the client is opened
-again, so that the rest of the run goes on.
+Both know all brokers and should survive every fault. If one gives up, the run fails; the client is opened again, so
+that the rest of the run continues.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Told = TypeVarTuple("Told")
 
 
 class ShippedProducer:
-    """Sends with acks=all to one partition. Values are numbered as the producer numbers its sequences, so a delivery
-    names the values. The records that it never told to be delivered stay unknown, each for itself."""
+    """Sends with acks=all to one partition. The values have the numbers of the producer's sequences, so a delivery
+    names the values. The outcome of records without a delivery stays unknown."""
 
     def __init__(self, means: Means, partition: int) -> None:
         self._means = means
@@ -47,7 +47,7 @@ class ShippedProducer:
 
 
 class _ProducerLife:
-    """From a producer's beginning to its end, on a thread."""
+    """The life of a producer, in a thread."""
 
     def __init__(self, means: Means, name: str, partition: int) -> None:
         self._means = means
@@ -80,7 +80,7 @@ class _ProducerLife:
             producer.send(Value(self._name, number).text.encode(), partition=self._partition)
 
     def _delivered(self, delivered: Delivered) -> None:
-        """On a sending thread."""
+        """Called in a sending thread."""
         first, count = delivered.first_sequence, delivered.count
         with self._lock:
             self._undelivered.difference_update(range(first, first + count))
@@ -102,7 +102,7 @@ class _ProducerLife:
 
 
 class ShippedConsumer:
-    """Reads a topic from its beginning, and once all is over to the end that it asks for."""
+    """Reads a topic from its beginning and, when the load has ended, to the end that it asks for."""
 
     def __init__(self, means: Means) -> None:
         self._means = means

@@ -19,9 +19,9 @@ from tests.chaos.load.values import Value
 from tests.chaos.load.workload import Chance
 
 PAUSES = 4
-"""How much rarer these clients act than a plain producer."""
+"""How many times more rarely these clients act than a plain producer."""
 CHANGE_PAUSES = 20
-"""How much rarer records are deleted and partitions added."""
+"""How many times more rarely records are deleted and partitions added."""
 PARTITIONS_MAX = 6
 REMADE_BATCHES = 4
 JSON_BODY = {"Content-Type": "application/json"}
@@ -49,7 +49,7 @@ class FastProducer:
 
 
 class Overwriter:
-    """Writes the same few keys again and again to the compacted topic."""
+    """Writes the same few keys repeatedly to the compacted topic."""
 
     def __init__(self, means: Means, name: str) -> None:
         self._means = means
@@ -69,7 +69,7 @@ class Overwriter:
 
 
 class Appender:
-    """Appends to partition 0 of a topic. A subclass changes the topic now and then."""
+    """Appends to partition 0 of a topic. A subclass changes the topic from time to time."""
 
     _partition: int | None = 0
     _media_type = "text/plain"
@@ -136,7 +136,7 @@ class Trimmer(Appender):
 
 
 class Grower(Appender):
-    """Adds partitions to the topic, and appends to whichever the service chooses."""
+    """Adds partitions to the topic, and appends to the partition that the service chooses."""
 
     _partition = None
 
@@ -156,9 +156,9 @@ class Grower(Appender):
 class Remaker:
     """Creates a topic, fills it, reads it to its end, deletes it, and creates it again under the same name.
 
-    Each life of the name is a topic of its own in the history. A life ends when every broker says that there is no such
-    topic: until then a broker may append to the deleted one. After a request of unknown outcome the next life gets
-    another name, since the request may still be on its way.
+    In the history each life of the name is a separate topic. A life ends when every broker says that the topic does not
+    exist: until then a broker may append to the deleted topic. After a request with an unknown outcome the next life
+    gets another name, because the request may still arrive.
     """
 
     def __init__(self, means: Means, name: str) -> None:
@@ -177,7 +177,7 @@ class Remaker:
             names += not clean
 
     async def _live(self, topic: str, life: str) -> bool:
-        """One life; whether no request of it can still be on its way."""
+        """Run one life; return whether none of its requests can still arrive."""
         created = await self._insisted("POST", "/v1/topics", {"name": topic, "partitions": 1}, {201, 409})
         outcomes = [await self._append(topic, life) for _ in range(REMADE_BATCHES)]
         await self._read_all(topic, life)
@@ -187,7 +187,7 @@ class Remaker:
         return created == deleted == 1 and Outcome.UNKNOWN not in outcomes
 
     async def _until_forgotten(self, topic: str, broker: str) -> None:
-        """Wait until `broker` says that there is no such topic, or no further life begins."""
+        """Wait until `broker` says that the topic does not exist, or until no further life begins."""
         while not self._means.stopping.is_set():
             answer = await self._means.caller.get(f"{broker}/v1/topics/{topic}")
             if answer.status == 404:
@@ -195,7 +195,7 @@ class Remaker:
             await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _insisted(self, method: str, path: str, body: object, done: Set[int]) -> int:
-        """How often it had to be asked until the answer's status was one of `done`."""
+        """The number of requests until the status of the answer was one of `done`."""
         for attempts in itertools.count(1):
             content = None if body is None else json.dumps(body).encode()
             url = self._chance.broker() + path

@@ -1,4 +1,4 @@
-"""The topics beside the plain ones: their settings, and the promises that these settings take back."""
+"""The special topics: their settings, and the promises that these settings remove."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RETENTION_MS = 20_000
 
 @dataclass(frozen=True)
 class SpecialTopic:
-    """`rules` name the topic as its configs make it."""
+    """`rules` describe the topic as its configs make it."""
 
     rules: TopicRules
     partitions: int = 1

@@ -1,7 +1,7 @@
-"""Values that say who made them: ``client:number:key:padding``. A reader must get back exactly these characters.
+"""Values that name their maker: ``client:number:key:padding``. A reader must get back exactly these characters.
 
-The padding follows from the number. So a value that was cut, mixed up or given another key is not taken for a value
-that was sent: it becomes a value of nobody, and the judge reports it as invented.
+The padding follows from the number. So a value that was cut, mixed up or given another key does not look like a value
+that was sent; the judge reports it as invented.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NOBODY = "?"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The `number`-th value of `client`; `key` is empty where it has none."""
+    """The `number`-th value of `client`; `key` is empty if it has none."""
 
     client: str
     number: int
@@ -29,7 +29,7 @@ class Value:
 
 
 def parse_value(text: str | None, key: str | None) -> tuple[str, int]:
-    """Client and number; a client that nobody is if this is no such value, or under another key."""
+    """Client and number. If the value was not sent, or has another key, the client is one that does not exist."""
     parts = (text or "").split(":", 3)
     if len(parts) == 4 and parts[1].isdigit():
         value = Value(parts[0], int(parts[1]), parts[2])
@@ -39,7 +39,7 @@ def parse_value(text: str | None, key: str | None) -> tuple[str, int]:
 
 
 def runs_of(records: Iterable[tuple[int, str | None, str | None]]) -> list[Run]:
-    """Runs of neighbours that continue each other; `records` are offset, value, key."""
+    """Runs of adjacent values that continue each other; `records` are offset, value, key."""
     runs: list[Run] = []
     for offset, text, key in records:
         client, number = parse_value(text, key)

@@ -1,4 +1,4 @@
-"""What the load consists of, as a value that crosses from the harness to the process that makes it."""
+"""The description of the load, passed from the harness to the load process."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ORDERED, MIXED, CONTENDED = "ordered", "mixed", "contended"
 
 @dataclass(frozen=True)
 class Workload:
-    """`brokers` are the addresses clients use, ``http://HOST:PORT``. `pause_s` lies between two requests of a producer,
-    on average: the rate is sized so that two cores are enough for the cluster and its clients."""
+    """`brokers` are the addresses for clients, ``http://HOST:PORT``. `pause_s` is the mean time between two requests of
+    a producer, chosen so that two cores are enough for the cluster and its clients."""
 
     seed: int
     brokers: Sequence[str]
@@ -33,7 +33,7 @@ def parse_workload(text: str) -> Workload:
 
 
 class Chance:
-    """A client's own draws: what one does never depends on how quick another was."""
+    """A client's own random draws: they do not depend on the speed of other clients."""
 
     def __init__(self, workload: Workload, client: str) -> None:
         self._draw = random.Random(f"{workload.seed}/{client}")

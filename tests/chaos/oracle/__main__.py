@@ -1,4 +1,4 @@
-"""``python -m tests.chaos.oracle HISTORY...``: the oracle's verdict on histories kept in files."""
+"""``python -m tests.chaos.oracle HISTORY...``: the oracle's verdict on recorded histories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tests.chaos.oracle.oracle import ask_oracle, oracle_trouble
 
 
 def main(paths: Sequence[str]) -> int:
-    """Judge the files as one history; 1 if a partition is not linearizable or undecided, or there is no oracle."""
+    """Judge the files as one history. Return 1 if a partition is not linearizable or undecided, or if there is no
+    oracle."""
     if not prepare(component("log-oracle")):
         return 1
     with ExitStack() as open_files:

@@ -1,7 +1,7 @@
-"""A history as the operations that the log oracle reads; `log_oracle/history.go` says what they mean.
+"""A history as the operations that the log oracle reads; `log_oracle/history.go` defines them.
 
-The oracle judges the topics whose logs only grow. Compacted topics and partitions whose first records were deleted are
-left to the judge. All attempts of a batch are one append. An append without a lasting promise (acks=0 and 1, or no
+The oracle judges the topics whose logs only grow. It leaves compacted topics, and partitions whose first records were
+deleted, to the judge. All attempts of a batch are one append. An append without a lasting promise (acks=0 and 1, or no
 answer) has an unknown outcome.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tests.chaos.checker.history import Acks, Append, EndQuery, FinalLog, History, Outcome, Place, Read, Run
 
 NO_OFFSET = -1
-"""Fits no state of a log."""
+"""A value that fits no state of a log."""
 
 RunLine = tuple[str, int, int]
 Line = dict[str, object]
@@ -44,8 +44,8 @@ class _Batch:
 
 
 def oracle_lines(history: History, prefix: str = "") -> Iterator[str]:
-    """The operations of every partition that the oracle judges. `prefix` goes before each partition's name, so that one
-    call of the oracle can judge several histories."""
+    """The operations of every partition that the oracle judges. `prefix` is put before each partition's name, so that
+    one call of the oracle can judge several histories."""
     yield from (
         json.dumps({**line, "place": f"{prefix}{line['place']}"}, separators=(",", ":")) for line in _lines(history)
     )
@@ -115,8 +115,8 @@ def _of_read(read: Read) -> Iterator[Line]:
 
 
 def _among(final: FinalLog, batch: _Batch) -> list[RunLine]:
-    """The values of a batch that a partition holds, in the order in which they were sent. They alone tell the share of
-    a batch that the service spread: its answer names partitions and not values."""
+    """The values of a batch that a partition holds, in the order they were sent. Only they show the share of a batch
+    that the service spread over partitions: its answer names partitions, not values."""
     client, first, count = batch.values
     cut = (
         (max(run.first, first), min(run.first + run.count, first + count)) for run in final.runs if run.client == client
@@ -125,12 +125,12 @@ def _among(final: FinalLog, batch: _Batch) -> list[RunLine]:
 
 
 def _told_count(values: Sequence[RunLine], placed: Place) -> Sequence[RunLine]:
-    """Values of nobody stand for a share that is not what the answer tells."""
+    """Values that nobody sent stand for a share that differs from the answer."""
     return values if sum(count for _, _, count in values) == placed.count else [("nobody", 0, placed.count)]
 
 
 def _dense(offset: int, runs: Sequence[Run]) -> list[RunLine]:
-    """The values from `offset` on. Values of nobody stand for offsets that are missing, or that come twice."""
+    """The values from `offset` on. Values that nobody sent stand for offsets that are missing or occur twice."""
     values: list[RunLine] = []
     for run in runs:
         if run.offset != offset:

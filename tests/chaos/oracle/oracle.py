@@ -1,4 +1,4 @@
-"""Runs the log oracle on histories; `log_oracle/main.go` says what its verdicts mean."""
+"""Runs the log oracle on histories; `log_oracle/main.go` defines its verdicts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OracleFailed(Exception):
 
 @dataclass(frozen=True)
 class PlaceVerdict:
-    """Of one partition. `stuck` names the first operations that fit into no order."""
+    """The verdict on one partition. `stuck` names the first operations that fit into no order."""
 
     place: str
     verdict: str
@@ -56,7 +56,7 @@ def ask_oracle(histories: Mapping[str, History], *, timeout: str = WINDOW_TIMEOU
 
 
 def oracle_trouble(verdicts: Sequence[PlaceVerdict]) -> list[str]:
-    """A line for each partition that is not linearizable, or undecided; one if nothing was judged at all."""
+    """A line for each partition that is not linearizable or undecided; one line if nothing was judged at all."""
     if not verdicts:
         return ["the oracle judged no partition"]
     return [f"oracle: {each}" for each in verdicts if each.verdict != LINEARIZABLE]

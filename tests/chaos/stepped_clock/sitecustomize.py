@@ -1,9 +1,9 @@
 """Lets the harness step a broker's wall clock. Python runs this file first in every process that has its folder in
 ``PYTHONPATH``.
 
-`SystemClock.now_ms`, which is all that Tidelog asks for the wall clock, is moved by the milliseconds in the file
-``$CHAOS_CLOCKS/$TIDELOG_PORT``, if that is there. The monotonic clock is left alone, as by a real step. The times of
-log lines, and those with which requests to the store are signed, are left alone too.
+It changes `SystemClock.now_ms`, Tidelog's only wall clock, by the milliseconds in the file
+``$CHAOS_CLOCKS/$TIDELOG_PORT``, if that exists. The monotonic clock stays as it is, as with a real step. The times of
+log lines and of signatures of requests to the store stay as they are, too.
 """
 
 from __future__ import annotations
