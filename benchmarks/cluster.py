@@ -21,8 +21,7 @@ from infra.cluster.topology import CLUSTER_NAME, Shape
 from benchmarks import etcd, minio
 from benchmarks.bench import Bench
 from benchmarks.processes import Failed
-from tidelog.client import Admin
-from tidelog.client.descriptions import ClusterDescription
+from tidelog.client import Admin, ClusterDescription
 from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterKeys, decode_value
 from tidelog.storage.errors import Unavailable
 

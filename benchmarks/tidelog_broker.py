@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from infra.loopback_ports import free_port
 
 from benchmarks.processes import Child, Children
-from tidelog.client import Admin
-from tidelog.client.descriptions import ClusterDescription, PartitionLogDescription, TopicDescription
+from tidelog.client import Admin, ClusterDescription, PartitionLogDescription, TopicDescription
 from tidelog.storage.errors import Unavailable
 
 ARROW_CLIENT = "prebuilt Arrow bodies over plain sockets: no work per record"

@@ -6,13 +6,17 @@ from collections.abc import Mapping
 
 import pytest
 
-from tidelog.client.descriptions import MemberDescription, MembershipDescription, PlacementDescription
+from tidelog.client import MemberDescription, MembershipDescription, PlacementDescription
 from tidelog.services.cli.cluster import balance_text
+
+
+def member(name: str, *, draining: bool) -> MemberDescription:
+    return MemberDescription(name, f"http://{name}", "", "", 0, 0, draining)
 
 
 def members(leaders: Mapping[int, tuple[str | None, str]], draining: str = "") -> MembershipDescription:
     """Three brokers; of each shard who leads it and who should."""
-    brokers = tuple(MemberDescription(name, f"http://{name}", draining=name == draining) for name in "abc")
+    brokers = tuple(member(name, draining=name == draining) for name in "abc")
     shards = tuple(PlacementDescription(shard, led, 1, should) for shard, (led, should) in leaders.items())
     return MembershipDescription("id", "main", "etcd", "", brokers, shards)
 
@@ -33,5 +37,5 @@ def test_balance_counts_the_brokers_that_may_lead(
 
 
 def test_a_cluster_of_brokers_that_all_drain_is_told() -> None:
-    alone = MembershipDescription(brokers=(MemberDescription("a", "http://a", draining=True),))
+    alone = MembershipDescription("id", "main", "etcd", "", (member("a", draining=True),), ())
     assert balance_text(alone) == "no broker may lead any"

@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
-from tidelog.client.problems import RETRY_AFTER_S, error_of
 from tidelog.services.http.answers.problems import problem_of
 from tidelog.storage import errors
+from tidelog.wire.errors import RETRY_AFTER_S
+from tidelog.wire.errors import error_of_answer as error_of
 
 TOLD = [
     errors.Invalid("a", field="value", record=3),
@@ -45,7 +46,7 @@ def test_a_leader_elsewhere_or_nowhere_took_nothing_and_may_be_asked_again() -> 
         response = problem_of(error).response()
         back = error_of(response.status_code, response.headers, bytes(response.body))
         assert isinstance(back, errors.Overloaded)
-        assert vars(back) == {**vars(error), "retry_after_s": 1.0}
+        assert {"committed": (), **vars(back)} == {"committed": (), **vars(error), "retry_after_s": 1.0}
 
 
 def test_what_is_in_the_log_is_told_with_an_unknown_outcome() -> None:

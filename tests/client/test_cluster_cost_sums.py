@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tidelog.client.costs import MONTH_S, OBSERVED_S_MIN, ClusterCost, CostDescription, TopicCostDescription
 from tidelog.client.prices import S3_STANDARD, PriceTable
-from tidelog.storage.stores.counting import RequestCounts
+from tidelog.storage.stores.counting import NO_REQUESTS, RequestCounts
 
 PRICES = PriceTable(put_usd=0.01, get_usd=0.001, list_usd=0.01, head_usd=0.001, stored_gb_month_usd=2.0)
 DAY_MS = 86_400_000
@@ -16,19 +17,33 @@ def broker(
     name: str, *topics: TopicCostDescription, days: float = 1.0, shards: tuple[int, ...] = (0,)
 ) -> CostDescription:
     rest = RequestCounts(puts=10)
-    return CostDescription(name, "s3://b", 0, int(days * DAY_MS), shards, 2, topics, rest)
+    return CostDescription(
+        broker=name,
+        store="s3://b",
+        since_ms=0,
+        now_ms=int(days * DAY_MS),
+        shards=shards,
+        shards_total=2,
+        topics=topics,
+        rest=rest,
+    )
+
+
+def numbers(requests: RequestCounts = NO_REQUESTS, **counted: int) -> TopicCostDescription:
+    """Those of the topic t; 0 where they are not given."""
+    return replace(TopicCostDescription.summed("t", ()), requests=requests, **counted)
 
 
 def test_a_topic_is_summed_over_brokers_and_its_debt_is_as_old_as_the_oldest() -> None:
-    one = TopicCostDescription("t", RequestCounts(puts=1), bytes_in=10, debt_age_ms=5, cold_bytes=7)
-    two = TopicCostDescription("t", RequestCounts(puts=2), bytes_in=20, debt_age_ms=3, hot_bytes=4)
+    one = numbers(RequestCounts(puts=1), bytes_in=10, debt_age_ms=5, cold_bytes=7)
+    two = numbers(RequestCounts(puts=2), bytes_in=20, debt_age_ms=3, hot_bytes=4)
     (summed,) = ClusterCost((broker("a", one), broker("b", two))).topics
     assert (summed.requests.puts, summed.bytes_in, summed.debt_age_ms, summed.stored_bytes) == (3, 30, 5, 11)
 
 
 def test_a_month_goes_on_as_each_broker_did_since_it_started() -> None:
-    old = broker("a", TopicCostDescription("t", RequestCounts(puts=300)), days=10)
-    young = broker("b", TopicCostDescription("t", RequestCounts(puts=30)), days=1)
+    old = broker("a", numbers(RequestCounts(puts=300)), days=10)
+    young = broker("b", numbers(RequestCounts(puts=30)), days=1)
     found = ClusterCost((old, young))
     month = 30 * (300 / 10 + 30 / 1) * PRICES.put_usd
     assert found.month_usd(found.topics[0], PRICES) == pytest.approx(month)
@@ -38,22 +53,19 @@ def test_a_month_goes_on_as_each_broker_did_since_it_started() -> None:
 
 
 def test_storage_is_part_of_the_month() -> None:
-    found = ClusterCost(
-        (broker("a", TopicCostDescription("t", hot_bytes=1 << 29, cold_bytes=1 << 30, garbage_bytes=1 << 29)),)
-    )
+    found = ClusterCost((broker("a", numbers(hot_bytes=1 << 29, cold_bytes=1 << 30, garbage_bytes=1 << 29)),))
     assert found.topics[0].stored_usd_month(PRICES) == pytest.approx(4.0)
     assert found.month_usd(found.topics[0], PRICES) == pytest.approx(4.0)
 
 
 def test_dollars_a_gigabyte_are_those_of_requests() -> None:
-    topic = TopicCostDescription("t", RequestCounts(puts=1_000, gets=1_000), bytes_in=2 * 10**9)
+    topic = numbers(RequestCounts(puts=1_000, gets=1_000), bytes_in=2 * 10**9)
     assert topic.usd_per_gb_written(S3_STANDARD) == pytest.approx((0.005 + 0.0004) / 2)
-    assert TopicCostDescription("t").usd_per_gb_written(S3_STANDARD) is None
+    assert numbers().usd_per_gb_written(S3_STANDARD) is None
 
 
 def test_ratios_say_what_was_written_again_and_what_is_left() -> None:
-    topic = TopicCostDescription(
-        "t",
+    topic = numbers(
         archived_bytes=100,
         merged_bytes=150,
         compacted_bytes=50,
@@ -63,7 +75,7 @@ def test_ratios_say_what_was_written_again_and_what_is_left() -> None:
         clean_records=4,
     )
     assert (topic.write_amplification, topic.compaction_ratio, topic.compression_ratio) == (3.0, 0.4, 0.25)
-    nothing = TopicCostDescription("t")
+    nothing = numbers()
     assert (nothing.write_amplification, nothing.compaction_ratio, nothing.compression_ratio) == (None, None, None)
 
 
@@ -73,7 +85,7 @@ def test_shards_that_nobody_told_of_are_counted() -> None:
 
 
 def test_no_month_is_estimated_before_every_broker_has_counted_for_long_enough() -> None:
-    topic = TopicCostDescription("t", RequestCounts(puts=1), cold_bytes=1 << 30)
+    topic = numbers(RequestCounts(puts=1), cold_bytes=1 << 30)
     hour = OBSERVED_S_MIN / 86_400
     young, old = broker("a", topic, days=hour * 0.99), broker("b", topic, days=hour)
     found = ClusterCost((young, old))

@@ -10,8 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from tidelog.client import Admin, Consumer, Producer
-from tidelog.client.bootstrap import Brokers
-from tidelog.client.connection import Connection, Request
+from tidelog.client.connection import Brokers, Connection, Request
 from tidelog.storage.errors import Fenced, Invalid, Unavailable
 
 NOBODY = "http://127.0.0.1:1"

@@ -12,8 +12,7 @@ from tests.components.required import require_component
 from tests.end_to_end.broker_process import BrokerProcess, run_tidelog, wait_until
 from tests.end_to_end.steady_load import SteadyLoad
 
-from tidelog.client import Admin
-from tidelog.client.descriptions import MembershipDescription
+from tidelog.client import Admin, MembershipDescription
 
 WAIT_S = 30.0
 SHARDS = 4

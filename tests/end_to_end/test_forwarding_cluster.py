@@ -13,8 +13,7 @@ import pytest
 from tests.components.etcd_server import EtcdServer
 from tests.end_to_end.broker_process import BrokerProcess, run_tidelog, wait_until
 
-from tidelog.client import Admin, Consumer, Producer
-from tidelog.client.descriptions import MembershipDescription
+from tidelog.client import Admin, Consumer, MembershipDescription, Producer
 
 WAIT_S = 20.0
 SHARDS = 4

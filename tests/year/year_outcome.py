@@ -10,8 +10,8 @@ from tests.year.year_checks import Check
 from tests.year.year_reads import Reads
 from tests.year.year_source import MIB
 
+from tidelog.client import SegmentDescription
 from tidelog.client.costs import ClusterCost
-from tidelog.client.descriptions import SegmentDescription
 from tidelog.storage.bucket.finding import Summary
 
 

@@ -12,8 +12,7 @@ import httpx
 import pyarrow as pa
 from prometheus_client.parser import text_string_to_metric_families
 
-from tidelog.client import Admin
-from tidelog.client.descriptions import PartitionDescription
+from tidelog.client import Admin, PartitionDescription
 
 ARROW = "application/vnd.apache.arrow.stream"
 

@@ -144,7 +144,7 @@ def _requests(topic: TopicCostDescription) -> Sequence[object]:
 
 
 def _rest(outcome: YearOutcome) -> TopicCostDescription:
-    return TopicCostDescription("(no topic)", requests=outcome.costs.rest)
+    return TopicCostDescription.summed("(no topic)", (), outcome.costs.rest)
 
 
 def _segments(topic: str, partitions: Sequence[Sequence[object]]) -> Iterator[Sequence[object]]:

@@ -11,9 +11,9 @@ import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 from tests.end_to_end.broker_process import BrokerProcess, run_tidelog
 from tests.year.year_checks import Check, check_clicks, check_profiles, check_sessions
 from tests.year.year_outcome import Fault, KindOfObject, Place, YearOptions, YearOutcome
@@ -21,9 +21,8 @@ from tests.year.year_reads import ColdReader, Reads
 from tests.year.year_recovery import check_recovered
 from tests.year.year_source import MIB, YearSource, year_topics
 
-from tidelog.client import Admin, Producer, ProducerOptions
+from tidelog.client import Admin, Producer, ProducerOptions, SegmentDescription
 from tidelog.client.costs import ClusterCost, CostDescription, TopicCostDescription
-from tidelog.client.descriptions import SegmentDescription
 from tidelog.storage.bucket.finding import Summary
 
 DISK_LEFT_BYTES_MIN = 2 * 10**9
@@ -239,8 +238,8 @@ def _settings(place: Place, options: YearOptions) -> Mapping[str, object]:
 def _without_gauges(cost: CostDescription) -> CostDescription:
     """What a life of a broker asked and wrote, without what lay there: that is told by the next."""
     totals = (
-        TopicCostDescription(
-            topic.topic,
+        replace(
+            TopicCostDescription.summed(topic.topic, ()),
             requests=topic.requests,
             records_in=topic.records_in,
             bytes_in=topic.bytes_in,

@@ -1,46 +1,60 @@
 """The Python client: `Producer`, `Consumer` and `Admin`, synchronous, over HTTP.
 
-What goes wrong is raised as the errors of `tidelog.storage.errors`. A class is loaded when it is first used, so that a
-broker that imports `tidelog.client.prices` does not load httpx (8 MB).
+Calls raise the errors of `tidelog.storage.errors`. Answers are values of the types below.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from tidelog.client.admin import Admin
-    from tidelog.client.consumer import Batch, Consumer, ConsumerOptions, Record
-    from tidelog.client.delivery import Delivered
-    from tidelog.client.producer import Producer
-    from tidelog.client.producer_options import ProducerOptions
-    from tidelog.client.refusals import Refused
+from tidelog.client.admin import Admin, Health
+from tidelog.client.consumer import Batch, Consumer, ConsumerOptions, Record
+from tidelog.client.costs import ClusterCost, CostDescription, TopicCostDescription
+from tidelog.client.delivery import Delivered
+from tidelog.client.prices import S3_STANDARD, PriceTable, read_prices
+from tidelog.client.producer import Producer
+from tidelog.client.producer_options import ProducerOptions
+from tidelog.client.refusals import Refused
+from tidelog.wire.cluster import (
+    ClusterDescription,
+    DamageDescription,
+    MemberDescription,
+    MembershipDescription,
+    PlacementDescription,
+    ShardDescription,
+)
+from tidelog.wire.topics import (
+    ListedPartition,
+    ListedTopic,
+    PartitionDescription,
+    PartitionLogDescription,
+    SegmentDescription,
+    TopicDescription,
+)
 
 __all__ = [
+    "S3_STANDARD",
     "Admin",
     "Batch",
+    "ClusterCost",
+    "ClusterDescription",
     "Consumer",
     "ConsumerOptions",
+    "CostDescription",
+    "DamageDescription",
     "Delivered",
+    "Health",
+    "ListedPartition",
+    "ListedTopic",
+    "MemberDescription",
+    "MembershipDescription",
+    "PartitionDescription",
+    "PartitionLogDescription",
+    "PlacementDescription",
+    "PriceTable",
     "Producer",
     "ProducerOptions",
     "Record",
     "Refused",
+    "SegmentDescription",
+    "ShardDescription",
+    "TopicCostDescription",
+    "TopicDescription",
+    "read_prices",
 ]
-
-_MODULES = {
-    "Admin": "admin",
-    "Batch": "consumer",
-    "Consumer": "consumer",
-    "ConsumerOptions": "consumer",
-    "Delivered": "delivery",
-    "Producer": "producer",
-    "ProducerOptions": "producer_options",
-    "Record": "consumer",
-    "Refused": "refusals",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

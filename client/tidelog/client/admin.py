@@ -18,16 +18,18 @@ import msgspec
 
 from tidelog.client.connection import DEFAULT_BROKER, FIRST_CONNECT_TIMEOUT_S, JSON, Answer, Connection, Request
 from tidelog.client.costs import ClusterCost, CostDescription
-from tidelog.client.descriptions import (
-    ClusterDescription,
-    Health,
-    ListedTopic,
-    PartitionLogDescription,
-    TopicDescription,
-)
 from tidelog.client.positions import checked_position
 from tidelog.storage.errors import Corrupt, Fenced, Invalid, OffsetConflict, Unavailable
 from tidelog.storage.runtime import Runtime
+from tidelog.wire.cluster import ClusterDescription, ReadyAnswer
+from tidelog.wire.topics import (
+    ListedTopic,
+    LogStartAnswer,
+    OffsetAnswer,
+    PartitionLogDescription,
+    TopicDescription,
+    TopicPage,
+)
 
 T = TypeVar("T")
 
@@ -36,23 +38,13 @@ PEER_DEADLINE_S = 3.0
 
 
 @dataclass(frozen=True)
-class _Topics:
-    topics: tuple[ListedTopic, ...]
-    next: str | None = None
+class Health:
+    """`alive`: the process answers. `ready`: it takes requests; otherwise `reason` says why not. It serves everything
+    but the `damaged_objects` of its shards."""
 
-
-@dataclass(frozen=True)
-class _Offset:
-    offset: int
-
-
-@dataclass(frozen=True)
-class _LogStart:
-    log_start_offset: int
-
-
-@dataclass(frozen=True)
-class _Ready:
+    alive: bool
+    ready: bool
+    reason: str = ""
     damaged_objects: tuple[str, ...] = ()
 
 
@@ -97,7 +89,7 @@ class Admin:
         found: list[ListedTopic] = []
         query: dict[str, str | int] = {"detail": "true"} if detail else {}
         while True:
-            page = _decoded(self._connection.call(Request("GET", "/v1/topics", query=query)), _Topics)
+            page = _decoded(self._connection.call(Request("GET", "/v1/topics", query=query)), TopicPage)
             found += page.topics
             if page.next is None:
                 return tuple(found)
@@ -126,7 +118,7 @@ class Admin:
         body = [memoryview(msgspec.json.encode({"before_offset": before_offset}))]
         path = f"{partition_path(topic, partition)}/delete-records"
         request = Request("POST", path, headers={"content-type": JSON}, body=body, repeatable=before_offset >= 0)
-        return _decoded(self._connection.call(request), _LogStart).log_start_offset
+        return _decoded(self._connection.call(request), LogStartAnswer).log_start_offset
 
     def partition_log(self, topic: str, partition: int, *, fresh: bool = True) -> PartitionLogDescription:
         """What a direct reader of the bucket needs, in one consistent answer. Not `fresh`: cheaper, and perhaps of an
@@ -138,7 +130,7 @@ class Admin:
         """The offset that `position` (see `positions`) stands for now. Not `fresh`: it may be an older one."""
         path = f"{partition_path(topic, partition)}/offset"
         query = {"at": checked_position(position), **_freshness(fresh)}
-        return _decoded(self._connection.call(Request("GET", path, query=query)), _Offset).offset
+        return _decoded(self._connection.call(Request("GET", path, query=query)), OffsetAnswer).offset
 
     def cluster(self) -> ClusterDescription:
         """The broker, its store and its shards, and the cluster as it sees it."""
@@ -179,7 +171,7 @@ class Admin:
             answer = self._connection.call(Request("GET", "/readyz"), deadline_s=0.0)
         except (Unavailable, Fenced) as error:
             return Health(alive=True, ready=False, reason=str(error))
-        return Health(alive=True, ready=True, damaged_objects=_decoded(answer, _Ready).damaged_objects)
+        return Health(alive=True, ready=True, damaged_objects=_decoded(answer, ReadyAnswer).damaged_objects)
 
     def close(self) -> None:
         """Release the sockets."""

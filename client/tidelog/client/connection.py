@@ -1,12 +1,14 @@
-"""HTTP to a broker, or to several of one cluster: sends requests, repeats them, and raises refusals as errors.
+"""HTTP to one broker, or to several brokers of one cluster. Any broker takes any request.
 
-A request is sent again, with jittered backoff and until a deadline, when that can do no harm: the broker took nothing
-(`Overloaded`), was never reached (`Unreachable`), or the request is `repeatable`: a read, or a produce with a sequence,
-which the log takes once however often it comes (inv. 7). It is sent again to the next of the brokers, at once if the
-last one was not there at all.
+A `Connection` sends a request and returns the answer, or raises the refusal as an error of `tidelog.storage.errors`.
+It sends a request again, with jittered backoff and until a deadline, if that is harmless:
 
-The first time that a broker is not there, a warning names its address at once. A client that has never reached any of
-its brokers gives up after `connect_timeout_s`: the address is probably wrong.
+- the broker took nothing (`Overloaded`) or was never reached (`Unreachable`), or
+- the request is `repeatable`: a read, or a produce with a sequence, which the log takes once (inv. 7).
+
+Each new attempt goes to the next broker, at once if the last one could not be reached. The first time that a broker
+cannot be reached, a warning with its address is logged. A client that has never reached a broker gives up after
+`connect_timeout_s`, because the address is probably wrong.
 """
 
 from __future__ import annotations
@@ -16,15 +18,17 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+from urllib.parse import urlencode
 
-import httpx
+import urllib3
+from urllib3.exceptions import ClosedPoolError, ConnectTimeoutError, HTTPError, LocationValueError, NewConnectionError
+from urllib3.util import parse_url
 
-from tidelog.client.bootstrap import Brokers
-from tidelog.client.plain_transport import PlainTransport, body_of
-from tidelog.client.problems import error_of
-from tidelog.storage.errors import Fenced, Overloaded, TidelogError, Unavailable
+from tidelog.client.sockets import OpenSockets, pool_to
+from tidelog.storage.errors import Fenced, Invalid, Overloaded, TidelogError, Unavailable
 from tidelog.storage.runtime import Runtime
+from tidelog.wire.errors import error_of_answer
 
 DEFAULT_BROKER = "http://127.0.0.1:8080"
 JSON = "application/json"
@@ -33,27 +37,26 @@ ARROW = "application/vnd.apache.arrow.stream"
 BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 2.0
 FIRST_CONNECT_TIMEOUT_S = 5.0
-"""How long a client looks for its first broker, by default."""
+"""How long a client tries to reach its first broker, by default."""
 CONNECT_TIMEOUT_S = 5.0
 CONNECT_NEXT_S = 1.0
-"""Where there is another broker to go to."""
+"""The connect timeout if there is another broker to try."""
 ANSWER_TIMEOUT_MIN_S = 5.0
-"""A broker that was reached may take so long, however near the deadline is."""
-IDLE_MAX_S = 30.0
-WRITE_CHUNK_BYTES = 1 << 18
+"""A broker that was reached has at least this long to answer, however near the deadline is."""
 SMALL_PIECE_BYTES = 1 << 14
+"""Pieces of a body up to this size are joined, because each piece costs a system call."""
 
 logger = logging.getLogger("tidelog.client")
 
 
 class Unreachable(Unavailable):
-    """No connection came about, so the request was never sent."""
+    """No connection was made, so the request was never sent."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to ask. `path` begins with ``/``; `body` is in pieces, which are not copied together; `answer_timeout_s` is
-    how long the broker may be silent."""
+    """A request to a broker. `path` begins with ``/``. `body` is in pieces, which are sent without copying them
+    together. `answer_timeout_s` bounds how long the broker may be silent."""
 
     method: str
     path: str
@@ -66,17 +69,47 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """A broker's answer below 400. Header names are lower case."""
+    """A broker's answer below 400. Header names match in any case."""
 
     status: int
     headers: Mapping[str, str]
-    body: bytes | memoryview
+    body: bytes
+
+
+class Brokers:
+    """Addresses (``http://HOST:PORT``, separated by commas) and the one in use, shared by threads. Raises `Invalid` for
+    anything that is not an address.
+
+    >>> brokers = Brokers("http://10.0.0.7:8080,http://10.0.0.8:8080")
+    >>> brokers.leave("http://10.0.0.7:8080")
+    >>> brokers.current
+    'http://10.0.0.8:8080'
+    """
+
+    def __init__(self, addresses: str) -> None:
+        self.addresses = tuple(_checked_broker(address.strip()) for address in addresses.split(","))
+        self._place = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.addresses)
+
+    @property
+    def current(self) -> str:
+        return self.addresses[self._place]
+
+    def leave(self, address: str) -> None:
+        """Move to the next address, unless another thread has left this one already."""
+        with self._lock:
+            if self.current == address:
+                self._place = (self._place + 1) % len(self.addresses)
 
 
 class Connection:
-    """Connections to `broker`, or to one of several with commas between, shared by threads. `deadline_s` bounds a call
-    with all its retries; until a broker was reached once, `connect_timeout_s` does (None: a broker was reached before,
-    by another connection)."""
+    """Connections to `broker`, or to several brokers separated by commas, shared by threads.
+
+    `deadline_s` bounds a call with all its retries. Until a broker was reached once, `connect_timeout_s` bounds it too
+    (None: another connection has reached a broker already). `pool` is how many idle connections are kept per broker."""
 
     def __init__(
         self,
@@ -93,9 +126,8 @@ class Connection:
         self._warned = False
         self._runtime = runtime or Runtime()
         self._closed = threading.Event()
-        limits = httpx.Limits(max_connections=pool, max_keepalive_connections=pool, keepalive_expiry=IDLE_MAX_S)
-        plain = PlainTransport(self._runtime.clock, connections_max=pool, idle_max_s=IDLE_MAX_S)
-        self._http = httpx.Client(limits=limits, trust_env=False, mounts={"http://": plain})
+        self._sockets = OpenSockets(self._runtime.clock)
+        self._pools = {address: pool_to(address, pool, self._sockets) for address in self._brokers.addresses}
 
     def call(self, request: Request, *, deadline_s: float | None = None) -> Answer:
         """The answer, after as many attempts as the deadline allows. Raises the errors of `tidelog.storage.errors`."""
@@ -114,7 +146,7 @@ class Connection:
                 give_up_at = began + self._patience_s(bound_s)
                 wait_s = max(backoff_s * self._runtime.entropy.uniform(0.5, 1.0), _asked_wait_s(error))
                 if unreached % len(self._brokers):
-                    wait_s = 0.0  # another broker may be there
+                    wait_s = 0.0  # another broker may be reachable
                 if not _harmless_to_repeat(request, error) or clock.monotonic() + wait_s > give_up_at:
                     raise
                 if unreached:
@@ -124,9 +156,11 @@ class Connection:
             backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
 
     def close(self) -> None:
-        """End the calls under way (`Unavailable`), and release the sockets. Calling it again does nothing."""
+        """End the calls under way (`Unavailable`) and release the sockets. Calling it again does nothing."""
         self._closed.set()
-        self._http.close()
+        self._sockets.break_off()
+        for pool in self._pools.values():
+            pool.close()
 
     def __enter__(self) -> Self:
         return self
@@ -135,47 +169,48 @@ class Connection:
         self.close()
 
     def _patience_s(self, deadline_s: float) -> float:
-        """How long a call may take, by what is known of the brokers now."""
+        """How long a call may take. It grows to `deadline_s` once a broker was reached."""
         return deadline_s if self._connect_timeout_s is None else min(deadline_s, self._connect_timeout_s)
 
     def _warn(self, error: TidelogError, left_s: float) -> None:
-        """Once for each connection: a program that waits in silence looks as if it hung."""
+        """Once per connection, so that a program that waits does not look as if it hung."""
         if not self._warned and not self._closed.is_set():
             self._warned = True
             logger.warning("%s. Trying again for up to %.0f s.", error, max(left_s, 0.0))
 
     def _once(self, broker: str, request: Request, left_s: float, connecting_s: float) -> Answer:
-        """One attempt. A broker that was reached has `left_s` to answer; to reach it takes `connecting_s` at most."""
-        headers = dict(request.headers)
-        content = _Chunks(request.body) if request.body else None
-        if content is not None:
-            headers["content-length"] = str(sum(piece.nbytes for piece in request.body))
-        answer_timeout_s = min(request.answer_timeout_s, max(left_s, ANSWER_TIMEOUT_MIN_S))
-        timeout = httpx.Timeout(answer_timeout_s, connect=connecting_s, pool=None)
-        url = broker + request.path
+        """One attempt. A broker that was reached has `left_s` to answer; connecting takes at most `connecting_s`."""
         if self._closed.is_set():
             raise Unavailable("the connection is closed")
+        answer_timeout_s = min(request.answer_timeout_s, max(left_s, ANSWER_TIMEOUT_MIN_S))
         try:
-            response = self._http.request(
-                request.method, url, params=request.query, headers=headers, content=content, timeout=timeout
-            )
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            response = self._sent(broker, request, urllib3.Timeout(connect=connecting_s, read=answer_timeout_s))
+        except (NewConnectionError, ConnectTimeoutError) as error:
             raise Unreachable(
-                f"no broker answers at {broker} ({error}): start one with `tidelog serve`, or name it with "
+                f"no broker answers at {broker} ({_reason(error)}): start one with `tidelog serve`, or name it with "
                 "--broker or TIDELOG_BROKER"
             ) from error
-        except RuntimeError as error:
-            if not self._closed.is_set():
-                raise
+        except ClosedPoolError as error:
             raise Unavailable("the connection was closed meanwhile") from error
-        except httpx.TransportError as error:
+        except HTTPError as error:
             self._connect_timeout_s = None
-            reason = str(error) or type(error).__name__
-            raise Unavailable(f"the connection to {broker} broke ({reason}): outcome unknown") from error
+            raise Unavailable(f"the connection to {broker} broke ({_reason(error)}): outcome unknown") from error
         self._connect_timeout_s = None
-        if response.status_code >= 400:
-            raise error_of(response.status_code, response.headers, bytes(body_of(response)))
-        return Answer(response.status_code, response.headers, body_of(response))
+        if response.status >= 400:
+            raise error_of_answer(response.status, response.headers, response.data)
+        return Answer(response.status, response.headers, response.data)
+
+    def _sent(self, broker: str, request: Request, timeout: urllib3.Timeout) -> urllib3.BaseHTTPResponse:
+        target = (parse_url(broker).path or "") + request.path
+        if request.query:
+            target += f"?{urlencode(request.query)}"
+        headers: dict[str, str] = dict(request.headers)
+        body: Any = None
+        if request.body:
+            headers["content-length"] = str(sum(piece.nbytes for piece in request.body))
+            body = _joined_if_small(request.body)
+        pool = self._pools[broker]
+        return pool.urlopen(request.method, target, body, headers, redirect=False, timeout=timeout)
 
     def _connecting_s(self, left_s: float) -> float:
         """How long one attempt to connect may take."""
@@ -183,25 +218,34 @@ class Connection:
         return usual_s if self._connect_timeout_s is None else min(usual_s, max(left_s, CONNECT_NEXT_S))
 
 
-class _Chunks(httpx.SyncByteStream):
-    """A body in chunks of some size: small pieces together, since each is a system call, and large ones divided, since
-    the transport copies what is left of a chunk whenever the socket takes only a part of it."""
-
-    def __init__(self, pieces: Sequence[memoryview]) -> None:
-        self._pieces = pieces
-
-    def __iter__(self) -> Iterator[bytes]:
-        small: list[memoryview] = []
-        for piece in self._pieces:
-            if piece.nbytes <= SMALL_PIECE_BYTES:
-                small.append(piece)
-                continue
-            if small:
-                yield b"".join(small)
-                small = []
-            for start in range(0, piece.nbytes, WRITE_CHUNK_BYTES):
-                yield bytes(piece[start : start + WRITE_CHUNK_BYTES])
+def _joined_if_small(pieces: Sequence[memoryview]) -> Iterator[bytes | memoryview]:
+    """The body as it is sent: neighbouring small pieces in one, large ones as they are."""
+    small: list[memoryview] = []
+    for piece in pieces:
+        if piece.nbytes <= SMALL_PIECE_BYTES:
+            small.append(piece)
+            continue
         yield b"".join(small)
+        small = []
+        yield piece
+    yield b"".join(small)
+
+
+def _checked_broker(url: str) -> str:
+    """`url` without a slash at its end. Raises `Invalid` if it is not the URL of a broker."""
+    text = url if "://" in url else f"http://{url}"
+    try:
+        parsed = parse_url(text)
+    except LocationValueError as error:
+        raise Invalid(f"{url!r} is not a broker's URL ({error}): use http://HOST:PORT", field="broker") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise Invalid(f"{url!r} is not a broker's URL: use http://HOST:PORT", field="broker")
+    return text.rstrip("/")
+
+
+def _reason(error: HTTPError) -> str:
+    """The cause of an error of urllib3 in one line, without the object that urllib3 names first."""
+    return " ".join(str(error.__cause__ or error.args[-1]).split())
 
 
 def _harmless_to_repeat(request: Request, error: Unavailable | Fenced) -> bool:

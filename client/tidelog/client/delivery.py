@@ -23,6 +23,7 @@ from tidelog.client.lanes import Parcel
 from tidelog.client.refusals import REFUSALS_MAX, Part, Refused, blames_a_record, parted, refused_of, whole
 from tidelog.client.sequences import ProducerIdentity, next_sequence
 from tidelog.storage.errors import Corrupt, Invalid
+from tidelog.wire.produce import ProduceAnswer
 
 
 @dataclass(frozen=True)
@@ -37,20 +38,6 @@ class Delivered:
     count: int
     first_sequence: int
     duplicate: bool = False
-
-
-@dataclass(frozen=True)
-class _PartitionAnswer:
-    partition: int
-    base_offset: int | None
-    count: int
-    timestamp: int | None = None
-    duplicate: bool = False
-
-
-@dataclass(frozen=True)
-class _ProduceAnswer:
-    partitions: tuple[_PartitionAnswer, ...]
 
 
 class Delivery:
@@ -112,11 +99,11 @@ class Delivery:
     def _send(self, parcel: Parcel, records: pa.Table, sequence: int) -> None:
         answer = self._connection.call(self._request(parcel.partition, records, sequence))
         try:
-            told = msgspec.json.decode(answer.body, type=_ProduceAnswer)
+            told = msgspec.json.decode(answer.body, type=ProduceAnswer)
             (partition,) = told.partitions
         except (msgspec.MsgspecError, ValueError) as error:
             raise Corrupt("the broker's answer", f"is not what docs/http-api.md says ({error})") from error
-        self._tell(parcel, partition.base_offset, partition.count, sequence, duplicate=partition.duplicate)
+        self._tell(parcel, partition.base_offset, partition.count, sequence, duplicate=partition.duplicate is True)
 
     def _tell(self, parcel: Parcel, base_offset: int | None, count: int, sequence: int, *, duplicate: bool) -> None:
         if self._on_delivery is not None:

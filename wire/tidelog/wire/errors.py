@@ -4,7 +4,8 @@ An error is answered as `application/problem+json` (RFC 9457). The table decides
 beyond `detail` are the error's own attributes (`field`, `next_offset`, ...), so programs need not read the sentence.
 
     problem_of(error)                  the answer to a request that failed            (front doors)
-    error_of_problem(problem, ...)     the error that an answer stands for            (client, peers)
+    error_of_problem(problem, ...)     the error that an answer stands for            (peers)
+    error_of_answer(status, ...)       the same for any answer, also that of a proxy  (client, Spark)
 
 The table is read from the most special class to the least. Where two classes share a status and a code, an answer
 stands for the later one.
@@ -183,12 +184,30 @@ def error_of_problem(status: int, problem: Problem, retry_after_s: float) -> err
     return error
 
 
+def error_of_answer(status: int, headers: Mapping[str, str], body: bytes) -> errors.TidelogError:
+    """The error that an answer of `status` (400 and above) stands for. If the table has no such row, as for the page of
+    a proxy, the status alone decides."""
+    problem, wait_s = read_problem(body), retry_after_s(headers)
+    text = problem.detail or problem.title or f"the broker answered {status}"
+    return error_of_problem(status, problem, wait_s) or _error_of_status(status, text, wait_s)
+
+
 def retry_after_s(headers: Mapping[str, str]) -> float:
     """Seconds of the Retry-After header; `RETRY_AFTER_S` if there is none that is a number."""
     try:
         return max(0.0, float(headers.get("retry-after", headers.get("Retry-After", RETRY_AFTER_S))))
     except ValueError:
         return RETRY_AFTER_S
+
+
+def _error_of_status(status: int, text: str, retry_after_s: float) -> errors.TidelogError:
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return errors.Denied(text)
+    if status == HTTPStatus.NOT_FOUND:
+        return errors.NotFound(text)
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return errors.Overloaded(text, retry_after_s=retry_after_s)
+    return errors.Unavailable(text) if status >= HTTPStatus.INTERNAL_SERVER_ERROR else errors.Invalid(text)
 
 
 def _corrupt(problem: Problem) -> errors.Corrupt:

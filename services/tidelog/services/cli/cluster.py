@@ -11,7 +11,7 @@ from tidelog.services.cli.exit_codes import UNAVAILABLE
 from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption
 
 if TYPE_CHECKING:
-    from tidelog.client.descriptions import ClusterDescription, MembershipDescription
+    from tidelog.client import ClusterDescription, MembershipDescription
 
 BrokerArgument = Annotated[str, typer.Argument(help="The broker's id, as `cluster info` shows it.", metavar="BROKER")]
 UndoOption = Annotated[bool, typer.Option("--undo", help="Let it lead shards again.")]

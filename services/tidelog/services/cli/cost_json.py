@@ -6,7 +6,9 @@ three decimals.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+
+from msgspec.structs import replace
 
 from tidelog.client.costs import OBSERVED_S_MIN, ClusterCost, TopicCostDescription
 from tidelog.client.prices import PriceTable

@@ -14,7 +14,7 @@ from tidelog.services.cli.console import print_json, print_table, size_text, tim
 from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, TopicArgument
 
 if TYPE_CHECKING:
-    from tidelog.client.descriptions import PartitionLogDescription
+    from tidelog.client import PartitionLogDescription
 
 
 def segments(

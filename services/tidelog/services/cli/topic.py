@@ -13,7 +13,7 @@ from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOptio
 from tidelog.storage.errors import AlreadyExists, Invalid
 
 if TYPE_CHECKING:
-    from tidelog.client.descriptions import TopicDescription
+    from tidelog.client import TopicDescription
 
 NewNamesArgument = Annotated[
     list[str], typer.Argument(help="Names of new topics.", metavar="TOPIC...", show_default=False)
