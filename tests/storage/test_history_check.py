@@ -11,8 +11,8 @@ from tests.storage.collect_scenes import GRACE_S, PLACE, CollectScene
 from tests.storage.manifest_histories import TOPIC
 from tests.storage.record_tables import WEB
 
-from tidelog.storage.bucket.finding import Finding, Severity
-from tidelog.storage.bucket.manifest_check import HistoryCheck, ManifestCheck
+from tidelog.storage.bucket.finding import Finding, Report, Seen, Severity
+from tidelog.storage.bucket.manifest_check import HistoryCheck, check_manifests
 from tidelog.storage.layout import history_prefix
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_chain import head_after, step_of
@@ -33,8 +33,16 @@ async def a_history(store: ObjectStore) -> list[str]:
 
 
 async def checked(store: ObjectStore) -> list[Finding]:
-    check = ManifestCheck(store, Place(TOPIC, WEB), deep=True)
-    return [seen async for seen in check.findings() if isinstance(seen, Finding)]
+    found: list[Seen] = []
+    await check_manifests(store, Place(TOPIC, WEB), reporting(found), deep=True)
+    return [seen for seen in found if isinstance(seen, Finding)]
+
+
+def reporting(found: list[Seen]) -> Report:
+    async def report(seen: Seen) -> None:
+        found.append(seen)
+
+    return report
 
 
 @pytest.fixture
@@ -130,5 +138,7 @@ async def test_what_workers_make_history_meanwhile_is_no_fault(store: MemoryObje
             return await store.list(prefix, start_after=start_after, limit=limit)
 
     busy = Busy(ManualClock())
-    assert [finding async for finding in HistoryCheck(busy, PLACE).findings(newest)] == []
+    found: list[Seen] = []
+    await HistoryCheck(busy, PLACE, reporting(found)).run(newest)
+    assert found == []
     assert (await scene.latest()).version > newest.version + 10

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from enum import Enum
+
+from tidelog.storage.errors import Corrupt
 
 
 class Severity(Enum):
@@ -37,11 +40,26 @@ class Looked:
 
 
 Seen = Finding | Looked
+Report = Callable[[Seen], Awaitable[None]]
+"""A check calls it with each finding, and with each object once it is checked."""
+
+
+def error(key: str, text: str, size_bytes: int = 0) -> Finding:
+    return Finding(Severity.ERROR, key, text, size_bytes)
+
+
+def corrupt(fault: Corrupt, size_bytes: int = 0) -> Finding:
+    """The finding about a damaged object."""
+    return error(fault.name, fault.reason, size_bytes)
+
+
+def warning(key: str, text: str, size_bytes: int = 0) -> Finding:
+    return Finding(Severity.WARNING, key, text, size_bytes)
 
 
 def stranger(key: str, size_bytes: int) -> Finding:
     """The finding about an object that Tidelog did not write."""
-    return Finding(Severity.WARNING, key, "is not an object of Tidelog", size_bytes)
+    return warning(key, "is not an object of Tidelog", size_bytes)
 
 
 @dataclass(frozen=True)

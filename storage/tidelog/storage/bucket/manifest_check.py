@@ -9,10 +9,10 @@ Workers may collect versions at the same time: a collected version is then found
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
-from tidelog.storage.bucket.finding import Finding, Severity, stranger
+from tidelog.storage.bucket.finding import Finding, Report, corrupt, error, stranger
 from tidelog.storage.bucket.manifest_replay import OBJECTS_AT_ONCE, replay_fault
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import in_order
@@ -29,111 +29,96 @@ Versions = tuple[int, int]
 """The first and the last version of a block."""
 
 
-class ManifestCheck:
-    """One run. Afterwards `latest` is the newest manifest, or None if it cannot be read."""
-
-    def __init__(self, store: ObjectStore, place: Place, *, deep: bool) -> None:
-        self._log = ManifestLog(store, place.topic, place.topic_partition)
-        self._history = HistoryCheck(store, place) if deep else None
-        self.latest: Manifest | None = None
-
-    async def findings(self) -> AsyncIterator[Finding]:
-        """Each fault. Raises `Unavailable`."""
-        fault = await self._newest_fault()
-        if fault:
-            yield fault
-        if self._history:
-            async for finding in self._history.findings(None if fault else self.latest):
-                yield finding
-
-    async def _newest_fault(self) -> Finding | None:
-        try:
-            self.latest = await self._log.latest()
-        except Corrupt as error:
-            return Finding(Severity.ERROR, error.name, error.reason)
-        except NotFound as error:
-            return Finding(Severity.ERROR, self._log.key(0), f"cannot be read: {error}")
-        fault = chain_fault(self.latest) if self.latest.version >= 0 else None
-        return Finding(Severity.ERROR, self._log.key(self.latest.version), fault) if fault else None
+async def check_manifests(store: ObjectStore, place: Place, report: Report, *, deep: bool) -> Manifest | None:
+    """Returns the newest manifest, or None if it cannot be read. Raises `Unavailable`."""
+    log = ManifestLog(store, place.topic, place.topic_partition)
+    newest: Manifest | None = None
+    finding: Finding | None = None
+    try:
+        newest = await log.latest()
+        if newest.version >= 0 and (fault := chain_fault(newest)):
+            finding = error(log.key(newest.version), fault)
+    except Corrupt as corruption:
+        finding = corrupt(corruption)
+    except NotFound as missing:
+        finding = error(log.key(0), f"cannot be read: {missing}")
+    if finding:
+        await report(finding)
+    if deep:
+        await HistoryCheck(store, place, report).run(None if finding else newest)
+    return newest
 
 
 class HistoryCheck:
     """One run over the history of one partition."""
 
-    def __init__(self, store: ObjectStore, place: Place) -> None:
+    def __init__(self, store: ObjectStore, place: Place, report: Report) -> None:
         where = place.topic_partition
         self._store = store
+        self._report = report
         self._place = place
         self._prefix = history_prefix(place.topic, where.topic_id, where.partition)
         self._history = ManifestHistory(store, place.topic, where)
         self._log = ManifestLog(store, place.topic, where)
         self._blocks: list[Versions] = []
 
-    async def findings(self, newest: Manifest | None) -> AsyncIterator[Finding]:
-        """Each fault. If `newest` is None, no manifest can be read, and only the blocks are checked. Raises
+    async def run(self, newest: Manifest | None) -> None:
+        """Check the history. If `newest` is None, no manifest can be read, and only the blocks are checked. Raises
         `Unavailable`."""
-        async for finding in self._list_blocks():
-            yield finding
-        for finding in self._overlaps():
-            yield finding
+        await self._list_blocks()
         fault = await self._replay_fault(newest) if newest and newest.version >= 0 else None
         if fault:
-            yield fault
+            await self._report(fault)
         if fault or newest is None or newest.version < 0:
-            async for finding in self._damaged_blocks(fault.key if fault else ""):
-                yield finding
+            await self._check_each_block(fault.key if fault else "")
         else:
-            async for finding in self._contradicted_versions():
-                yield finding
-        if newest and (beyond := await self._beyond(newest)):
-            yield beyond
+            await self._check_stored_versions()
+        if newest:
+            await self._check_end(newest)
 
-    async def _list_blocks(self) -> AsyncIterator[Finding]:
-        """Fill `_blocks`; a finding for each other object beside them."""
+    async def _list_blocks(self) -> None:
+        """Fill `_blocks`, and report overlaps and other objects beside them."""
         async for info in list_all(self._store, self._prefix):
             if versions := history_versions(info.key, self._prefix):
                 self._blocks.append(versions)
             else:
-                yield stranger(info.key, info.size)
-
-    def _overlaps(self) -> Sequence[Finding]:
-        return [
-            self._error(later, f"holds versions from {later[0]} on, and the block before it those up to {earlier[1]}")
-            for earlier, later in pairwise(self._blocks)
-            if later[0] <= earlier[1]
-        ]
+                await self._report(stranger(info.key, info.size))
+        for earlier, later in pairwise(self._blocks):
+            if later[0] <= earlier[1]:
+                text = f"holds versions from {later[0]} on, and the block before it those up to {earlier[1]}"
+                await self._report(error(self._history.key(*later), text))
 
     async def _replay_fault(self, newest: Manifest) -> Finding | None:
         try:
             fault = await replay_fault(self._store, self._place, newest)
-        except Corrupt as error:
-            return Finding(Severity.ERROR, error.name, error.reason)
-        except NotFound as error:
-            return Finding(Severity.ERROR, self._prefix, f"lacks a block: {error}")
-        return Finding(Severity.ERROR, self._key_of(fault.version), fault.text) if fault else None
+        except Corrupt as corruption:
+            return corrupt(corruption)
+        except NotFound as missing:
+            return error(self._prefix, f"lacks a block: {missing}")
+        return error(self._key_of(fault.version), fault.text) if fault else None
 
-    async def _damaged_blocks(self, named: str) -> AsyncIterator[Finding]:
-        """Every damaged block except `named`."""
+    async def _check_each_block(self, reported: str) -> None:
+        """Report every damaged block except `reported`."""
         async for versions, fault in in_order(self._blocks, self._block_fault, at_once=OBJECTS_AT_ONCE):
-            if fault and self._history.key(*versions) != named:
-                yield self._error(versions, fault)
+            if fault and self._history.key(*versions) != reported:
+                await self._report(error(self._history.key(*versions), fault))
 
     async def _block_fault(self, versions: Versions) -> str | None:
         try:
             return block_fault(await self._history.read(*versions))
-        except Corrupt as error:
-            return error.reason
+        except Corrupt as corruption:
+            return corruption.reason
         except NotFound:
             return "was listed and is now missing"
 
-    async def _contradicted_versions(self) -> AsyncIterator[Finding]:
-        """Versions that are in a block, still stored (as a base of others, or not collected yet), and different."""
+    async def _check_stored_versions(self) -> None:
+        """Compare versions that are both in a block and still stored, as a base of others or not collected yet."""
         stored = [version async for version in self._log.versions() if self._block_of(version)]
         for versions in self._blocks:
             if numbers := [version for version in stored if versions[0] <= version <= versions[1]]:
                 for step in await self._steps(versions):
                     if step.version in numbers and (fault := await self._version_fault(step)):
-                        yield Finding(Severity.ERROR, self._log.key(step.version), fault)
+                        await self._report(error(self._log.key(step.version), fault))
 
     async def _steps(self, versions: Versions) -> Sequence[Step]:
         """The steps of a block that was sound a moment ago; none if its topic was deleted since."""
@@ -147,24 +132,21 @@ class HistoryCheck:
             manifest = told_by(await self._log.stored(step.version))
         except NotFound:
             return None  # collected meanwhile
-        except Corrupt as error:
-            return error.reason
+        except Corrupt as corruption:
+            return corruption.reason
         fault = chain_fault(manifest)
         return fault or (None if step_of(manifest) == step else "differs from its step in the history")
 
-    async def _beyond(self, newest: Manifest) -> Finding | None:
-        """The finding if a block holds the newest version or a later one: blocks are made of older versions only."""
+    async def _check_end(self, newest: Manifest) -> None:
+        """Report a block that holds the newest version or a later one: blocks are made of older versions only. Workers
+        append and collect meanwhile, so the versions are listed again."""
         if not self._blocks:
-            return None
-        last = self._blocks[-1]
-        if last[1] < newest.version or last[1] < await self._newest_version():
-            return None
-        text = f"holds versions up to {last[1]}, and the newest manifest is {newest.version}: later ones are lost"
-        return self._error(last, text)
-
-    async def _newest_version(self) -> int:
-        """Read again, because workers append and collect meanwhile."""
-        return max([version async for version in self._log.versions()], default=-1)
+            return
+        last = self._blocks[-1][1]
+        if last < newest.version or last < max([version async for version in self._log.versions()], default=-1):
+            return
+        text = f"holds versions up to {last}, and the newest manifest is {newest.version}: later ones are lost"
+        await self._report(error(self._history.key(*self._blocks[-1]), text))
 
     def _key_of(self, version: int) -> str:
         """The object that holds a step."""
@@ -173,6 +155,3 @@ class HistoryCheck:
 
     def _block_of(self, version: int) -> Versions | None:
         return next((block for block in self._blocks if block[0] <= version <= block[1]), None)
-
-    def _error(self, versions: Versions, text: str) -> Finding:
-        return Finding(Severity.ERROR, self._history.key(*versions), text)

@@ -7,12 +7,12 @@ and is not named, the check reads the newest manifest again before it reports an
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelog.storage.bucket.finding import Finding, Looked, Seen, Severity
+from tidelog.storage.bucket.finding import Finding, Looked, Report, Severity, error, warning
 from tidelog.storage.bucket.listing import PartitionListing, is_there
-from tidelog.storage.bucket.manifest_check import ManifestCheck
+from tidelog.storage.bucket.manifest_check import check_manifests
 from tidelog.storage.bucket.segment_check import check_segment, size_fault
 from tidelog.storage.bucket.wal_check import Stretch
 from tidelog.storage.errors import Corrupt, NotFound
@@ -28,8 +28,6 @@ SEGMENTS_AT_ONCE = 32
 FRESH_LOOKS_MAX = 8
 """How many times the check reads the newest manifest again for segments that were added meanwhile."""
 
-Report = Callable[[Seen], Awaitable[None]]
-
 
 @dataclass(frozen=True)
 class WalSide:
@@ -40,8 +38,7 @@ class WalSide:
 
 
 class PartitionCheck:
-    """One run. It calls `report` with each finding and each checked object, and `reached(offset)` when everything below
-    `offset` is checked."""
+    """One run. It calls `reached(offset)` when everything below `offset` is checked."""
 
     def __init__(
         self,
@@ -65,7 +62,7 @@ class PartitionCheck:
         Returns the findings that can be judged only after the WAL was read again: see `beyond_end`."""
         listed = listing.segments
         async with self._requests.take(1):
-            manifest = await self._manifest()
+            manifest = await check_manifests(self._store, self._place, self._report, deep=self._deep)
         await self._report(Looked(listing.manifest_bytes, listing.manifests))
         if manifest is None:
             await self._report(Looked(sum(info.size for info in listed.values()), len(listed)))
@@ -76,15 +73,6 @@ class PartitionCheck:
             manifest = await self._look_again(manifest, gone)
         return await self._check_unnamed(manifest, listed, wal)
 
-    # ---- manifests
-
-    async def _manifest(self) -> Manifest | None:
-        """The newest one; None if it cannot be read, which is reported."""
-        check = ManifestCheck(self._store, self._place, deep=self._deep)
-        async for finding in check.findings():
-            await self._report(finding)
-        return check.latest
-
     def _log(self) -> ManifestLog:
         return ManifestLog(self._store, self._place.topic, self._place.topic_partition)
 
@@ -92,9 +80,9 @@ class PartitionCheck:
         key, topic = self._log().key(max(manifest.version, 0)), self._place.topic
         for fault in (density_fault(manifest), meeting_fault(manifest, wal.stretch)):
             if fault:
-                await self._error(key, fault)
+                await self._report(error(key, fault))
         for segment, fault in segment_faults(manifest, topic):
-            await self._error(segment.key, fault)
+            await self._report(error(segment.key, fault))
         for loss in manifest.losses:
             text = f"offsets {loss.first_offset} to {loss.next_offset - 1} are recorded as lost; {loss.key} held them"
             await self._report(Finding(Severity.LOSS, key, text))
@@ -104,7 +92,7 @@ class PartitionCheck:
                 f"{self._place.topic_partition.partition}, whose manifest ends at {manifest.cold_end}: it was never "
                 "committed, or the floor moved too early (inv. 6)"
             )
-            await self._report(Finding(Severity.WARNING, wal.below.key, text))
+            await self._report(warning(wal.below.key, text))
 
     # ---- segments
 
@@ -122,14 +110,14 @@ class PartitionCheck:
                     await check_segment(self._store, segment, deep=self._deep)
             except NotFound:
                 gone.append(segment)
-            except Corrupt as error:
-                return error.reason
+            except Corrupt as corruption:
+                return corruption.reason
             return None
 
         wanted = [segment for segment in segments if segment.next_offset > from_offset]
         async for segment, fault in in_order(wanted, check, at_once=SEGMENTS_AT_ONCE):
             if fault:
-                await self._error(segment.key, fault, segment.size_bytes)
+                await self._report(error(segment.key, fault, segment.size_bytes))
             await self._report(Looked(segment.size_bytes))
             if not gone:  # a missing segment is reported at the end: a resumed walk must find it again
                 self._reached(segment.next_offset)
@@ -143,7 +131,7 @@ class PartitionCheck:
             named = {segment.key for segment in manifest.segments}
             for segment in gone:
                 if segment.key in named:
-                    await self._error(segment.key, "is missing, though a manifest names it (inv. 5)")
+                    await self._report(error(segment.key, "is missing, though a manifest names it (inv. 5)"))
             came = [segment for segment in manifest.segments if segment.key not in known]
             gone = await self._check_segments(came, {}, 0)
             if not gone:
@@ -172,9 +160,6 @@ class PartitionCheck:
                 await self._report(finding)
         return suspicious
 
-    async def _error(self, key: str, text: str, size_bytes: int = 0) -> None:
-        await self._report(Finding(Severity.ERROR, key, text, size_bytes))
-
 
 def meeting_fault(manifest: Manifest, stretch: Stretch | None) -> str | None:
     """Why the manifest and the WAL do not form one log; None if they do (inv. 5)."""
@@ -195,6 +180,6 @@ def orphan(info: ObjectInfo) -> Finding:
     """The finding about an object among the segments that no manifest names."""
     try:
         parse_segment_key(info.key)
-    except Corrupt as error:
-        return Finding(Severity.WARNING, error.name, error.reason, info.size)
+    except Corrupt as fault:
+        return warning(fault.name, fault.reason, info.size)
     return Finding(Severity.ORPHAN, info.key, "is a segment that no manifest names", info.size)

@@ -7,14 +7,14 @@ faults of such objects do not count.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
-from tidelog.storage.bucket.finding import Finding, Seen, Severity
+from tidelog.storage.bucket.finding import Finding, Report, Seen, Severity, error, warning
 from tidelog.storage.bucket.known_topics import JournalView, TopicKnowledge, journal_view
-from tidelog.storage.bucket.partition_check import Report, beyond_end
+from tidelog.storage.bucket.partition_check import beyond_end
 from tidelog.storage.bucket.verify_state import Suspicion, WalkState
-from tidelog.storage.bucket.wal_check import Stretch, WalWalk
+from tidelog.storage.bucket.wal_check import Stretch, check_wals
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.layout import TopicPartition, topic_prefix
 from tidelog.storage.manifests.manifest_log import ManifestLog
@@ -40,17 +40,16 @@ class TopicCheck:
 
         return filtered
 
-    async def closing(self, state: WalkState, wal: Mapping[TopicPartition, Stretch]) -> AsyncIterator[Finding]:
-        """The findings that need the whole walk."""
-        async for finding in self._settled(state.suspects):
-            yield finding
+    async def close(self, state: WalkState, wal: Mapping[TopicPartition, Stretch], report: Report) -> None:
+        """Report the findings that need the whole walk."""
+        await self._judge(state.suspects, report)
         view = await self._view({place.topic_id for place in wal} | state.seen.keys())
         for place, stretch in wal.items():
             for finding in _wal_findings(place, stretch, view, met=place in state.met):
-                yield finding
+                await report(finding)
         if view is not None:
             for finding in _folder_findings(state, view):
-                yield finding
+                await report(finding)
 
     async def _view(self, topic_ids: Set[str]) -> JournalView | None:
         """None if there is no journal to ask, or it cannot be read, which the journal's own check reports."""
@@ -63,13 +62,11 @@ class TopicCheck:
         view = await self._view({topic_id})
         return view is not None and view.is_deleted(topic_id)
 
-    async def _settled(self, suspects: list[Suspicion]) -> AsyncIterator[Finding]:
+    async def _judge(self, suspects: list[Suspicion], report: Report) -> None:
         """Judge orphans that seemed to hold more than their log: read the logs again, then the manifests."""
         if not suspects:
             return
-        walk = WalWalk(self._store)
-        async for _ in walk.findings():
-            pass
+        wal = await check_wals(self._store, _ignore)
         for suspect in suspects:
             place, key = suspect.place, suspect.finding.key
             log = ManifestLog(self._store, suspect.topic, place)
@@ -80,15 +77,18 @@ class TopicCheck:
                 continue  # reported already; or deleted, so it was no orphan
             if key in {segment.key for segment in manifest.segments}:
                 continue
-            stretch = walk.content.stretches.get(place)
-            lost = beyond_end(key, manifest, stretch) and not await self._is_deleted(place.topic_id)
+            lost = beyond_end(key, manifest, wal.stretches.get(place)) and not await self._is_deleted(place.topic_id)
             text = (
                 f"holds records beyond the end of {suspect.topic}-{place.partition} according to "
                 f"{log.key(manifest.version)} and the WAL: the manifest that named it is lost (inv. 5)"
                 if manifest.version >= 0
                 else f"holds records of {suspect.topic}-{place.partition}, whose manifests are lost (inv. 5)"
             )
-            yield replace(suspect.finding, severity=Severity.ERROR, text=text) if lost else suspect.finding
+            await report(replace(suspect.finding, severity=Severity.ERROR, text=text) if lost else suspect.finding)
+
+
+async def _ignore(_seen: Seen) -> None:
+    """The report of a second walk, whose findings are known already."""
 
 
 def _wal_findings(place: TopicPartition, stretch: Stretch, view: JournalView | None, *, met: bool) -> Iterator[Finding]:
@@ -101,19 +101,17 @@ def _wal_findings(place: TopicPartition, stretch: Stretch, view: JournalView | N
     late = stretch.base_offset > 0 and not met
     if topic is None:
         if late:
-            text = f"{begins}: its topic was deleted, or its manifests are lost"
-            yield Finding(Severity.WARNING, stretch.key, text)
+            yield warning(stretch.key, f"{begins}: its topic was deleted, or its manifests are lost")
         elif view is not None:
-            yield Finding(Severity.ERROR, stretch.key, f"holds records of a topic {place.topic_id} {_UNKNOWN}")
+            yield error(stretch.key, f"holds records of a topic {place.topic_id} {_UNKNOWN}")
         return
     if late:
-        yield Finding(Severity.ERROR, stretch.key, f"{begins}: the manifests of {topic.name} are lost (inv. 5)")
+        yield error(stretch.key, f"{begins}: the manifests of {topic.name} are lost (inv. 5)")
     if place.partition >= len(topic.shards):
-        text = f"holds partition {place.partition} of {topic.name}, which has {len(topic.shards)}"
-        yield Finding(Severity.ERROR, stretch.key, text)
+        yield error(stretch.key, f"holds partition {place.partition} of {topic.name}, which has {len(topic.shards)}")
     elif topic.shards[place.partition] != stretch.shard:
-        text = f"holds {topic.name}-{place.partition}, which lives in shard {topic.shards[place.partition]}"
-        yield Finding(Severity.ERROR, stretch.key, text)
+        shard = topic.shards[place.partition]
+        yield error(stretch.key, f"holds {topic.name}-{place.partition}, which lives in shard {shard}")
 
 
 def _folder_findings(state: WalkState, view: JournalView) -> Iterator[Finding]:
@@ -128,8 +126,8 @@ def _topic_findings(name: str, topic_id: str, partition: int, view: JournalView)
     if topic_id in view.deleted:
         yield Finding(Severity.ORPHAN, prefix, "is a topic that was deleted")
     elif topic is None:
-        yield Finding(Severity.ERROR, prefix, f"is a topic {_UNKNOWN}")
+        yield error(prefix, f"is a topic {_UNKNOWN}")
     elif topic.name != name:
-        yield Finding(Severity.ERROR, prefix, f"belongs to topic {topic.name!r} by its id (inv. 5)")
+        yield error(prefix, f"belongs to topic {topic.name!r} by its id (inv. 5)")
     elif not topic.removing and partition >= len(topic.shards):
-        yield Finding(Severity.ERROR, prefix, f"has a partition {partition}; in the journal it has {len(topic.shards)}")
+        yield error(prefix, f"has a partition {partition}; in the journal it has {len(topic.shards)}")

@@ -22,13 +22,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from tidelog.storage.bucket.copy import decode_copy_mark
-from tidelog.storage.bucket.finding import Finding, Looked, Seen, Severity, Summary, stranger
+from tidelog.storage.bucket.finding import Finding, Looked, Report, Seen, Summary, corrupt, error, stranger
 from tidelog.storage.bucket.known_topics import TopicKnowledge
 from tidelog.storage.bucket.listing import Listed, PartitionListing, folders, list_partitions
 from tidelog.storage.bucket.partition_check import PartitionCheck, WalSide
 from tidelog.storage.bucket.topic_check import TopicCheck
 from tidelog.storage.bucket.verify_state import FINDINGS_MAX, Suspicion, WalkState
-from tidelog.storage.bucket.wal_check import DEEP_AT_ONCE_MAX, WalWalk
+from tidelog.storage.bucket.wal_check import DEEP_AT_ONCE_MAX, check_wals
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import Room, in_order
 from tidelog.storage.layout import COPY_KEY, META_PREFIX, STAGING_PREFIX, TOPICS_PREFIX, WAL_PREFIX
@@ -100,19 +100,14 @@ class BucketVerification:
 
     async def _walk(self) -> None:
         if not self.state.wal_done:
-            await self._report_all(top_level_findings(self._store))
-            walk = WalWalk(self._store, deep=self._deep, at_once=self._at_once)
-            await self._report_all(walk.findings())
-            self._wal = walk.content
-            self.state.finish_wal(walk.content)
+            await check_top_level(self._store, self._report)
+            self._wal = await check_wals(self._store, self._report, deep=self._deep, at_once=self._at_once)
+            self.state.finish_wal(self._wal)
         await self._walk_topics()
-        await self._report_all(self._topics.closing(self.state, self._wal.stretches))
+        await self._topics.close(self.state, self._wal.stretches, self._report)
         if self._journal is not None:
-            await self._report_all(self._journal())
-
-    async def _report_all(self, all_seen: AsyncIterator[Seen]) -> None:
-        async for seen in all_seen:
-            await self._report(seen)
+            async for seen in self._journal():
+                await self._report(seen)
 
     async def _report(self, seen: Seen) -> None:
         if isinstance(seen, Finding):
@@ -180,30 +175,28 @@ def _group(listing: PartitionListing) -> str:
     return f"{listing.name.prefix}{listing.partition}"
 
 
-async def top_level_findings(store: ObjectStore) -> AsyncIterator[Seen]:
-    """One finding for each top-level folder or object that is not Tidelog's; staged objects, which the sweep judges;
-    the mark of an unfinished copy."""
+async def check_top_level(store: ObjectStore, report: Report) -> None:
+    """Report each top-level folder or object that is not Tidelog's, staged objects (the sweep judges them), and the
+    mark of an unfinished copy."""
     async for name, first in folders(store, ""):
         if name == STAGING_PREFIX:
             async for info in list_all(store, STAGING_PREFIX):
-                yield Looked(info.size)
+                await report(Looked(info.size))
         elif name == COPY_KEY:
-            async for seen in _copy_mark_findings(store):
-                yield seen
+            await _check_copy_mark(store, report)
         elif name not in _OWN_FOLDERS:
-            yield stranger(name, first.size)
+            await report(stranger(name, first.size))
 
 
-async def _copy_mark_findings(store: ObjectStore) -> AsyncIterator[Seen]:
+async def _check_copy_mark(store: ObjectStore, report: Report) -> None:
     try:
         stored = await store.get(COPY_KEY)
         mark = decode_copy_mark(stored.data)
     except NotFound:
         return
-    except Corrupt as error:
-        yield Finding(Severity.ERROR, error.name, error.reason)
+    except Corrupt as fault:
+        await report(corrupt(fault))
         return
     if not mark.whole:
-        text = f"marks an unfinished copy of {mark.source}: run `tidelog bucket copy` again"
-        yield Finding(Severity.ERROR, COPY_KEY, text)
-    yield Looked(stored.info.size)
+        await report(error(COPY_KEY, f"marks an unfinished copy of {mark.source}: run `tidelog bucket copy` again"))
+    await report(Looked(stored.info.size))

@@ -1,7 +1,7 @@
 """Checks the write-ahead logs of a bucket.
 
-`WalWalk` checks all logs, `WalCheck` one of them: entries from the floor on have no gap, epochs never decrease (inv.
-3), the offsets of each partition are dense (inv. 4), and the index agrees with the headers of the entries. Both collect
+`check_wals` checks all logs, `WalCheck` one of them: entries from the floor on have no gap, epochs never decrease (inv.
+3), the offsets of each partition are dense (inv. 4), and the index agrees with the headers of the entries. Both return
 which offsets of each partition the logs hold, for the check of the manifests.
 
 A broker may run at the same time. If an entry vanishes during the check, the floor is read again to see whether it has
@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from tidelog.storage.bucket.finding import Finding, Looked, Seen, Severity, stranger
+from tidelog.storage.bucket.finding import Finding, Looked, Report, corrupt, error, stranger
 from tidelog.storage.bucket.index_check import IndexCheck
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import in_order
@@ -57,35 +56,24 @@ class WalContent:
     below: dict[TopicPartition, Stretch] = field(default_factory=dict)
 
 
-class WalWalk:
-    """One walk over all logs. `content` grows with it."""
-
-    def __init__(self, store: ObjectStore, *, deep: bool = False, at_once: int = 16) -> None:
-        self._store = store
-        self._deep = deep
-        self._at_once = at_once
-        self.content = WalContent()
-
-    async def findings(self) -> AsyncIterator[Seen]:
-        """Each fault, and each object once it is checked. Raises `Unavailable`."""
-        shards = set()
-        async for info in list_all(self._store, WAL_PREFIX):
-            shard = shard_of(info.key)
-            if shard is None:
-                yield stranger(info.key, info.size)
-            else:
-                shards.add(shard)
-        for shard in sorted(shards):
-            wal = Wal(self._store, shard, ParquetWalCodec())
-            check = WalCheck(wal, IndexCheck(self._store, shard), deep=self._deep, at_once=self._at_once)
-            async for seen in check.findings():
-                yield seen
-            for place, stretch in check.content.stretches.items():
-                if place in self.content.stretches:
-                    text = f"holds {place.topic_id}/{place.partition}, which lives in another shard"
-                    yield Finding(Severity.ERROR, stretch.key, text)
-                self.content.stretches[place] = stretch
-            self.content.below.update(check.content.below)
+async def check_wals(store: ObjectStore, report: Report, *, deep: bool = False, at_once: int = 16) -> WalContent:
+    """Check all write-ahead logs. Raises `Unavailable`."""
+    shards, content = set(), WalContent()
+    async for info in list_all(store, WAL_PREFIX):
+        shard = shard_of(info.key)
+        if shard is None:
+            await report(stranger(info.key, info.size))
+        else:
+            shards.add(shard)
+    for shard in sorted(shards):
+        wal = Wal(store, shard, ParquetWalCodec())
+        found = await WalCheck(wal, IndexCheck(store, shard, report), report, deep=deep, at_once=at_once).run()
+        for place in found.stretches.keys() & content.stretches.keys():
+            text = f"holds {place.topic_id}/{place.partition}, which lives in another shard"
+            await report(error(found.stretches[place].key, text))
+        content.stretches.update(found.stretches)
+        content.below.update(found.below)
+    return content
 
 
 def shard_of(key: str) -> int | None:
@@ -103,41 +91,41 @@ _Answer = WalHeader | Corrupt | NotFound
 
 
 class WalCheck:
-    """One run over `wal`. `content` grows with it."""
+    """One run over `wal`."""
 
-    def __init__(self, wal: Wal, index: IndexCheck, *, deep: bool, at_once: int) -> None:
+    def __init__(self, wal: Wal, index: IndexCheck, report: Report, *, deep: bool, at_once: int) -> None:
         self._wal = wal
         self._index = index
+        self._report = report
         self._deep = deep
         self._at_once = min(at_once, DEEP_AT_ONCE_MAX) if deep else at_once
         self._floor = Floor()
         self._epoch = 0
-        self.content = WalContent()
+        self._content = WalContent()
 
-    async def findings(self) -> AsyncIterator[Seen]:
-        """Each fault, and each object once it is checked. Raises `Unavailable`."""
+    async def run(self) -> WalContent:
+        """Raises `Unavailable`."""
         try:
             self._floor = await self._wal.floor()
-        except Corrupt as error:
-            yield Finding(Severity.ERROR, error.name, error.reason)
-            return
+        except Corrupt as fault:
+            await self._report(corrupt(fault))
+            return self._content
         if self._floor.version is not None:
-            yield Looked(0)
+            await self._report(Looked(0))
         self._epoch = self._floor.epoch
         expected = self._floor.number
         async for entry, answer in in_order(self._wal.entries(), self._read, at_once=self._at_once):
             if entry.number < self._floor.number:
                 self._note_below(answer)
-                yield Looked(entry.size_bytes, waiting=True)
+                await self._report(Looked(entry.size_bytes, waiting=True))
                 continue
             if entry.number != expected and not await self._was_truncated(expected):
-                yield self._gap(expected, entry.number)
+                await self._report(self._gap(expected, entry.number))
             expected = entry.number + 1
-            for finding in await self._entry_findings(entry, answer):
-                yield finding
-            yield Looked(entry.size_bytes)
-        async for seen in self._index.rest(self._floor.number, expected, self._is_missing):
-            yield seen
+            await self._check_entry(entry, answer)
+            await self._report(Looked(entry.size_bytes))
+        await self._index.check_rest(self._floor.number, expected, self._is_missing)
+        return self._content
 
     async def _read(self, entry: EntryInfo) -> _Answer:
         try:
@@ -145,8 +133,8 @@ class WalCheck:
                 return await self._wal.header(entry.number)
             stored = await self._wal.log.read(entry.number)
             return (await asyncio.to_thread(self._wal.decode, entry.number, stored.data)).header
-        except (Corrupt, NotFound) as error:
-            return error
+        except (Corrupt, NotFound) as fault:
+            return fault
 
     async def _was_truncated(self, number: int) -> bool:
         return (await self._wal.floor()).number > number
@@ -164,20 +152,19 @@ class WalCheck:
     def _gap(self, first: int, end: int) -> Finding:
         if self._floor.version is None and first == 0:
             text = f"is missing, or entries 0 to {end - 1} are: a log without a floor begins with entry 0"
-            return Finding(Severity.ERROR, floor_key(self._wal.shard), text)
-        return Finding(Severity.ERROR, self._wal.key(first), f"is missing, with all up to entry {end - 1} (inv. 6)")
+            return error(floor_key(self._wal.shard), text)
+        return error(self._wal.key(first), f"is missing, with all up to entry {end - 1} (inv. 6)")
 
-    async def _entry_findings(self, entry: EntryInfo, answer: _Answer) -> list[Finding]:
+    async def _check_entry(self, entry: EntryInfo, answer: _Answer) -> None:
         key = self._wal.key(entry.number)
         if isinstance(answer, Corrupt):
-            return [Finding(Severity.ERROR, answer.name, answer.reason, entry.size_bytes)]
-        if isinstance(answer, NotFound):
-            if await self._was_truncated(entry.number):
-                return []
-            return [Finding(Severity.ERROR, key, "was listed and is now missing, though the floor is not beyond it")]
-        texts = [*self._epoch_faults(answer), *self._span_faults(key, answer)]
-        found = [Finding(Severity.ERROR, key, text, entry.size_bytes) for text in texts]
-        return found + await self._index.compare(answer, entry.size_bytes)
+            await self._report(corrupt(answer, entry.size_bytes))
+        elif isinstance(answer, WalHeader):
+            for text in (*self._epoch_faults(answer), *self._span_faults(key, answer)):
+                await self._report(error(key, text, entry.size_bytes))
+            await self._index.compare(answer, entry.size_bytes)
+        elif not await self._was_truncated(entry.number):
+            await self._report(error(key, "was listed and is now missing, though the floor is not beyond it"))
 
     def _epoch_faults(self, header: WalHeader) -> list[str]:
         before, self._epoch = self._epoch, max(self._epoch, header.epoch)
@@ -190,7 +177,7 @@ class WalCheck:
 
     def _span_faults(self, key: str, header: WalHeader) -> list[str]:
         texts = []
-        stretches, shard = self.content.stretches, self._wal.shard
+        stretches, shard = self._content.stretches, self._wal.shard
         for span in header.spans:
             before = stretches.get(span.topic_partition)
             if before and before.next_offset != span.base_offset:
@@ -203,7 +190,7 @@ class WalCheck:
     def _note_below(self, answer: _Answer) -> None:
         if not isinstance(answer, WalHeader):
             return  # it is garbage; whether it is damaged or deleted by now does not matter
-        below, shard = self.content.below, self._wal.shard
+        below, shard = self._content.below, self._wal.shard
         for span in answer.spans:
             before = below.get(span.topic_partition)
             if before is None or span.next_offset > before.next_offset:
