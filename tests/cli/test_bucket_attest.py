@@ -43,7 +43,7 @@ async def test_what_grew_is_proved_and_what_was_altered_is_named(store: LocalObj
     await history_of(store).run(3)
     proved = run_tidelog(["bucket", "attest", "--since", str(kept), "--json", "--store", store.url])
     assert proved.returncode == 0
-    assert b"2 partitions, 2 of an earlier time: proved" in proved.stderr
+    assert b"2 partitions, 2 in the earlier attestation: proved" in proved.stderr
     heads = [json.loads(line) for line in proved.stdout.splitlines()]
     assert [head.get("version") for head in heads] == [6, 3, None]
     await store.delete(history_of(store).log.key(2))

@@ -1,4 +1,4 @@
-"""`tidelog bucket attest`: writes down what an archive is, and shows later that its past was not altered."""
+"""`tidelog bucket attest`: notes the hash of an archive's history, and proves later that the past was not altered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def attest(
         Path | None,
         typer.Option(
             "--since",
-            help="What an earlier `attest --json` printed: prove that the archive has grown from it.",
+            help="The output of an earlier `attest --json`: prove that the archive has grown from it.",
             metavar="FILE",
             exists=True,
             dir_okay=False,
@@ -32,10 +32,11 @@ def attest(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the hash that stands for each partition's history, and one digest of them all.
+    """Print the hash of each partition's history, and one digest of all of them.
 
     With --since, every hash of every history is computed again, and the heads in FILE must be
-    among them. Partitions that cannot be proved are named, with exit code 6. Brokers may run meanwhile.
+    among them. The command names each partition that it cannot prove, and ends with exit code 6.
+    Brokers may run at the same time.
 
     [dim]tidelog bucket attest --json > then.json
     tidelog bucket attest --since then.json[/dim]
@@ -45,30 +46,29 @@ def attest(
 
 
 async def _attest(store: str, since: bytes | None, *, as_json: bool) -> bool:
-    """Whether everything is proved."""
+    """Whether every partition is proved."""
     from tidelog.storage.bucket.attest import BucketAttestation, PartitionHead, attestation_lines, read_attestation
 
     earlier = None if since is None else read_attestation(since)
     heads: list[PartitionHead] = []
     unproved = 0
-    async with opened_bucket(store) as opened:
-        attestation = BucketAttestation(opened, earlier)
+    async with opened_bucket(store) as bucket:
+        attestation = BucketAttestation(bucket.store, earlier)
         with Progress("attesting", None, "partitions", reads_stdin=False) as bar:
-            async for told in attestation.partitions():
-                bar.records += 1
-                bar.advance(0)
-                if isinstance(told, PartitionHead):
-                    heads.append(told)
+            async for answer in attestation.partitions():
+                bar.reach(bar.records + 1, 0)
+                if isinstance(answer, PartitionHead):
+                    heads.append(answer)
                     continue
                 unproved += 1
-                where = f"{told.topic}/{told.partition} ({told.topic_id})"
-                print(json_line(told) if as_json else f"error: {where}: {told.fault}")
+                where = f"{answer.topic}/{answer.partition} ({answer.topic_id})"
+                print(json_line(answer) if as_json else f"error: {where}: {answer.fault}")
     if as_json:
         for line in attestation_lines(heads):
             print(line.decode())
     else:
         print_table(COLUMNS, [astuple(head) for head in sorted(heads)])
         print(f"digest {attestation.digest}")
-    since_then = "" if earlier is None else f", {len(earlier)} of an earlier time"
+    since_then = "" if earlier is None else f", {len(earlier)} in the earlier attestation"
     complain(f"{len(heads)} partitions{since_then}: {f'{unproved} NOT PROVED' if unproved else 'proved'}")
     return not unproved

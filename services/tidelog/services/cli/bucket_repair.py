@@ -1,4 +1,4 @@
-"""`tidelog bucket repair`: tells how a bucket that lost objects can be repaired, and does it if told to."""
+"""`tidelog bucket repair`: shows how a bucket that lost objects can be repaired, and repairs it if asked to."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tidelog.services.cli.options import DEFAULT_STORE, JsonOption, StoreOption
 if TYPE_CHECKING:
     from tidelog.storage.bucket.repair import RepairPlan
 
-ApplyOption = Annotated[bool, typer.Option("--apply/--dry-run", help="Do it, or only tell what would be done.")]
+ApplyOption = Annotated[bool, typer.Option("--apply/--dry-run", help="Repair, or only print the plan.")]
 DeepOption = Annotated[bool, typer.Option("--deep", help="Read every byte of segments.")]
 
 ROUNDS_MAX = 4
-"""Repairing one thing may show another: a log is looked at again once its manifests are mended."""
+"""A repair may reveal more damage: a log is read again once its manifests are repaired."""
 
 
 def repair(
@@ -29,7 +29,7 @@ def repair(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Record what is lost for good as lost, so that the rest of the log lives on. Put objects back from a backup first.
+    """Record lost records as lost, so that the rest of the log works again. Restore objects from a backup first.
 
     Without --apply it only prints the plan. Exit code 6 if something is damaged and was not repaired.
     Brokers may run while WAL entries are repaired; stop brokers and compactors before manifests or segments are.
@@ -43,14 +43,11 @@ def repair(
 
 
 async def _repair(store: str, *, apply: bool, deep: bool, as_json: bool) -> bool:
-    """Whether nothing is left to do."""
-    from tidelog.coordinator.topics.journal_topics import JournalTopics
+    """Whether no damage is left."""
     from tidelog.storage.bucket.repair import BucketRepair
-    from tidelog.storage.runtime import Runtime
 
-    runtime = Runtime()
     async with opened_bucket(store) as opened:
-        bucket = BucketRepair(opened, JournalTopics(opened, runtime), runtime, deep=deep)
+        bucket = BucketRepair(opened.store, opened.topics(), opened.runtime, deep=deep)
         plan = await bucket.plan()
         done = 0
         _print(plan, as_json=as_json)
@@ -69,7 +66,7 @@ def _print(plan: RepairPlan, *, as_json: bool) -> None:
 
 
 def _actions(plan: RepairPlan) -> Iterator[dict[str, object]]:
-    """What a plan does, one object or one loss each."""
+    """The actions of a plan, each for one object or one loss."""
     for partition in plan.partitions:
         where = {"topic": partition.topic, "partition": partition.place.partition}
         for key, reason in partition.damaged.items():
@@ -78,10 +75,10 @@ def _actions(plan: RepairPlan) -> Iterator[dict[str, object]]:
             yield {"action": "list", "object": segment.key, "reason": "holds the same records", **where}
         for loss in partition.losses:
             offsets = {"first_offset": loss.first_offset, "next_offset": loss.next_offset}
-            yield {"action": "lose", "object": loss.key, "reason": "nothing else holds them", **where, **offsets}
+            yield {"action": "lose", "object": loss.key, "reason": "no other object holds them", **where, **offsets}
     for log in plan.logs:
         for entry in log.entries.values():
-            known = "what it held is known" if entry.header else "nothing tells the last offsets that it held"
+            known = "its content is known" if entry.header else "its last offsets are unknown"
             yield {"action": "give up", "object": entry.key, "reason": f"{entry.reason}; {known}", "shard": log.shard}
     for finding in plan.unsolved:
         yield {"action": "none", "object": finding.key, "reason": finding.text}
@@ -102,7 +99,7 @@ def _sum_up(plan: RepairPlan, *, applied: bool, as_json: bool) -> None:
     if as_json:
         print(json_line({"applied": applied, "repaired": not left}))
     elif plan and not applied:
-        complain("nothing was changed: put objects back from a backup if you can, else say --apply")
+        complain("nothing was changed: restore objects from a backup if you can, else add --apply")
     elif left:
         complain("NOT REPAIRED: see above")
     else:

@@ -1,4 +1,4 @@
-"""`tidelog bucket sweep`: finds what nobody will ask for again, and deletes it if told to."""
+"""`tidelog bucket sweep`: finds objects that nothing will read again, and deletes them if asked to."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 GRACE = Setting("--grace", "duration", 86_400_000, "Sweep", "Nothing younger is touched.", 60_000, 365 * 86_400_000)
 """A minute at least: no worker's grace is shorter (`delete.grace.ms`)."""
 
-DeleteOption = Annotated[bool, typer.Option("--delete/--dry-run", help="Delete what is found, or only tell.")]
+DeleteOption = Annotated[bool, typer.Option("--delete/--dry-run", help="Delete the objects, or only print them.")]
 GraceOption = Annotated[
-    str, typer.Option("--grace", help="Leave alone what is younger, by the store's clock.", metavar="DURATION")
+    str, typer.Option("--grace", help="Leave younger objects alone (by the store's clock).", metavar="DURATION")
 ]
 
 
@@ -32,7 +32,7 @@ def sweep(
 ) -> None:
     """Find uploads without a manifest, remains of deleted topics, dead staging areas, unfinished uploads.
 
-    Without --delete it only prints them. Brokers and jobs may run meanwhile;
+    Without --delete it only prints them. Brokers and jobs may run at the same time;
     the grace must be longer than delete.grace.ms.
     With --json it prints one stray object per line, then a line with the sums.
 
@@ -44,17 +44,14 @@ def sweep(
     if as_json:
         print(json_line({"report": report}))
     else:
-        _tell(report, delete=delete)
+        _print_report(report, delete=delete)
 
 
 async def _sweep(store: str, *, grace_ms: int, delete: bool, as_json: bool) -> SweepReport:
-    from tidelog.coordinator.topics.journal_topics import JournalTopics
     from tidelog.storage.bucket.sweep import BucketSweep, SweepSettings
-    from tidelog.storage.runtime import Runtime
 
-    runtime = Runtime()
-    async with opened_bucket(store) as opened:
-        sweep = BucketSweep(opened, JournalTopics(opened, runtime), runtime, SweepSettings(grace_ms, delete))
+    async with opened_bucket(store) as bucket:
+        sweep = BucketSweep(bucket.store, bucket.topics(), bucket.runtime, SweepSettings(grace_ms, delete))
         async for stray in sweep.strays():
             print(json_line(stray) if as_json else _line(stray))
     return sweep.report
@@ -67,7 +64,7 @@ def _line(stray: Stray) -> str:
     )
 
 
-def _tell(report: SweepReport, *, delete: bool) -> None:
+def _print_report(report: SweepReport, *, delete: bool) -> None:
     for name, why in report.unjudged.items():
         complain(f"left alone: {name}: {why}")
     for reason, count in sorted(report.found.items()):
@@ -77,4 +74,4 @@ def _tell(report: SweepReport, *, delete: bool) -> None:
     if delete:
         complain(f"deleted {report.deleted}, {size_text(report.deleted_bytes)}")
     else:
-        complain("nothing was deleted: say --delete" if report.found else "nothing is stray")
+        complain("nothing was deleted: add --delete" if report.found else "nothing is stray")

@@ -1,4 +1,4 @@
-"""`tidelog bucket verify`: proves a bucket."""
+"""`tidelog bucket verify`: checks every object of a bucket."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.services.cli.bucket import json_line, opened_bucket
+from tidelog.services.cli.bucket import finding_line, json_line, opened_bucket
 from tidelog.services.cli.console import complain, size_text
 from tidelog.services.cli.exit_codes import DAMAGED
 from tidelog.services.cli.options import DEFAULT_STORE, JsonOption, StoreOption
@@ -18,21 +18,17 @@ from tidelog.services.cli.progress import Progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tidelog.storage.bucket.finding import Finding, Summary
-    from tidelog.storage.bucket.verify import BucketVerification
+    from tidelog.storage.bucket.finding import Summary
     from tidelog.storage.bucket.verify_state import WalkState
-    from tidelog.storage.object_store import ObjectStore
 
 SAVE_EVERY_S = 5.0
 
 DeepOption = Annotated[bool, typer.Option("--deep", help="Read every byte, not only listings and footers.")]
 ResumeOption = Annotated[
     Path | None,
-    typer.Option(
-        "--resume", help="Go on from this file if it is there, and keep it up to date meanwhile.", metavar="FILE"
-    ),
+    typer.Option("--resume", help="Continue from this file if it exists, and keep it up to date.", metavar="FILE"),
 ]
-RequestsOption = Annotated[int, typer.Option("--requests", min=1, max=1_000, help="Requests under way at a time.")]
+RequestsOption = Annotated[int, typer.Option("--requests", min=1, max=1_000, help="Requests in progress at a time.")]
 
 
 def verify(
@@ -42,10 +38,10 @@ def verify(
     requests: RequestsOption = 32,
     as_json: JsonOption = False,
 ) -> None:
-    """Prove the bucket: checksums, offsets without gap or overlap, manifests against objects, the journal.
+    """Verify the bucket: checksums, offsets without gap or overlap, manifests against objects, the journal.
 
-    It prints each finding; exit code 6 if records are damaged or missing.
-    Brokers may run meanwhile. With --json it prints one finding per line, then a line with the sums.
+    It prints each finding. Exit code 6 if records are damaged or missing.
+    Brokers may run at the same time. With --json it prints one finding per line, then a line with the sums.
 
     [dim]tidelog bucket verify --deep --store s3://my-bucket/log
     tidelog bucket verify --resume walk.json[/dim]
@@ -61,85 +57,75 @@ def verify(
 
 async def _verify(store: str, *, deep: bool, resume: Path | None, requests: int, as_json: bool) -> Summary:
     from tidelog.coordinator.recovery.journal_check import JournalCheck
-    from tidelog.coordinator.topics.journal_topics import JournalTopics
     from tidelog.storage.bucket.listing import stored_bytes
     from tidelog.storage.bucket.verify import BucketVerification
-    from tidelog.storage.runtime import Runtime
+    from tidelog.storage.bucket.verify_state import WalkState
 
-    runtime = Runtime()
-    async with opened_bucket(store) as opened:
+    async with opened_bucket(store) as bucket:
+        file = ResumeFile(resume, bucket.runtime.clock.monotonic) if resume else None
+        state = WalkState(bucket.store.url, deep)
+
+        def on_looked() -> None:
+            bar.reach(verification.summary.objects, verification.summary.size_bytes)
+            if file:
+                file.save_now_and_then(verification.state)
+
         verification = BucketVerification(
-            opened,
+            bucket.store,
             deep=deep,
-            topics=JournalTopics(opened, runtime),
-            journal=lambda: JournalCheck(opened, runtime, deep=deep, at_once=requests).findings(),
-            state=_state(resume, opened, deep=deep) if resume else None,
+            topics=bucket.topics(),
+            journal=lambda: JournalCheck(bucket.store, bucket.runtime, deep=deep, at_once=requests).findings(),
+            state=file.opened(state) if file else state,
             at_once=requests,
-            on_looked=lambda: watch(),
+            on_looked=on_looked,
         )
         with Progress("verifying", None, "objects", reads_stdin=False) as bar:
             if bar.shows:
-                bar.expect(await stored_bytes(opened))
-            watch = _watching(verification, bar, resume, runtime.clock.monotonic)
-            with _kept(resume, verification.state):
+                bar.expect(await stored_bytes(bucket.store))
+            with file.kept(verification.state) if file else contextlib.nullcontext():
                 async for finding in verification.findings():
-                    print(json_line(finding) if as_json else _line(finding))
+                    print(json_line(finding) if as_json else finding_line(finding))
     return verification.summary
 
 
-def _watching(
-    verification: BucketVerification, bar: Progress, resume: Path | None, now_s: Callable[[], float]
-) -> Callable[[], None]:
-    """Shows how far the walk is, and saves where it stands every few seconds."""
-    shown_bytes, saved_s = 0, now_s()
+class ResumeFile:
+    """The position of a walk, in the file `path`."""
 
-    def watch() -> None:
-        nonlocal shown_bytes, saved_s
-        summary = verification.summary
-        bar.records = summary.objects
-        bar.advance(summary.size_bytes - shown_bytes)
-        shown_bytes = summary.size_bytes
-        if resume and now_s() - saved_s >= SAVE_EVERY_S:
-            _save(resume, verification.state)
-            saved_s = now_s()
+    def __init__(self, path: Path, now_s: Callable[[], float]) -> None:
+        self._path = path
+        self._now_s = now_s
+        self._saved_s = now_s()
 
-    return watch
+    def opened(self, beginning: WalkState) -> WalkState:
+        """The state in the file, or `beginning` if there is no file. Raises `Corrupt`, `Invalid`."""
+        from tidelog.storage.bucket.verify_state import decode_state
 
+        if self._path.exists():
+            return decode_state(str(self._path), self._path.read_bytes(), store=beginning.store, deep=beginning.deep)
+        self._save(beginning)  # so that a file that cannot be written fails now, and not in an hour
+        return beginning
 
-def _state(path: Path, store: ObjectStore, *, deep: bool) -> WalkState:
-    """What the file says, or the beginning."""
-    from tidelog.storage.bucket.verify_state import WalkState, decode_state
+    def save_now_and_then(self, state: WalkState) -> None:
+        if self._now_s() - self._saved_s >= SAVE_EVERY_S:
+            self._save(state)
+            self._saved_s = self._now_s()
 
-    if path.exists():
-        return decode_state(str(path), path.read_bytes(), store=store.url, deep=deep)
-    state = WalkState(store.url, deep)
-    _save(path, state)  # that the file cannot be written is better known now than in an hour
-    return state
+    @contextlib.contextmanager
+    def kept(self, state: WalkState) -> Iterator[None]:
+        """Save the state if the walk is interrupted, and delete the file once the walk is complete."""
+        try:
+            yield
+        except BaseException:
+            self._save(state)
+            raise
+        self._path.unlink(missing_ok=True)
 
+    def _save(self, state: WalkState) -> None:
+        from tidelog.storage.bucket.verify_state import encode_state
 
-@contextlib.contextmanager
-def _kept(path: Path | None, state: WalkState) -> Iterator[None]:
-    """The file at `path` says where a walk within was interrupted; it is deleted after a whole one."""
-    try:
-        yield
-    except BaseException:
-        if path:
-            _save(path, state)
-        raise
-    if path:
-        path.unlink(missing_ok=True)
-
-
-def _save(path: Path, state: WalkState) -> None:
-    from tidelog.storage.bucket.verify_state import encode_state
-
-    beside = path.with_name(f"{path.name}.new")
-    beside.write_bytes(encode_state(state))
-    beside.replace(path)
-
-
-def _line(finding: Finding) -> str:
-    return f"{finding.severity.value}: {finding.key}: {finding.text}"
+        beside = self._path.with_name(f"{self._path.name}.new")
+        beside.write_bytes(encode_state(state))
+        beside.replace(self._path)
 
 
 def _text(summary: Summary) -> str:
@@ -147,7 +133,7 @@ def _text(summary: Summary) -> str:
     if summary.waiting:
         parts.append(f"{summary.waiting} of them wait for deletion ({size_text(summary.waiting_bytes)})")
     if summary.orphans:
-        parts.append(f"{summary.orphans} are orphans ({size_text(summary.orphan_bytes)})")
+        parts.append(f"{summary.orphans} orphans ({size_text(summary.orphan_bytes)})")
     if summary.losses:
         parts.append(f"{summary.losses} recorded losses")
     if summary.warnings:

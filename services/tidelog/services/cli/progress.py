@@ -52,6 +52,11 @@ class Progress:
             self._told_s = self._clock.monotonic()
             complain(self._plain())
 
+    def reach(self, records: int, done_bytes: int) -> None:
+        """Set both counts to these totals."""
+        self.records = records
+        self.advance(done_bytes - self._done_bytes)
+
     def __enter__(self) -> Self:
         if sys.stderr.isatty() and not (self._reads_stdin and sys.stdin.isatty()):
             self._bar = _bar()

@@ -1,7 +1,7 @@
-"""`tidelog topic segments`: the Parquet objects that hold a topic's cold records, each record once.
+"""`tidelog topic segments`: the Parquet objects that hold a topic's archived records, each record once.
 
-A folder of segments also holds, for the grace, what was merged or expired. Whoever reads Parquet without Tidelog and
-wants each record once takes the list from here.
+For a grace, the topic's folder also holds segments that were merged or expired. A reader that opens Parquet without
+Tidelog and needs each record once takes this list.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 def segments(
     topic: TopicArgument,
     partition: Annotated[int | None, typer.Option("--partition", "-p", help="Only this partition.", min=0)] = None,
-    urls: Annotated[bool, typer.Option("--urls", help="Only where each lies, a line each, for other readers.")] = False,
+    urls: Annotated[bool, typer.Option("--urls", help="Print only URLs, one per line, for other readers.")] = False,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """List the Parquet segments that hold a topic's cold records, each record once.
+    """List the Parquet segments that hold a topic's archived records, each record once.
 
     [dim]tidelog topic segments web --urls[/dim]
     """
