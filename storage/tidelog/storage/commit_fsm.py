@@ -9,37 +9,40 @@
            |                          |   v                        |
            |------------------- RESOLVING |                        |
            |            own id: won |     | won             BACKING_OFF <- Unavailable, Contended, Denied, in any state;
-           |                        v     v                        `-----> goes back to the state it came from
-           |                      CHECKING_TRUST -- the floor was known lately --> LEADING
-           |                            | it was not, or START
+           |                        v     v                        `-----> returns to the state it came from
+           |                      CHECKING_TRUST -- the trust in the floor holds --> LEADING
+           |                            | it does not, or START
            |                            v
            `--- START: below it -- CHECKING_FLOOR -- not below the floor --> LEADING
                                         |
       RESOLVING: another's, or gone;    v            (entries with records only)
-      CHECKING_FLOOR: below it ----> FENCED <-- SEARCHING: the log has the epoch that was to be claimed, or a later one
+      CHECKING_FLOOR: below it ----> FENCED <-- SEARCHING: the log has the epoch to be claimed, or a later one
 
-One method a state, at most one store request a step (a header of unusual length takes a second). `step` advances once,
-so that tests and the simulation can stop between any two requests; `wal_writer.WalWriter` drives it.
+There is one method per state, and at most one store request per step (two for a header of unusual length). `step`
+advances once, so that tests and the simulation can stop between any two requests. `wal_writer.WalWriter` drives it.
 
-Why each step is there
-----------------------
-- A create that wins is not yet a commit. A writer that stalled while another took over, archived its number and
-  deleted it creates that number anew: below the floor, where no reader looks. So after a PUT was won the writer must
-  know that its number was never used before (inv. 1, 2), in one of two ways.
-- By time: at t0 the floor had not passed the number, and no entry is deleted sooner than a grace after the floor passed
-  it (inv. 6), so it was not free *again* before t0 + grace. If the answer is here before t0 + `FLOOR_TRUST_S`, which
-  is half the grace at most, the create was the first. t0 is when the floor was last asked for, or when the entry ahead
-  was first sent; never when an answer came, for the process may have slept since. The proof is in `floor_trust`.
-- By the floor: it is read after the create took effect, and rises before anything is deleted, so a floor that has not
-  passed the entry proves the same.
-- Both hold as well when the PUT was found to be won by reading the entry back: that, too, may be a number made anew.
-- A START is always checked against the floor: its number comes from a search that may have seen an old floor.
-- `Unavailable` says nothing: the PUT may have happened or may yet. Only the same entry, same bytes and id, may follow
-  under its number; another id there would be fenced by its own predecessor. `Contended` did nothing and goes the same
-  way.
-- `Denied` did nothing either, but an earlier try may have, so a commit goes the same way. A claim raises it.
-- `Conflict` and then `NotFound` at the read: the number was taken and is deleted, so the floor has passed it. If the
-  entry deleted was one's own, it is in the archive; if another's, one is fenced. It cannot be told which, so: fenced.
+Why each step is needed
+-----------------------
+- A successful create is not yet a commit. A writer may stall while another one takes over, archives its number and
+  deletes the entry. The stalled writer then creates that number anew, below the floor, where no reader looks. So after
+  a PUT the writer must prove that its number was never used before (inv. 1, 2), in one of two ways:
+  - By time. At t0 the floor had not passed the number, and no entry is deleted sooner than a grace after the floor
+    passed it (inv. 6), so the number was not free *again* before t0 + grace. If the answer arrives before t0 +
+    `FLOOR_TRUST_S`, which is at most half the grace, the create was the first. t0 is when the floor was last requested,
+    or when the entry before was first sent; never when an answer came, because the process may have slept since.
+    `floor_trust` has the proof.
+  - By the floor. It is read after the create took effect, and it rises before anything is deleted. A floor that has not
+    passed the entry proves the same.
+- Both apply as well if the writer learned by reading the entry back that its PUT succeeded: that number, too, may have
+  been created anew.
+- A START is always checked against the floor, because its number comes from a search that may have seen an old floor.
+- `Unavailable` says nothing about the outcome: the PUT may have happened or may still happen. So only the same entry
+  (same bytes, same id) may follow under its number; an entry with another id would conflict with it and be fenced.
+  `Contended` did nothing and is handled the same way.
+- `Denied` did nothing either, but an earlier try may have, so a commit handles it the same way. A claim raises it.
+- `Conflict` and then `NotFound` on the read: the number was taken and its entry is deleted, so the floor has passed it.
+  If the deleted entry was the writer's own, its records are in the archive; if not, the writer is fenced. The writer
+  cannot tell which, so it is fenced.
 """
 
 from __future__ import annotations
@@ -60,7 +63,7 @@ from tidelog.storage.wal_tail import TailSearch
 
 
 class State(Enum):
-    """Where the writer stands; drawn in the module's head."""
+    """The states drawn in the module's docstring."""
 
     IDLE = "idle"
     SEARCHING = "searching"
@@ -77,8 +80,8 @@ RESTING = frozenset({State.IDLE, State.LEADING, State.FENCED})
 
 
 class CommitFsm:
-    """The machine of one leader of one shard; `retries` tells how the store stands to it. Every method of a state may
-    be overridden by itself, as the simulation's mutations do to show that each is needed."""
+    """The machine of one leader of one shard. `retries` has the store's failures and refusals. The simulation's
+    mutations override single state methods, to show that each is needed."""
 
     def __init__(
         self,
@@ -108,22 +111,22 @@ class CommitFsm:
 
     @property
     def state(self) -> State:
-        """Where the machine stands."""
+        """The current state."""
         return self._state
 
     @property
     def epoch(self) -> int:
-        """The epoch this writer began last; 0 before the first."""
+        """The epoch that this writer began last; 0 before the first."""
         return self._epoch
 
     @property
     def next_seq(self) -> int:
-        """The number of the entry in doubt or in flight, if there is one, else of the next."""
+        """The number of the entry in doubt or in flight; if there is none, of the next entry."""
         return self._next_seq
 
     @property
     def in_doubt(self) -> WalHeader | None:
-        """The entry whose outcome is not known yet: the next `commit` must be this one."""
+        """The entry whose outcome is not known yet. The next `commit` must be given this one."""
         return self._pending.header if self._pending else None
 
     def next_header(
@@ -133,8 +136,8 @@ class CommitFsm:
         producers: tuple[ProducerMark, ...] = (),
         after: WalHeader | None = None,
     ) -> WalHeader:
-        """The header of a RECORDS entry for the next number or, to encode it while `after` is in flight, for the one
-        after that. If `after` is then fenced, the entry made is void with it."""
+        """The header of a RECORDS entry for the next number. With `after`, an entry in flight, it is for the number
+        after that one, so that the next entry can be encoded meanwhile; it is void if `after` is fenced."""
         return WalHeader(
             kind=EntryKind.RECORDS,
             shard=self._wal.shard,
@@ -148,8 +151,8 @@ class CommitFsm:
         )
 
     async def step(self) -> State:
-        """Advance once: one method, at most one request; at rest, nothing. Errors that are not retried leave the state
-        as it was."""
+        """Advance by one state method, with at most one request. At rest, do nothing. An error that is not retried
+        leaves the state unchanged."""
         interrupted = self._state
         if interrupted in RESTING:
             return interrupted
@@ -169,27 +172,31 @@ class CommitFsm:
     # ---- entering
 
     def begin_claim(self, epoch: int | None = None, known_end: int = 0) -> None:
-        """Enter SEARCHING for a new epoch, from any state; `step` goes on. With `epoch`, for that one: FENCED if the
-        log has it or a later one. All entries below `known_end` are known to be committed."""
+        """Enter SEARCHING for a new epoch, from any state; `step` continues. With `epoch`, claim that one: the result
+        is FENCED if the log has it or a later one. All entries below `known_end` are known to be committed."""
         self._pending = None
         self._wanted_epoch = epoch
         self._known_end = known_end
         self._seek()
 
     def begin_commit(self, entry: PreparedEntry) -> None:
-        """Enter PUTTING with `entry`, or stay where its last commit stopped; `step` goes on."""
+        """Enter PUTTING with `entry`, or stay in the state where its last commit stopped; `step` continues."""
         header = entry.header
         if self._pending is not None and self._pending.header.kind is EntryKind.RECORDS:
             if self._pending.header.entry_id != header.entry_id:
-                raise Invalid(f"entry {self._next_seq} is in doubt: commit that one again, or claim a new epoch")
+                raise Invalid(f"entry {self._next_seq} is in doubt: commit it again, or claim a new epoch")
             return
         if self._state is State.LEADING and header.entry_id == self._committed_id:
             return
         if self._state is not State.LEADING:
-            raise Fenced(f"this writer does not lead shard {self._wal.shard} ({self._state.value}): claim it first")
+            raise Fenced(
+                f"this writer does not lead shard {self._wal.shard} (state: {self._state.value}): claim the shard first"
+            )
         wanted = (EntryKind.RECORDS, self._wal.shard, self._next_seq, self._epoch)
         if (header.kind, header.shard, header.seq, header.epoch) != wanted:
-            raise Invalid(f"the entry is {header.seq} of epoch {header.epoch}, the next is {wanted[2]} of {wanted[3]}")
+            raise Invalid(
+                f"this is entry {header.seq} of epoch {header.epoch}; the next one is {wanted[2]} of {wanted[3]}"
+            )
         self._begin_put(entry)
 
     # ---- one method a state
@@ -263,7 +270,7 @@ class CommitFsm:
         self._state = State.PUTTING
 
     def _win(self, above_floor_s: float) -> None:
-        """The entry is in the log; at `above_floor_s` the floor had not passed it, nor then the number after it."""
+        """The entry is in the log. At `above_floor_s` the floor had passed neither it nor the number after it."""
         self._above_floor_s = above_floor_s
         self._committed_id = self._entry().header.entry_id
         self._pending = None
@@ -271,7 +278,7 @@ class CommitFsm:
         self._state = State.LEADING
 
     def _lose(self) -> None:
-        """Another has the number: a claim looks for the tail again, a leader is one no longer."""
+        """Another writer has the number: a claim searches the tail again, a leader is fenced."""
         kind = self._entry().header.kind
         self._pending = None
         if kind is EntryKind.START:

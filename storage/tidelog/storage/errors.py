@@ -1,41 +1,40 @@
-"""Every error Tidelog raises, sorted by what the caller does next.
+"""All errors that Tidelog raises, in a tree by what the caller does next.
 
     TidelogError
     ├── Invalid              the input is wrong: change it, then send again
     │   ├── OutOfRange       the offset or time asked for is not in the log; carries the range that is
-    │   ├── TooLarge         over a limit that has a name; carries it
-    │   └── UnsupportedMedia the bytes are of a kind not spoken here
-    ├── NotFound             there is no such topic, partition or object
-    │   └── NoSuchObject     the store has no such object: another broker may have moved what it held
-    ├── Conflict             another came first: read what is there and decide
-    │   ├── AlreadyExists        a topic of that name
-    │   ├── OffsetConflict       `expected_offset` was not the next one; carries the next one
-    │   ├── SequenceConflict     a producer's sequence has a gap; carries the one expected
+    │   ├── TooLarge         above a named limit, which it carries
+    │   └── UnsupportedMedia a content type or encoding that Tidelog does not know
+    ├── NotFound             no such topic, partition or object
+    │   └── NoSuchObject     the store has no such object: another broker may have moved its records
+    ├── Conflict             another writer was first: read what is there and decide
+    │   ├── AlreadyExists        a topic of that name exists
+    │   ├── OffsetConflict       `expected_offset` is not the next offset; carries the next one
+    │   ├── SequenceConflict     a producer's sequence has a gap; carries the expected one
     │   └── ProducerFenced       a newer epoch of the same producer id has written
-    ├── Fenced               this process leads no longer: find the leader
+    ├── Fenced               this process is not the leader any more: find the leader
     ├── Denied               credentials or permissions: an operator has to act
-    ├── Unavailable          try again later; **nothing is known of the outcome**
+    ├── Unavailable          try again later; **the outcome is unknown**
     │   ├── Contended        the store was busy with the same key and did nothing (S3's 409)
-    │   └── Overloaded       a bound is reached; nothing was taken; carries when to come back
+    │   └── Overloaded       a limit is reached and nothing was done; carries when to try again
     │       ├── NotLeader        another broker leads the shard; carries its address
-    │       └── LeaderUnknown    the shard is on its way from one broker to another
-    └── Corrupt              the bytes are not what was written; carries the object's name
-        └── RecordsLost          so records cannot be read; carries which offsets, and the next one that can
+    │       └── LeaderUnknown    the shard is moving from one broker to another
+    └── Corrupt              the bytes are not those that were written; carries the object's name
+        └── RecordsLost          so records cannot be read; carries their offsets and the next readable one
 
-A message says what was wrong and what to do. The HTTP status of each is decided in one place,
-`tidelog.services.http.answers.problems`.
+A message says what is wrong and what to do. One table decides the HTTP status of each error: `tidelog.wire.errors`.
 """
 
 from __future__ import annotations
 
 
 class TidelogError(Exception):
-    """Root of the tree. `str(error)` is a sentence for the person who has to act."""
+    """Root of the tree. `str(error)` is a message for the person who has to act."""
 
 
 class Invalid(TidelogError):
-    """The input is wrong. `field` names the part of it, where one is to blame; `record` is the index of the record,
-    from 0, where one record of a batch is to blame."""
+    """The input is wrong. `field` names the wrong part, if there is one; `record` is the index, from 0, of the wrong
+    record of a batch, if there is one."""
 
     def __init__(self, message: str, *, field: str | None = None, record: int | None = None) -> None:
         super().__init__(message)
@@ -53,7 +52,7 @@ class OutOfRange(Invalid):
 
 
 class TooLarge(Invalid):
-    """Over `limit_bytes`; `limit_name` is the setting that bounds it."""
+    """Larger than `limit_bytes`, which the setting `limit_name` sets."""
 
     def __init__(self, message: str, *, limit_name: str, limit_bytes: int, record: int | None = None) -> None:
         super().__init__(message, record=record)
@@ -62,7 +61,7 @@ class TooLarge(Invalid):
 
 
 class UnsupportedMedia(Invalid):
-    """A Content-Type, Content-Encoding or Accept that is not spoken here; `known` lists those that are."""
+    """An unknown Content-Type, Content-Encoding or Accept; `known` lists the known ones."""
 
     def __init__(self, message: str, *, known: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -74,12 +73,12 @@ class NotFound(TidelogError):
 
 
 class NoSuchObject(NotFound):
-    """The store has no such object. It says nothing of topics and partitions, so no client is told `not_found`: who
-    reads a log that moves looks where its records are now, or asks again."""
+    """The store has no such object. The topic or partition may exist, so a client does not get `not_found`: a reader
+    whose records moved looks where they are now, or tries again."""
 
 
 class Conflict(TidelogError):
-    """Another came first (S3's 412): read what is there and decide."""
+    """Another writer was first (S3's 412): read what is there and decide."""
 
 
 class AlreadyExists(Conflict):
@@ -87,7 +86,7 @@ class AlreadyExists(Conflict):
 
 
 class OffsetConflict(Conflict):
-    """`expected_offset` was not the partition's next offset, which `next_offset` tells."""
+    """`expected_offset` is not the partition's next offset, `next_offset`."""
 
     def __init__(self, message: str, *, next_offset: int) -> None:
         super().__init__(message)
@@ -95,7 +94,7 @@ class OffsetConflict(Conflict):
 
 
 class SequenceConflict(Conflict):
-    """A producer's sequence has a gap, or lies before what is remembered; `expected_sequence` goes on."""
+    """A producer's sequence has a gap, or is older than the remembered ones; `expected_sequence` is the next one."""
 
     def __init__(self, message: str, *, expected_sequence: int) -> None:
         super().__init__(message)
@@ -103,7 +102,7 @@ class SequenceConflict(Conflict):
 
 
 class ProducerFenced(Conflict):
-    """A newer epoch of the same producer id has written; `current_epoch` is it."""
+    """A newer epoch of the same producer id, `current_epoch`, has written."""
 
     def __init__(self, message: str, *, current_epoch: int) -> None:
         super().__init__(message)
@@ -111,20 +110,21 @@ class ProducerFenced(Conflict):
 
 
 class Fenced(TidelogError):
-    """Another leader has begun a later epoch on this log. `committed`: partitions of the request that are in it."""
+    """Another leader has begun a later epoch in this log. `committed`: partitions of the request that are in the
+    log."""
 
     committed: tuple[int, ...] = ()
 
 
 class Denied(TidelogError):
-    """The store refused the credentials or the permission. `committed` as `Unavailable` has it."""
+    """The store refused the credentials or the permission. `committed` as in `Unavailable`."""
 
     committed: tuple[int, ...] = ()
 
 
 class Unavailable(TidelogError):
-    """The store or broker could not answer. Whether the request took effect is unknown, but for the partitions
-    `committed` of it, which are in the log."""
+    """The store or broker could not answer. It is unknown whether the request took effect, except for its partitions
+    `committed`, which are in the log."""
 
     committed: tuple[int, ...] = ()
 
@@ -134,7 +134,7 @@ class Contended(Unavailable):
 
 
 class Overloaded(Unavailable):
-    """A bound is reached and nothing was taken; come back after `retry_after_s` seconds."""
+    """A limit is reached and nothing was done; try again after `retry_after_s` seconds."""
 
     def __init__(self, message: str, *, retry_after_s: float) -> None:
         super().__init__(message)
@@ -142,7 +142,7 @@ class Overloaded(Unavailable):
 
 
 class NotLeader(Overloaded):
-    """Another broker leads the partition's shard, at `leader` (``http://HOST:PORT``). Nothing was taken."""
+    """Another broker, at `leader` (``http://HOST:PORT``), leads the partition's shard. Nothing was done."""
 
     def __init__(self, message: str, *, leader: str, retry_after_s: float = 0.1) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
@@ -150,11 +150,11 @@ class NotLeader(Overloaded):
 
 
 class LeaderUnknown(Overloaded):
-    """The partition's shard has no leader at this moment, or none is known. Nothing was taken."""
+    """The partition's shard has no leader at this moment, or none is known. Nothing was done."""
 
 
 class Corrupt(TidelogError):
-    """The object `name` does not hold what was written: truncated, flipped, foreign or of an unknown version."""
+    """The object `name` is truncated, damaged, foreign, or of an unknown version."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name}: {reason}")
@@ -164,7 +164,7 @@ class Corrupt(TidelogError):
 
 class RecordsLost(Corrupt):
     """Offsets ``[first_offset, next_offset)`` of a partition cannot be read: the object `name` that holds them is
-    missing or damaged, or they are recorded as lost. A reader that goes on does so at `next_offset`."""
+    missing or damaged, or they are recorded as lost. A reader continues at `next_offset`."""
 
     def __init__(self, name: str, reason: str, *, first_offset: int, next_offset: int) -> None:
         super().__init__(name, reason)

@@ -1,27 +1,28 @@
 """How long a writer may trust what it knows of the floor, instead of reading it after each commit.
 
-What has to be known of a PUT of entry n that was won is that n was never used before, for a number whose entry was
-archived and deleted can be created again, below the floor, where nobody reads (inv. 1, 2). Time can say so:
+Hazard: entry n may have been archived and deleted; then its number is free again. A stalled writer that creates n a
+second time writes below the floor, where no reader looks. So a writer whose PUT of n succeeded must know that n was
+never used before (inv. 1, 2). Time proves it:
 
-1. At t0 the floor had not passed n. Either a read of it, sent at t0, said so; or the writer's create of n - 1, the
-   first ever, was first sent at t0, and no number exists before the one ahead of it does.
-2. Whoever truncates deletes n no sooner than a grace after it saw the floor beyond n (inv. 6), hence after t0.
-3. So up to t0 + grace n is either not used yet or still there; a create that was won by then was the first.
+1. At t0 the floor had not passed n. Either a read of the floor, sent at t0, said so. Or the writer's create of n - 1,
+   the first create of that number, was first sent at t0; a number exists only after the number before it.
+2. A truncator deletes n no sooner than a grace after it saw the floor beyond n (inv. 6), hence after t0 + grace.
+3. So until t0 + grace, n is either unused or still there. A create that succeeded by then was the first.
 
-The writer holds the answer in hand before t0 + trust by its own monotonic clock, and the truncator counts the grace by
-its own. With a trust of half the grace one clock may run twice as fast as the other. What both must do is to run on
-while their machine is suspended (`runtime.SystemClock`); docs/adr/0006-floor-trust.md says what does not.
+The writer has the answer before t0 + trust by its own monotonic clock, and the truncator counts the grace by its own.
+The trust is half the grace, so one clock may run twice as fast as the other. Both clocks must count the time during
+which their machine is suspended (`runtime.SystemClock`). docs/adr/0006-floor-trust.md names the cases that do not.
 """
 
 from __future__ import annotations
 
 FLOOR_TRUST_S = 30.0
-"""The trust, unless the grace is so short that half of it is less."""
+"""The longest trust. A short grace makes it shorter."""
 
 GRACE_S_MIN = 2 * FLOOR_TRUST_S
-"""The least grace that a broker may be given: every writer of a log must know a bound of every truncator's grace."""
+"""The shortest grace a broker accepts. Every writer of a log relies on this bound for every truncator."""
 
 
 def floor_trust_s(grace_s: float) -> float:
-    """The trust for writers of a log whose truncators all wait `grace_s` or longer."""
+    """The trust for writers of a log whose truncators all wait at least `grace_s`."""
     return min(FLOOR_TRUST_S, grace_s / 2)

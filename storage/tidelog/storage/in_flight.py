@@ -1,11 +1,11 @@
-"""A bounded number of things under way at once, and their results in order: how a whole bucket is walked quickly and in
-bounded memory.
+"""Bounded concurrency: at most so many tasks at once, with results in order.
 
     async for segment, footer in in_order(segments, read_footer, at_once=32):
         ...
 
-`each_of` is for work that leaves something behind if it is cut off: an error elsewhere lets it end.
-`Room` bounds what many tasks hold together, by a measure of the caller's: bytes, listed objects.
+With `in_order` a whole bucket is walked quickly in bounded memory. `each_of` is for work that must not be cut off:
+after an error elsewhere it still ends. `Room` bounds the amount that many tasks hold together: bytes, or listed
+objects.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ B = TypeVar("B")
 async def in_order(
     items: AsyncIterable[A] | Iterable[A], work: Callable[[A], Awaitable[B]], *, at_once: int
 ) -> AsyncGenerator[tuple[A, B], None]:
-    """Each item with what `work` makes of it, in the order of `items`, `at_once` of them under way or waiting to be
-    taken. The first error ends it, and what is under way is cancelled, as when the caller stops early."""
+    """Each item with the result of `work`, in the order of `items`. `at_once` of them are under way or wait for the
+    caller. The first error ends the iteration and cancels the work under way; so does a caller that stops early."""
     assert at_once >= 1, at_once
     under_way: deque[tuple[A, asyncio.Task[B]]] = deque()
     try:
@@ -61,8 +61,8 @@ async def _each(items: AsyncIterable[A] | Iterable[A]) -> AsyncIterator[A]:
 
 
 async def each_of(items: Iterable[A], work: Callable[[A], Awaitable[object]], *, at_once: int) -> None:
-    """`work` on each of `items`, `at_once` of them under way. After an error no others are begun, those under way come
-    to their end, and it is raised. What is under way is cancelled with the caller only."""
+    """Do `work` on each of `items`, `at_once` at a time. After an error no other is begun, those under way end, and
+    then the error is raised. Only a cancelled caller cancels them."""
     assert at_once >= 1, at_once
     waiting = deque(items)
 
@@ -85,7 +85,7 @@ async def each_of(items: Iterable[A], work: Callable[[A], Awaitable[object]], *,
 
 
 class Room:
-    """Room for `total`, of which `taken` is taken. Who wants more than there is in all gets in alone."""
+    """Room for `total`, of which `taken` is taken. A task that wants more than `total` gets all of it, alone."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -94,7 +94,7 @@ class Room:
 
     @asynccontextmanager
     async def take(self, amount: int) -> AsyncIterator[None]:
-        """Hold `amount` of the room, once it is free."""
+        """Wait until `amount` is free, and hold it."""
         share = min(max(amount, 0), self._total)
         async with self._changed:
             await self._changed.wait_for(lambda: self.taken + share <= self._total)

@@ -1,4 +1,4 @@
-"""Where every object of a bucket lies: the one module that makes and reads keys.
+"""The keys of all objects in a bucket. Only this module makes and parses keys.
 
 wal/<shard:04d>/<seq:020d>.parquet
 wal/<shard:04d>/_floor
@@ -7,8 +7,8 @@ topics/<topic>/<topic_id>/partition=<p>/<base_offset:020d>-<last_offset:020d>-<i
 topics/<topic>/<topic_id>/_manifest/<p:05d>/<version:020d>.json
 topics/<topic>/<topic_id>/_manifest/<p:05d>/_history/<first version:020d>-<last version:020d>.json
 meta/<n:020d>.json
-_staging/<job>/...          what a job (Spark's, a sweep) puts down on its way; a job that died leaves it to the sweep
-_copy.json                  of which cluster this bucket is a copy, and whether it is whole (`copy`)
+_staging/<job>/...          temporary objects of a job (Spark's, a sweep's); the sweep removes those of a dead job
+_copy.json                  the cluster that this bucket is a copy of, and whether the copy is complete (`copy`)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COPY_KEY = "_copy.json"
 
 @dataclass(frozen=True, order=True)
 class TopicPartition:
-    """A partition as storage knows it: by its topic's id, which a re-created topic does not share."""
+    """A partition, by its topic's id. A topic that is created again under the same name has another id."""
 
     topic_id: str
     partition: int
@@ -37,8 +37,8 @@ _OWN = re.compile(r"wal/\d{4,}/.+|topics/[^/]+/[0-9a-f]{32}/.+|meta/\d{20}\.json
 
 
 def is_own_key(key: str) -> bool:
-    """Whether `key` lies where only Tidelog and its jobs write. In a bucket that is shared without a prefix, others may
-    well have a ``topics/`` of their own."""
+    """Whether only Tidelog and its jobs write such keys. In a bucket that is shared without a prefix, another
+    application may have a ``topics/`` of its own."""
     return _OWN.fullmatch(key) is not None
 
 
@@ -55,12 +55,12 @@ def floor_key(shard: int) -> str:
 
 
 def index_prefix(shard: int) -> str:
-    """Under it lies the index of a write-ahead log (`wal_index`)."""
+    """The index of a write-ahead log (`wal_index`)."""
     return f"{wal_prefix(shard)}_index/"
 
 
 def topic_prefix(topic: str, topic_id: str) -> str:
-    """Under it lie all segments and manifests of a topic."""
+    """All segments and manifests of a topic."""
     return f"{TOPICS_PREFIX}{topic}/{topic_id}/"
 
 
@@ -78,12 +78,12 @@ def manifest_prefix(topic: str, topic_id: str, partition: int) -> str:
 
 
 def staging_prefix(job_id: str) -> str:
-    """Under it lies what the job `job_id` puts down on its way. A day after its last write the whole area is stray."""
+    """The temporary objects of the job `job_id`. The sweep removes them a day after the last write among them."""
     return f"{STAGING_PREFIX}{job_id}/"
 
 
 def history_prefix(topic: str, topic_id: str, partition: int) -> str:
-    """Under it lies what became of versions that were collected (`manifest_history`)."""
+    """The history of collected manifest versions (`manifest_history`)."""
     return f"{manifest_prefix(topic, topic_id, partition)}_history/"
 
 
@@ -92,18 +92,18 @@ def history_key(prefix: str, first_version: int, last_version: int) -> str:
 
 
 def history_versions(key: str, prefix: str) -> tuple[int, int] | None:
-    """The first and last version in a history block's key; None for what is no such key."""
+    """The first and last version in a history block's key; None for another key."""
     found = re.fullmatch(re.escape(prefix) + r"(\d{20})-(\d{20})\.json", key)
     return (int(found.group(1)), int(found.group(2))) if found else None
 
 
 def numbered_key(prefix: str, number: int, suffix: str) -> str:
-    """The name of entry `number` of the object log under `prefix`."""
+    """The key of entry `number` of the object log under `prefix`."""
     return f"{prefix}{number:020d}{suffix}"
 
 
 def number_of(key: str, prefix: str, suffix: str) -> int | None:
-    """The number in an object log's key, or None for a neighbour that is no entry (as ``_floor``)."""
+    """The number in the key of an object log's entry; None for another key, such as ``_floor``."""
     found = re.fullmatch(re.escape(prefix) + r"(\d{20})" + re.escape(suffix), key)
     return int(found.group(1)) if found else None
 
@@ -124,7 +124,7 @@ _SEGMENT = re.compile(r"topics/([^/]+)/([^/]+)/partition=(\d+)/(\d{20})-(\d{20})
 
 
 def parse_segment_key(key: str) -> SegmentName:
-    """The parts of `key`; `Corrupt` if it is no segment's name."""
+    """The parts of `key`. Raises `Corrupt` if it is not the key of a segment."""
     found = _SEGMENT.fullmatch(key)
     if not found:
         raise Corrupt(key, "is not the name of a segment")

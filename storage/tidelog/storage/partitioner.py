@@ -1,11 +1,11 @@
-"""Which partition a key goes to: Kafka's murmur2, over whole Arrow arrays.
+"""The partition of a key: Kafka's murmur2, over whole Arrow arrays.
 
-A record with a key goes to ``toPositive(murmur2(key)) % partitions``, as the default partitioner of Kafka's clients has
-it, so that theirs and ours agree on a key's home. The hash is the one of
+A record with a key goes to ``toPositive(murmur2(key)) % partitions``, as in the default partitioner of Kafka's clients,
+so that Kafka's clients and Tidelog's agree on a key's partition. The hash is that of
 ``org.apache.kafka.common.utils.Utils.murmur2`` (Austin Appleby's MurmurHash2, seed 0x9747b28c).
 
-Keys are hashed together, four bytes of every key a step; the few keys that go on much longer than the others are
-finished one by one, since a step costs the same for one key as for a thousand.
+Each numpy step hashes four bytes of every key. A step costs about the same for one key as for a thousand, so the few
+keys that are much longer than the others are finished one by one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 NO_PARTITION = -1
-"""Stands for "no key" in the arrays of `partitions_of`."""
+"""The result of `partitions_of` for a record without a key."""
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
@@ -35,7 +35,7 @@ def partitions_of(keys: pa.ChunkedArray[pa.BinaryScalar], partition_count: int) 
 
 
 def murmur2(keys: pa.Array[Any]) -> _UInt32s:
-    """Kafka's murmur2 of each key of a binary array, as unsigned numbers; that of a null is of no use."""
+    """Kafka's murmur2 of each key of a binary array, as unsigned numbers. The value of a null is undefined."""
     data, starts, lengths = _key_bytes(keys)
     hashes = np.uint32(_SEED) ^ lengths.astype(np.uint32)
     _mix_blocks(data, starts, lengths, hashes)
@@ -55,7 +55,7 @@ def _partitions_of_chunk(keys: pa.Array[Any], partition_count: int) -> npt.NDArr
 
 
 def _key_bytes(keys: pa.Array[Any]) -> tuple[npt.NDArray[np.uint8], _Int64s, _Int64s]:
-    """The data buffer of a binary array, and where each key starts in it and how long it is (0 under a null)."""
+    """The data buffer of a binary array, and the start and length of each key in it (length 0 for a null)."""
     _, offsets_buffer, data_buffer = keys.buffers()
     if not len(keys) or offsets_buffer is None:
         return np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64)
@@ -74,7 +74,7 @@ def _mix_blocks(data: npt.NDArray[np.uint8], starts: _Int64s, lengths: _Int64s, 
     block_counts = lengths // 4
     if not len(block_counts) or not block_counts.max():
         return
-    words = np.ndarray(shape=(len(data) - 3,), dtype="<u4", buffer=data, strides=(1,))  # one at every byte
+    words = np.ndarray(shape=(len(data) - 3,), dtype="<u4", buffer=data, strides=(1,))  # one word at every byte
     longest_first = np.argsort(-block_counts, kind="stable")
     ascending = block_counts[longest_first[::-1]]
     for block in range(int(block_counts.max())):

@@ -1,7 +1,4 @@
-"""The shape of records between all rooms: Arrow tables and batches, never Python objects.
-
-`RECORD_SCHEMA` is what readers get and what segments hold; `DRAFT_SCHEMA` is the same before offsets are assigned,
-what body decoders hand to the broker. WAL entries put `topic_id` and `partition` before it (`WAL_SCHEMA`).
+"""The schemas of records in all rooms. Records are Arrow tables and batches, never Python objects.
 """
 
 from __future__ import annotations
@@ -18,7 +15,8 @@ _PAYLOAD_FIELDS = [
 ]
 
 DRAFT_SCHEMA = pa.schema([pa.field("timestamp", TIMESTAMP), *_PAYLOAD_FIELDS])
-"""timestamp (ms, UTC; null: the broker stamps it), key, value (bytes or null), headers (list or null)."""
+"""Records before they have offsets, as body decoders give them to the broker: timestamp (ms, UTC; if null, the broker
+sets it), key, value (bytes or null), headers (list or null)."""
 
 RECORD_SCHEMA = pa.schema(
     [
@@ -27,7 +25,8 @@ RECORD_SCHEMA = pa.schema(
         *_PAYLOAD_FIELDS,
     ]
 )
-"""A record as readers see it: offset (ascending), timestamp (never null), key, value, headers."""
+"""Records as readers get them and segments hold them: offset (ascending), timestamp (never null), key, value,
+headers."""
 
 WAL_SCHEMA = pa.schema(
     [
@@ -36,4 +35,4 @@ WAL_SCHEMA = pa.schema(
         *RECORD_SCHEMA,
     ]
 )
-"""A WAL entry: records of many partitions, sorted by (topic_id, partition, offset)."""
+"""The records of a WAL entry: of many partitions, sorted by (topic_id, partition, offset)."""

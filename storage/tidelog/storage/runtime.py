@@ -1,6 +1,6 @@
-"""Clocks, ids and randomness, handed in so that a run can be replayed from a seed.
+"""Clocks, ids and randomness, which components receive as values so that a run can be replayed from a seed.
 
-The only module that may touch the operating system's clock or its randomness; ruff bans them everywhere else.
+Only this module may use the operating system's clock or randomness. ruff bans them in all other modules.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two clocks and a wait. Durations use `monotonic`; only record timestamps use `now_ms`."""
+    """Two clocks and a wait. `monotonic` is for durations; `now_ms` is for timestamps of records only."""
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start; never goes back, nor stands still while the machine is suspended."""
+        """Seconds since an arbitrary start. Never goes back, and counts the time while the machine is suspended."""
         ...
 
     def now_ms(self) -> int:
@@ -25,7 +25,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return after `seconds`, or sooner never."""
+        """Return after at least `seconds`."""
         ...
 
 
@@ -41,16 +41,16 @@ class Entropy(Protocol):
         ...
 
 
-_RUNS_ON_IN_SUSPENSION = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux's CLOCK_MONOTONIC stands still while the machine is suspended, and what was known of the floor seems fresh when
-it is old (`floor_trust`); macOS's does not. See the simulation's mutation "clocks stop with the machine"."""
+_MONOTONIC_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""On Linux, CLOCK_MONOTONIC stops while the machine is suspended; then old knowledge of the floor would seem fresh
+(`floor_trust`). macOS's does not stop. See the simulation's mutation "clocks stop with the machine"."""
 
 
 class SystemClock:
     """The machine's clocks."""
 
     def monotonic(self) -> float:
-        return time.clock_gettime(_RUNS_ON_IN_SUSPENSION)
+        return time.clock_gettime(_MONOTONIC_CLOCK)
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -84,12 +84,12 @@ class SeededEntropy:
 
 @dataclass(frozen=True)
 class Runtime:
-    """What a component needs of the world besides the bucket."""
+    """A component's clock and randomness."""
 
     clock: Clock = field(default_factory=SystemClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
 
 
 def pause(seconds: float) -> None:
-    """Block this thread for `seconds`. For synchronous clients only; nothing on an event loop calls it."""
+    """Block this thread for `seconds`. For synchronous clients; never call it on an event loop."""
     time.sleep(seconds)

@@ -1,18 +1,19 @@
-"""The write-ahead log of one shard: an object log of entries, and the floor where it begins.
+"""The write-ahead log of one shard: an object log of entries, and the floor where the log begins.
 
-The log of a shard is every entry from the **floor** on, without a gap. What lies below the floor is archived; those
-objects are garbage, deleted after a grace (inv. 6). Deleting frees their numbers, so a writer that stalled long enough
-may create one again: such an entry is **below the floor and therefore not in the log**, whatever its writer believes.
-The floor also carries the highest epoch below it, so that a log whose entries are all deleted still knows it (inv. 3).
+The log of a shard is every entry from the **floor** on, without a gap. Entries below the floor are archived; their
+objects are garbage and are deleted after a grace (inv. 6). A deletion frees the number, so a writer that stalled for
+long may create that number again. Its entry is **below the floor and therefore not in the log**, although the writer's
+create succeeded. The floor also carries the highest epoch below it, so that a log whose entries are all deleted still
+knows that epoch (inv. 3).
 
-The floor only rises. It is replaced by compare-and-swap on the store's version tag, and since its content never recurs
-a tag made from the content (an ETag) is as good as a counter: a truncator that stalled between its read and its write
-gets `Conflict`, and can never move the floor back. Its checksum follows from the rest, so that stays true with it.
+The floor only rises. It is replaced by compare-and-swap on the store's version tag. Its content never recurs, so a tag
+that follows from the content (an ETag) is as good as a counter: a truncator that stalled between its read and its write
+gets `Conflict`, and cannot move the floor back. The floor's checksum follows from the rest and does not change this.
 
-For the same reason whoever reads several entries by number, to replay or to archive them, reads the floor once more at
-the end and lets go of what lies below it: it may have been deleted and made anew by a stalled writer in between.
+A process that reads several entries by number, to replay or to archive them, must read the floor once more at the end
+and discard the entries below it: they may have been deleted, and created anew by a stalled writer, in between.
 
-Appending is `wal_writer.WalWriter`'s; finding the tail is `wal_tail`'s.
+`wal_writer.WalWriter` appends; `wal_tail` finds the end of the log.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from tidelog.storage.wal_entry import PreparedEntry, WalCodec, WalEntry, WalHead
 
 FLOOR_FORMAT_VERSION = 1
 HEADER_TAIL_BYTES = 64 * 1024
-"""How much of an entry's end is read for its header at first: the footer of an ordinary entry fits."""
+"""The part of an entry's end that is read first for its header. The footer of an ordinary entry fits."""
 HEADER_TAIL_BYTES_MAX = 16 * 1024 * 1024
-"""The most that is read at first, however long the footers of this log have been."""
+"""The most that is read first, however long the footers of this log have been."""
 
 
 @dataclass(frozen=True)
 class Floor:
-    """Where a log begins: entry `number`, after entries of `epoch` and below. `version` is the store's tag, None as
-    long as no floor was written."""
+    """A log begins at entry `number`; `epoch` is the highest epoch below it. `version` is the store's tag, None if no
+    floor was written yet."""
 
     number: int = 0
     epoch: int = 0
@@ -58,13 +59,13 @@ class Wal:
         self._header_tail_bytes = HEADER_TAIL_BYTES
 
     def key(self, seq: int) -> str:
-        """The name of entry `seq`."""
+        """The key of entry `seq`."""
         return self.log.key(seq)
 
     # ---- the floor
 
     async def floor(self) -> Floor:
-        """Where the log begins now; number 0, epoch 0 if nothing was ever truncated. One request."""
+        """The current floor, in one request; number 0, epoch 0 if the log was never truncated."""
         try:
             stored = await self._store.get(self._floor_key)
         except NotFound:
@@ -74,10 +75,11 @@ class Wal:
         return floor
 
     async def advance_floor(self, number: int, epoch: int) -> Floor:
-        """Raise the floor to `number`; `epoch` is the highest below it, that of entry ``number - 1``.
+        """Raise the floor to `number`, and return the current floor. `epoch` is the epoch of entry ``number - 1``, the
+        highest below `number`. Takes two requests.
 
-        Everything below must be archived already (inv. 5, 6). A floor that is there or beyond is left alone, so
-        calling again after `Unavailable` is always right. Returns the floor as it is now. Two requests.
+        Everything below `number` must be archived (inv. 5, 6). A floor at or above `number` is not changed, so it is
+        safe to call this again after `Unavailable`.
         """
         current = await self.floor()
         while current.number < number:
@@ -88,23 +90,23 @@ class Wal:
                 else:
                     await self._store.put(self._floor_key, body, if_version=current.version)
             except Conflict:
-                pass  # another moved it, or an earlier try of ours did: read how far it has come
+                pass  # another process moved it, or an earlier try of this call did: read it
             current = await self.floor()
         return current
 
     # ---- entries
 
     def entries(self, start: int = 0) -> AsyncIterator[EntryInfo]:
-        """Numbers and sizes of the entries from `start` on, a request a page."""
+        """Numbers and sizes of the entries from `start` on; one request per page."""
         return self.log.entries(start)
 
     async def header(self, seq: int) -> WalHeader:
-        """The header of entry `seq` from its last bytes: one request, and a second if they were too few. Raises
+        """The header of entry `seq`, from its last bytes: one request, or two if its footer is long. Raises
         `NotFound`."""
         return (await self.header_and_size(seq))[0]
 
     async def header_and_size(self, seq: int) -> tuple[WalHeader, int]:
-        """`header`, and how many bytes the whole object has."""
+        """`header`, and the size of the whole object in bytes."""
         key = self.key(seq)
         stored = await self.log.read(seq, ByteRange(-self._header_tail_bytes))
         needed_bytes = self.codec.header_bytes(key, stored.data)
@@ -120,19 +122,20 @@ class Wal:
         return self.decode(seq, (await self.log.read(seq)).data)
 
     def decode(self, seq: int, data: bytes) -> WalEntry:
-        """Entry `seq` out of its bytes, checked. Takes ten milliseconds or so for a large one: who must not hold up an
-        event loop reads with `log.read` and decodes in a thread."""
+        """Entry `seq` from its bytes, checked. A large entry takes about ten milliseconds: on an event loop, read with
+        `log.read` and decode in a thread."""
         entry = self.codec.decode(self.key(seq), data)
         self._own(seq, entry.header)
         return entry
 
     async def create(self, entry: PreparedEntry) -> None:
-        """One PUT of `entry` under its number. Raises `Conflict`. Only `WalWriter` may call it: what a success means
-        takes its protocol to say."""
+        """One PUT of `entry` under its number. Raises `Conflict`. Only `WalWriter` may call this: success alone does
+        not mean that the entry is committed (`commit_fsm`)."""
         await self.log.create(entry.header.seq, entry.body)
 
     async def delete(self, seq: int) -> None:
-        """Remove entry `seq`. Raises `Invalid` unless the floor has passed it (inv. 6); the grace is the caller's."""
+        """Remove entry `seq`. Raises `Invalid` unless the floor has passed it (inv. 6). The caller waits for the grace
+        first."""
         if seq >= self._floor_seen:
             await self.floor()
         if seq >= self._floor_seen:
