@@ -1,5 +1,4 @@
-"""The schemas of records in all rooms. Records are Arrow tables and batches, never Python objects.
-"""
+"""The schemas of records in all rooms. Records are Arrow tables and batches, never Python objects."""
 
 from __future__ import annotations
 

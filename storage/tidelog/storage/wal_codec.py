@@ -1,11 +1,11 @@
-"""WAL entries as Parquet objects, the `wal_entry.WalCodec` of real logs.
+"""WAL entries as Parquet objects: the `wal_entry.WalCodec` of real logs.
 
-The header is JSON in the footer's metadata, so that it is read with the object's last bytes alone. A topic's id stands
-there once and spans name it by place; `first_row` and the end of a span follow from the counts, since spans fill the
-rows one after another. An entry of 10,000 spans has a header of about 200 KB.
+The header is JSON in the footer's metadata, so it can be read from the object's last bytes alone. A topic's id is
+stored once, and spans refer to it by position. The `first_row` and the end of a span follow from the counts, since
+spans fill the rows one after another. An entry of 10,000 spans has a header of about 200 KB.
 
 Decoding checks everything: every byte against a checksum (`parquet_format`), the columns, that spans are ascending and
-fill the rows, and that each row has the topic, partition and offset its span says (inv. 4).
+fill the rows, and that each row has the topic, partition and offset of its span (inv. 4).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from tidelog.storage.records import WAL_SCHEMA
 from tidelog.storage.wal_entry import EntryKind, ProducerMark, Span, WalEntry, WalHeader
 
 WAL_FLAVOR = ParquetFlavor("wal/1", WAL_SCHEMA, zstd_levels=(1,), lengths_first=False, statistics=(), plain_bytes=4096)
-"""Nobody prunes by statistics in the WAL, which is short, so none are written. A few small records are not compressed:
-a PUT costs the same, and their producer waits for nothing else."""
+"""No statistics, since no reader prunes by them in the short WAL. A few small records are not compressed: a PUT costs
+the same, and their producer waits only for the encoding and the PUT."""
 
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
@@ -75,15 +75,15 @@ _decoder = msgspec.json.Decoder(_Header)
 
 
 class ParquetWalCodec:
-    """Stateless; any thread may use it. Encoding lets go of the interpreter while it compresses."""
+    """Stateless; any thread may use it. Encoding releases the GIL while it compresses."""
 
     def encode(self, header: WalHeader, records: pa.Table) -> Body:
-        """Raises `Invalid` if `records` is not what `header` says. Topic ids are written from the spans."""
+        """Raises `Invalid` if `records` does not match `header`. Topic ids are written from the spans."""
         if not records.schema.equals(WAL_SCHEMA):
             raise Invalid(f"a WAL entry has the columns of WAL_SCHEMA, not {records.schema.names}")
         if reason := _fault(header, records):
             raise Invalid(f"entry {header.seq} of shard {header.shard}: {reason}")
-        topics = _topic_rows(header.spans)  # a dictionary, so that Parquet's writer does not hash an id per record
+        topics = _topic_rows(header.spans)  # a dictionary: Parquet's writer need not hash an id per record
         table = records.set_column(0, pa.field("topic_id", topics.type, nullable=False), topics)
         return encode_parquet(WAL_FLAVOR, table, encode_header(header))
 
@@ -105,7 +105,7 @@ class ParquetWalCodec:
 
 
 def encode_header(header: WalHeader) -> bytes:
-    """`header` as the JSON that stands in an entry's footer."""
+    """`header` as the JSON of an entry's footer."""
     named = [*(span.topic_partition for span in header.spans), *(mark.topic_partition for mark in header.producers)]
     topic_ids = list(dict.fromkeys(place.topic_id for place in named))
     index = {topic_id: place for place, topic_id in enumerate(topic_ids)}
@@ -141,7 +141,7 @@ def _encode_mark(mark: ProducerMark, topic: int) -> _Mark:
 
 
 def decode_header_json(key: str, header_json: bytes) -> WalHeader:
-    """What `encode_header` wrote. Raises `Corrupt` naming `key`."""
+    """The inverse of `encode_header`. Raises `Corrupt` naming `key`."""
     try:
         document = _decoder.decode(header_json)
         spans = _decode_spans(document)
@@ -188,7 +188,7 @@ def _decode_mark(mark: _Mark, topic_ids: list[str]) -> ProducerMark:
 
 @dataclass(frozen=True)
 class _SpanColumns:
-    """Spans column by column, so that thousands of them cost little. `topics` are places in `topic_ids`."""
+    """Spans as columns, so that thousands of them cost little. `topics` are indexes into `topic_ids`."""
 
     topic_ids: Sequence[str]
     topics: npt.NDArray[np.int32]
@@ -199,7 +199,7 @@ class _SpanColumns:
 
     @property
     def ascending(self) -> bool:
-        """By topic id and partition, none twice."""
+        """Whether the spans ascend by topic id and partition, without duplicates."""
         topics, partitions = np.diff(self.topics), np.diff(self.partitions)
         in_order = (topics > 0) | ((topics == 0) & (partitions > 0))
         return bool(np.all(in_order)) and all(left < right for left, right in pairwise(self.topic_ids))
@@ -217,7 +217,7 @@ class _SpanColumns:
 
 
 def _columns(spans: Sequence[Span]) -> _SpanColumns:
-    """`topic_ids` in the order of their first span, which has to be ascending."""
+    """`topic_ids` are in the order of their first span; `ascending` checks that order."""
     topic_ids = list(dict.fromkeys(span.topic_partition.topic_id for span in spans))
     index = {topic_id: place for place, topic_id in enumerate(topic_ids)}
     count = len(spans)
@@ -232,14 +232,14 @@ def _columns(spans: Sequence[Span]) -> _SpanColumns:
 
 
 def _fault(header: WalHeader, records: pa.Table) -> str | None:
-    """Why `records` is not what `header` says, but for topic ids; None if it is."""
+    """How `records` differs from `header`, apart from topic ids; None if it does not."""
     if header.kind is EntryKind.RECORDS and len(header.spans) == 1:
         return _fault_of_one(header.spans[0], records)
     return _mismatch(header.kind, _columns(header.spans), records)
 
 
 def _fault_of_one(span: Span, records: pa.Table) -> str | None:
-    """As `_mismatch`, for entries of one partition: numpy's calls over vectors of one would be most of the work."""
+    """`_mismatch` for an entry of one partition, where numpy calls over vectors of one would be most of the work."""
     if not span.count == records.num_rows > 0:
         return f"its spans do not count its {records.num_rows} rows"
     if span.first_row:
@@ -261,7 +261,7 @@ def _topic_rows(spans: Sequence[Span]) -> pa.DictionaryArray[Any, Any]:
 
 
 def _mismatch(kind: EntryKind, spans: _SpanColumns, records: pa.Table) -> str | None:
-    """Why `records` is not what the spans say, but for topic ids; None if it is."""
+    """How `records` differs from the spans, apart from topic ids; None if it does not."""
     counts = spans.counts
     if (kind is EntryKind.RECORDS) != bool(len(counts)):
         return f"a {kind.value} entry has {len(counts)} spans"

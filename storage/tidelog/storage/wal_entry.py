@@ -1,7 +1,7 @@
-"""One entry of a write-ahead log as values: what the codec encodes, the writer commits and readers get.
+"""One entry of a write-ahead log as values, which the codec encodes and the writer commits.
 
-An entry is a Parquet object whose rows are sorted by (topic_id, partition, offset). Its footer carries a `WalHeader`,
-so that an index of a whole log needs the footers alone.
+An entry is a Parquet object whose rows are sorted by (topic_id, partition, offset). Its footer holds a `WalHeader`, so
+that an index of a whole log needs only the footers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.storage.object_store import Body
 
 
 class EntryKind(Enum):
-    """A `START` entry begins an epoch and holds no records; a `RECORDS` entry holds at least one."""
+    """A `START` entry begins an epoch and has no records. A `RECORDS` entry has at least one."""
 
     START = "start"
     RECORDS = "records"
@@ -25,7 +25,7 @@ class EntryKind(Enum):
 
 @dataclass(frozen=True)
 class Span:
-    """The rows of one partition in an entry: `count` dense offsets from `base_offset`, from row `first_row` on."""
+    """The rows of one partition in an entry: `count` rows from `first_row`, with dense offsets from `base_offset`."""
 
     topic_partition: TopicPartition
     base_offset: int
@@ -39,8 +39,8 @@ class Span:
 
 @dataclass(frozen=True)
 class ProducerMark:
-    """One idempotent producer's batch in an entry: sequences `first_sequence` to `last_sequence` lie at offsets
-    from `base_offset` on, one each."""
+    """One idempotent producer's batch in an entry. Sequence `first_sequence` has offset `base_offset`, and so on, one
+    by one, up to `last_sequence`."""
 
     topic_partition: TopicPartition
     producer_id: str
@@ -52,7 +52,8 @@ class ProducerMark:
 
 @dataclass(frozen=True)
 class WalHeader:
-    """Who wrote an entry and what it holds. `entry_id` tells one's own lost PUT from another's (inv. 2)."""
+    """An entry's writer and contents. By `entry_id` a writer recognizes its own entry if the PUT's answer was lost
+    (inv. 2)."""
 
     kind: EntryKind
     shard: int
@@ -67,27 +68,27 @@ class WalHeader:
 
 @dataclass(frozen=True)
 class WalEntry:
-    """A decoded entry. `records` has `records.WAL_SCHEMA`, no rows for a START entry."""
+    """A decoded entry. `records` has `records.WAL_SCHEMA`; a START entry has no rows."""
 
     header: WalHeader
     records: pa.Table
 
     def records_of(self, span: Span) -> pa.Table:
-        """The rows of `span` with `records.RECORD_SCHEMA`, no copy."""
+        """The rows of `span` with `records.RECORD_SCHEMA`, without a copy."""
         rows = self.records.slice(span.first_row, span.count)
         return rows.drop_columns(["topic_id", "partition"])
 
 
 @dataclass(frozen=True)
 class PreparedEntry:
-    """An encoded entry on its way to the log: the same bytes go out at every retry."""
+    """An encoded entry. Every retry sends the same bytes."""
 
     header: WalHeader
     body: Body
 
 
 class WalCodec(Protocol):
-    """Entries to bytes and back. `wal_codec.ParquetWalCodec` is that of real logs; the simulation has a light one."""
+    """Encodes and decodes entries. Real logs use `wal_codec.ParquetWalCodec`; the simulation has a lighter one."""
 
     def encode(self, header: WalHeader, records: pa.Table) -> Body:
         """`records` has `records.WAL_SCHEMA`, sorted, matching `header.spans`."""
@@ -102,6 +103,6 @@ class WalCodec(Protocol):
         ...
 
     def header_bytes(self, key: str, tail: bytes) -> int:
-        """How many of the object's last bytes `decode_header` needs, told by its very last ones (8 at least).
-        Raises `Corrupt` naming `key`."""
+        """The number of last bytes that `decode_header` needs. `tail` is the object's last bytes, at least 8. Raises
+        `Corrupt` naming `key`."""
         ...

@@ -1,17 +1,17 @@
-"""An index of a write-ahead log, so that a new leader opens a long one with tens of requests.
+"""An index of a write-ahead log, so that a new leader opens a long log with tens of requests.
 
-What a leader has to know of each entry is its header, and reading ten thousand footers takes ten thousand requests.
-So it keeps copies: the headers of entries ``[n * 1024, (n + 1) * 1024)`` lie together in one object, the **block** n,
-which is written again at every 32nd entry until it is full. Whoever opens the log reads the blocks above the floor and
-the footers of the few entries behind them.
+A leader needs the header of each entry, and ten thousand footers take ten thousand requests. So the leader copies the
+headers: **block** n is one object with the headers of entries ``[n * 1024, (n + 1) * 1024)``, and is written again at
+every 32nd entry until it is full. A process that opens the log reads the blocks above the floor, and the footers of the
+few entries after them.
 
     wal/0003/_index/00000000000000008192.parquet     entries 8192 to 9215, or as far as it was written
 
-The index is a copy and proves nothing: without it, or with a damaged one, opening the log is slow and right. What a
-block says is true for ever, since an entry never changes once it is committed (inv. 2) and only committed entries are
-put in; a fenced leader that writes its older block late takes only entries away from it. Entries below the floor are
-passed over. Only where entries were deleted from the bucket behind everybody's back may the index tell of a past that
-the log has not; so whoever opens a log looks whether the last entry of the index is in it, and discards it if not.
+The index is a copy and proves nothing: without an index, or with a damaged one, a log opens slowly but correctly. A
+block stays true, because a committed entry never changes (inv. 2) and a block has only committed entries. A fenced
+leader that writes an older version of a block late only removes entries from it. Entries below the floor are skipped.
+Only if somebody deletes entries from the bucket by hand can the index have entries that the log does not have. So a
+process that opens a log checks that the last entry of the index is in the log, and discards the index if it is not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidelog.storage.wal_entry import WalHeader
 
 BLOCK_ENTRIES = 1_024
 INDEX_EVERY = 32
-"""Entries between two writes of a block: 3 % more PUTs on a busy log, none on an idle one."""
+"""The number of entries between two writes of a block. Costs 3 % more PUTs on a busy log, none on an idle one."""
 
 _FIELDS: list[pa.Field[Any]] = [
     pa.field("seq", pa.int64(), nullable=False),
@@ -42,7 +42,7 @@ _FIELDS: list[pa.Field[Any]] = [
     pa.field("value", pa.binary(), nullable=False),
 ]
 INDEX_SCHEMA = pa.schema(_FIELDS)
-"""`value` is the entry's header, as JSON; `size_bytes` that of the whole object."""
+"""`value` is the entry's header as JSON, `size_bytes` the size of its object."""
 
 _FLAVOR = ParquetFlavor("wal-index/1", INDEX_SCHEMA, zstd_levels=(1,), lengths_first=True, statistics=())
 
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class IndexedEntry:
-    """A committed entry; `size_bytes` of its object."""
+    """A committed entry, and the size of its object."""
 
     header: WalHeader
     size_bytes: int
@@ -59,7 +59,7 @@ class IndexedEntry:
 
 @dataclass(frozen=True, slots=True)
 class IndexRow:
-    """An entry as a block has it, a tenth of the memory of an `IndexedEntry`."""
+    """An entry in the form of a block: a tenth of the memory of an `IndexedEntry`."""
 
     seq: int
     size_bytes: int
@@ -67,7 +67,7 @@ class IndexRow:
 
 
 def block_start(seq: int) -> int:
-    """The first entry of the block that `seq` lies in."""
+    """The first entry of the block of entry `seq`."""
     return seq - seq % BLOCK_ENTRIES
 
 
@@ -76,7 +76,7 @@ def index_row(entry: IndexedEntry) -> IndexRow:
 
 
 def encode_block(rows: Sequence[IndexRow]) -> memoryview:
-    """A block of one shard's log: a millisecond or two, so an event loop does it in a thread."""
+    """A block of one shard's log. Takes one or two milliseconds: on an event loop, call it in a thread."""
     columns: dict[str, list[Any]] = {
         "seq": [row.seq for row in rows],
         "size_bytes": [row.size_bytes for row in rows],
@@ -90,7 +90,7 @@ def decode_block(key: str, data: bytes) -> list[IndexedEntry]:
     _, table = decode_parquet(key, _FLAVOR, data)
     headers = [decode_header_json(key, cast(bytes, value)) for value in table["value"].to_pylist()]
     if [header.seq for header in headers] != table["seq"].to_pylist():
-        raise Corrupt(key, "its headers are of other entries than it says")
+        raise Corrupt(key, "its headers are not those of its entries")
     sizes = cast(list[int], table["size_bytes"].to_pylist())
     return [IndexedEntry(header, size_bytes) for header, size_bytes in zip(headers, sizes, strict=True)]
 
@@ -104,11 +104,11 @@ class WalIndex:
         self._prefix = index_prefix(shard)
 
     def key(self, start: int) -> str:
-        """The name of the block that begins with entry `start`."""
+        """The key of the block that begins with entry `start`."""
         return numbered_key(self._prefix, start, wal_suffix())
 
     async def read(self, floor: int) -> list[IndexedEntry]:
-        """The entries from `floor` on that the index knows, ascending: a listing and a request a block. Raises
+        """The entries of the index from `floor` on, ascending: a listing, and one request per block. Raises
         `Unavailable`."""
         entries: list[IndexedEntry] = []
         for start in await self.blocks():
@@ -117,17 +117,17 @@ class WalIndex:
         return entries
 
     async def blocks(self) -> list[int]:
-        """Where the blocks begin that are there, ascending."""
+        """The first entries of the existing blocks, ascending."""
         infos = await self._store.list(self._prefix)
         starts = (number_of(info.key, self._prefix, wal_suffix()) for info in infos)
         return [start for start in starts if start is not None]
 
     async def put(self, start: int, block: memoryview) -> None:
-        """Put the block that begins with entry `start`, all of whose entries are committed. Raises `Unavailable`."""
+        """Write the block that begins with entry `start`. All its entries must be committed. Raises `Unavailable`."""
         await self._store.put(self.key(start), block)
 
     async def trim(self, floor: int) -> int:
-        """Delete the blocks that lie wholly below `floor`; how many there were. Raises `Unavailable`."""
+        """Delete the blocks that lie wholly below `floor`, and return their number. Raises `Unavailable`."""
         below = [start for start in await self.blocks() if start + BLOCK_ENTRIES <= floor]
         for start in below:
             await self._store.delete(self.key(start))
@@ -145,6 +145,6 @@ class WalIndex:
         except NotFound:
             return []
         except Corrupt as error:
-            _log.warning("the index of shard %d is damaged, its entries are read one by one: %s", self.shard, error)
+            _log.warning("the index of shard %d is damaged, so its entries are read one by one: %s", self.shard, error)
             return []
         return [entry for entry in entries if entry.header.shard == self.shard]

@@ -1,16 +1,17 @@
-"""Reads a run of neighbouring WAL entries, several at once: a log of thousands of tiny entries is read as fast as its
-producers write it, while of large ones no more are held than there is memory for.
+"""Reads a run of consecutive WAL entries, several at once. Thousands of tiny entries are read as fast as producers
+write them; of large ones no more are held than memory allows.
 
-Nothing tells how large the next entries are, and a listing would: of a thousand entries at a time, where a local
-directory looks through all that wait for their deletion as well. So a round is as wide as the entries of the round
-before allow, and of each entry no more is asked for than its share; one that has outgrown it is asked for again, alone.
-The first round of a run is as wide as what the run before brought allows (`width_after`).
+The sizes of the next entries are not known. A listing has them, but of a thousand entries at a time, and a local
+directory would also go through all entries that wait for deletion. So entries are read in rounds:
 
-A round is decoded in one go, in a thread: many small entries take as long as a large one, and the event loop has
-requests to answer meanwhile (decoded where they arrived, they took the p99 of produce from 11 ms to 64 and more).
+- The width of a round follows from the sizes in the round before; that of a run's first round, from the run before
+  (`width_after`).
+- Of each entry at most its share of `STORED_BYTES_AT_ONCE` is requested. A larger entry is requested again, alone.
+- A round is decoded in one thread call, since many small entries take as long as a large one. Decoded on the event
+  loop, they raised the p99 of produce from 11 ms to more than 64 ms.
 
-Every object is read and checked, also where a broker has the records in memory: what the archiver copies is what the
-bucket holds, and damage is found while its producer may still be there.
+Every object is read and checked, even if a broker has the records in memory: the archiver must copy what the bucket
+holds, and must find damage while the producer may still exist.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from tidelog.storage.wal_entry import WalEntry
 
 READS_AT_ONCE = 32
 STORED_BYTES_AT_ONCE = 2 * 1024 * 1024
-"""Of objects under way at once, unless a single one is larger."""
+"""The size of all objects under way at once, unless a single one is larger."""
 
 
 def width_after(entries: Sequence[WalEntry]) -> int:
-    """How many may be read at once at first, to go on where a run ended that brought `entries`."""
+    """The first width of the run that continues after a run of `entries`."""
     largest_bytes = max((entry.records.nbytes for entry in entries[-READS_AT_ONCE:]), default=STORED_BYTES_AT_ONCE)
     return _bounded(READS_AT_ONCE, largest_bytes)
 
@@ -43,12 +44,12 @@ def width_after(entries: Sequence[WalEntry]) -> int:
 async def read_run(
     wal: Wal, start: int, end: int | None, raw_bytes: int, executor: Executor | None = None, *, width: int = 1
 ) -> Sequence[WalEntry]:
-    """The entries from `start` on and below `end` (None: all there are), until they hold `raw_bytes`; one at least.
-    `width` of them are read at once at first.
+    """The entries from `start` on and below `end` (None: all entries), until they hold `raw_bytes`; at least one. The
+    first round reads `width` of them at once. `executor` decodes (None: the event loop's own).
 
-    The run ends before an entry that is missing, which the floor may have passed: whoever asks reads the floor
-    afterwards and lets go of what lies below it. It ends before a damaged entry too, and raises `Corrupt` if that is
-    the first. `executor` does the decoding (None: the event loop's own). Raises `Unavailable`."""
+    The run ends before a missing entry. The floor may have passed it, so the caller must read the floor afterwards and
+    discard the entries below it. The run also ends before a damaged entry; if that is the first one, it raises
+    `Corrupt`. Raises `Unavailable`."""
     entries: list[WalEntry] = []
     held_bytes = 0
     while end is None or start < end:
@@ -70,7 +71,7 @@ async def read_run(
 
 
 class _Absent(Enum):
-    """Why there is nothing: no such entry (any more), or larger than its share."""
+    """An entry that a round lacks does not exist (any more), or is larger than its share."""
 
     MISSING = "missing"
     OUTGROWN = "outgrown"
@@ -78,7 +79,7 @@ class _Absent(Enum):
 
 @dataclass(frozen=True)
 class _Round:
-    """Entries as they are stored: the `whole` round, or those before one that is absent, perhaps `missing`."""
+    """Stored entries: the `whole` round, or those before the first absent one. `missing`: that one does not exist."""
 
     bodies: Sequence[bytes]
     whole: bool = False
@@ -86,7 +87,7 @@ class _Round:
 
 
 def _next_width(width: int, largest_bytes: int) -> int:
-    """How many are read at once after a round of `width` whose largest had so many bytes."""
+    """The width of the round after one of `width` whose largest entry had `largest_bytes`."""
     return _bounded(2 * width, largest_bytes)
 
 
@@ -115,7 +116,7 @@ async def _read(wal: Wal, share: ByteRange | None, number: int) -> bytes | _Abse
 
 @dataclass(frozen=True)
 class _Decoded:
-    """The entries of a round, or those before the one that has the `fault`."""
+    """The entries of a round, or those before the one with the `fault`."""
 
     entries: Sequence[WalEntry]
     fault: Corrupt | None = None

@@ -1,16 +1,16 @@
-"""Where a write-ahead log ends: the next number, and the highest epoch so far.
+"""Finds the end of a write-ahead log: the next number, and the highest epoch so far.
 
-A search, one request a step: the floor, a listing from it on (a page a step), the header of the last entry. The log
-may be truncated meanwhile, and what the steps saw of it may then not fit together: an entry listed is gone, or the
-listing has a gap where deletion was under way. Then the search begins again.
+A search makes one request per step: the floor, a listing from there (one page per step), the header of the last entry.
+If the log is truncated meanwhile, these may not fit together: a listed entry is gone, or the listing has a gap where a
+deletion is under way. Then the search begins again.
 
-A gap that is still there under the same floor is no truncation: entries are lost. The log ends behind its greatest
-number all the same, so a lost number is never created anew (inv. 2). If the last entries cannot be read, the epoch is
-taken from one before them, plus one for each of them, since each may have begun an epoch. A log without a floor whose
-first entry is missing has lost its floor instead, and the search ends in `Corrupt`.
+A gap that is still there under the same floor is not a truncation: entries are lost. The log then still ends after its
+greatest number, so that a lost number is never created anew (inv. 2). If the last entries cannot be read, the epoch is
+taken from an entry before them, plus one for each of them, since each may have begun an epoch. If a log has no floor
+and its first entry is missing, it has lost its floor, and the search ends in `Corrupt`.
 
-The answer is a hint that was true of some moment, or of none (the log may have been emptied and deleted between the
-floor's read and the listing): only a create at that number, and a look at the floor after it, make it so.
+The result is a hint: it was true at some moment, or never (the log may have been emptied and deleted between the read
+of the floor and the listing). Only a create at that number, and a check of the floor after it, prove it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tidelog.storage.layout import floor_key
 from tidelog.storage.wal import Floor, Wal
 
 UNREADABLE_MAX = 16
-"""So many entries at the end of a log may be damaged."""
+"""The number of damaged entries at the end of a log that a search can pass."""
 
 
 @dataclass(frozen=True)
 class Tail:
-    """The log is ``[floor.number, next_seq)``; `epoch` is the highest in it or below it."""
+    """The log is ``[floor.number, next_seq)``. `epoch` is the highest one in the log or below it."""
 
     floor: Floor
     next_seq: int
@@ -36,7 +36,7 @@ class Tail:
 
 
 async def find_tail(wal: Wal) -> Tail:
-    """The number the next entry takes and the highest epoch there is; three requests if the listing is one page."""
+    """The end of `wal`. Takes three requests if the listing is one page."""
     search = TailSearch(wal)
     while (tail := await search.step()) is None:
         pass
@@ -44,10 +44,10 @@ async def find_tail(wal: Wal) -> Tail:
 
 
 class TailSearch:
-    """One search of the tail of `wal`. After an error `step` goes on where it stood.
+    """One search. After an error, `step` continues where it stopped.
 
-    All entries below `known_end` are known to be committed (`wal_index`), so the listing begins with the last of them;
-    if that is not there any more, the log was truncated beyond it, and the search begins again without it."""
+    All entries below `known_end` are known to be committed (`wal_index`), so the listing begins with the last of them.
+    If that entry is gone, the log was truncated beyond it, and the search begins again without `known_end`."""
 
     def __init__(self, wal: Wal, known_end: int = 0) -> None:
         self._wal = wal
@@ -56,7 +56,7 @@ class TailSearch:
         self._known_end = known_end
 
     async def step(self) -> Tail | None:
-        """One request (two for a header that is unusually long); the tail once it is found."""
+        """Make one request (two for a header of unusual length). Returns the tail once it is found."""
         if self._floor is None:
             await self._read_floor()
             return None
@@ -91,11 +91,11 @@ class TailSearch:
         self._resume = page.resume
 
     def _is_lost(self, floor: Floor) -> bool:
-        """Whether entry `_next_seq`, which is not listed, is lost: a gap was there under the same floor before."""
+        """Whether entry `_next_seq`, which is not listed, is lost: the gap was there before, under the same floor."""
         if self._gap_floor != floor.number:
             return False
         if floor.version is None and self._next_seq == 0:
-            reason = "is missing, though entries of its log were deleted: the log begins behind entry 0"
+            reason = "is missing although the log begins after entry 0: entries of this log were deleted"
             raise Corrupt(floor_key(self._wal.shard), reason)
         return True
 
@@ -108,7 +108,7 @@ class TailSearch:
 
     async def _read_last(self, floor: Floor) -> Tail | None:
         if self._next_seq < self._known_end:
-            self._restart()  # nothing was listed from the last known entry on
+            self._restart()  # the last known entry was not listed
             return None
         try:
             last = await self._wal.header(self._listed[-1])
@@ -121,7 +121,7 @@ class TailSearch:
         return Tail(floor, self._next_seq, max(last.epoch, floor.epoch) + self._unreadable)
 
     def _pass_over_last(self, fault: Corrupt) -> None:
-        """The last entry cannot be read: take the epoch from the one before it."""
+        """The last entry cannot be read: use the epoch of the entry before it."""
         if len(self._listed) > 1:
             self._listed.pop()
             self._unreadable += 1

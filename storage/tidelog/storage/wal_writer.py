@@ -1,19 +1,22 @@
-"""The writer of a write-ahead log: claims an epoch, commits entries one at a time.
+"""The writer of a write-ahead log: it claims an epoch, and commits entries one at a time.
 
     writer = WalWriter(wal, runtime, writer_id)
     await writer.claim()
     header = writer.next_header(spans=spans)
     await writer.commit(PreparedEntry(header, wal.codec.encode(header, records)))
 
-While that commit is under way the next entry may be encoded: ``writer.next_header(spans=..., after=header)``. The
-protocol itself is `commit_fsm.CommitFsm`; `floor_trust_s` is at most half the grace of whoever truncates this log.
+While a commit is under way, the next entry may be encoded: ``writer.next_header(spans=..., after=header)``. The
+protocol is that of `commit_fsm.CommitFsm`. `floor_trust_s` must be at most half the grace of every truncator of this
+log.
 
-What an answer means
+Outcomes of `commit`
 --------------------
-`commit` returned: the entry is in the log (inv. 1). `Fenced`: the writer leads no longer, and **the fate of this entry
-is unknown**; whoever leads next finds it in the log, or not. `Unavailable` or `Denied` (the timeout passed), any other
-error, or a cancelled task: the entry is **in doubt** and remembered. The next `commit` must be given the same entry and
-goes on where the last one stood, or `claim` begins a new epoch, whose START settles the number one way or the other.
+- It returns: the entry is in the log (inv. 1).
+- `Fenced`: the writer does not lead any more, and **the fate of the entry is unknown**. The next leader finds it in the
+  log, or does not.
+- `Unavailable` or `Denied` (after the timeout), any other error, or cancellation: the entry is **in doubt** and is
+  remembered. Either the next `commit` gets the same entry and continues where this one stopped, or `claim` begins a new
+  epoch, whose START decides the fate of that number.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from tidelog.storage.wal_entry import PreparedEntry
 
 
 class WalWriter(CommitFsm):
-    """One leader of one shard. Its calls must not overlap: one PUT is in flight (`Invalid` otherwise)."""
+    """One leader of one shard. Its calls must not overlap, since one PUT may be in flight; else they raise
+    `Invalid`."""
 
     def __init__(
         self,
@@ -43,32 +47,36 @@ class WalWriter(CommitFsm):
         self._driving = False
 
     async def claim(self, *, epoch: int | None = None, known_end: int = 0, timeout_s: float | None = None) -> int:
-        """Begin an epoch and return it: `epoch`, which a coordinator gave out and which can be claimed once, or one
-        above the highest in the log. All entries below `known_end` are known to be committed, which spares a listing.
-        An entry in doubt is let go: read the log to learn what became of it. Raises `Unavailable` after `timeout_s`,
-        `Denied` at once, `Fenced` if the log has `epoch` or a later one, by another or by one's own earlier try."""
+        """Begin an epoch and return it. It is `epoch`, which a coordinator assigned and which can be claimed once, or
+        by default one above the highest in the log. All entries below `known_end` are known to be committed, which
+        saves a listing. The writer forgets an entry in doubt: read the log to learn its fate. Raises `Unavailable`
+        after `timeout_s`, `Denied` at once, `Fenced` if the log has `epoch` or a later one, from another writer or from
+        an earlier try of this one."""
         self._refuse_overlap()
         self.begin_claim(epoch, known_end)
         await self._drive(timeout_s)
         if self._state is State.FENCED:
-            raise Fenced(f"shard {self._wal.shard} has seen epoch {epoch} or a later one: it cannot be claimed")
+            raise Fenced(f"the log of shard {self._wal.shard} has epoch {epoch} or a later one: claim a newer epoch")
         return self._epoch
 
     async def commit(self, entry: PreparedEntry, *, timeout_s: float | None = None) -> None:
-        """Return once `entry` is in the log; with the entry committed last, at once. Tries until it is settled or
-        `timeout_s` has passed (looked at between requests). The errors are told in the module's head."""
+        """Return once `entry` is in the log; at once if it is the entry committed last. Tries until `timeout_s` has
+        passed, which is checked between requests. The module's docstring lists the outcomes."""
         self._refuse_overlap()
         self.begin_commit(entry)
         await self._drive(timeout_s)
         if self._state is not State.LEADING:
-            raise Fenced(f"entry {entry.header.seq} of shard {self._wal.shard}: another leader holds the log now")
+            raise Fenced(
+                f"not leader of shard {self._wal.shard}: another writer took over before entry {entry.header.seq}"
+            )
 
     async def is_overtaken(self) -> bool:
-        """Whether a later epoch than this writer's has begun in the log. False: none had at a moment of this call, so
-        that all that was acknowledged before the call is known to this writer (docs/adr/0017-linearizable-reads.md).
+        """Whether a later epoch than this writer's has begun in the log. False means that at some moment of this call
+        none had begun, so this writer knows all that was acknowledged before the call
+        (docs/adr/0017-linearizable-reads.md).
 
-        May run beside a commit. Two reads, and one more for each entry of this writer's own that is not answered yet.
-        Raises `Unavailable`, `Corrupt`."""
+        May run beside a commit. Takes two reads, and one more for each unanswered entry of this writer. Raises
+        `Unavailable`, `Corrupt`."""
         seq = self._next_seq
         while True:
             try:
@@ -80,12 +88,12 @@ class WalWriter(CommitFsm):
             seq += 1
 
     async def _floor_is_beyond(self) -> bool:
-        """Whether the log goes on where this writer has not been: others have archived and deleted what was there."""
+        """Whether the log continues beyond this writer: others have archived and deleted entries after its last one."""
         return (await self._wal.floor()).number > self._next_seq
 
     def _refuse_overlap(self) -> None:
         if self._driving:
-            raise Invalid("this writer is at work on another call: one PUT may be in flight")
+            raise Invalid("another call of this writer is under way: only one PUT may be in flight")
 
     async def _drive(self, timeout_s: float | None) -> None:
         deadline_s = None if timeout_s is None else self._runtime.clock.monotonic() + timeout_s
