@@ -56,7 +56,7 @@ class WalWriter(CommitFsm):
         self.begin_claim(epoch, known_end)
         await self._drive(timeout_s)
         if self._state is State.FENCED:
-            raise Fenced(f"the log of shard {self._wal.shard} has epoch {epoch} or a later one: claim a newer epoch")
+            raise Fenced(f"epoch {epoch} cannot be claimed: the log of shard {self._wal.shard} has it or a later one")
         return self._epoch
 
     async def commit(self, entry: PreparedEntry, *, timeout_s: float | None = None) -> None:
@@ -66,9 +66,8 @@ class WalWriter(CommitFsm):
         self.begin_commit(entry)
         await self._drive(timeout_s)
         if self._state is not State.LEADING:
-            raise Fenced(
-                f"not leader of shard {self._wal.shard}: another writer took over before entry {entry.header.seq}"
-            )
+            lost = f"not leader of shard {self._wal.shard} any more: another writer took over"
+            raise Fenced(f"{lost}. The outcome of entry {entry.header.seq} is unknown")
 
     async def is_overtaken(self) -> bool:
         """Whether a later epoch than this writer's has begun in the log. False means that at some moment of this call
