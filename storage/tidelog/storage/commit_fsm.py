@@ -189,14 +189,10 @@ class CommitFsm:
         if self._state is State.LEADING and header.entry_id == self._committed_id:
             return
         if self._state is not State.LEADING:
-            raise Fenced(
-                f"this writer does not lead shard {self._wal.shard} (state: {self._state.value}): claim the shard first"
-            )
+            raise Fenced(f"this writer does not lead shard {self._wal.shard} ({self._state.value}): claim it first")
         wanted = (EntryKind.RECORDS, self._wal.shard, self._next_seq, self._epoch)
         if (header.kind, header.shard, header.seq, header.epoch) != wanted:
-            raise Invalid(
-                f"this is entry {header.seq} of epoch {header.epoch}; the next one is {wanted[2]} of {wanted[3]}"
-            )
+            raise Invalid(f"the entry is {header.seq} of epoch {header.epoch}, the next is {wanted[2]} of {wanted[3]}")
         self._begin_put(entry)
 
     # ---- one method a state

@@ -90,7 +90,7 @@ def decode_block(key: str, data: bytes) -> list[IndexedEntry]:
     _, table = decode_parquet(key, _FLAVOR, data)
     headers = [decode_header_json(key, cast(bytes, value)) for value in table["value"].to_pylist()]
     if [header.seq for header in headers] != table["seq"].to_pylist():
-        raise Corrupt(key, "its headers are not those of its entries")
+        raise Corrupt(key, "its headers are those of other entries")
     sizes = cast(list[int], table["size_bytes"].to_pylist())
     return [IndexedEntry(header, size_bytes) for header, size_bytes in zip(headers, sizes, strict=True)]
 
