@@ -1,4 +1,4 @@
-"""One broker in memory for the tests of the client; each test has a topic of its own."""
+"""One broker in memory for the tests of the client; each test has its own topic."""
 
 from __future__ import annotations
 

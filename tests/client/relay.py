@@ -1,4 +1,4 @@
-"""A relay between a client and its broker that loses answers, or changes them, as a network and older brokers do."""
+"""A relay between a client and its broker that loses or changes answers, like a network or an older broker."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Answered:
 
 @dataclass
 class Relay:
-    """`lose` says of an answered request whether its answer is lost (the connection ends instead); `change` gives
-    another body for an answer."""
+    """`lose` decides whether the answer to a request is lost (the connection closes instead). `change` replaces the
+    body of an answer."""
 
     broker: str
     lose: Callable[[Answered], bool] = lambda _: False

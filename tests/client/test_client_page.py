@@ -1,4 +1,4 @@
-"""The examples of ``docs/client.md`` run as they stand, one after the other."""
+"""The examples of ``docs/client.md`` run as written, one after the other."""
 
 import re
 from pathlib import Path

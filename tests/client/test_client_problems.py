@@ -1,4 +1,4 @@
-"""Every refusal of the HTTP interface comes back as the error it was."""
+"""Each refusal of the HTTP interface becomes the same error again in the client."""
 
 import msgspec
 import pytest

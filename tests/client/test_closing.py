@@ -1,4 +1,4 @@
-"""Closing takes no longer than its bound, whatever the broker does."""
+"""Closing takes no longer than its bound, for any behaviour of the broker."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tidelog.client.producer import ABANDON_S
 from tidelog.storage.errors import Unavailable
 
 SLACK_S = 2.0
-"""What a busy machine may add."""
+"""Extra time for a busy machine."""
 CLOSE_S = 1.0
 
 
 class Hanging:
-    """Says of a relay's answers that they come when the test is over."""
+    """Delays a relay's answers until the test is over."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
@@ -57,7 +57,7 @@ def test_a_consumer_closes_while_its_broker_hangs(broker: str, topic: str, hangi
 def test_a_consumer_closes_while_its_broker_is_down(broker: str, topic: str) -> None:
     with Relay(broker).running() as relay:
         consumer = Consumer(relay.url, topic, options=ConsumerOptions(close_timeout_s=CLOSE_S))
-    assert consumer.poll(timeout_s=0.3) is None  # the fetches wait to be sent again
+    assert consumer.poll(timeout_s=0.3) is None  # the fetches wait for their next attempt
     assert seconds_to_close(consumer) < CLOSE_S + SLACK_S
 
 

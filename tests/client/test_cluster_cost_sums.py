@@ -1,4 +1,4 @@
-"""Costs summed over brokers and priced: pure."""
+"""Costs are summed over brokers and priced by pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The consumer against a real broker: positions, following, seeking, and ranges that are not there."""
+"""The consumer with a real broker: positions, following, seeking, and missing ranges."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Records become columns, and columns shares, without a record lost or out of order."""
+"""Records become columns, and columns shares, without losing or reordering a record."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""Clients that know several brokers go on with the next when one fails."""
+"""A client that knows several brokers continues with the next one when one fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FENCED = b'{"code":"fenced","detail":"x"}'
 
 @contextmanager
 def refusing(body: bytes, **headers: str) -> Iterator[tuple[str, Callable[[], int]]]:
-    """A broker that answers everything with 503 and `body`; its URL, and how often it was asked."""
+    """A broker that answers everything with 503 and `body`. Returns its URL and its request count."""
     asked: list[str] = []
 
     class Refusing(BaseHTTPRequestHandler):

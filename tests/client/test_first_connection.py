@@ -1,4 +1,4 @@
-"""A wrong address is told at once, and given up after a bound."""
+"""A wrong address is reported at once, and given up after a bound."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_address_where_nobody_listens_is_warned_of_once_and_given_up(
 
 
 class _Slow(BaseHTTPRequestHandler):
-    """Answers a health request after longer than a first connection may take."""
+    """Answers a health request more slowly than a first connection may take."""
 
     def do_GET(self) -> None:
         threading.Event().wait(3 * CONNECT_S)
@@ -63,7 +63,7 @@ class _Slow(BaseHTTPRequestHandler):
         self.wfile.write(b"[]")
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class names it
-        """Silent."""
+        """Log nothing."""
 
 
 def test_a_broker_that_is_reached_at_once_may_take_longer_over_its_first_answer(

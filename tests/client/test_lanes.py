@@ -1,4 +1,4 @@
-"""One request under way per partition, sequences without a gap, and no byte unaccounted for."""
+"""One request in flight per partition, sequences without a gap, and an exact count of bytes."""
 
 import pyarrow as pa
 

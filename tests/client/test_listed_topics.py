@@ -8,7 +8,7 @@ from tidelog.client import Admin
 from tidelog.spark_connector.broker_connection import BrokerConnection
 
 LARGE = 6_000
-"""Partitions; two topics of so many do not fit on one page."""
+"""Partitions per topic: two topics of this size do not fit on one page."""
 
 
 def test_a_list_of_several_pages_is_read_to_its_end(broker: str) -> None:

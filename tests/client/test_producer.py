@@ -1,4 +1,4 @@
-"""The producer against a real broker: order, keys, batches, bounds, and errors that surface."""
+"""The producer with a real broker: order, keys, batches, bounds, and errors."""
 
 import threading
 import uuid

@@ -1,4 +1,4 @@
-"""One bad record does not sink its batch: it is refused by name, and the others are in the log once and in order."""
+"""One bad record does not stop its batch: it is refused by name, and the others are in the log once and in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.storage.errors import Invalid, TooLarge
 
 TOO_LARGE = bytes(2_000_000)
 ONE_REQUEST = ProducerOptions(batch_bytes=64 << 20, request_bytes=64 << 20, linger_ms=10_000)
-"""Whatever is sent before a flush goes out in one request for each partition."""
+"""All records sent before a flush go out in one request per partition."""
 
 
 @pytest.fixture
@@ -25,14 +25,14 @@ def relay(broker: str) -> Iterator[Relay]:
 
 
 def send_with_a_bad_one(producer: Producer, bad: int, count: int = 1_000) -> list[bytes | None]:
-    """Sends `count` records to partition 0, of which `bad` is too large; the others."""
+    """Send `count` records to partition 0, of which `bad` is too large; return the others."""
     for n in range(count):
         producer.send(TOO_LARGE if n == bad else b"%d" % n, b"key-%d" % n, partition=0)
     return [b"%d" % n for n in range(count) if n != bad]
 
 
 def produces(relay: Relay) -> list[Answered]:
-    """The requests that were to append, without questions about sequences."""
+    """The append requests, without questions about sequences."""
     return [seen for seen in relay.answered if "/records" in seen.path and "expected_offset" not in seen.path]
 
 

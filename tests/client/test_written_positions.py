@@ -1,4 +1,4 @@
-"""Positions as people write them, in the interface's form."""
+"""Positions as people write them, converted to the interface's form."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A writer and a watcher that go on through faults and keep what they saw, and the proof that nothing was missed."""
+"""A writer and a watcher that continue through faults and record everything, and a check that no change was missed."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ PROGRESS_S_MAX = 30.0
 
 @dataclass
 class Load:
-    """What was acknowledged and what was seen, with their times on the monotonic clock."""
+    """The acknowledged and the seen changes, with their times on the monotonic clock."""
 
     store: KeyValueStore
     acknowledged: dict[str, int] = field(default_factory=dict)
-    """Key to revision."""
+    """Revision by key."""
     seen: list[tuple[str, int]] = field(default_factory=list)
-    """Key and revision, in the order they came."""
+    """Key and revision, in order of arrival."""
     acknowledged_at_s: list[float] = field(default_factory=list)
     seen_at_s: list[float] = field(default_factory=list)
     unknown: int = 0
     _progress: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def write(self) -> None:
-        """One key after another, each put once."""
+        """Write one key after another, each once."""
         number = 0
         while True:
             number += 1
@@ -45,7 +45,7 @@ class Load:
             await asyncio.sleep(0.01)
 
     async def watch(self, from_revision: int) -> None:
-        """Every change."""
+        """Record every change."""
         async with aclosing(self.store.watch(PREFIX, from_revision)) as watch:
             async for batch in watch:
                 self.seen.extend((event.item.key, event.item.mod_revision) for event in batch.events)
@@ -53,20 +53,23 @@ class Load:
                 await self._tell()
 
     async def more(self, count: int) -> None:
-        """Wait until `count` more keys were acknowledged, and all that were are seen."""
+        """Wait until `count` more keys are acknowledged, and all acknowledged keys are seen."""
         enough = len(self.acknowledged) + count
         await self._until(lambda: len(self.acknowledged) >= enough)
         await self.all_seen()
 
     async def all_seen(self) -> None:
-        """Wait until what is acknowledged now is seen."""
+        """Wait until everything acknowledged so far is seen."""
         last = max(self.acknowledged.values())
         await self._until(lambda: bool(self.seen) and self.seen[-1][1] >= last)
 
     async def prove_that_nothing_was_missed(self) -> None:
-        """Seen is exactly what is in the store, once and in order; acknowledged is in it, at the revision told."""
+        """Check that the seen changes are exactly those in the store, once and in order, and that each acknowledged one
+        is there at its revision."""
         await self.all_seen()
-        until = self.seen[-1][1]  # before the store is read: a put of unknown outcome may still land, and be seen
+        until = self.seen[-1][
+            1
+        ]  # before the store is read: a put with an unknown outcome may still take effect and be seen
         page = await self.store.range(PREFIX, limit=100_000)
         there = {item.key: item.mod_revision for item in page.items}
         assert all(item.version == 1 for item in page.items), "a put was done twice"
@@ -90,7 +93,7 @@ class Load:
 
 @asynccontextmanager
 async def running(store: KeyValueStore) -> AsyncIterator[Load]:
-    """A load that has begun. At the end it stops, and what it saw is proved."""
+    """A running load. At the end it stops, and its records are checked."""
     load = Load(store)
     start = await store.put(PREFIX + "000000", b"")
     load.acknowledged[PREFIX + "000000"] = start

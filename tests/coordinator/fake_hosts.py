@@ -1,7 +1,7 @@
-"""Hosts without records: they claim a log that is a number, and an overseer watches over all of them.
+"""Hosts without records: they claim a log that is just a number, and one object watches all of them.
 
-A log knows its highest epoch, as a write-ahead log does by its START entries: a claim below or at it is refused, and
-whoever led before is fenced from that moment on, whether it knows it or not.
+A log knows its highest epoch, like a WAL with its START entries. It refuses a claim at or below that epoch. From the
+moment of a successful claim the earlier leader is fenced, whether or not it knows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.storage.runtime import Runtime
 
 @dataclass(frozen=True)
 class Told:
-    """Something that leadership asked of a host."""
+    """A call of leadership to a host."""
 
     at_s: float
     host: str
@@ -27,10 +27,10 @@ class Told:
 
 @dataclass
 class Logs:
-    """The logs of all shards, and all that was ever asked. `violations`: two hosts were told to lead a shard in one
-    epoch, calls for one shard of a host overlapped, or a host could prove by its lease that it leads a shard while
-    another broker's began to (`proofs`, by host). `store_was_lost`: with it, epochs that were given out and not
-    claimed yet are lost, and given out again; the logs let the first of two claim."""
+    """The logs of all shards, and all calls so far. `violations`: two hosts had to lead a shard in one epoch; calls for
+    one shard of a host overlapped; or a host could prove by its lease that it leads a shard while another broker's host
+    began to (`proofs`, by host). `store_was_lost`: a loss of the store also loses epochs that were given out and not
+    claimed; they are given out again, and the logs accept the first of two claims."""
 
     epochs: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     leaders: dict[int, str] = field(default_factory=dict)
@@ -68,8 +68,8 @@ class Logs:
 
 
 class FakeHost:
-    """Implements `ShardHost`. `claim_s` and `drain_s`: how long claims and releases take; `failing`: shards that cannot
-    be claimed, and `failure` why; `defect`: what it raises though it must not."""
+    """Implements `ShardHost`. `claim_s` and `drain_s`: the duration of claims and releases. `failing`: shards that
+    cannot be claimed, with `failure` as the reason. `defect`: an error that it must not raise."""
 
     def __init__(
         self, name: str, logs: Logs, runtime: Runtime, *, claim_s: float = 0.01, drain_s: float = 0.01
@@ -111,12 +111,12 @@ class FakeHost:
         return shard in self._led and self._logs.epochs[shard] == self._led[shard]
 
     def crash(self) -> None:
-        """The process is gone: whatever is still asked of it does nothing."""
+        """The process is gone: further calls do nothing."""
         self._crashed = True
         self._led.clear()
 
     def fence(self, shard: int) -> None:
-        """The host finds out that it leads `shard` no more."""
+        """The host finds out that it no longer leads `shard`."""
         self._led.pop(shard)
 
     async def _move(self, what: str, shard: int, seconds: float, epoch: int = 0) -> None:

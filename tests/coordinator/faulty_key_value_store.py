@@ -1,4 +1,5 @@
-"""A key-value store behind a bad network, seeded: slow, failing, losing answers, cut off; and replaced by another."""
+"""A key-value store behind a bad network, from a seed: slow, failing, losing answers, cut off; or replaced by
+another."""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ _Answer = TypeVar("_Answer")
 
 
 class FaultyKeyValueStore:
-    """Implements `KeyValueStore` on `inner`. `way_s_max`: how long a call takes to arrive and to come back.
-    `error_share`: of all calls, how many fail; of these, half took effect. `deaf`: the watch that stands now says
-    nothing any more, as if its other end were gone."""
+    """Implements `KeyValueStore` on `inner`. `way_s_max`: the longest time of a call in each direction. `error_share`:
+    the share of calls that fail; half of these took effect. `deaf`: the present watch sends nothing more, as if its
+    other end were gone."""
 
     def __init__(
         self, inner: KeyValueStore, runtime: Runtime, *, way_s_max: float = 0.0, error_share: float = 0.0
@@ -46,14 +47,14 @@ class FaultyKeyValueStore:
         self.calls: dict[str, int] = {}
 
     def cut(self) -> None:
-        """Nothing gets through any more, in either direction; watches say nothing."""
+        """Let nothing through in either direction; watches send nothing."""
         self._connected.clear()
 
     def heal(self) -> None:
         self._connected.set()
 
     def replace(self, inner: KeyValueStore) -> None:
-        """Another store answers under the old address; watches find out as etcd's do."""
+        """Let another store answer under the old address; watches find out like those of etcd."""
         self._inner = inner
         self._swapped.set()
 
@@ -91,7 +92,7 @@ class FaultyKeyValueStore:
         return await self._call("incarnation", lambda kv: kv.incarnation())
 
     async def aclose(self) -> None:
-        """The inner store stays open: others use it."""
+        """The inner store stays open, because others use it."""
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[WatchBatch]:
         self.deaf = False

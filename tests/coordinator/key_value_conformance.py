@@ -1,6 +1,6 @@
-"""What every `KeyValueStore` has to pass: one class, in pytest's style.
+"""The conformance suite that every `KeyValueStore` must pass, as a pytest class.
 
-A store's tests subclass it, give a fixture `store`, and say how history is forgotten:
+The tests of a store subclass it, give a fixture `store`, and say how to discard history:
 
     class TestEmbedded(KeyValueConformance):
         @pytest.fixture
@@ -8,7 +8,7 @@ A store's tests subclass it, give a fixture `store`, and say how history is forg
 
         async def forget(self, store: KeyValueStore, revision: int) -> None: ...
 
-The store need not be empty: each test keeps to a prefix of its own.
+The store need not be empty: each test uses its own prefix.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ TEXTS = ("ünïcödé/ключ/キー", "with blank", "a'\"\\b", "percent%2Fs", 
 
 
 class ReadAndWriteConformance:
-    """get, range, put and delete, sentence by sentence."""
+    """Tests each sentence of the contract of get, range, put and delete."""
 
     async def forget(self, store: KeyValueStore, revision: int) -> None:
-        """Let the store forget what was before `revision`; it may forget more, up to now."""
+        """Let the store discard history before `revision`; it may discard more, up to now."""
         raise NotImplementedError
 
     @pytest.fixture
     def prefix(self) -> str:
-        """One of the test's own."""
+        """A prefix for this test only."""
         return f"/test-{uuid.uuid4().hex}/"
 
     async def test_what_was_put_is_read_back(self, store: KeyValueStore, prefix: str) -> None:

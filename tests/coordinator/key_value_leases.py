@@ -1,4 +1,4 @@
-"""Leases of every `KeyValueStore`; part of `key_value_conformance`."""
+"""The conformance tests for leases of a `KeyValueStore`; a part of `key_value_conformance`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXPIRY_S_MAX = 20.0
 
 
 class LeaseConformance:
-    """grant, keep_alive and revoke, sentence by sentence."""
+    """Tests each sentence of the contract of grant, keep_alive and revoke."""
 
     async def test_a_lease_lasts_at_least_as_long_as_asked(self, store: KeyValueStore) -> None:
         lease = await store.grant(7.5)
@@ -84,7 +84,7 @@ class LeaseConformance:
 
 
 async def _deleted(watch: AsyncGenerator[WatchBatch]) -> str:
-    """The key of the next delete."""
+    """The key of the next deletion."""
     async for batch in watch:
         for event in batch.events:
             if event.kind is EventKind.DELETE:

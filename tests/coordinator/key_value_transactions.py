@@ -1,4 +1,4 @@
-"""Transactions of every `KeyValueStore`; part of `key_value_conformance`."""
+"""The conformance tests for transactions of a `KeyValueStore`; a part of `key_value_conformance`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RACES = 5
 
 
 class TransactionConformance:
-    """transact, sentence by sentence."""
+    """Tests each sentence of the contract of transact."""
 
     async def test_true_compares_do_then(self, store: KeyValueStore, prefix: str) -> None:
         result = await store.transact(

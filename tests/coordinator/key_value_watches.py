@@ -1,4 +1,4 @@
-"""Watches of every `KeyValueStore`; part of `key_value_conformance`."""
+"""The conformance tests for watches of a `KeyValueStore`; a part of `key_value_conformance`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SEEN_S_MAX = 20.0
 
 
 class WatchConformance:
-    """watch, sentence by sentence."""
+    """Tests each sentence of the contract of watch."""
 
     async def forget(self, store: KeyValueStore, revision: int) -> None:
-        """Let the store forget what was before `revision`."""
+        """Let the store discard history before `revision`."""
         raise NotImplementedError
 
     async def test_changes_come_in_order(self, store: KeyValueStore, prefix: str) -> None:
@@ -124,7 +124,7 @@ class WatchConformance:
 
 
 async def take(watch: AsyncGenerator[WatchBatch], count: int) -> list[WatchEvent]:
-    """The next `count` events, and the others of the last one's batch."""
+    """The next `count` events, and the other events of the last batch."""
     events: list[WatchEvent] = []
     async with asyncio.timeout(SEEN_S_MAX):
         while len(events) < count:
@@ -133,7 +133,7 @@ async def take(watch: AsyncGenerator[WatchBatch], count: int) -> list[WatchEvent
 
 
 async def nonempty(watch: AsyncGenerator[WatchBatch]) -> AsyncGenerator[WatchBatch]:
-    """Those with events."""
+    """Batches with events."""
     async for batch in watch:
         if batch.events:
             yield batch

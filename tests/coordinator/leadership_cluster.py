@@ -27,7 +27,7 @@ STEP_S = 0.02
 
 @dataclass
 class Member:
-    """One broker: `network` is its way to the store."""
+    """One broker; `network` is its connection to the store."""
 
     leadership: Leadership
     host: FakeHost
@@ -40,8 +40,8 @@ class Member:
 
 @dataclass
 class LeadershipCluster:
-    """`shards` shards, on `store`, to which each member has a connection of its own if `connect` makes them. All times
-    go by `runtime`."""
+    """`shards` shards on `store`. With `connect`, each member has its own connection to it. All times are those of
+    `runtime`."""
 
     store: KeyValueStore
     runtime: Runtime
@@ -54,11 +54,11 @@ class LeadershipCluster:
     dead: list[Member] = field(default_factory=list)
 
     async def found(self) -> None:
-        """Write the identity, as the first broker's start does."""
+        """Write the identity, like the first start of a broker."""
         await self.store.put(KEYS.identity, encode_value(identity()))
 
     async def start(self, name: str) -> Member:
-        """A new process of the broker `name`, beside any that runs already."""
+        """Start a new process of the broker `name`, beside any that already runs."""
         runtime = self.runtime
         network = FaultyKeyValueStore(self.connect() if self.connect else self.store, runtime, way_s_max=self.way_s_max)
         incarnation = runtime.entropy.new_id()
@@ -66,7 +66,7 @@ class LeadershipCluster:
         me = BrokerRecord(name, incarnation, f"http://{name}:8080", "none", "1", 0, eligible=False, stopping=False)
         leadership = Leadership(network, KEYS, host, me, lambda: range(self.shards), runtime, self.settings)
         for former in [former for former in self.logs.proofs if former.startswith(f"{name}/")]:
-            del self.logs.proofs[former]  # ADR 0017 excepts two processes of one broker id
+            del self.logs.proofs[former]  # ADR 0017 excepts two processes with the same broker id
         self.logs.proofs[host.name] = partial(_surely_leads, leadership, host)
         await leadership.start()
         if before := self.members.get(name):
@@ -75,13 +75,13 @@ class LeadershipCluster:
         return member
 
     async def start_all(self, *names: str) -> None:
-        """Start them, and wait until the shards are spread over them."""
+        """Start brokers, and wait until the shards are spread over them."""
         for name in names:
             await self.start(name)
         await self.until(self.is_settled, 30.0)
 
     def kill(self, name: str) -> Member:
-        """As kill -9: nothing of it gets out any more; its lease runs out."""
+        """Like kill -9: nothing gets out any more; the lease expires."""
         member = self.members.pop(name)
         member.network.cut()
         member.host.crash()
@@ -89,13 +89,13 @@ class LeadershipCluster:
         return member
 
     async def stop(self, name: str) -> Member:
-        """As SIGTERM."""
+        """Like SIGTERM."""
         member = self.members.pop(name)
         await member.leadership.aclose()
         return member
 
     async def close(self) -> None:
-        """End all, the dead ones too."""
+        """Stop all brokers, including dead ones."""
         for member in self.members.values():
             member.network.heal()
             member.network.error_share = 0.0
@@ -106,7 +106,7 @@ class LeadershipCluster:
     # ---- what is so
 
     def leaders(self) -> dict[int, str]:
-        """The broker whose commits would succeed, by shard."""
+        """By shard, the broker whose commits would succeed."""
         return {
             shard: member.name
             for shard in range(self.shards)
@@ -115,12 +115,12 @@ class LeadershipCluster:
         }
 
     def loads(self) -> dict[str, int]:
-        """How many shards each broker leads."""
+        """The number of shards that each broker leads."""
         leaders = list(self.leaders().values())
         return {name: leaders.count(name) for name in self.members}
 
     def is_settled(self) -> bool:
-        """Every shard is led, fairly spread, and every broker knows by whom."""
+        """Whether every shard has a leader, shards are spread fairly, and every broker knows the leaders."""
         leaders = self.leaders()
         loads = self.loads().values()
         return (
@@ -133,7 +133,7 @@ class LeadershipCluster:
         )
 
     async def until(self, condition: Callable[[], bool], timeout_s: float) -> float:
-        """Wait for `condition`; how long it took."""
+        """Wait for `condition`; return how long it took."""
         clock = self.runtime.clock
         begin_s = clock.monotonic()
         while not condition():
@@ -159,7 +159,7 @@ def identity(cluster_id: str = CLUSTER_ID) -> ClusterIdentity:
 
 @asynccontextmanager
 async def founded(shards: int = 12, seed: int = 7) -> AsyncGenerator[LeadershipCluster]:
-    """A cluster without brokers yet, in virtual time; ended at the end, and its violations looked for."""
+    """A cluster without brokers yet, in virtual time. At its end it is stopped and checked for violations."""
     runtime = Runtime(LoopClock(), SeededEntropy(seed))
     cluster = LeadershipCluster(EmbeddedKeyValueStore(runtime), runtime, shards)
     await cluster.found()
@@ -170,7 +170,7 @@ async def founded(shards: int = 12, seed: int = 7) -> AsyncGenerator[LeadershipC
 
 
 async def recover(cluster: LeadershipCluster) -> None:
-    """As `tidelog cluster recover` does: the logs' epochs, the identity last."""
+    """Like `tidelog cluster recover`: the logs' epochs first, the identity last."""
     for shard in range(cluster.shards):
         if epoch := cluster.logs.epochs[shard]:
             await cluster.store.put(KEYS.epoch(shard), b"%d" % epoch)
@@ -178,7 +178,7 @@ async def recover(cluster: LeadershipCluster) -> None:
 
 
 def handovers_s(history: list[Told]) -> list[float]:
-    """From each release's begin to the next lead of the shard."""
+    """The times from each release to the next lead of the shard."""
     released = {told.shard: told.at_s for told in history if told.what == "release"}
     gaps = [told.at_s - released[told.shard] for told in history if told.what == "lead" and told.shard in released]
     assert gaps, "something was handed over"

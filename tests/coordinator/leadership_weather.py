@@ -1,9 +1,9 @@
 """A random life of a cluster in virtual time, from a seed: ``python -m tests.coordinator.leadership_weather SEED``.
 
-Brokers start, die, stop, restart and lose their way to the store, which answers late, fails, and loses answers; it is
-away for a while, and it may be wiped and recovered. After each of these, for a while, anything may be so but two hosts
-told to lead one shard in one epoch. At the end all faults cease, and the cluster has to come to rest: every shard led,
-fairly spread, and known to everybody.
+Brokers start, die, stop, restart and lose their connection to the store. The store answers late, fails, loses answers,
+is away for a while, and may be wiped and recovered. During and shortly after these events anything may happen, except
+that two hosts lead one shard in one epoch. At the end all faults stop and the cluster must come to rest: every shard
+has a leader, shards are spread fairly, and every broker knows that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CALM_S_MAX = 60.0
 
 
 class LeadershipWeather:
-    """One life. `seen` counts what happened."""
+    """One life. `seen` counts the events."""
 
     def __init__(self, cluster: LeadershipCluster, seed: int) -> None:
         self._cluster = cluster
@@ -36,7 +36,7 @@ class LeadershipWeather:
         self.seen: Counter[str] = Counter()
 
     async def live(self) -> None:
-        """All of it. Raises `AssertionError`."""
+        """Run the whole life. Raises `AssertionError`."""
         cluster, clock = self._cluster, self._cluster.runtime.clock
         cluster.way_s_max = self._random.choice((0.001, 0.02, 0.2))
         await self._start()
@@ -63,7 +63,8 @@ class LeadershipWeather:
     # ---- what may happen
 
     async def _start(self) -> None:
-        """A new broker, a new process of one that runs, or one that comes back; refused while the store is empty."""
+        """Start a new broker, a new process of a running one, or one that comes back; refused while the store is
+        empty."""
         name = self._random.choice(NAMES)
         if self._wiped:
             return
@@ -82,7 +83,7 @@ class LeadershipWeather:
         await self._cluster.stop(self._any())
 
     async def _cut(self) -> None:
-        """A broker loses its way to the store, or finds it again."""
+        """Cut a broker's connection to the store, or restore it."""
         network = self._cluster.members[self._any()].network
         if self._random.random() < 0.5:
             network.cut()
@@ -90,7 +91,7 @@ class LeadershipWeather:
             network.heal()
 
     async def _outage(self) -> None:
-        """The store is away for everybody, perhaps for longer than a lease."""
+        """The store is away for everybody, perhaps longer than a lease."""
         networks = [member.network for member in self._cluster.members.values()]
         for network in networks:
             network.cut()
@@ -104,7 +105,7 @@ class LeadershipWeather:
             member.network.error_share = share
 
     async def _slow_host(self) -> None:
-        """Claims and releases take their time."""
+        """Claims and releases take time."""
         host = self._cluster.members[self._any()].host if self._cluster.members else None
         if host is not None:
             host.claim_s, host.drain_s = self._random.uniform(0, 8.0), self._random.uniform(0, 3.0)
@@ -117,7 +118,7 @@ class LeadershipWeather:
             self.seen[f"drain: {type(error).__name__}"] += 1
 
     async def _fence(self) -> None:
-        """A host finds out that it leads no more, as after a log that failed."""
+        """A host finds out that it no longer leads, as after a failure of the log."""
         host = self._cluster.members[self._any()].host if self._cluster.members else None
         if host is not None and (led := sorted(host.led())):
             host.fence(self._random.choice(led))
@@ -140,11 +141,11 @@ class LeadershipWeather:
     # ---- the end
 
     async def _calm(self) -> None:
-        """Everything works again: the cluster comes to rest, and stays so."""
+        """Everything works again: the cluster comes to rest and stays at rest."""
         cluster = self._cluster
         if self._wiped:
             await self._recover()
-        for earlier in cluster.dead:  # one that a later process of its id did not outlive may lead again
+        for earlier in cluster.dead:  # a process that outlived a later one with its id may lead again
             earlier.network.cut()
             earlier.host.crash()
         for member in cluster.members.values():
@@ -166,7 +167,7 @@ class LeadershipWeather:
 
 
 async def live(seed: int) -> Counter[str]:
-    """One life; what happened in it. Raises `AssertionError` naming the seed."""
+    """Run one life; return its events. Raises `AssertionError` with the seed."""
     async with founded(SHARDS, seed) as cluster:
         weather = LeadershipWeather(cluster, seed)
         await weather.live()

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it; who sleeps, wakes when it has been moved far enough."""
+"""A clock that stands still until a test moves it; then it wakes the sleepers whose time has come."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class SteppedClock:
         await woken
 
     def advance(self, seconds: float) -> None:
-        """Move the clock; those whose time has come go on at the loop's next turn."""
+        """Move the clock; sleepers whose time has come continue in the loop's next turn."""
         self._now_s += seconds
         self._wake()
 
     async def run(self, seconds: float) -> None:
-        """Move the clock from sleeper to sleeper, and let each do what it has to, until `seconds` are over."""
+        """Move the clock from sleeper to sleeper until `seconds` are over, and let each do its work."""
         until_s = self._now_s + seconds
         await _turns()
         while due := [at_s for at_s, woken in self._sleepers if at_s <= until_s and not woken.done()]:
@@ -56,6 +56,6 @@ async def turn() -> None:
 
 
 async def _turns() -> None:
-    """Let everything that can run without time or I/O run."""
+    """Let everything run that needs neither time nor I/O."""
     for _ in range(100):
         await turn()

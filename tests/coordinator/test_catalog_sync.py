@@ -1,4 +1,4 @@
-"""Two brokers on one bucket and one key-value store hear of each other's topics."""
+"""Two brokers on one bucket and one key-value store learn of each other's topics."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ class CutStore(EmbeddedKeyValueStore):
 
 
 class Broker:
-    """What of a broker knows topics."""
+    """The parts of a broker that know topics."""
 
     def __init__(self, bucket: MemoryObjectStore, kv: EmbeddedKeyValueStore, clock: SteppedClock, seed: int) -> None:
         runtime = Runtime(clock, SeededEntropy(seed))
@@ -147,7 +147,7 @@ async def test_all_who_refresh_at_once_share_a_request_and_know_what_was_there_b
 
 
 class StuckBucket(MemoryObjectStore):
-    """Its reads hang."""
+    """A bucket whose reads hang."""
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
         await asyncio.Event().wait()

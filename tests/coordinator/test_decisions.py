@@ -1,4 +1,4 @@
-"""Every row of the table of `decisions`, and every combination of what goes into it."""
+"""Every row of the table of `decisions`, and every combination of its inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded store: the contract of every key-value store, then what only it has to promise."""
+"""The embedded store: the contract of every key-value store, and its own promises."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -55,8 +55,8 @@ class TestOnABucket(_Embedded):
 
 
 class TroubledStore(MemoryObjectStore):
-    """Creates fail while `trouble` says how: ``lost`` (it took effect), ``refused`` (it did not), ``late`` (it will,
-    at `land`)."""
+    """Creates fail according to `trouble`: ``lost`` (it took effect), ``refused`` (it did not), ``late`` (it will, at
+    `land`)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,13 +73,13 @@ class TroubledStore(MemoryObjectStore):
         return version
 
     async def land(self) -> None:
-        """Late creates reach the store now."""
+        """Apply the late creates now."""
         for key, data in self.late:
             await super().create(key, data)
 
 
 class Scene:
-    """A bucket, a clock and stores on them."""
+    """A bucket, a clock, and stores on them."""
 
     def __init__(self) -> None:
         self.bucket = TroubledStore()

@@ -1,5 +1,5 @@
-"""The embedded store on a bucket that fails as object stores do, from a seed: what it said is so, and memory and bucket
-agree in the end."""
+"""The embedded store on a bucket that fails like object stores do, from a seed: its answers are true, and memory and
+bucket agree in the end."""
 
 import asyncio
 import random
@@ -22,7 +22,8 @@ BAD_WEATHER = FaultPlan(unavailable=0.1, contended=0.05, reset=0.1, lost_answer=
 
 @dataclass
 class Counter:
-    """A counter that clients raise by compare and put. `acknowledged` were; `in_doubt` were or were not."""
+    """A counter that clients raise by compare and put. `acknowledged` raises happened; those `in_doubt` may have
+    happened."""
 
     acknowledged: int = 0
     in_doubt: int = 0
@@ -30,7 +31,7 @@ class Counter:
 
 
 class Weather:
-    """A store in bad weather, and the same bucket in good."""
+    """A store on a bucket with faults, and the same bucket without them."""
 
     def __init__(self, seed: int) -> None:
         self.choices = random.Random(seed)
@@ -46,7 +47,7 @@ class Weather:
         return store
 
     async def raise_by_one(self, store: EmbeddedKeyValueStore, counter: Counter) -> None:
-        """The count, and a second key that must always have the same."""
+        """Raise the count and a second key, which must always be equal."""
         found = await store.get("count")
         assert found is not None
         counter.seen.append(int(found.value))

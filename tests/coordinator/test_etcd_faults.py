@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 GAP_S_MAX = 10.0
 TIMEOUT_S = 3.0
 SLOWNESS_S = 2.0
-"""What a loaded machine may add to a deadline."""
+"""Extra time for a loaded machine."""
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ async def store(etcd_cluster: EtcdCluster) -> AsyncIterator[EtcdKeyValueStore]:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[EtcdServer]:
-    """One of the test's own."""
+    """A server only for this test."""
     server = EtcdServer(require_component("etcd"), tmp_path / "etcd")
     try:
         server.start()
@@ -59,7 +59,7 @@ async def lone_store(server: EtcdServer) -> AsyncIterator[EtcdKeyValueStore]:
 
 async def test_killing_each_member_in_turn_loses_nothing(etcd_cluster: EtcdCluster, store: EtcdKeyValueStore) -> None:
     async with running(store) as load:
-        for member in etcd_cluster.members:  # the one in use and the leader are among them
+        for member in etcd_cluster.members:  # the member in use and the leader are among them
             member.kill()
             await load.more(10)
             await asyncio.to_thread(member.start)
@@ -78,14 +78,14 @@ async def test_pausing_each_member_in_turn_loses_nothing(etcd_cluster: EtcdClust
 
 
 class _TheFirstMember(SystemEntropy):
-    """Else clients spread over the members."""
+    """Otherwise clients spread over the members."""
 
     def uniform(self, low: float, high: float) -> float:
         return low
 
 
 async def test_a_silent_watch_on_a_paused_member_moves(etcd_cluster: EtcdCluster) -> None:
-    """No other call finds out that the member is silent: the pings of its connection do."""
+    """Only the pings of the watch's connection find out that the member is silent."""
     runtime = Runtime(entropy=_TheFirstMember())
     quiet = EtcdKeyValueStore(EtcdSettings(etcd_cluster.urls, timeout_s=TIMEOUT_S), runtime)
     async with aclosing(quiet), aclosing(quiet.watch("a", 1)) as watch:
@@ -163,7 +163,7 @@ async def test_what_was_compacted_while_a_watch_was_cut_off_is_told(server: Etcd
 
 
 async def test_a_delete_at_the_compacted_revision_is_not_overlooked(etcd34: EtcdServer) -> None:
-    """etcd 3.4 lets a watch begin there and says nothing of the delete."""
+    """etcd 3.4 lets a watch begin there and does not report the deletion."""
     with CutProxy(etcd34.url) as proxy:
         near = EtcdKeyValueStore(EtcdSettings((etcd34.url,)), Runtime())
         far = EtcdKeyValueStore(EtcdSettings((proxy.url,)), Runtime())
@@ -183,7 +183,8 @@ async def test_a_delete_at_the_compacted_revision_is_not_overlooked(etcd34: Etcd
 async def test_a_watch_from_a_revision_that_never_was_is_refused(
     server: EtcdServer, lone_store: EtcdKeyValueStore
 ) -> None:
-    """It was read from another store, or from this one before it was put back; etcd would wait for it silently."""
+    """The revision was read from another store, or from this one before it was set back; etcd would silently wait for
+    it."""
     revision = await lone_store.put("a", b"")
     async with aclosing(lone_store.watch("a", revision + 2)) as watch:
         with pytest.raises(Compacted):
@@ -192,7 +193,7 @@ async def test_a_watch_from_a_revision_that_never_was_is_refused(
 
 @pytest.mark.parametrize("token", ["etcd-cluster", "another"])
 async def test_a_wiped_store_is_noticed(server: EtcdServer, lone_store: EtcdKeyValueStore, token: str) -> None:
-    """Also with the token it had, where its cluster's id is the same."""
+    """Also with its old token, if the new cluster has the same id."""
     before = await lone_store.incarnation()
     for _ in range(5):
         last = await lone_store.put("a", b"")
@@ -257,7 +258,7 @@ async def test_calls_that_are_cancelled_end_at_once_and_harm_no_other(
 
 
 async def _in_time(call: Callable[[], Awaitable[_T]]) -> _T:
-    """Its answer, once there is one."""
+    """Wait for the answer."""
     async with asyncio.timeout(GAP_S_MAX):
         while True:
             with contextlib.suppress(Unavailable):
@@ -265,7 +266,7 @@ async def _in_time(call: Callable[[], Awaitable[_T]]) -> _T:
 
 
 async def _put_on(members: Sequence[EtcdServer], key: str) -> None:
-    """A put by another client, on these members."""
+    """Put by another client, on these members."""
     settings = EtcdSettings(tuple(member.url for member in members), timeout_s=TIMEOUT_S)
     async with aclosing(EtcdKeyValueStore(settings, Runtime())) as other:
         await _in_time(lambda: other.put(key, b""))

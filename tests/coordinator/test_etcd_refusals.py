@@ -1,4 +1,4 @@
-"""What etcd's codes and sentences mean, one by one; the sentences are copied from its `rpctypes`."""
+"""The meaning of etcd's codes and messages, one by one; the messages are copied from etcd's `rpctypes`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`EtcdKeyValueStore` and who may come in: TLS, users, tokens that run out."""
+"""`EtcdKeyValueStore` with TLS, users, and tokens that expire."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def tls_server(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    """It proves itself, and asks its clients to."""
+    """A server with a certificate that also requires one of its clients."""
     files = authority.issue("server")
     tls = EtcdTls(files.certificate, files.key, client_ca=authority.file)
     yield from _started(EtcdServer(require_component("etcd"), tmp_path_factory.mktemp("etcd-tls"), tls=tls))
@@ -39,7 +39,7 @@ def tls_server(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module", params=["etcd", "etcd34"])
 def guarded_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    """It lets in `root` with `PASSWORD`."""
+    """A server that admits `root` with `PASSWORD`."""
     folder = tmp_path_factory.mktemp("etcd-guarded")
     server = EtcdServer(require_component(request.param), folder, arguments=["--bcrypt-cost", "4"])
     for started in _started(server):
@@ -118,7 +118,7 @@ async def test_without_a_user_one_is_denied(guarded_server: EtcdServer) -> None:
 
 
 async def test_a_token_that_the_server_forgot_is_renewed(guarded_server: EtcdServer) -> None:
-    """A member keeps its tokens in memory: a restart forgets them all, as time forgets each."""
+    """A member keeps its tokens in memory, so a restart loses them, and each expires after a time."""
     async with store_with(as_root(guarded_server)) as store:
         start = await store.put("a", b"1")
         async with aclosing(store.watch("a", start)) as watch:
@@ -134,7 +134,7 @@ async def test_a_token_that_the_server_forgot_is_renewed(guarded_server: EtcdSer
 
 
 async def test_a_user_of_an_open_store_comes_in(etcd: EtcdServer) -> None:
-    """As with etcd's own client."""
+    """Like with etcd's own client."""
     async with store_with(as_root(etcd)) as store:
         assert await store.get("absent") is None
 

@@ -1,4 +1,4 @@
-"""The pure parts of the store on etcd: settings, prefixes, and what its answers say of it."""
+"""The pure parts of the store on etcd: settings, prefixes, and the meaning of headers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_compare_with_what_cannot_be_equal_is_refused(field: Field, operand: b
 
 
 class TestSightings:
-    """Which headers mean that the store is another."""
+    """Which headers mean that the store was replaced."""
 
     @pytest.fixture
     def sightings(self) -> Sightings:
@@ -106,7 +106,7 @@ class TestSightings:
 
     def test_going_back_is_counted_once(self, sightings: Sightings) -> None:
         before = known(sightings)
-        for _ in range(3):  # calls that began before, and end after
+        for _ in range(3):  # calls that began before and end after
             sightings.note(header(revision=1, raft_term=1), begun=before, linearizable=True)
         assert known(sightings).set_backs == 1
 

@@ -1,4 +1,4 @@
-"""Who owns a bucket: founding, cut off and raced; every mismatch refused with a sentence that helps."""
+"""The owner of a bucket: founding, interrupted and raced; every mismatch is refused with a helpful message."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ KEYS = ClusterKeys("main")
 
 
 class Steps:
-    """Lets through `left` writes, to the bucket and the store together; then each fails."""
+    """Lets `left` writes through, to the bucket and the store together; after that each write fails."""
 
     def __init__(self, left: int = 1_000) -> None:
         self.left = left
@@ -67,7 +67,7 @@ def etcd(seed: int = 0) -> CutKeyValueStore:
 async def start(
     bucket: MemoryObjectStore, kv: EmbeddedKeyValueStore, name: str = "main", shards: int = 4, seed: int = 1
 ) -> ClusterIdentity:
-    """What a broker does first."""
+    """The first actions of a broker."""
     runtime = Runtime(entropy=SeededEntropy(seed))
     journal = Journal(bucket, runtime)
     await journal.open()
@@ -80,7 +80,7 @@ def alone(journal: Journal) -> Catalog:
 
 
 async def named(bucket: MemoryObjectStore, kv: EmbeddedKeyValueStore) -> tuple[object, object]:
-    """What the bucket and the store say now."""
+    """The identities in the bucket and in the store."""
     journal = Journal(bucket, Runtime())
     await journal.open()
     stored = await store_identity(kv, KEYS)

@@ -88,7 +88,7 @@ async def test_racing_writers_lose_no_update() -> None:
 
 
 class HoldsReads(MemoryObjectStore):
-    """While `held`, the answers of reads of what is there wait for `release`."""
+    """While `held`, reads of existing objects wait for `release`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ async def test_reading_on_may_overlap_with_writing_and_with_itself() -> None:
     readings = [asyncio.create_task(journal.catch_up()) for _ in range(3)]
     await store.waiting_for(3)
     update = asyncio.create_task(journal.update(lambda: (put("m", journal.next_number),)))
-    await store.waiting_for(4)  # its create met the entry that is there, and it reads that one
+    await store.waiting_for(4)  # its create found the existing entry, and it reads that one
     store.release()
     await asyncio.gather(*readings, update)
     await journal.update(lambda: (put("after", journal.next_number),))
@@ -212,7 +212,7 @@ ENTRY = JournalEntry(1, "ab" * 16, 1_700_000_000_000, (put("topics/web", {"parti
 
 
 def test_an_entry_is_what_it_was_before_and_a_checksum() -> None:
-    """So an older Tidelog reads it, and this one reads what an older one wrote."""
+    """So an older Tidelog can read it, and this one can read entries of an older one."""
     before = msgspec.json.encode(ENTRY)
     assert encode_entry(ENTRY).startswith(before[:-1])
     assert msgspec.json.decode(encode_entry(ENTRY), type=JournalEntry) == ENTRY

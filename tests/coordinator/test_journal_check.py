@@ -1,4 +1,4 @@
-"""A journal is broken in every way that its check claims to see; and what it knows of topics that were deleted."""
+"""A journal is broken in every way that its check detects; and what the journal knows about deleted topics."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def no_topic(store: MemoryObjectStore) -> str:
 
 
 def altered(data: bytes) -> bytes:
-    """Sound JSON of a sound topic."""
+    """Valid JSON of a valid topic."""
     assert b'"retention.ms":"604800000"' in data
     return data.replace(b'"retention.ms":"604800000"', b'"retention.ms":"604800001"')
 
@@ -112,7 +112,7 @@ async def old_flipped(store: MemoryObjectStore) -> str:
 
 
 async def altered_before_a_checkpoint(store: MemoryObjectStore) -> str:
-    """With a checksum that fits, or none, as entries had before: only that the checkpoint says otherwise tells."""
+    """With a matching checksum, or none, like earlier entries: only the checkpoint shows the difference."""
     text = altered((await store.get(key(5))).data)
     await store.put(key(5), text[: text.index(b',"crc32"')] + b"}")
     return key(CHECKPOINT_EVERY)

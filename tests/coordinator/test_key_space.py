@@ -1,4 +1,4 @@
-"""The key space against the plainest model: a dict, and a copy of it for every revision."""
+"""The key space compared with a simple model: a dict, and a copy of it for every revision."""
 
 from collections.abc import Mapping, Sequence
 
@@ -39,7 +39,7 @@ groups = st.lists(st.lists(transactions() | st.builds(EndLease, st.sampled_from(
 
 
 class Model:
-    """Values and leases by key, and how it was at each revision."""
+    """Values and leases by key, at each revision."""
 
     def __init__(self) -> None:
         self.now: dict[str, tuple[bytes, int]] = {}
@@ -67,12 +67,12 @@ class Model:
 
 
 def run(requests: Sequence[Sequence[Request]], history_events_max: int = 1_000) -> tuple[KeySpace, Model]:
-    """The same requests to both, in groups of one draft each."""
+    """Send the same requests to both, in groups of one draft each."""
     space, model = KeySpace(history_events_max=history_events_max), Model()
     for group in requests:
         draft = KeyDraft(space, lambda lease_id: True)
         for request in group:
-            draft.ended_leases.clear()  # a lease ends and its number is granted again: there are but two
+            draft.ended_leases.clear()  # a lease ends and its number is granted again: there are only two
             draft.run(request)
             model.do(request)
         space.apply(draft.changes)

@@ -1,7 +1,7 @@
 """Leaderships of several brokers on one store, in virtual time: joins, deaths, restarts, drains, stops.
 
-That no two hosts are told to lead a shard in one epoch, and that calls for a shard never overlap, is checked at every
-step (`fake_hosts.Logs`).
+Every step checks that no two hosts lead a shard in one epoch and that calls for a shard never overlap
+(`fake_hosts.Logs`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Leaderships on a real etcd of three members: what virtual time cannot show."""
+"""Leaderships on a real etcd of three members: behaviour that virtual time cannot show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog.storage.runtime import Runtime
 SHARDS = 24
 SETTINGS = LeadershipSettings(CLUSTER_ID, lease_ttl_s=3.0, rebalance_delay_s=0.5)
 HANDOVER_S_MAX = 0.5
-"""The goal, and room for a machine that is busy with other tests."""
+"""The goal, plus time for a machine that is busy with other tests."""
 ROOM = 4.0
 TAKEOVER_S_MAX = 2.0
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(150)
 
 @asynccontextmanager
 async def on_etcd(etcd_cluster: EtcdCluster) -> AsyncGenerator[LeadershipCluster]:
-    """Three brokers that have shared the shards out; each has its own connection."""
+    """Three brokers that share the shards; each has its own connection."""
     runtime, stores = Runtime(), list[EtcdKeyValueStore]()
 
     def connect() -> EtcdKeyValueStore:

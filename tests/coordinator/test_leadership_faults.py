@@ -1,4 +1,4 @@
-"""Leaderships whose store fails, in virtual time: cut off, away for minutes, wiped, replaced, put back, foreign."""
+"""Leaderships whose store fails, in virtual time: cut off, away for minutes, wiped, replaced, set back, foreign."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Seeded lives of a cluster (`leadership_weather`). A seed that fails is replayed by
-``python -m tests.coordinator.leadership_weather SEED``."""
+"""Seeded lives of a cluster (`leadership_weather`). To repeat a seed that fails, run ``python -m
+tests.coordinator.leadership_weather SEED``."""
 
 from __future__ import annotations
 

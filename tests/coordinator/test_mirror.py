@@ -1,4 +1,4 @@
-"""A mirror of a prefix: as the store was at one revision, whatever happens to the watch."""
+"""A mirror of a prefix equals the store at one revision, for any fate of the watch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PREFIX = "/p/"
 
 
 class Mirrored:
-    """A mirror, its way to the store, and the store."""
+    """A mirror, its connection to the store, and the store."""
 
     def __init__(self) -> None:
         self.runtime = Runtime(LoopClock(), SeededEntropy(1))
@@ -96,7 +96,7 @@ async def test_a_first_reading_that_fails_is_told() -> None:
 async def test_a_compacted_watch_reads_anew() -> None:
     async with mirrored() as it:
         it.network.cut()
-        for number in range(200):  # more than the store remembers
+        for number in range(200):  # more than the store keeps
             await it.store.put(PREFIX + "a", b"%d" % number)
         it.network.heal()
         await it.a_while(CHECK_S + OVERDUE_S + 5.0)

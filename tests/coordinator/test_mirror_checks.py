@@ -1,4 +1,4 @@
-"""What a mirror finds out by comparing itself with the store, on etcd and on the embedded store."""
+"""What a mirror detects when it compares itself with the store, on etcd and on the embedded store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHECK_S, OVERDUE_S = 0.1, 0.1
 
 
 class LossyKeyValueStore(FaultyKeyValueStore):
-    """Its watches swallow the deletions of a key that ends with "lost"."""
+    """Its watches drop the deletions of keys that end with "lost"."""
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[WatchBatch]:
         async with aclosing(super().watch(prefix, from_revision)) as batches:
@@ -59,7 +59,7 @@ async def test_a_silent_watch_is_found_out_by_a_delete_alone(kv: KeyValueStore, 
     await kv.put(prefix + "b", b"")
     await mirror.start()
     await kv.put(prefix + "c", b"")
-    await until(lambda: prefix + "c" in mirror.items)  # the watch stands
+    await until(lambda: prefix + "c" in mirror.items)  # the watch is open
     network.deaf = True
     await kv.delete(prefix + "a")
     await until(lambda: mirror.items.keys() == {prefix + "b", prefix + "c"})
@@ -82,7 +82,7 @@ async def test_a_delete_that_the_watch_swallowed_is_found_out_though_later_chang
 
 
 async def test_a_watch_that_keeps_up_is_never_opened_anew(kv: KeyValueStore, prefix: str) -> None:
-    """Others write and delete all the time, here and elsewhere in the store."""
+    """Other clients write and delete all the time, under this prefix and elsewhere in the store."""
     mirror = KeyMirror(kv, prefix, Runtime())
     await kv.put(prefix + "a", b"")
     await mirror.start()

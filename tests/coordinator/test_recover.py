@@ -1,4 +1,4 @@
-"""An etcd that lost everything is written again from the bucket, while brokers commit, and never set back."""
+"""An etcd that lost all data is restored from the bucket while brokers commit, and no epoch goes back."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -44,7 +44,7 @@ RUNTIME = Runtime(InstantClock(), SeededEntropy(1))
 
 
 class CutKeyValueStore(EmbeddedKeyValueStore):
-    """Takes `left` more transactions."""
+    """Accepts `left` more transactions."""
 
     left = 1_000
 
@@ -58,7 +58,7 @@ class CutKeyValueStore(EmbeddedKeyValueStore):
 
 
 class TurningBucket(MemoryObjectStore):
-    """Others get a turn at each write, as they do while a request is on its way."""
+    """Lets other tasks run at each write, like a request in flight."""
 
     async def create(self, key: str, data: Body) -> str:
         await turn()
@@ -66,8 +66,8 @@ class TurningBucket(MemoryObjectStore):
 
 
 class Cluster:
-    """A founded cluster of four shards: the first led since epoch 7 and partly truncated, the second truncated to
-    nothing, the third led since epoch 2, the fourth never led."""
+    """A founded cluster of four shards: the first led since epoch 7 and partly truncated; the second truncated to
+    nothing; the third led since epoch 2; the fourth never led."""
 
     def __init__(self, kv: KeyValueStore) -> None:
         self.bucket = TurningBucket()
@@ -88,7 +88,7 @@ class Cluster:
         await self.truncate(1, 4)
 
     async def lead(self, shard: int, epoch: int) -> None:
-        """Claim the shard and commit three entries, the claim itself not counted."""
+        """Claim the shard and commit three entries, not counting the claim."""
         writer = self.leaders[shard] = WalWriter(self.wal(shard), RUNTIME, f"writer-{epoch}")
         await writer.claim(epoch=epoch)
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""A broker's registration by itself: its lease kept, its record current, another process in its place."""
+"""A broker's registration: it keeps its lease and its record current, and detects another process in its place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTINGS = RegistrationSettings(lease_ttl_s=6.0, rebalance_delay_s=3.0)
 
 
 class Registered:
-    """A registration, its way to the store, and the store."""
+    """A registration, its connection to the store, and the store."""
 
     def __init__(self) -> None:
         self.runtime = Runtime(LoopClock(), SeededEntropy(1))

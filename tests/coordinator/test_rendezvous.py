@@ -1,4 +1,4 @@
-"""Bounds, least moves, and the same answer everywhere."""
+"""Placement: bounds, least moves, and the same result on every broker."""
 
 import random
 import subprocess
@@ -24,8 +24,8 @@ def moves(before: Mapping[int, str], after: Mapping[int, str]) -> int:
 
 
 def least_moves(leaders: Mapping[int, str], shards: Sequence[int], brokers: Sequence[str]) -> int:
-    """What must move: shards without a living leader and those over the ceiling; or, if that is more, what it takes to
-    bring everybody to the floor."""
+    """The least moves: shards without a living leader and those above the ceiling; or, if more, the moves that bring
+    every broker to the floor."""
     held = Counter(leaders[shard] for shard in shards if leaders.get(shard) in set(brokers))
     floor, ceiling = len(shards) // len(brokers), -(-len(shards) // len(brokers))
     must_go = len(shards) - held.total() + sum(max(0, held[broker] - ceiling) for broker in brokers)
@@ -77,8 +77,8 @@ def test_what_was_assigned_stays_assigned(cluster: tuple[list[int], list[str], d
 def test_taking_shard_by_shard_from_fresh_views_moves_each_once(
     cluster: tuple[list[int], list[str], dict[int, str]], steps: random.Random
 ) -> None:
-    """As leadership does it: leaders that are gone vanish, one shard is released or taken at a time in any order, and
-    everybody decides anew on what is left."""
+    """Like leadership: dead leaders disappear, one shard is released or taken at a time in any order, and every broker
+    decides again on the new state."""
     shards, brokers, leaders = cluster
     led = {shard: leader for shard, leader in leaders.items() if leader in brokers and shard in shards}
     least, taken = least_moves(leaders, shards, brokers), 0

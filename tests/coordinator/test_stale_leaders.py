@@ -1,4 +1,4 @@
-"""Leader keys without a lease: none is ever written, and one that is there stops nobody."""
+"""Leader keys without a lease: none is ever written, and an existing one stops nobody."""
 
 from __future__ import annotations
 

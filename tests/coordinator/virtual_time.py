@@ -1,4 +1,4 @@
-"""An event loop whose time is virtual: when nothing can run, it jumps to the next timer instead of waiting for it.
+"""An event loop with virtual time: when nothing can run, it jumps to the next timer instead of waiting for it.
 
 So minutes of leases and delays take milliseconds, and a run is the same each time. Nothing in it may do real I/O.
 """
@@ -15,7 +15,7 @@ _Result = TypeVar("_Result")
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Waits for nobody: the time that it should have waited is over at once."""
+    """Waits for nobody: it ends each wait at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """A `Clock` that goes by the running loop's time, `offset_s` ahead."""
+    """A `Clock` with the running loop's time, `offset_s` ahead."""
 
     def __init__(self, offset_s: float = 0.0) -> None:
         self._offset_s = offset_s
@@ -68,5 +68,5 @@ def virtually(test: Callable[[], Coroutine[None, None, None]]) -> Callable[[], N
     def run() -> None:
         run_virtually(test())
 
-    del run.__dict__["__wrapped__"]  # else pytest would take it for a coroutine function
+    del run.__dict__["__wrapped__"]  # otherwise pytest would take it for a coroutine function
     return run

@@ -1,9 +1,9 @@
-"""Damages good bodies and decodes them, as a child process: a crash of the interpreter is then noticed.
+"""Damages valid bodies and decodes them in a child process, so that a crash of the interpreter is noticed.
 
     python -m tests.http.body_fuzz SEED BODIES
 
-Prints a JSON object of how many were taken and how many refused, and the first that failed in another way. What is
-taken is read through to its last byte, as the broker would when it writes it.
+Prints a JSON object: how many bodies were accepted, how many refused, and the first that failed in another way. An
+accepted body is read to its last byte, as the broker would when it writes it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Decode = Callable[[bytes], Draft]
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of body: good ones to begin with, and what decodes them."""
+    """One kind of body: valid examples, and their decoder."""
 
     name: str
     seeds: Sequence[bytes]
@@ -67,8 +67,8 @@ def _arrow(body: bytes) -> Draft:
 
 
 def damaged(body: bytes, dice: random.Random) -> bytes:
-    """`body` with one to eight wounds: bytes changed, put in, cut out, repeated, or numbers made huge. Half of the
-    bodies keep their length, so that an Arrow stream's frames still fit and its inside is reached."""
+    """`body` with one to eight changes: bytes changed, inserted, cut out, repeated, or numbers made huge. Half of the
+    bodies keep their length, so that the frames of an Arrow stream still match and its contents are reached."""
     wounded = bytearray(body)
     wounds = dice.choice(((0, 4, 5), (0, 1, 2, 3, 4, 5)))
     for _ in range(dice.choice((1, 1, 2, 4, 8))):
@@ -93,7 +93,7 @@ def damaged(body: bytes, dice: random.Random) -> bytes:
 
 
 def read_through(draft: Draft) -> None:
-    """Touch every byte of what was taken."""
+    """Read every byte of an accepted body."""
     draft.records.validate(full=True)
     assert 0 < draft.records.num_rows <= RECORDS_MAX
     draft.records.drop_columns("timestamp").to_pylist()

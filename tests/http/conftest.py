@@ -33,7 +33,7 @@ SETTINGS = Settings(
 
 @pytest.fixture
 def settings() -> Settings:
-    """Small limits, so that a test reaches them; a test module may override it."""
+    """Small limits that a test can reach; a test module may override them."""
     return SETTINGS
 
 

@@ -1,4 +1,4 @@
-"""How long one turn of the event loop takes at the most: for so long every other request waits."""
+"""Measures the longest turn of the event loop: for that long every other request waits."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 @dataclass
 class Stalls:
-    """`longest_s`: CPU time of the loop's thread in its longest turn. What other processes take of the machine, and
-    waiting for the GIL, are not in it."""
+    """`longest_s`: CPU time of the loop's thread in its longest turn. It excludes other processes and waits for the
+    GIL."""
 
     longest_s: float = 0.0
     turns: int = 0
@@ -21,7 +21,7 @@ class Stalls:
 
 @asynccontextmanager
 async def watched_loop() -> AsyncIterator[Stalls]:
-    """Watches the running loop until the block ends."""
+    """Watch the running loop until the block ends."""
     stalls = Stalls()
 
     async def watch() -> None:
@@ -34,7 +34,7 @@ async def watched_loop() -> AsyncIterator[Stalls]:
             before = now
 
     gc.collect()
-    gc.freeze()  # as `tidelog serve` does: what the tests before left is not walked over in here
+    gc.freeze()  # like `tidelog serve`: garbage collection does not scan the objects of earlier tests
     watching = asyncio.ensure_future(watch())
     try:
         yield stalls

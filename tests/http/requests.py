@@ -1,4 +1,4 @@
-"""What the HTTP tests send and read, said once."""
+"""Requests and answers that the HTTP tests share."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def offsets_of(client: httpx.AsyncClient, topic: str) -> dict[int, int]:
 
 
 def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """The members of `answer`, which is a problem of that status and code."""
+    """The members of `answer`, which must be a problem with that status and code."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     members: dict[str, Any] = answer.json()

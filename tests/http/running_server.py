@@ -1,4 +1,4 @@
-"""A broker that listens, in a thread of its own, for tests that are not asyncio's."""
+"""A broker that listens in its own thread, for tests without asyncio."""
 
 from __future__ import annotations
 

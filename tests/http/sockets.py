@@ -1,4 +1,4 @@
-"""HTTP spoken by hand over a socket, for what a well-behaved client never does."""
+"""HTTP by hand over a socket, for requests that a well-behaved client never sends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WAIT_S = 5.0
 
 
 class Listening(Protocol):
-    """Where a broker listens."""
+    """The address of a broker."""
 
     @property
     def host(self) -> str: ...
@@ -49,7 +49,7 @@ class Wire:
         await self.writer.drain()
 
     async def answer(self) -> Answer:
-        """The next answer that has a Content-Length."""
+        """The next answer with a Content-Length."""
         async with asyncio.timeout(WAIT_S):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             status_line, *lines = head.strip().split("\r\n")
@@ -62,7 +62,7 @@ class Wire:
             return await self.reader.readuntil(mark)
 
     async def closed(self) -> bytes:
-        """What still comes until the broker closes the connection."""
+        """The bytes until the broker closes the connection."""
         async with asyncio.timeout(WAIT_S):
             return await self.reader.read()
 
@@ -83,7 +83,7 @@ def head(method: str, path: str, **headers: str) -> bytes:
 
 
 async def happens(condition: Any) -> None:
-    """Return once `condition()` holds; a test that waits in vain fails by its time limit."""
+    """Wait for `condition()`; a test that waits in vain fails by its time limit."""
     async with asyncio.timeout(WAIT_S):
         for _ in itertools.takewhile(lambda _: not condition(), itertools.count()):
             await asyncio.sleep(0)

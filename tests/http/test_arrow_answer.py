@@ -1,4 +1,5 @@
-"""What a fetch answers as Arrow: the records' own memory where most of it is asked for, a copy where little is."""
+"""A fetch answers as Arrow with the records' own memory if it returns most of it, and with a copy if it returns
+little."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrow bodies: taken whole, or refused before any of their claims is believed."""
+"""Arrow bodies are accepted as a whole, or refused before any length in them is trusted."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_big_endian_data_is_refused() -> None:
 
 
 def with_endianness(stream: bytes) -> bytes:
-    """`stream` with the first slot of its schema's vtable, the endianness, pointed at two bytes that say 1 (big)."""
+    """`stream` with the first slot of its schema's vtable, the endianness, set to big."""
     metadata = bytearray(stream[8 : 8 + struct.unpack_from("<i", stream, 4)[0]])
     message = struct.unpack_from("<I", metadata, 0)[0]
     vtable = message - struct.unpack_from("<i", metadata, message)[0]

@@ -1,4 +1,4 @@
-"""Damaged bodies of every kind: taken or refused, never a crash, never much memory (inv. 10)."""
+"""Damaged bodies of every kind are accepted or refused, without a crash and without much memory (inv. 10)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PEAK_BYTES_MAX = 64 << 20
 
 
 def fuzz(seed: int, bodies: int) -> dict[str, Any]:
-    """What a child process says of `bodies` damaged bodies; the seed is told when it fails."""
+    """The output of a child process for `bodies` damaged bodies; a failure names the seed."""
     command = [sys.executable, "-m", "tests.http.body_fuzz", str(seed), str(bodies)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, f"seed {seed} ended with {run.returncode}: {run.stdout}{run.stderr}"

@@ -25,7 +25,7 @@ def reader() -> BodyReader:
 
 
 def arriving(chunks: list[bytes], *, leaves: bool = False, **headers: str) -> Request:
-    """A request whose body comes in `chunks`; then it ends, or the client leaves."""
+    """A request whose body arrives in `chunks`; then it ends, or the client disconnects."""
     messages: Iterator[Message] = iter(
         [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
         + [{"type": "http.disconnect"} if leaves else {"type": "http.request", "body": b"", "more_body": False}]
@@ -69,7 +69,7 @@ async def test_a_body_longer_than_its_told_length_cannot_be_read(reader: BodyRea
 
 @pytest.mark.usefixtures("_all_given_back")
 async def test_lengths_that_are_told_take_no_more_memory_than_bodies_may(reader: BodyReader) -> None:
-    """What tells much and sends little is gathered piece by piece once others have told too much."""
+    """A body with a large declared length and little data is collected in pieces if others have declared too much."""
     with reader.in_flight() as first:
         await reader.read(arriving([b"a", b"b"], content_length="900"), first)
         assert (first.bytes_held, reader.allotted_bytes) == (2, 900)
@@ -158,7 +158,7 @@ async def test_a_body_that_expands_past_the_limit_is_refused_without_expanding(
 @pytest.mark.parametrize(
     ("body", "encoding"),
     [
-        # without a time in the header, or two workers would collect two different tests
+        # without a time in the header; otherwise two workers would collect two different tests
         pytest.param(gzip.compress(b"hello", mtime=0)[:-1], "gzip", id="gzip-cut"),
         pytest.param(gzip.compress(b"hello", mtime=0) + b"junk", "gzip", id="gzip-and-more"),
         pytest.param(b"junk", "gzip", id="gzip-foreign"),

@@ -1,4 +1,4 @@
-"""Slow, broken and hostile connections: each costs itself only, and nothing it half said is taken."""
+"""Slow, broken and hostile connections harm only themselves, and nothing half sent is accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker about itself: health, metrics, the cluster and its own documentation."""
+"""Routes about the broker itself: health, metrics, the cluster and its documentation."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_broker_alone_cannot_be_drained(client: httpx.AsyncClient) -> No
 
 
 async def metrics(client: httpx.AsyncClient) -> dict[tuple[str, str], float]:
-    """Every sample by its name and its first label's value."""
+    """Every sample by its name and the value of its first label."""
     answer = await client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     return {

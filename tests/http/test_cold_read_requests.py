@@ -1,4 +1,4 @@
-"""What a lookup of an old record asks of the bucket, over HTTP, of a broker that was started a moment ago on it."""
+"""The requests to the bucket for a lookup of an old record over HTTP, at a broker that has just started."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def time_of(offset: int) -> int:
 
 @pytest.fixture(scope="module")
 def archived() -> MemoryObjectStore:
-    """A bucket with one segment of three row groups, which do not compress, and nothing in its write-ahead logs."""
+    """A bucket with one segment of three row groups that do not compress, and empty WALs."""
     return asyncio.run(archive())
 
 
@@ -55,13 +55,13 @@ async def archive() -> MemoryObjectStore:
 
 @dataclass(frozen=True)
 class Fresh:
-    """A broker just started."""
+    """A broker that has just started."""
 
     client: httpx.AsyncClient
     counting: CountingObjectStore
 
     async def asked(self, path: str, first_offset: int) -> Usage:
-        """What a fetch of `path` asked of the store; it has to begin at `first_offset`."""
+        """The store requests for a fetch of `path`; its result must begin at `first_offset`."""
         before = self.counting.usage()
         answer = await self.client.get(path, headers={"accept": ARROW})
         assert answer.status_code == 200, answer.text
@@ -73,14 +73,14 @@ class Fresh:
 @asynccontextmanager
 async def fresh_broker(store: ObjectStore) -> AsyncIterator[Fresh]:
     counting = CountingObjectStore(store)
-    async with running_broker(counting, archiver_upkeep=False) as broker:  # what it looks at is not ours to count
+    async with running_broker(counting, archiver_upkeep=False) as broker:  # requests of upkeep must not count
         app = create_app(broker, SETTINGS, Runtime())
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
             yield Fresh(client, counting)
 
 
 def counts(usage: Usage) -> dict[str, int]:
-    """By what was asked; of the write-ahead logs the archiver reads the floors meanwhile, which is not counted."""
+    """Counts by kind of request. The archiver's reads of floors do not count."""
     found = {
         "manifest LIST": usage.requests(Verb.LIST, kind=Kind.MANIFEST),
         "manifest GET": usage.requests(Verb.GET, kind=Kind.MANIFEST),

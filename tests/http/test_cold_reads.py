@@ -1,4 +1,4 @@
-"""Records that were archived are read over HTTP as those that were not, on a store of files."""
+"""Archived records are read over HTTP like records that are not archived, on a store of files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 async def archived(client: httpx.AsyncClient, offset: int) -> dict[str, object]:
-    """The partition's log once its cold end is at `offset`; asking again lets the archiver go on meanwhile."""
+    """The partition's log after its cold end reaches `offset`; each question lets the archiver continue."""
     async with asyncio.timeout(WAIT_S):
         while True:
             log: dict[str, object] = (await client.get(f"{P0}/log")).json()

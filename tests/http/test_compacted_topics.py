@@ -1,4 +1,4 @@
-"""Topics that are compacted by key, over HTTP: what they refuse, and how readers pass over what is gone."""
+"""Compacted topics over HTTP: which records they refuse, and how readers skip removed records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def produce(client: httpx.AsyncClient, *records: tuple[str | None, str | N
 
 
 async def settle(broker: LocalBroker) -> None:
-    """Everything is archived, and compacted as far as that is due."""
+    """Wait until everything is archived, and compacted as far as it is due."""
     await broker.archive_now()
     await broker.tend_now()
 

@@ -1,4 +1,4 @@
-"""How many connections there are, over real sockets."""
+"""The bound on the number of connections, over real sockets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def settings() -> Settings:
 
 @pytest.fixture
 async def all_taken(served: Served) -> AsyncIterator[list[Wire]]:
-    """As many connections as there may be, each of which has had an answer."""
+    """Open the largest allowed number of connections; each has received an answer."""
     async with AsyncExitStack() as stack:
         wires = [await stack.enter_async_context(connected(served)) for _ in range(CONNECTIONS_MAX)]
         for wire in wires:
@@ -34,7 +34,7 @@ async def all_taken(served: Served) -> AsyncIterator[list[Wire]]:
 
 
 async def ended(wire: Wire) -> bytes:
-    """What comes until the broker closes the connection."""
+    """The bytes until the broker closes the connection."""
     async with asyncio.timeout(5):
         return await wire.reader.read()
 

@@ -1,4 +1,4 @@
-"""A stream that ends before it is complete does not look complete, and its client knows where to go on."""
+"""A stream that ends early does not look complete, and its client knows where to continue."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def _records(live: httpx.AsyncClient) -> None:
 
 
 async def follow(wire: Wire, query: str = "offset=earliest", accept: str = NDJSON) -> bytes:
-    """Ask to follow; the head of the answer and its first three lines of both partitions."""
+    """Follow; return the head of the answer and the first three lines of both partitions."""
     await wire.send(head("GET", f"{ALL}?{query}", accept=accept))
     answer = await wire.until(b"\r\n\r\n")
     for _ in range(6):
@@ -50,7 +50,7 @@ async def follow(wire: Wire, query: str = "offset=earliest", accept: str = NDJSO
 
 
 def lines_of(raw: bytes) -> list[bytes]:
-    """The lines of a chunked body, without the chunks' own; of small chunks only."""
+    """The lines of a chunked body without chunk headers; only for small chunks."""
     return [line for line in raw.split(b"\n") if line.startswith(b"{")]
 
 
@@ -72,7 +72,7 @@ async def test_a_follow_is_cut_when_its_topic_is_deleted(
 
 
 def failing_at_the_end(broker: LocalBroker, error: Exception) -> Callable[..., object]:
-    """The broker's fetch, which fails for what begins beyond the first records of partition 1."""
+    """A fetch of the broker that fails beyond the first records of partition 1."""
     fetch = broker.fetch
 
     async def failing(context: RequestContext, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
@@ -101,7 +101,8 @@ async def test_a_complete_copy_ends_regularly(served: Served) -> None:
 
 
 async def test_the_position_is_known_at_every_cut(served: Served, live: httpx.AsyncClient) -> None:
-    """The head says where the follow begins; each record says its own offset. Together they are where to go on."""
+    """The head says where the follow begins, and each record has its own offset. Together they say where to
+    continue."""
     async with connected(served) as wire:
         answer = await follow(wire)
         served.service.connections.drain()
@@ -206,7 +207,7 @@ async def test_what_was_not_sent_is_not_in_the_position(broker: LocalBroker) -> 
 
 @pytest.fixture
 def _logs_configured(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """As `tidelog serve` has them; afterwards as they were."""
+    """Logs as `tidelog serve` configures them; afterwards as before."""
     root, uvicorn = logging.getLogger(), logging.getLogger("uvicorn.error")
     level, handlers = root.level, root.handlers[:]
     configure_logs("info", "text")

@@ -1,4 +1,4 @@
-"""The short way to produce and fetch answers as the routes behind it do."""
+"""The direct lane for produce and fetch answers like the routes behind it."""
 
 from __future__ import annotations
 

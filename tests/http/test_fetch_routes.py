@@ -1,4 +1,4 @@
-"""Fetch over HTTP: positions, limits, media types and what an answer carries."""
+"""Fetch over HTTP: positions, limits, media types and the parts of an answer."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ async def test_a_position_has_to_be_named(client: httpx.AsyncClient, web: dict[i
 
 
 async def test_large_answers_are_the_same_as_small_ones(client: httpx.AsyncClient) -> None:
-    """Past a size they are encoded in a thread."""
+    """Above a size they are encoded in a thread."""
     values = [f"{number:01000d}" for number in range(800)]
     await client.post(P0, json={"records": [{"value": value} for value in values]})
     answer = await client.get(P0)

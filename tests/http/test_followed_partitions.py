@@ -1,4 +1,4 @@
-"""A topic of a thousand partitions is followed: ids are bounded, nothing is missed, and the event loop is not held."""
+"""A topic of a thousand partitions is followed: ids are bounded, no record is missed, and the event loop stays free."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARTITIONS = 1_000
 EACH = 10
 ALL = "/v1/topics/wide/records"
 HELD_S_MAX = 0.025
-"""CPU time of one turn of the event loop, on a busy machine of this suite; 0.01 on a quiet one."""
+"""CPU time of one turn of the event loop on a busy machine; 0.01 on a quiet one."""
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ class Event:
 
 
 async def produce(live: httpx.AsyncClient, each: int) -> None:
-    """`each` records of 40 bytes to every partition."""
+    """Send `each` records of 40 bytes to every partition."""
     count = PARTITIONS * each
     table = pa.table(
         {

@@ -1,4 +1,4 @@
-"""Two brokers on sockets; the one that is asked sends on what the other leads."""
+"""Two brokers on sockets: the one that gets a request forwards it if the other one leads the shard."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def leader() -> AsyncIterator[ListeningBroker]:
 
 @pytest.fixture
 async def asked(leader: ListeningBroker) -> AsyncIterator[ListeningBroker]:
-    """Knows the topic, and that `leader` leads it."""
+    """A broker that knows the topic, and that `leader` leads it."""
     async with listening_broker() as found:
         await found.http.post("/v1/topics", json={"name": "web", "partitions": 2})
         found.broker.led_by(leader.url)
@@ -233,7 +233,7 @@ async def test_a_shard_that_nobody_comes_to_lead_is_told_in_time(asked: Listenin
 async def test_a_large_body_is_kept_for_the_broker_that_leads_at_last(
     asked: ListeningBroker, leader: ListeningBroker
 ) -> None:
-    """The first one asked refuses after it has read the body; then this broker itself leads."""
+    """The first broker refuses after it has read the body; then this broker itself leads."""
     sent = [bytes([n % 251]) * 1_000 for n in range(400)]
     body = arrow_stream(values_table(sent))
     leader.broker.led_by(asked.url)

@@ -1,4 +1,4 @@
-"""What a client is told when the broker that its request was sent on to falls silent, dies or refuses."""
+"""The answer to the client if the broker that its request was forwarded to becomes silent, dies or refuses."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_an_event_stream_whose_leader_dies_ends_whole(asked: ListeningBrok
 
 
 async def test_a_leader_that_was_replaced_is_not_waited_for(asked: ListeningBroker) -> None:
-    """It was paused: its connections stand, and it answers nothing."""
+    """The leader was paused: its connections are open, but it answers nothing."""
     async with scripted_peer(Turn(stays=True)) as paused, scripted_peer(Turn(answer(200, PRODUCED))) as other:
         asked.broker.led_by(paused.url)
         plain, sequenced = (asyncio.ensure_future(produce(asked, headers)) for headers in (None, PRODUCER))

@@ -1,4 +1,4 @@
-"""What the front refuses before any route sees it: names with slashes, foreign hosts and pages, forms."""
+"""Requests that the front refuses before any route sees them: names with slashes, foreign hosts and pages, forms."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def settings() -> Settings:
 
 @pytest.fixture
 async def raw(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    """Sends a path as it is given, with its escapes."""
+    """Sends a path as given, with its escapes."""
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
         yield http
 
@@ -205,7 +205,7 @@ async def test_a_drain_without_a_body_needs_a_content_type_too(client: httpx.Asy
     drain = "/v1/cluster/brokers/a/drain"
     problem(await client.post(drain), 415, "unsupported_media_type")
     problem(await client.post(drain, headers={"content-type": TEXT}), 415, "unsupported_media_type")
-    problem(await client.post(drain, headers={"content-type": JSON}), 422, "invalid")  # reached: a broker alone
+    problem(await client.post(drain, headers={"content-type": JSON}), 422, "invalid")  # reached: a single broker
 
 
 async def test_lines_of_text_are_for_programs_and_not_for_browsers(

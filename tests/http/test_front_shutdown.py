@@ -1,4 +1,4 @@
-"""What is answered to a request that a stopping broker cancels."""
+"""The answer to a request that a stopping broker cancels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHECKS = FrontChecks(
 
 
 class Endless:
-    """An application that never answers, or only begins to."""
+    """An application that never answers, or only begins to answer."""
 
     def __init__(self, *, begins: bool = False) -> None:
         self._begins = begins
@@ -39,7 +39,7 @@ class Endless:
 
 
 async def cancelled(inner: Endless, *, stopping: bool) -> list[Message]:
-    """What was sent for a request that is cancelled once `inner` has it."""
+    """The bytes sent for a request that is cancelled after `inner` has received it."""
     sent: list[Message] = []
 
     async def send(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""An answer's head goes out with its body in one write, and never later than the event loop's turn."""
+"""The head of an answer is written together with its body, and never later than the event loop's turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of many records as text are written and sent piece by piece."""
+"""Answers of many records as text are written and sent in pieces."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_an_answer_whose_client_leaves_is_written_no_further(
 
     def counted(text: JsonLines, group: Sequence[pa.RecordBatch]) -> bytes:
         written.append(len(group))
-        return write(text, group) * 40  # more than the sockets take
+        return write(text, group) * 40  # more than the sockets can buffer
 
     monkeypatch.setattr(JsonLines, "records", counted)
     async with connected(served) as wire:

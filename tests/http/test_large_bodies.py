@@ -1,4 +1,4 @@
-"""Large bodies are decoded piece by piece: the same records, a bounded memory, and an event loop that is free."""
+"""Large bodies are decoded in pieces: the same records, bounded memory, and an event loop that stays free."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def settings() -> Settings:
 
 
 def shrink_pieces(patched: pytest.MonkeyPatch) -> None:
-    """So that a body of a few records has many pieces."""
+    """Make pieces so small that a body of a few records has many of them."""
     for module in (json_body, json_pieces, line_pieces):
         patched.setattr(module, "PIECE_BYTES", 48)
     patched.setattr(json_pieces, "SCAN_BYTES", 16)
@@ -141,8 +141,8 @@ def test_a_refusal_names_the_record_in_the_whole_body() -> None:
 
 
 def traced(work: Callable[[], object]) -> int:
-    """The peak of Python's own memory while `work` runs, beyond what there was."""
-    decode_json(nulls(1), 1)  # what is loaded once is not counted
+    """The peak of Python's own memory while `work` runs, minus the memory before."""
+    decode_json(nulls(1), 1)  # memory for things that are loaded once does not count
     tracemalloc.start()
     try:
         work()

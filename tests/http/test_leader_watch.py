@@ -1,4 +1,4 @@
-"""A leader that was replaced is waited for two looks longer, and no more."""
+"""A request waits for a leader that was replaced for two more checks, and no longer."""
 
 from __future__ import annotations
 

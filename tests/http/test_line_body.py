@@ -1,4 +1,4 @@
-"""Lines: text byte for byte, NDJSON with each line one JSON value."""
+"""Line bodies: text byte for byte, NDJSON with one JSON value per line."""
 
 from __future__ import annotations
 

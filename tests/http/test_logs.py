@@ -27,7 +27,7 @@ def _root_as_before() -> Iterator[None]:
 
 
 def logged(log_format: str, level: str = "info") -> str:
-    """What comes out of one informing line, one with a cause, and one below the level."""
+    """The output for one info line, one line with a cause, and one line below the level."""
     out = io.StringIO()
     configure_logs(level, log_format, out)
     logger = logging.getLogger("tidelog.test")

@@ -1,4 +1,4 @@
-"""Requests that wait: they wake at the commit, go on where they were, and end with their client."""
+"""Requests that wait: they wake at the commit, continue where they were, and end with their client."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_whatever_waits_ends_when_its_client_leaves(
 
 async def test_waiters_are_bounded(served: Served, live: httpx.AsyncClient) -> None:
     await produce(live, "first")
-    bound = 8  # nine tenths of connections.max of these tests
+    bound = 8  # nine tenths of connections.max in these tests
     polls = [asyncio.ensure_future(live.get(f"{P0}?offset=1&wait_ms=5000")) for _ in range(bound)]
     await happens(lambda: waiters(served) == bound)
     refused = await live.get(f"{P0}?offset=1&wait_ms=5000")

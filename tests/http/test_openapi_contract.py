@@ -1,5 +1,5 @@
-"""schemathesis reads `/openapi.json` and sends what it allows and what it forbids: whatever comes, every answer is one
-that the description names, and no answer is a 5xx (inv. 10)."""
+"""schemathesis reads `/openapi.json` and sends requests that it allows and forbids: every answer is one that the
+description names, and none is a 5xx (inv. 10)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXAMPLES = 20
 
 
 def method_not_allowed(context: CheckContext, response: schemathesis.Response, case: schemathesis.Case) -> bool | None:
-    """A method that is not described is 405; a POST without a content type is refused before its path is looked at."""
+    """A method that is not described gets 405; a POST without a content type is refused before its path is checked."""
     if case.method == "POST" and response.status_code == 415:
         return None
     return unsupported_method(context, response, case)
@@ -51,21 +51,21 @@ CHECKS = [
 
 @pytest.fixture(scope="module")
 def broker_url() -> Iterator[str]:
-    """One broker for all cases: what one of them did must not trouble the next."""
+    """One broker for all cases: a case must not disturb the next."""
     with RunningServer(replace(SETTINGS, fetch_max_wait_ms=20)) as running:
         httpx.post(f"{running.url}/v1/topics", json={"name": "web", "partitions": 2}).raise_for_status()
         yield running.url
 
 
 def description() -> schemathesis.schemas.BaseSchema:
-    """What the application says of itself; its broker is never started."""
+    """The application's own description; its broker is never started."""
     app = create_app(open_broker(SETTINGS, Runtime()), SETTINGS, Runtime())
     return schemathesis.openapi.from_dict(app.openapi())
 
 
 @schemathesis.serializer(ARROW, NDJSON)
 def as_bytes(_context: object, value: object) -> bytes:
-    """Bodies that are bytes to the description."""
+    """Bodies that the description declares as bytes."""
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
 
 
@@ -90,14 +90,14 @@ def test_every_answer_is_one_that_the_description_names(case: schemathesis.Case,
 
 
 def _keep_small(case: schemathesis.Case) -> None:
-    """Partitions that are allowed, and so many that describing them takes longer than a test should."""
+    """Allowed partition counts so large that describing them takes longer than a test should."""
     partitions = case.body.get("partitions") if isinstance(case.body, dict) else None
     if isinstance(partitions, int) and 16 < partitions <= PARTITIONS_MAX:
         case.body["partitions"] = 16
 
 
 def _end(case: schemathesis.Case) -> None:
-    """Ask for an answer that ends: an event stream does not."""
+    """Ask for an answer that ends, which an event stream does not."""
     if case.path == "/v1/topics/{topic}/records":
         case.headers["accept"] = NDJSON
         case.query.setdefault("wait_ms", 0)

@@ -1,4 +1,4 @@
-"""What asking where a partition's records lie costs at the bucket."""
+"""The requests to the bucket when a client asks where a partition's records are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce over HTTP: every media type, where records go, conditions and retries."""
+"""Produce over HTTP: every media type, the placement of records, conditions and retries."""
 
 from __future__ import annotations
 

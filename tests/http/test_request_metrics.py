@@ -23,7 +23,7 @@ async def requests(client: httpx.AsyncClient) -> dict[tuple[str, str, str], floa
 
 
 async def seconds(client: httpx.AsyncClient, route: str) -> tuple[float, float]:
-    """How many were timed, and the sum of their times."""
+    """The number of timed requests, and the sum of their times."""
     families = text_string_to_metric_families((await client.get("/metrics")).text)
     found = {s.name: s.value for f in families for s in f.samples if s.labels.get("route") == route}
     return found["tidelog_http_request_seconds_count"], found["tidelog_http_request_seconds_sum"]

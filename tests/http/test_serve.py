@@ -1,4 +1,4 @@
-"""`serve` as a process: its first line, its signals, its exit codes, and what is left after it."""
+"""`serve` as a process: its first line, its signals, its exit codes, and the state after it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def next_line(process: subprocess.Popen[str]) -> dict[str, str]:
 
 @contextmanager
 def broker(store: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A broker process, and where it listens."""
+    """A broker process and its address."""
     process = start(store)
     try:
         yield process, next_line(process)["address"]
@@ -121,7 +121,7 @@ def test_a_stop_under_load_answers_what_it_took(tmp_path: Path) -> None:
         produce(address, "first")
 
         def go_on(name: str) -> None:
-            """Produce until the broker takes no more; no answer may be cut off."""
+            """Produce until the broker accepts no more; no answer may be cut off."""
             with httpx.Client(base_url=address, timeout=STOP_S) as client:
                 for number in itertools.count():
                     value = f"{name}-{number}"

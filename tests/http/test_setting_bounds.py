@@ -1,4 +1,4 @@
-"""Bounds of the settings, as a client meets them."""
+"""Bounds of the settings, as a client sees them."""
 
 from __future__ import annotations
 

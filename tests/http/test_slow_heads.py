@@ -1,4 +1,4 @@
-"""How long and how large the head of a request may be, over real sockets."""
+"""Bounds on the time and size of a request's head, over real sockets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def settings() -> Settings:
 
 
 async def ended(wire: Wire) -> bytes:
-    """What comes until the broker closes the connection."""
+    """The bytes until the broker closes the connection."""
     async with asyncio.timeout(5):
         return await wire.reader.read()
 

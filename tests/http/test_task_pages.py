@@ -1,4 +1,4 @@
-"""The commands of the task pages work as they stand there."""
+"""The commands of the task pages work as written."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def broker_url() -> Iterator[str]:
-    """A broker with what produce.md leaves behind, which consume.md begins with."""
+    """A broker in the state after produce.md, with which consume.md begins."""
     with RunningServer(Settings(store="memory:")) as running:
         yield running.url
 

@@ -1,4 +1,4 @@
-"""The list of topics: in pages, from memory, and whole whatever becomes of one of them."""
+"""The list of topics: in pages, from memory, and complete even if a topic is deleted meanwhile."""
 
 from __future__ import annotations
 

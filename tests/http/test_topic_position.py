@@ -1,4 +1,4 @@
-"""Positions in a topic as text: read back as they were written, bounded, and refused where they are none."""
+"""Positions in a topic as text: read back as written, bounded, and refused if invalid."""
 
 from __future__ import annotations
 
