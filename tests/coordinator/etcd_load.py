@@ -67,9 +67,8 @@ class Load:
         """Check that the seen changes are exactly those in the store, once and in order, and that each acknowledged one
         is there at its revision."""
         await self.all_seen()
-        until = self.seen[-1][
-            1
-        ]  # before the store is read: a put with an unknown outcome may still take effect and be seen
+        # Taken before the store is read: a put with an unknown outcome may still take effect and be seen.
+        until = self.seen[-1][1]
         page = await self.store.range(PREFIX, limit=100_000)
         there = {item.key: item.mod_revision for item in page.items}
         assert all(item.version == 1 for item in page.items), "a put was done twice"
