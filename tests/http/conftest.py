@@ -80,8 +80,7 @@ async def served(app: FastAPI, settings: Settings) -> AsyncIterator[Served]:
     serving = asyncio.ensure_future(server.serve([listening]))
     await server.listening.wait()
     yield Served("127.0.0.1", listening.getsockname()[1], service, server)
-    service.connections.drain()
-    server.should_exit = True
+    server.drain()
     await serving
 
 

@@ -8,7 +8,7 @@ import threading
 from dataclasses import replace
 from types import TracebackType
 
-from tidelog.services.http.app import create_app, running
+from tidelog.services.http.app import create_app
 from tidelog.services.http.listener.server import DrainingServer, server_config
 from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import open_broker
@@ -42,18 +42,15 @@ class RunningServer:
 
     async def _serve(self) -> None:
         broker = open_broker(self._settings, Runtime())
+        await broker.start()
         app = create_app(broker, self._settings, Runtime())
         service = app.state.service
         server = DrainingServer(server_config(app, self._settings), service)
         loop = asyncio.get_running_loop()
-
-        def stop() -> None:
-            service.connections.drain()
-            server.should_exit = True
-
-        self._stop = lambda: loop.call_soon_threadsafe(stop)
-        async with running(broker, service):
-            serving = asyncio.ensure_future(server.serve([self._socket]))
-            await server.listening.wait()
-            self._started.set()
-            await serving
+        self._stop = lambda: loop.call_soon_threadsafe(server.drain)
+        serving = asyncio.ensure_future(server.serve([self._socket]))
+        await server.listening.wait()
+        self._started.set()
+        await serving
+        await broker.aclose()
+        await service.aclose()

@@ -13,8 +13,9 @@ from tests.infra.promql import Exported
 
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
+from tidelog.services.broker.api.served_broker import ServedBroker
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.http.app import StartableBroker, create_app
+from tidelog.services.http.app import create_app
 from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.runtime import Runtime
@@ -46,7 +47,7 @@ async def of_etcd(server: EtcdServer) -> Exported:
         return parsed((await http.get(f"http://127.0.0.1:{server.health_port}/metrics")).text)
 
 
-async def _after_traffic(broker: StartableBroker, settings: Settings) -> Exported:
+async def _after_traffic(broker: ServedBroker, settings: Settings) -> Exported:
     await broker.create_topic(ANYBODY, "t", 2, {})
     for partition in range(2):
         await broker.produce(ANYBODY, "t", numbered(0, 3), ProduceOptions(partition=partition))

@@ -74,10 +74,7 @@ async def listening_broker(settings: Settings = SETTINGS) -> AsyncIterator[Liste
     await server.listening.wait()
     async with httpx.AsyncClient(base_url=url, timeout=20) as http:
         yield ListeningBroker(url, routed, service, server, http)
-    service.connections.drain()
-    server.should_exit = True
+    server.drain()
     await serving
-    assert service.peers is not None
-    await service.peers.aclose()
-    service.decoding.shutdown(wait=False)
+    await service.aclose()
     await broker.aclose()

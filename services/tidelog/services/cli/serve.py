@@ -45,7 +45,7 @@ def serve(loaded: LoadedSettings) -> None:
     """
     choose_pool()
     leave_out_pandas()
-    from tidelog.services.http.listener.server import serve as run_broker
+    from tidelog.services.runtime.serving import serve as run_broker
 
     raise typer.Exit(run_broker(loaded.settings, loaded.service_links))
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from importlib import resources
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
@@ -16,14 +13,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from tidelog.services.broker.api.broker import Broker
-from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
+from tidelog.services.broker.api.served_broker import ServedBroker
 from tidelog.services.http.answers.problems import ProblemTeller
 from tidelog.services.http.front.host_check import HostCheck, host_name
 from tidelog.services.http.front.http_front import FrontChecks, HttpFront
 from tidelog.services.http.front.origin_check import OriginCheck
 from tidelog.services.http.front.request_context import RequestContexts
-from tidelog.services.http.metrics.broker_collector import BrokerCollector, MeasuredBroker
+from tidelog.services.http.metrics.broker_collector import BrokerCollector
 from tidelog.services.http.metrics.cluster_collector import ClusterCollector
 from tidelog.services.http.metrics.http_collector import HttpCollector
 from tidelog.services.http.service import Service, open_service
@@ -44,35 +40,8 @@ from tidelog.storage.runtime import Runtime
 if TYPE_CHECKING:
     from tidelog.services.http.forwarding.forwarding import Forwarding
 
-BROKER_SHARE = 0.5
-"""Of ``shutdown.timeout.ms``: what the broker has to flush, after the connections had the rest to end."""
 _DOCS_PAGE = resources.files(__package__).joinpath("docs.html").read_bytes()
 _DESCRIPTION = "A log service with Kafka's semantics whose only truth is an object-storage bucket."
-
-
-class StartableBroker(Broker, MeasuredBroker, Protocol):
-    """A broker that is started before its first call and closed after its last."""
-
-    @property
-    def peer_secrets(self) -> PeerSecrets:
-        """By which brokers of its cluster know each other."""
-        ...
-
-    async def start(self) -> None:
-        """Take up the log. Raises `Unavailable`, `Denied`, `Corrupt`."""
-        ...
-
-    async def hand_over(self) -> None:
-        """Have other brokers lead what this one leads, as far as there are any; requests are answered meanwhile."""
-        ...
-
-    async def must_stop(self) -> str:
-        """Return, with the reason, once this process has to end."""
-        ...
-
-    async def aclose(self) -> None:
-        """Flush what is buffered, answer it, and let go."""
-        ...
 
 
 class BrokerApp(FastAPI):
@@ -88,21 +57,15 @@ class BrokerApp(FastAPI):
         await super().__call__(scope, receive, send)
 
 
-def create_app(broker: StartableBroker, settings: Settings, runtime: Runtime) -> FastAPI:
-    """The application. Its lifespan starts and closes `broker`; `app.state.service` is what the routes share."""
+def create_app(broker: ServedBroker, settings: Settings, runtime: Runtime) -> FastAPI:
+    """The application around a `broker` that has started. `app.state.service`: what the routes share."""
     proofs = PeerProofs(broker.peer_secrets, runtime.clock)
     service = open_service(broker, settings, runtime, proofs)
-
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
-        async with running(broker, service):
-            yield
 
     app = BrokerApp(
         title="Tidelog",
         version=version("tidelog"),
         description=_DESCRIPTION,
-        lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False},  # asked for at every request otherwise
@@ -150,7 +113,7 @@ def _forwarding(service: Service) -> Forwarding | None:
     return Forwarding(service, service.peers)
 
 
-def _registry(broker: StartableBroker, service: Service) -> CollectorRegistry:
+def _registry(broker: ServedBroker, service: Service) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(BrokerCollector(broker))
     registry.register(ClusterCollector(broker))
@@ -163,18 +126,3 @@ async def _docs(_request: Request) -> Response:
     """A page of our own that draws `/openapi.json`: FastAPI's loads its scripts from a CDN, and a broker often stands
     where there is none."""
     return HTMLResponse(_DOCS_PAGE)
-
-
-@asynccontextmanager
-async def running(broker: StartableBroker, service: Service) -> AsyncGenerator[None]:
-    """`broker` started, and closed within what is left of ``shutdown.timeout.ms``."""
-    await broker.start()
-    try:
-        yield
-    finally:
-        service.connections.drain()
-        async with asyncio.timeout(service.settings.shutdown_timeout_ms / 1000 * BROKER_SHARE):
-            await broker.aclose()
-        if service.peers:
-            await service.peers.aclose()
-        service.decoding.shutdown(wait=False, cancel_futures=True)

@@ -43,6 +43,12 @@ class Service:
     peers: PeerPool | None = None
     forwarded: Counter[str] = field(default_factory=Counter)
 
+    async def aclose(self) -> None:
+        """Release the connections to peers and the decoding threads."""
+        if self.peers:
+            await self.peers.aclose()
+        self.decoding.shutdown(wait=False, cancel_futures=True)
+
     def body_limit_bytes(self, request: Request) -> int:
         """How large a body may be. A share that a peer sends may be larger than what it was sent: as Arrow, with a
         timestamp a record."""
