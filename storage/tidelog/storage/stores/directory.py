@@ -1,10 +1,10 @@
-"""The directory under a local store: where a key's file lies, the order of listings, what a disk's errors mean.
+"""The directory under a local store: file paths, the order of listings, and the meaning of disk errors.
 
-`LocalObjectStore` decides when an object appears; here is what it stands on:
+- A key's path never leaves the root, not even through a symbolic link, and never enters the private folder.
+- Files are listed in the order of their keys' bytes, and a folder outside a listing's bounds is not opened.
+- An `OSError` becomes the error of Tidelog that says what to do next.
 
-- a key's path never leaves the root, also not through a symbolic link, and never enters the private folder;
-- files are walked in the order of their keys' bytes, and no folder is opened that a listing's bounds exclude;
-- an `OSError` becomes the error that says what its reader does next.
+`LocalObjectStore` decides when an object becomes visible.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tidelog.storage.errors import Denied, Invalid, NoSuchObject, Unavailable
 from tidelog.storage.object_store import begins_a_key, checked_key
 
 PRIVATE_FOLDER = ".tidelog"
-"""Holds temporary files and the lock; begins with a dot, so that Spark and others pass over it."""
+"""Holds temporary files and the lock. Its name begins with a dot, so that Spark and other readers skip it."""
 
 
 class Directory:
-    """The tree under `root`, which is made if it is not there."""
+    """The tree under `root`, which is created if it does not exist."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
@@ -36,17 +36,17 @@ class Directory:
         self._synced: set[Path] = {self.root}
 
     def path(self, key: str) -> Path:
-        """The file of `key`. Raises `Invalid` if that is outside of the root or in the private folder."""
+        """The file of `key`. Raises `Invalid` if it is outside of the root or in the private folder."""
         path = self.root / checked_key(key)
         if key.split("/", 1)[0] == PRIVATE_FOLDER:
-            raise Invalid(f"{key!r} is not a key here: {PRIVATE_FOLDER}/ is the store's own", field="key")
+            raise Invalid(f"{key!r} is not a key here: {PRIVATE_FOLDER}/ belongs to the store itself", field="key")
         if os.path.realpath(path.parent) != str(path.parent):
             raise Invalid(f"{key!r} leads through a symbolic link; put no links into {self.root}", field="key")
         return path
 
     @contextmanager
     def opened(self, key: str) -> Iterator[int]:
-        """A descriptor to read the file of `key`. Raises `NoSuchObject`, also where a folder has the name."""
+        """A descriptor to read the file of `key`. Raises `NoSuchObject`, also if a folder has that name."""
         path = self.path(key)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -54,18 +54,18 @@ class Directory:
             raise NoSuchObject(f"there is no object {key}") from None
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise NoSuchObject(f"there is no object {key}, only something that is no file")
+                raise NoSuchObject(f"there is no object {key}: that path is not a regular file")
             yield descriptor
         finally:
             os.close(descriptor)
 
     def refuse_folder(self, path: Path, key: str) -> None:
-        """Raise `Invalid` if the name that `key` needs is a folder's."""
+        """Raise `Invalid` if `path`, the file of `key`, is a folder."""
         if path.is_dir():
             raise Invalid(f"{key!r} is the folder of other objects; a local directory cannot hold both", field="key")
 
     def make_folder(self, folder: Path) -> None:
-        """Make `folder` and those above it, and see to it that they outlast a power cut."""
+        """Create `folder` and its parents, and sync them, so that they survive a power cut."""
         if folder in self._synced:
             return
         self.make_folder(folder.parent)
@@ -74,7 +74,7 @@ class Directory:
         self._synced.add(folder)
 
     def sync(self, folder: Path) -> None:
-        """Make the names in `folder` lasting."""
+        """Make the names in `folder` durable."""
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -83,7 +83,7 @@ class Directory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the directory's lock against other threads and processes. The kernel frees a dead holder's."""
+        """Hold the directory's lock against other threads and processes. The kernel releases it if the holder dies."""
         path = self.root / PRIVATE_FOLDER / "lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -93,7 +93,7 @@ class Directory:
             os.close(descriptor)
 
     def keys(self, prefix: str, start_after: str) -> Iterator[str]:
-        """The keys that start with `prefix`, beyond `start_after`, ascending by their bytes."""
+        """The keys that start with `prefix` and sort after `start_after`, ascending by their bytes."""
         folder, _, _ = prefix.rpartition("/")
         if not begins_a_key(prefix) or (folder and not self._is_folder(folder)):
             return
@@ -106,7 +106,7 @@ class Directory:
             return False
 
     def _walk(self, folder: str, prefix: str, start_after: str) -> Iterator[str]:
-        """`folder` is a key's beginning: empty, or ending in a slash."""
+        """`folder` is the beginning of a key: empty, or with a slash at its end."""
         for name in self._names(folder):
             key = folder + name
             if not name.endswith("/"):
@@ -118,7 +118,7 @@ class Directory:
                 yield from self._walk(key, prefix, start_after)
 
     def _names(self, folder: str) -> list[str]:
-        """What is in a folder. A folder sorts by its name with the slash, as the keys in it do."""
+        """The names in `folder`, those of folders with a slash at the end, so that they sort as the keys in them."""
         try:
             with os.scandir(self.root / folder) as entries:
                 names = [
@@ -132,7 +132,7 @@ class Directory:
 
 
 def _can_be_key(name: str) -> bool:
-    """False for a foreign file whose name no key can have; a listing passes over it."""
+    """False for a foreign file whose name no key can have. A listing skips it."""
     try:
         return bool(checked_key(name.removesuffix("/")))
     except Invalid:
@@ -141,12 +141,12 @@ def _can_be_key(name: str) -> bool:
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
-_NO_KEY = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP, errno.EEXIST}  # EEXIST: a folder is wanted where a file is
+_NO_KEY = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP, errno.EEXIST}  # EEXIST: a file where a folder is needed
 
 
 @contextmanager
-def said_plainly(what: str) -> Iterator[None]:
-    """Turn an `OSError` within into the error of Tidelog's that fits; `what` is the key or path it is about."""
+def disk_errors(what: str) -> Iterator[None]:
+    """Turn an `OSError` in the block into an error of Tidelog. `what` is the key or path that it is about."""
     try:
         yield
     except OSError as error:

@@ -1,25 +1,25 @@
-"""A bucket in a local directory: an object is a file, a key its path.
+"""A bucket in a local directory: an object is a file, and a key is its path.
 
-How a write becomes whole and lasting
--------------------------------------
-A body goes to a file under ``.tidelog/tmp`` and is synced. Then one step makes it visible:
+How a write becomes complete and durable
+----------------------------------------
+The body is written to a file under ``.tidelog/tmp`` and synced. Then one step makes it visible:
 
-- `create` links it to its name, which fails if the name exists (the atomic winner of inv. 2);
-- `put` renames it onto its name.
+- `create` links the file to its name, which fails if the name exists (the atomic winner of inv. 2);
+- `put` renames the file onto its name.
 
-Then the folder is synced, and so is the parent of each folder on the way that this process has not synced yet, whoever
-made it: otherwise a power cut could take an acknowledged object's folder away. A `create` that conflicts syncs the
-folder as well, since its caller may next act on the object that it finds there.
+Then the folder is synced, and so is the parent of each folder on the path that this process has not synced yet, no
+matter which process made it: otherwise a power cut could remove the folder of an acknowledged object. A `create` that
+conflicts also syncs the folder, since its caller may next act on the existing object.
 
-`put` with `if_version` has to compare and rename in one step, against every process that uses the directory: put and
-delete hold an ``flock`` for those two calls, never while bytes are written. Creates need no lock.
+`put` with `if_version` must compare and rename in one step, against every process that uses the directory. So put and
+delete hold an ``flock`` for those two calls, but never while bytes are written. Creates need no lock.
 
-A version is the file's inode, size and modification time, whose nanoseconds below a millisecond are drawn at random, so
-that two writes within one tick of the file system's clock differ. That clock, and no process's own, says how old a file
-is: on a network's file system it is the server's.
+A version is the file's inode, size and modification time. The nanoseconds below a millisecond are random, so that two
+writes within one tick of the file system's clock differ. A file's age is measured by the file system's clock only; on a
+network's file system that is the server's clock.
 
-All file calls run in a few threads, never on the event loop. Folders that become empty stay: removing one could take it
-from under a create. Limits of a directory that S3 has not: a part of a key is at most 255 bytes, and a key cannot be
+All file calls run in a few threads, never on the event loop. Empty folders stay: removing one could break a concurrent
+create. A directory has two limits that S3 does not have: a part of a key has at most 255 bytes, and a key cannot be
 both an object and the folder of others.
 """
 
@@ -45,24 +45,24 @@ from tidelog.storage.object_store import (
 )
 from tidelog.storage.partial_uploads import PartialUpload
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.stores.directory import PRIVATE_FOLDER, Directory, said_plainly
+from tidelog.storage.stores.directory import PRIVATE_FOLDER, Directory, disk_errors
 
 T = TypeVar("T")
 
 FILE_THREADS = 8
 SYNC_STEP_BYTES = 8 * 1024 * 1024
-"""What a body has beyond this is synced in steps; WAL entries are smaller."""
+"""A larger body is synced in steps of this size. WAL entries are smaller."""
 LEFTOVER_AGE_MS = 3_600_000
-"""A temporary file untouched for so long belongs to a process that died."""
+"""A temporary file that was not written for so long belongs to a process that died."""
 
 
 class LocalObjectStore:
-    """Implements `ObjectStore` on the directory `root`, which is made if it is not there."""
+    """Implements `ObjectStore` on the directory `root`, which is created if it does not exist."""
 
     def __init__(self, root: Path, runtime: Runtime | None = None) -> None:
         runtime = runtime or Runtime()
         self._entropy = runtime.entropy
-        with said_plainly(str(root)):
+        with disk_errors(str(root)):
             self._directory = Directory(root)
             self._temporary = self._directory.root / PRIVATE_FOLDER / "tmp"
             self._directory.make_folder(self._temporary)
@@ -78,7 +78,7 @@ class LocalObjectStore:
         return self
 
     async def pending(self) -> AsyncIterator[PartialUpload]:
-        """Temporary files: of writes under way, and of processes that died."""
+        """Temporary files, of writes under way and of processes that died."""
         for upload in await self._in_thread(PRIVATE_FOLDER, self._temporary_files):
             yield upload
 
@@ -111,7 +111,7 @@ class LocalObjectStore:
 
     async def _in_thread(self, what: str, call: Callable[[], T]) -> T:
         def work() -> T:
-            with said_plainly(what):
+            with disk_errors(what):
                 return call()
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -178,7 +178,7 @@ class LocalObjectStore:
 
     @contextmanager
     def _written(self, data: Body) -> Iterator[tuple[Path, str]]:
-        """A synced temporary file that holds `data`, and its version; it is gone afterwards."""
+        """A synced temporary file with `data`, and its version. The file is removed afterwards."""
         path = self._temporary / self._entropy.new_id()
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -198,7 +198,7 @@ class LocalObjectStore:
     def _remove_leftovers(self) -> None:
         found = self._temporary_files()
         if not found:
-            return  # without a write, so that a directory that only can be read can be opened
+            return  # before any write, so that a read-only directory can be opened
         with self._written(b"") as (now, _):
             oldest_ms = now.stat().st_mtime_ns // 1_000_000 - LEFTOVER_AGE_MS
         for upload in found:
@@ -210,7 +210,7 @@ class LocalObjectStore:
         for path in self._temporary.iterdir():
             try:
                 status = path.stat()
-            except FileNotFoundError:  # another process cleans too, or finished its write
+            except FileNotFoundError:  # another process removed it, or finished its write
                 continue
             key = str(path.relative_to(self._directory.root))
             found.append(PartialUpload(key, path.name, status.st_size, status.st_mtime_ns // 1_000_000))
@@ -218,8 +218,8 @@ class LocalObjectStore:
 
 
 def _write_in_steps(descriptor: int, data: Body) -> None:
-    """Write `data`, synced every `SYNC_STEP_BYTES`: the sync of a large segment would otherwise keep those of small WAL
-    entries waiting until all of it is on the disk (p99 of a sync 102 ms beside files of 40 MiB, in steps 22 ms)."""
+    """Write `data`, and sync every `SYNC_STEP_BYTES`. Otherwise small WAL entries wait while the whole of a large
+    segment goes to the disk: the p99 of a sync is 102 ms beside files of 40 MiB, and 22 ms in steps."""
     view = flat_view(data)
     for start in range(0, len(view), SYNC_STEP_BYTES):
         write_all(descriptor, view[start : start + SYNC_STEP_BYTES])
@@ -228,7 +228,7 @@ def _write_in_steps(descriptor: int, data: Body) -> None:
 
 
 def write_all(descriptor: int, data: Body) -> None:
-    """Write every byte of `data`: a single call may write fewer, as when a disk fills or a signal comes."""
+    """Write every byte of `data`. A single system call may write fewer, if the disk fills or a signal arrives."""
     rest = flat_view(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
@@ -239,7 +239,7 @@ def _read_exactly(descriptor: int, key: str, start: int, stop: int) -> bytes:
     while start < stop:
         part = os.pread(descriptor, stop - start, start)
         if not part:
-            raise Unavailable(f"{key} became shorter while it was read: something else writes to this directory")
+            raise Unavailable(f"{key} became shorter while it was read: another program writes to this directory")
         parts.append(part)
         start += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,8 +1,7 @@
-"""A bucket in this process's memory: for tests, the simulation, and brokers that may forget.
+"""A bucket in this process's memory: for tests, the simulation, and brokers whose data may be lost.
 
-It is the model that the other stores are compared with, so it is kept plain: a dictionary of objects and a sorted list
-of their keys. Nothing here waits, so every call is atomic on an event loop, under a simulation's trampoline, and in
-a debugger. It is not for use from several threads.
+The other stores are compared with it, so it is simple: a dictionary of objects and a sorted list of their keys. No call
+waits, so every call is atomic on an event loop, in the simulation, and in a debugger. Not for use from several threads.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ VERSION_DIGITS = 32
 
 
 class MemoryObjectStore:
-    """Implements `ObjectStore`. A version follows from the content, like an ETag of S3: two writes of the same bytes
-    have one version."""
+    """Implements `ObjectStore`. A version follows from the content, like S3's ETag: the same bytes have the same
+    version."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -70,7 +69,7 @@ class MemoryObjectStore:
         return self._found(key).info
 
     async def aclose(self) -> None:
-        """Nothing to release; the objects stay for whoever holds this store."""
+        """Does nothing: the objects live as long as this store."""
 
     def _found(self, key: str) -> StoredObject:
         try:

@@ -1,10 +1,10 @@
-"""From the text of `--store` to a store.
+"""Opens the store that `--store` names.
 
-    memory:                 forgotten with the process
-    file:PATH               a local directory, made if it is not there: file:./tidelog-data, file:///var/lib/tidelog
-    s3://BUCKET/PREFIX      S3 or what speaks it; endpoint, region and credentials by the usual AWS settings
+    memory:                 lost when the process ends
+    file:PATH               a local directory, created if missing: file:./tidelog-data, file:///var/lib/tidelog
+    s3://BUCKET/PREFIX      S3 or a compatible server; endpoint, region and credentials from the usual AWS settings
 
-What comes back is the bare store. Retrying, hedging and counting are the wiring's choice, in that order from outside:
+The result is the bare store. The caller adds wrappers, in this order:
 ``RetryingObjectStore(HedgingObjectStore(CountingObjectStore(open_store(...))))`` counts every try, as the bill does.
 """
 
@@ -23,8 +23,8 @@ KNOWN_FORMS = ("memory:", "file:PATH", "s3://BUCKET/PREFIX")
 
 
 def open_store(url: str, *, runtime: Runtime, s3: S3Settings | None = None) -> ObjectStore:
-    """The store that `url` names, with `s3` if it is on S3; `Invalid` with the known forms if it names none. Call
-    `aclose` when done."""
+    """The store at `url`, with the settings `s3` if it is on S3. Raises `Invalid` for an unknown form. Call `aclose`
+    when done."""
     scheme, colon, rest = url.partition(":")
     if colon and scheme == "memory" and not rest:
         return MemoryObjectStore(runtime.clock)
@@ -36,7 +36,7 @@ def open_store(url: str, *, runtime: Runtime, s3: S3Settings | None = None) -> O
 
 
 def _local_root(url: str, rest: str) -> Path:
-    """``file:PATH`` or ``file:///PATH``; a host between the slashes has no meaning here."""
+    """``file:PATH`` or ``file:///PATH``, without a host between the slashes."""
     if rest.startswith("//"):
         rest = rest.removeprefix("//").removeprefix("localhost")
         if not rest.startswith("/"):
@@ -45,7 +45,7 @@ def _local_root(url: str, rest: str) -> Path:
 
 
 def _open_s3(url: str, rest: str, settings: S3Settings | None) -> ObjectStore:
-    # Imported here, because boto is ~50 MB of memory that a broker on a local directory must not pay.
+    # Imported here: boto takes about 50 MB of memory, which a broker on a local directory does not need.
     from tidelog.storage.stores.s3 import S3ObjectStore
 
     bucket, _, prefix = rest.removeprefix("//").partition("/")
