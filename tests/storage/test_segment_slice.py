@@ -15,7 +15,7 @@ from tests.storage.record_tables import WEB, record_table
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.parquet_format import Footer
 from tidelog.storage.parquet.thrift_compact import I32, Damaged, Struct, write_struct
-from tidelog.storage.parquet.value_pages import ValuePage, decode_values, value_pages
+from tidelog.storage.parquet.column_pages import ColumnPage, decode_values, column_pages
 from tidelog.storage.segments.segment_codec import decode_segment, decode_segment_footer, encode_segment
 from tidelog.storage.segments.segment_slice import Wanted, choose_pages, decode_slice, offset_by_timestamp
 
@@ -44,8 +44,8 @@ def column() -> pq.ColumnChunkMetaData:
     return FOOTER.metadata.row_group(0).column(3)
 
 
-def pages() -> list[ValuePage]:
-    found = value_pages(column(), DATA, GROUP.start)
+def pages() -> list[ColumnPage]:
+    found = column_pages(column(), DATA, GROUP.start)
     assert found is not None
     return list(found)
 
@@ -88,7 +88,7 @@ def test_any_neighbouring_pages_decode_to_their_rows() -> None:
             assert values.equals(expected)
 
 
-PAGES = tuple(ValuePage(start=n * 100, end=n * 100 + 100, first_row=n * 10, rows=10, raw_bytes=1_000) for n in range(5))
+PAGES = tuple(ColumnPage(start=n * 100, end=n * 100 + 100, first_row=n * 10, rows=10, raw_bytes=1_000) for n in range(5))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_values_with_a_dictionary_are_decoded_whole() -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(TABLE, sink, compression="zstd", use_dictionary=["value"])
     file = pq.ParquetFile(pa.BufferReader(sink.getvalue()))
-    assert value_pages(file.metadata.row_group(0).column(3), memoryview(sink.getvalue()), 0) is None
+    assert column_pages(file.metadata.row_group(0).column(3), memoryview(sink.getvalue()), 0) is None
 
 
 def header(rows: int, stored_bytes: int) -> bytes:
@@ -153,7 +153,7 @@ def test_a_header_that_lies_is_damage(lie: bytes) -> None:
     lied = bytearray(DATA)
     lied[start : start + len(lie)] = lie
     with pytest.raises(Damaged):
-        value_pages(column(), memoryview(bytes(lied)), GROUP.start)
+        column_pages(column(), memoryview(bytes(lied)), GROUP.start)
 
 
 def test_the_sample_is_a_segment() -> None:

@@ -14,18 +14,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidelog.storage.parquet.thrift_compact import StructReader
-from tidelog.storage.parquet.value_pages import ValuePage, value_pages
+from tidelog.storage.parquet.column_pages import ColumnPage, column_pages
 
 
 def holds_only_nulls(metadata: pq.FileMetaData, group: int, column: int, data: memoryview, base: int) -> bool:
     """Of the row group whose bytes are `data` and lie at `base` of their object; the column by its number among the
     leaves. False may also mean that it cannot be told. Raises `ValueError` for bytes that are no pages."""
-    pages = value_pages(metadata.row_group(group).column(column), data, base)
+    pages = column_pages(metadata.row_group(group).column(column), data, base)
     levels = 2 if metadata.schema.column(column).max_repetition_level else 1
     return pages is not None and all(_is_null_page(page, data, levels) for page in pages)
 
 
-def _is_null_page(page: ValuePage, data: memoryview, levels: int) -> bool:
+def _is_null_page(page: ColumnPage, data: memoryview, levels: int) -> bool:
     nulls = _run_of_zeros(page.rows) * levels
     if page.raw_bytes != len(nulls):  # so nothing large is made of bytes that nobody has checked
         return False

@@ -2,7 +2,7 @@
 
 A row group holds some twenty thousand records, and who looks one up wants a few of them. Offsets, timestamps, keys and
 headers are small and decoded whole, unless there are none (`null_columns`); of the values only the pages that hold what
-is wanted (`value_pages`). The bytes of the whole row group are at hand and checked: they are one range of the object,
+is wanted (`column_pages`). The bytes of the whole row group are at hand and checked: they are one range of the object,
 whereas the pages of one record lie all over it, a column after the other.
 """
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tidelog.storage.parquet.null_columns import holds_only_nulls
 from tidelog.storage.parquet.parquet_format import Footer, RowGroup, parsing
-from tidelog.storage.parquet.value_pages import ValuePage, decode_values, value_pages
+from tidelog.storage.parquet.column_pages import ColumnPage, decode_values, column_pages
 from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.segments.segment_codec import decode_segment_rows
 
@@ -41,7 +41,7 @@ def decode_slice(key: str, footer: Footer, group: RowGroup, data: memoryview, wa
     the end of a page. `wanted.offset` is not beyond the group. Raises `Corrupt` naming `key`."""
     with parsing(key):
         column = footer.metadata.row_group(group.index).column(_VALUE)
-        pages = value_pages(column, data, group.start)
+        pages = column_pages(column, data, group.start)
         absent = _absent_columns(footer, group, data)
     if pages is None:
         records = decode_segment_rows(key, footer, [group], data)
@@ -68,9 +68,9 @@ def offset_by_timestamp(key: str, footer: Footer, group: RowGroup, data: memoryv
     return int(records["offset"][int(late[0])].as_py()) if len(late) else None
 
 
-def choose_pages(pages: Sequence[ValuePage], row: int, wanted: Wanted) -> Sequence[ValuePage]:
+def choose_pages(pages: Sequence[ColumnPage], row: int, wanted: Wanted) -> Sequence[ColumnPage]:
     """The page that holds `row` and those behind it, until they hold what is wanted. Pure."""
-    chosen: list[ValuePage] = []
+    chosen: list[ColumnPage] = []
     raw_bytes = 0
     for page in pages:
         if page.next_row <= row:

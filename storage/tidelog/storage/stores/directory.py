@@ -39,7 +39,7 @@ class Directory:
         """The file of `key`. Raises `Invalid` if it is outside of the root or in the private folder."""
         path = self.root / checked_key(key)
         if key.split("/", 1)[0] == PRIVATE_FOLDER:
-            raise Invalid(f"{key!r} is not a key here: {PRIVATE_FOLDER}/ belongs to the store itself", field="key")
+            raise Invalid(f"{key!r} is not a key here: {PRIVATE_FOLDER}/ is the store's own", field="key")
         if os.path.realpath(path.parent) != str(path.parent):
             raise Invalid(f"{key!r} leads through a symbolic link; put no links into {self.root}", field="key")
         return path

@@ -8,7 +8,7 @@ at hand, walking from header to header says it too, in microseconds.
 pyarrow reads whole column chunks only. So the chosen pages are given to it as a file of one column, whose footer is
 written here; they are not copied into it.
 
-    pages = value_pages(group, data)
+    pages = column_pages(group, data)
     few = [page for page in pages if page.first_row <= row < page.next_row]
     values = decode_values(few, data)
 
@@ -35,7 +35,7 @@ _COLUMN = b"value"
 
 
 @dataclass(frozen=True)
-class ValuePage:
+class ColumnPage:
     """Bytes ``[start, end)`` of the row group's, header and all, with `rows` rows from `first_row` of the group on;
     `raw_bytes` uncompressed."""
 
@@ -50,7 +50,7 @@ class ValuePage:
         return self.first_row + self.rows
 
 
-def value_pages(column: pq.ColumnChunkMetaData, data: memoryview, base: int) -> Sequence[ValuePage] | None:
+def column_pages(column: pq.ColumnChunkMetaData, data: memoryview, base: int) -> Sequence[ColumnPage] | None:
     """The pages of `column`, the values of a row group that lies at `base` of its object and whose bytes are `data`;
     None if they cannot be read one by one: with a dictionary before them, or of a kind Tidelog does not write. Raises
     `ValueError` for bytes that are no pages."""
@@ -58,7 +58,7 @@ def value_pages(column: pq.ColumnChunkMetaData, data: memoryview, base: int) -> 
         return None
     start = column.data_page_offset - base
     end, row = start + column.total_compressed_size, 0
-    pages: list[ValuePage] = []
+    pages: list[ColumnPage] = []
     while start < end:
         reader = StructReader(data[:end], start)
         header = reader.struct()
@@ -71,14 +71,14 @@ def value_pages(column: pq.ColumnChunkMetaData, data: memoryview, base: int) -> 
         rows = numbers.get(1)
         if not isinstance(rows, int) or stored_bytes < 0 or rows <= 0 or page_end > end:
             raise Damaged("a page's header has impossible sizes")
-        pages.append(ValuePage(start, page_end, row, rows, raw_bytes))
+        pages.append(ColumnPage(start, page_end, row, rows, raw_bytes))
         start, row = page_end, row + rows
     if row != column.num_values:
         raise Damaged(f"pages of {row} rows where the footer says {column.num_values}")
     return pages
 
 
-def decode_values(pages: Sequence[ValuePage], data: memoryview) -> pa.ChunkedArray[Any]:
+def decode_values(pages: Sequence[ColumnPage], data: memoryview) -> pa.ChunkedArray[Any]:
     """The values in `pages`, neighbours in `data`. Raises what pyarrow's reader does."""
     first, last = pages[0], pages[-1]
     stored = data[first.start : last.end]
