@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.storage.record_tables import WEB, Payload, record_table
 
-from tidelog.storage.parquet.null_columns import holds_only_nulls
+from tidelog.storage.parquet.column_pages import holds_only_nulls
 from tidelog.storage.segments.segment_codec import decode_segment_footer, encode_segment
 from tidelog.storage.segments.segment_slice import Wanted, decode_slice
 

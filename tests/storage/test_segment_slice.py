@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.storage.record_tables import WEB, record_table
 
 from tidelog.storage.errors import Corrupt
+from tidelog.storage.parquet.column_pages import ColumnPage, column_pages, decode_values
 from tidelog.storage.parquet.parquet_format import Footer
 from tidelog.storage.parquet.thrift_compact import I32, Damaged, Struct, write_struct
-from tidelog.storage.parquet.column_pages import ColumnPage, decode_values, column_pages
 from tidelog.storage.segments.segment_codec import decode_segment, decode_segment_footer, encode_segment
 from tidelog.storage.segments.segment_slice import Wanted, choose_pages, decode_slice, offset_by_timestamp
 
@@ -88,7 +88,9 @@ def test_any_neighbouring_pages_decode_to_their_rows() -> None:
             assert values.equals(expected)
 
 
-PAGES = tuple(ColumnPage(start=n * 100, end=n * 100 + 100, first_row=n * 10, rows=10, raw_bytes=1_000) for n in range(5))
+PAGES = tuple(
+    ColumnPage(start=n * 100, end=n * 100 + 100, first_row=n * 10, rows=10, raw_bytes=1_000) for n in range(5)
+)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,21 @@
-"""Some pages of a row group's `value` column, decoded without the others.
+"""Single pages of a column of a row group, decoded without the others.
 
-Values are most of a row group, and decompressing them most of the work of reading it. A Parquet column is a row of
-pages, each compressed by itself, whose headers tell how many rows it holds; so who wants a few records out of some
-twenty thousand decodes one page and not eight. Parquet's index of pages would say where each is; as the row group is
-at hand, walking from header to header says it too, in microseconds.
+Values are most of a row group, and decompressing them is most of the work of reading it. A Parquet column is a sequence
+of pages, each compressed by itself, whose headers give their numbers of rows. So a reader that wants a few of some
+twenty thousand records decodes one page of values instead of eight. Parquet's page index also locates the pages, but
+the row group is in memory, and walking from header to header takes microseconds.
 
-pyarrow reads whole column chunks only. So the chosen pages are given to it as a file of one column, whose footer is
-written here; they are not copied into it.
+pyarrow reads whole column chunks only. So it gets the chosen pages as a file of one column, with a footer made here;
+the pages are not copied.
 
-    pages = column_pages(group, data)
+    pages = column_pages(group, data, base)
     few = [page for page in pages if page.first_row <= row < page.next_row]
     values = decode_values(few, data)
 
-All of it is done on bytes that have their checksum (`parquet_format`).
+`holds_only_nulls` recognizes a column without any value by its pages' bytes. Most records have no headers, and many no
+key, but decoding twenty thousand absent lists of headers takes as long as decoding the offsets, timestamps and keys.
+
+All bytes have passed their checksum before (`parquet_format`).
 """
 
 from __future__ import annotations
@@ -36,8 +39,8 @@ _COLUMN = b"value"
 
 @dataclass(frozen=True)
 class ColumnPage:
-    """Bytes ``[start, end)`` of the row group's, header and all, with `rows` rows from `first_row` of the group on;
-    `raw_bytes` uncompressed."""
+    """Bytes ``[start, end)`` of the row group, the page's header included, with `rows` rows from row `first_row` of the
+    group. Uncompressed it has `raw_bytes`."""
 
     start: int
     end: int
@@ -51,9 +54,9 @@ class ColumnPage:
 
 
 def column_pages(column: pq.ColumnChunkMetaData, data: memoryview, base: int) -> Sequence[ColumnPage] | None:
-    """The pages of `column`, the values of a row group that lies at `base` of its object and whose bytes are `data`;
-    None if they cannot be read one by one: with a dictionary before them, or of a kind Tidelog does not write. Raises
-    `ValueError` for bytes that are no pages."""
+    """The pages of `column`, in a row group with the bytes `data` at `base` of its object. None if they cannot be read
+    one by one: with a dictionary, or of a kind that Tidelog does not write. Raises `ValueError` for bytes that are not
+    pages."""
     if column.has_dictionary_page or column.compression != "ZSTD":
         return None
     start = column.data_page_offset - base
@@ -79,11 +82,11 @@ def column_pages(column: pq.ColumnChunkMetaData, data: memoryview, base: int) ->
 
 
 def decode_values(pages: Sequence[ColumnPage], data: memoryview) -> pa.ChunkedArray[Any]:
-    """The values in `pages`, neighbours in `data`. Raises what pyarrow's reader does."""
+    """The values in `pages`, which are consecutive in `data`. Raises what pyarrow's reader raises."""
     first, last = pages[0], pages[-1]
     stored = data[first.start : last.end]
     rows = last.next_row - first.first_row
-    base = first.start + len(MAGIC)  # a column does not begin at 0, for the reader takes that for "none"
+    base = first.start + len(MAGIC)  # not 0, which the reader takes for "no offset"
     footer = _footer(base, len(stored), sum(page.raw_bytes for page in pages), rows)
     metadata = pq.read_metadata(pa.BufferReader(footer))
     source = pa.PythonFile(cast(io.IOBase, SparseFile(stored, base, base + len(stored) + len(footer))), mode="r")
@@ -92,7 +95,7 @@ def decode_values(pages: Sequence[ColumnPage], data: memoryview) -> pa.ChunkedAr
 
 
 def _footer(base: int, stored_bytes: int, raw_bytes: int, rows: int) -> bytes:
-    """The end of a Parquet file that holds one column of `rows` values, in `stored_bytes` from `base` on."""
+    """The footer of a Parquet file with one column of `rows` values, in `stored_bytes` from `base` on."""
     column = Struct(
         {
             1: I32(_BYTE_ARRAY),
@@ -110,3 +113,39 @@ def _footer(base: int, stored_bytes: int, raw_bytes: int, rows: int) -> bytes:
     leaf = Struct({1: I32(_BYTE_ARRAY), 3: I32(_OPTIONAL), 4: _COLUMN})
     text = write_struct(Struct({1: I32(2), 2: Listed([root, leaf]), 3: I64(rows), 4: Listed([group])}))
     return text + len(text).to_bytes(4, "little") + MAGIC
+
+
+def holds_only_nulls(metadata: pq.FileMetaData, group: int, column: int, data: memoryview, base: int) -> bool:
+    """Whether leaf column `column` of row group `group`, with the bytes `data` at `base` of its object, has no value.
+    False may also mean "unknown". Raises `ValueError` for bytes that are not pages.
+
+    Such a page has levels only, each a single run of zeros; levels are definition levels and, for lists, repetition
+    levels before them:
+
+        4 bytes: length | varint: rows << 1 | a zero
+
+    Every other page is left to Parquet's reader."""
+    pages = column_pages(metadata.row_group(group).column(column), data, base)
+    levels = 2 if metadata.schema.column(column).max_repetition_level else 1
+    return pages is not None and all(_is_null_page(page, data, levels) for page in pages)
+
+
+def _is_null_page(page: ColumnPage, data: memoryview, levels: int) -> bool:
+    nulls = _run_of_zeros(page.rows) * levels
+    if page.raw_bytes != len(nulls):  # so no unchecked size leads to a large allocation
+        return False
+    reader = StructReader(data[: page.end], page.start)
+    reader.struct()
+    try:
+        return bytes(pa.Codec("zstd").decompress(data[reader.position : page.end], len(nulls))) == nulls
+    except OSError:
+        return False
+
+
+def _run_of_zeros(count: int) -> bytes:
+    run, left = bytearray(), count << 1
+    while left >= 0x80:
+        run.append(left & 0x7F | 0x80)
+        left >>= 7
+    run += bytes((left, 0))
+    return len(run).to_bytes(4, "little") + bytes(run)

@@ -1,11 +1,11 @@
 """Writes Tidelog's Parquet (`parquet_format`): a whole table at once, or row group by row group into a file.
 
-    encoder = ParquetEncoder(flavor, first_rows, sink)          # settings are chosen by looking at the first rows
-    encoder.write(row_group)                                    # ... as often as there are row groups
+    encoder = ParquetEncoder(flavor, first_rows, sink)          # chooses settings by the first rows
+    encoder.write(row_group)                                    # once per row group
     ends = encoder.close(header_json)
     fill_in_checksums(body, ends)                               # body: the sink's bytes, in memory or a mapped file
 
-An object that is larger than memory is written to a file so, and mapped for its checksums and its upload.
+An object larger than memory is written to a file, which is then mapped for its checksums and its upload.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tidelog.storage.parquet.parquet_format import (
 
 
 def encode_parquet(flavor: ParquetFlavor, table: pa.Table, header_json: bytes) -> memoryview:
-    """`table` as an object of `flavor`. Its columns are as in the flavor's schema, or dictionaries of that. Holds the
-    interpreter only between row groups, and copies nothing."""
+    """`table` as an object of `flavor`. Its columns have the types of the flavor's schema, or are dictionaries of them.
+    Holds the GIL only between row groups, and copies nothing."""
     sink = pa.BufferOutputStream()
     rows = row_group_rows(table)
-    one = rows >= table.num_rows > 0  # as most entries of the WAL: a slice of all is work for nothing
+    one = rows >= table.num_rows > 0  # as in most WAL entries: needs no slice
     groups = [table] if one else [table.slice(first_row, rows) for first_row in range(0, table.num_rows, rows)]
     encoder = ParquetEncoder(flavor, groups[0] if groups else table, sink)
     for group in groups:
@@ -46,8 +46,8 @@ def encode_parquet(flavor: ParquetFlavor, table: pa.Table, header_json: bytes) -
 
 
 class ParquetEncoder:
-    """One object of `flavor`, written to `sink`, which it leaves open. `like`: the rows of the first row group, by
-    which the settings are chosen."""
+    """Writes one object of `flavor` to `sink`, which stays open. The settings follow from `like`, the rows of the first
+    row group."""
 
     def __init__(self, flavor: ParquetFlavor, like: pa.Table, sink: pa.NativeFile) -> None:
         self._flavor = flavor
@@ -61,7 +61,7 @@ class ParquetEncoder:
         self._ends.append(self._sink.tell())
 
     def close(self, header_json: bytes) -> Sequence[int]:
-        """Write the indexes and the footer. Returns where each row group ends, for `fill_in_checksums`."""
+        """Write the indexes and the footer. Returns the end of each row group, for `fill_in_checksums`."""
         metadata = {FORMAT_KEY: self._flavor.name, HEADER_KEY: header_json.decode()}
         checksums = 1 + len(self._ends) + self._flavor.has_index
         self._writer.add_key_value_metadata(metadata | {CHECKSUMS_KEY: "0" * CHECKSUM_DIGITS * checksums})
@@ -70,7 +70,8 @@ class ParquetEncoder:
 
 
 def fill_in_checksums(body: memoryview, ends: Sequence[int]) -> None:
-    """Put the checksums of all parts of `body` in their place, the footer's last: it covers the others."""
+    """Write the checksums of all parts of `body` into its footer. The footer's own comes last, since it covers the
+    others."""
     footer = body[-footer_bytes("", body[-TAIL_BYTES:]) :]
     found = CHECKSUMS.search(footer)
     assert found is not None

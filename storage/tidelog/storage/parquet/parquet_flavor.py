@@ -1,8 +1,8 @@
-"""What Tidelog's Parquet is made with: the settings measured best, and what is decided anew for each object.
+"""The settings of Tidelog's Parquet: those that were measured as best, and those chosen for each object.
 
-zstd; numbers as packed differences; page checksums; statistics where a reader prunes by them, of row groups and of
-pages. Whether keys or values take a dictionary, how values are written, and at which level they are compressed, is
-decided by looking at them.
+Fixed are zstd, packed differences for numbers, page checksums, and statistics of row groups and pages where a reader
+prunes by them. Chosen by a look at the rows are dictionaries for keys and values, the encoding of values, and the
+compression level.
 """
 
 from __future__ import annotations
@@ -17,31 +17,35 @@ import pyarrow.parquet as pq
 
 ROW_GROUP_ROWS_MAX = 1_000_000
 ROW_GROUP_RAW_BYTES = 8 * 1024 * 1024
-"""Row groups are cut at about so many bytes of raw records: what one read from the middle has to fetch and decode."""
+"""The approximate size of a row group in raw bytes. A read from the middle must fetch and decode one row group."""
 
 SAMPLE_BYTES = 512 * 1024
-"""Of values, to choose a compression level by."""
+"""The size of the sample of values by which the compression level is chosen."""
 SAVING_MIN = 0.04
-"""What a costlier level, or a dictionary, has to save of the cheapest one's bytes."""
+"""The share of bytes that a costlier level, or a dictionary, must save."""
 DISTINCT_SAMPLE_ROWS = 1_000
-"""Of these, half at most may be distinct, else a dictionary is not even tried: keys that seldom repeat."""
+"""If more than half of so many rows are distinct, no dictionary is tried: the keys seldom repeat."""
 BLOOM_FALSE_POSITIVES = 0.01
-"""Of keys that a row group lacks, so many seem to be in it: 10 bits a distinct key."""
+"""The share of absent keys that seem to be in a row group. Costs 10 bits per distinct key."""
 SHORT_VALUE_BYTES = 256
-"""Values below this on average are written lengths first, bytes after: smaller, and a quarter less work at 100 bytes.
-Larger ones compress as well with their lengths between them, at a little less work."""
+"""Values that are shorter on average are written lengths first, bytes after: that is smaller, and a quarter less work
+at 100 bytes. Longer values compress as well with the lengths between them, at a little less work."""
 
 _DELTA_COLUMNS = ("partition", "offset", "timestamp")
 
 
 @dataclass(frozen=True)
 class ParquetFlavor:
-    """What differs between WAL entries and segments. Of several `zstd_levels`, the cheapest first, a later one is taken
-    where it makes a sample of the values smaller by `SAVING_MIN`: 5 takes four times the work of 1, and on JSON events
-    8 % of the bytes away, on random text none. `lengths_first` writes all values so, which takes some 2 % of the bytes
-    away, not only short ones. `page_index` writes statistics of pages too, and where they are; `dictionary_columns` may
-    have a dictionary where it saves `SAVING_MIN`; `bloom_column` has a bloom filter. With fewer than `plain_bytes` of
-    values an object is not compressed."""
+    """The settings in which WAL entries and segments differ.
+
+    - `zstd_levels`, the cheapest first: a later level is used if it makes a sample of the values smaller by
+      `SAVING_MIN`. Level 5 takes four times the work of 1; it saves 8 % of JSON events, and nothing of random text.
+    - `lengths_first`: write all values lengths first, not only short ones. Saves about 2 %.
+    - `page_index`: also write statistics and positions of pages.
+    - `dictionary_columns`: these may have a dictionary, if it saves `SAVING_MIN`.
+    - `bloom_column`: this one has a bloom filter.
+    - `plain_bytes`: an object with fewer bytes of values is not compressed.
+    """
 
     name: str
     schema: pa.Schema
@@ -55,18 +59,18 @@ class ParquetFlavor:
 
     @property
     def has_index(self) -> bool:
-        """Whether anything lies between the row groups and the footer."""
+        """Whether indexes lie between the row groups and the footer."""
         return self.page_index or self.bloom_column is not None
 
 
 def row_group_rows(table: pa.Table) -> int:
-    """Rows a row group of `table` takes so that it has about `ROW_GROUP_RAW_BYTES`, evenly spread."""
+    """The number of rows for row groups of equal size, about `ROW_GROUP_RAW_BYTES` each."""
     groups = max(1, round(table.nbytes / ROW_GROUP_RAW_BYTES), -(-table.num_rows // ROW_GROUP_ROWS_MAX))
     return max(1, -(-table.num_rows // groups))
 
 
 def open_writer(flavor: ParquetFlavor, like: pa.Table, sink: pa.NativeFile) -> pq.ParquetWriter:
-    """A writer into `sink` of row groups as `like`, the first one, with the settings of `flavor`."""
+    """A writer into `sink` with the settings of `flavor`, for row groups like `like`, the first one."""
     values = like.column("value")
     level = _zstd_level(flavor.zstd_levels, values)
     dictionaries = [name for name in flavor.dictionary_columns if _dictionary_pays(like.select([name]), level)]
@@ -97,7 +101,7 @@ def open_writer(flavor: ParquetFlavor, like: pa.Table, sink: pa.NativeFile) -> p
 
 
 def _bloom_filter(flavor: ParquetFlavor, like: pa.Table) -> dict[str, dict[str, float]] | None:
-    """As large as the first row group's distinct values want it."""
+    """Sized for the distinct values of the first row group."""
     if flavor.bloom_column is None:
         return None
     distinct = pc.count_distinct(like.column(flavor.bloom_column)).as_py()
@@ -105,8 +109,8 @@ def _bloom_filter(flavor: ParquetFlavor, like: pa.Table) -> dict[str, dict[str, 
 
 
 def _dictionary_pays(column: pa.Table, level: int) -> bool:
-    """Whether a dictionary makes this one column of a row group smaller, zstd and all. Found out by writing it both
-    ways, unless a few rows show already that it cannot."""
+    """Whether a dictionary makes this column of a row group smaller after zstd. Writes it both ways, unless a few rows
+    already show that it cannot."""
     few = column.column(0).slice(0, DISTINCT_SAMPLE_ROWS)
     if few.null_count == len(few) or pc.count_distinct(few).as_py() > len(few) // 2:
         return False
@@ -121,7 +125,7 @@ def _column_bytes(column: pa.Table, level: int, use_dictionary: bool) -> int:
 
 
 def _zstd_level(levels: Sequence[int], values: pa.ChunkedArray[Any]) -> int:
-    """The one of `levels` that a sample from the middle of `values` says is worth its work."""
+    """The level of `levels` that pays, by a sample from the middle of `values`."""
     if len(levels) == 1 or not len(values):
         return levels[0]
     rows = max(1, SAMPLE_BYTES * len(values) // max(1, values.nbytes))

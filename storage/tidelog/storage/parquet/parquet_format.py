@@ -1,21 +1,21 @@
-"""How Tidelog writes and reads Parquet: checksums over every byte of what stays plain Parquet.
+"""The format of Tidelog's Parquet objects: plain Parquet with checksums over every byte.
 
-What any reader sees is a Parquet file (columns of `records.RECORD_SCHEMA`, page checksums on). Three entries of the
-footer's key-value metadata are ours:
+Any reader sees a Parquet file (columns of `records.RECORD_SCHEMA`, page checksums on). Three entries of the footer's
+key-value metadata are Tidelog's:
 
-- ``tidelog.format``: kind and version, as ``wal/1``; an unknown one is refused.
+- ``tidelog.format``: kind and version, such as ``wal/1``. An unknown one is refused.
 - ``tidelog.header``: JSON that belongs to the kind (`wal_codec`, `segment_codec`).
-- ``tidelog.checksums``: CRC32s as eight hexadecimal digits each: the footer's first, then one per row group, then that
-  of the indexes (of pages, bloom filters), if the flavor has any.
+- ``tidelog.checksums``: CRC32s of eight hexadecimal digits each: of the footer, of each row group, and of the indexes
+  (of pages, bloom filters) if the flavor has any.
 
-Parquet's own page checksums leave out page headers and the footer, and a flipped bit there is what makes readers
-allocate gigabytes, crash, or give wrong records. So the footer's bytes are checked before anything parses them, and a
-row group's before anything decodes it; the footer's CRC32 is taken with its own eight digits as ``00000000``. The
-digits have a fixed width, so the encoder (`parquet_encoder`) patches them in place once the bytes are known.
+Parquet's own page checksums do not cover page headers and the footer. A flipped bit there makes readers allocate
+gigabytes, crash, or return wrong records. So the footer is checked before anything parses it, and a row group before
+anything decodes it. The footer's CRC32 is computed with its own eight digits as ``00000000``. The digits have a fixed
+width, so the encoder (`parquet_encoder`) writes them in place once the bytes are known.
 
     "PAR1" | row group 0 | row group 1 | ... | indexes | footer (Thrift) | footer's length, 4 bytes | "PAR1"
 
-A CRC32 finds damage, not malice: who may write to the bucket is trusted to write Parquet.
+A CRC32 detects damage, not malice: everybody with write access to the bucket is trusted to write valid Parquet.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from tidelog.storage.parquet.sparse_file import SparseFile
 
 MAGIC = b"PAR1"
 TAIL_BYTES = 8
-"""The footer's length and the magic: what `footer_bytes` needs to see."""
+"""The footer's length and the magic, which `footer_bytes` needs."""
 
 FORMAT_KEY = "tidelog.format"
 HEADER_KEY = "tidelog.header"
 CHECKSUMS_KEY = "tidelog.checksums"
 
 CHECKSUM_DIGITS = 8
-# The entry as Thrift's compact protocol writes it: the key, field 2 of type binary, a varint length, the digits, stop.
+# The entry in Thrift's compact protocol: the key, field 2 of type binary, a varint length, the digits, stop.
 CHECKSUMS = re.compile(re.escape(CHECKSUMS_KEY.encode()) + rb"\x18[\x80-\xff]{0,4}[\x00-\x7f]((?:[0-9a-f]{8})+)\x00")
 
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Bytes ``[start, end)`` of the object hold `rows` rows, which take `raw_bytes` uncompressed. `bounds` are the
-    least and greatest number in each column that the flavor keeps statistics of, in its order."""
+    """Bytes ``[start, end)`` of the object hold `rows` rows, which take `raw_bytes` uncompressed. `bounds` has the
+    least and greatest number of each column in the flavor's `statistics`."""
 
     index: int
     start: int
@@ -64,8 +64,8 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Footer:
-    """A checked footer. `start` is where it begins in the object of `object_bytes`; `index_crc32` is that of the bytes
-    from the last row group to there, None if there are none."""
+    """A checked footer, at `start` of the object of `object_bytes`. `index_crc32` is the checksum of the bytes between
+    the last row group and the footer; None if there are none."""
 
     header_json: bytes
     start: int
@@ -80,7 +80,7 @@ class Footer:
 
     @property
     def rows_end(self) -> int:
-        """Where the last row group ends."""
+        """The end of the last row group."""
         return self.row_groups[-1].end if self.row_groups else len(MAGIC)
 
 
@@ -88,21 +88,21 @@ class Footer:
 
 
 def footer_bytes(key: str, tail: bytes | memoryview) -> int:
-    """How many of the object's last bytes hold its footer. `tail` is at least its last `TAIL_BYTES`."""
+    """The size of the footer at the object's end. `tail` has at least the object's last `TAIL_BYTES`."""
     if len(tail) < TAIL_BYTES or bytes(tail[-4:]) != MAGIC:
-        raise Corrupt(key, "does not end as Parquet does: it is truncated, or not one of Tidelog's objects")
+        raise Corrupt(key, "does not end as Parquet does: it is truncated, or not an object of Tidelog")
     return int.from_bytes(tail[-8:-4], "little") + TAIL_BYTES
 
 
 def decode_header(key: str, flavor: ParquetFlavor, tail: bytes | memoryview) -> bytes:
-    """The header's JSON out of an object's last bytes, at least `footer_bytes` of them."""
+    """The header's JSON from the object's last bytes, at least `footer_bytes` of them."""
     footer = _checked(key, tail).footer
     with parsing(key):
         return _header(key, flavor, pq.read_metadata(pa.BufferReader(footer)))
 
 
 def decode_footer(key: str, flavor: ParquetFlavor, tail: bytes | memoryview, object_bytes: int) -> Footer:
-    """All of the footer out of the last bytes of an object of `object_bytes`."""
+    """The footer from the last bytes of an object of `object_bytes`."""
     checked = _checked(key, tail)
     start = object_bytes - len(checked.footer)
     with parsing(key):
@@ -125,27 +125,26 @@ def decode_rows(
     data: memoryview,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """The rows of `groups`, neighbours in the object, whose bytes are `data`: checked, then decoded, all columns or
-    those named."""
+    """The rows of consecutive `groups`, whose bytes are `data`: checked, then decoded; all columns, or those named."""
     schema = flavor.schema if columns is None else pa.schema([flavor.schema.field(name) for name in columns])
     if not groups:
         return schema.empty_table()
     base = groups[0].start
     if len(data) != groups[-1].end - base:
         raise Corrupt(key, f"{groups[-1].end - base} bytes from {base} on were to be read, {len(data)} came")
-    file_object = cast(io.IOBase, SparseFile(data, base, footer.object_bytes))  # PythonFile asks for its methods alone
+    file_object = cast(io.IOBase, SparseFile(data, base, footer.object_bytes))  # PythonFile needs only its methods
     return _decoded(key, schema, footer, groups, data, pa.PythonFile(file_object, mode="r"))
 
 
 def _decoded(
     key: str, schema: pa.Schema, footer: Footer, groups: Sequence[RowGroup], data: memoryview, source: pa.NativeFile
 ) -> pa.Table:
-    """The rows of `groups` out of `source`, where they are the bytes `data`, which are checked before."""
+    """The rows of `groups` from `source`, after their bytes, `data`, are checked."""
     base = groups[0].start
     for group in groups:
         if zlib.crc32(data[group.start - base : group.end - base]) != group.crc32:
             raise Corrupt(key, f"row group {group.index} does not have its checksum")
-    # The pages' own checksums are left alone: the row group's, just checked, covers the same bytes and their headers.
+    # The pages' own checksums are not checked: the row group's covers the same bytes and their headers.
     with parsing(key), pq.ParquetFile(source, metadata=footer.metadata) as file:
         table = file.read_row_groups([group.index for group in groups], columns=schema.names, use_threads=False)
     if table.num_rows != sum(group.rows for group in groups):
@@ -154,7 +153,7 @@ def _decoded(
 
 
 def decode_parquet(key: str, flavor: ParquetFlavor, data: bytes | memoryview) -> tuple[Footer, pa.Table]:
-    """A whole object, every byte of it checked."""
+    """Decode a whole object, and check every byte of it."""
     view = memoryview(data).cast("B")
     footer = decode_footer(key, flavor, view, len(view))
     if bytes(view[: len(MAGIC)]) != MAGIC:
@@ -164,7 +163,7 @@ def decode_parquet(key: str, flavor: ParquetFlavor, data: bytes | memoryview) ->
         raise Corrupt(key, "its indexes do not have their checksum")
     if not footer.row_groups:
         return footer, flavor.schema.empty_table()
-    # A file in Python would have to wait for the interpreter's lock at every read, longer than all the rest takes.
+    # A file object in Python would wait for the GIL at every read, longer than all the rest takes.
     source = pa.BufferReader(view)
     rows = view[len(MAGIC) : footer.rows_end]
     return footer, _decoded(key, flavor.schema, footer, footer.row_groups, rows, source)
@@ -172,7 +171,7 @@ def decode_parquet(key: str, flavor: ParquetFlavor, data: bytes | memoryview) ->
 
 @dataclass(frozen=True)
 class _Checked:
-    """A footer's bytes, its length and the magic included, and the checksums of what lies before it."""
+    """A footer's bytes, its length and the magic included, and the checksums of the parts before it."""
 
     footer: memoryview
     others: tuple[int, ...]
@@ -185,7 +184,7 @@ def _checked(key: str, tail: bytes | memoryview) -> _Checked:
     footer = memoryview(tail).cast("B")[len(tail) - length :]
     found = CHECKSUMS.search(footer)
     if found is None:
-        raise Corrupt(key, "its footer has no checksums of Tidelog's: it is damaged, or another program wrote it")
+        raise Corrupt(key, "its footer lacks Tidelog's checksums: it is damaged, or another program wrote it")
     first, digits = found.start(1), found.group(1)
     crc32 = zlib.crc32(
         footer[first + CHECKSUM_DIGITS :], zlib.crc32(b"0" * CHECKSUM_DIGITS, zlib.crc32(footer[:first]))
@@ -198,8 +197,8 @@ def _checked(key: str, tail: bytes | memoryview) -> _Checked:
 
 @contextmanager
 def parsing(key: str) -> Iterator[None]:
-    """Parquet's reader at work. On bytes that have their checksum it should not fail; of what it raises when it does,
-    every kind says that the object is not one of ours."""
+    """Turns errors of Parquet's reader into `Corrupt`. The bytes have passed their checksum, so an error means that
+    another program wrote the object."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, OverflowError, IndexError, MemoryError) as error:
@@ -217,7 +216,7 @@ def _header(key: str, flavor: ParquetFlavor, metadata: pq.FileMetaData) -> bytes
 def _row_groups(
     key: str, flavor: ParquetFlavor, metadata: pq.FileMetaData, checksums: Sequence[int], end: int
 ) -> tuple[RowGroup, ...]:
-    """The row groups, which have to fill the object from the magic to `end`, the footer, but for the indexes."""
+    """The row groups. Together with the indexes they must fill the object from the magic to `end`, the footer."""
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     last = [_end(group.column(group.num_columns - 1)) for group in groups[-1:]] if flavor.has_index else [end]
     edges = [*(_start(group.column(0)) for group in groups), *last]

@@ -1,6 +1,6 @@
-"""A file of which only one stretch is at hand: what a Parquet reader gets of an object that was read by range.
+"""A file of which only one part is in memory: an object that was read by range, as a Parquet reader sees it.
 
-The reader knows where it wants to read; asking beyond the stretch is an `OSError`, as a truncated file would be.
+The reader knows where it wants to read. A read outside the part raises `OSError`, as for a truncated file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SparseFile:
         end = self._size_bytes if size < 0 else min(self._position + size, self._size_bytes)
         first, last = self._position - self._base, end - self._base
         if first < 0 or last > len(self._data):
-            raise OSError(f"bytes {self._position} to {end} are not at hand")
+            raise OSError(f"bytes {self._position} to {end} were not read")
         self._position = end
         return self._data[first:last]
 

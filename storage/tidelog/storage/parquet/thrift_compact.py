@@ -1,8 +1,8 @@
-"""Just enough of Thrift's compact protocol to read a Parquet page's header and to write a footer for a few pages.
+"""The part of Thrift's compact protocol that reads a Parquet page's header and writes a footer for a few pages.
 
-Structs come as mappings from a field's number to its value: numbers (booleans as 0 and 1), bytes, lists, structs. What
-is written is a `Struct`, whose values carry their types, since the protocol does not tell a list of numbers from one of
-structs otherwise. Source: the Thrift project's ``thrift-compact-protocol.md``.
+A struct that is read is a mapping from field number to value: numbers (booleans as 0 and 1), bytes, lists, structs. A
+struct to be written is a `Struct` whose values carry their types, which the protocol needs for lists. Source: the
+Thrift project's ``thrift-compact-protocol.md``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ DEPTH_MAX = 8
 
 
 class Damaged(ValueError):
-    """The bytes are not what the protocol writes."""
+    """The bytes do not follow the protocol."""
 
 
 class StructReader:
-    """Reads structs one after the other from `data`, beginning at `position`."""
+    """Reads structs one after another from `data`, beginning at `position`."""
 
     def __init__(self, data: memoryview, position: int = 0) -> None:
         self._data = data
@@ -107,7 +107,7 @@ Written = I32 | I64 | bytes | Listed | Struct
 
 
 def write_struct(struct: Struct) -> bytes:
-    """`struct` as the protocol has it."""
+    """`struct` in the protocol's encoding."""
     out = bytearray()
     last = 0
     for number, value in struct.fields.items():

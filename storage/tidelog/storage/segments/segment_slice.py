@@ -1,9 +1,9 @@
 """A few records out of a row group, decoded without the rest of it.
 
 A row group holds some twenty thousand records, and who looks one up wants a few of them. Offsets, timestamps, keys and
-headers are small and decoded whole, unless there are none (`null_columns`); of the values only the pages that hold what
-is wanted (`column_pages`). The bytes of the whole row group are at hand and checked: they are one range of the object,
-whereas the pages of one record lie all over it, a column after the other.
+headers are small and decoded whole, unless there are none (`holds_only_nulls`); of the values only the pages that hold
+what is wanted (`column_pages`). The bytes of the whole row group are at hand and checked: they are one range of the
+object, whereas the pages of one record lie all over it, a column after the other.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tidelog.storage.parquet.null_columns import holds_only_nulls
+from tidelog.storage.parquet.column_pages import ColumnPage, column_pages, decode_values, holds_only_nulls
 from tidelog.storage.parquet.parquet_format import Footer, RowGroup, parsing
-from tidelog.storage.parquet.column_pages import ColumnPage, decode_values, column_pages
 from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.segments.segment_codec import decode_segment_rows
 
