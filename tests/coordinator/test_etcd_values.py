@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tidelog.coordinator.etcd import rpc_pb2 as pb
 from tidelog.coordinator.etcd.conversion import end_of, key_bytes, start_of, transaction_of
+from tidelog.coordinator.etcd.incarnations import IncarnationTracker, KnownState
 from tidelog.coordinator.etcd.settings import EtcdSettings
-from tidelog.coordinator.etcd.sightings import Mark, Sightings
 from tidelog.coordinator.kv.key_value import Compare, Field, PutKey
 from tidelog.storage.errors import Invalid
 
@@ -69,57 +69,57 @@ def test_a_compare_with_what_cannot_be_equal_is_refused(field: Field, operand: b
         transaction_of([Compare("a", field, operand)], [PutKey("b", b"")], [])
 
 
-class TestSightings:
+class TestIncarnations:
     """Which headers mean that the store was replaced."""
 
     @pytest.fixture
-    def sightings(self) -> Sightings:
-        sightings = Sightings()
-        sightings.note(header(revision=10, raft_term=3), begun=None, linearizable=True)
-        return sightings
+    def tracker(self) -> IncarnationTracker:
+        tracker = IncarnationTracker()
+        tracker.observe(header(revision=10, raft_term=3), begun=None, linearizable=True)
+        return tracker
 
-    def test_going_on_is_the_same_store(self, sightings: Sightings) -> None:
-        before = known(sightings)
-        sightings.note(header(revision=10, raft_term=3), begun=before, linearizable=True)
-        sightings.note(header(revision=12, raft_term=4), begun=before, linearizable=True)
-        assert known(sightings) == Mark(1, 12, 4, 0)
-        assert known(sightings).incarnation == before.incarnation
+    def test_going_on_is_the_same_store(self, tracker: IncarnationTracker) -> None:
+        before = known(tracker)
+        tracker.observe(header(revision=10, raft_term=3), begun=before, linearizable=True)
+        tracker.observe(header(revision=12, raft_term=4), begun=before, linearizable=True)
+        assert known(tracker) == KnownState(1, 12, 4, 0)
+        assert known(tracker).incarnation == before.incarnation
 
-    def test_an_answer_to_an_older_question_may_be_behind(self, sightings: Sightings) -> None:
-        before = known(sightings)
-        sightings.note(header(revision=12, raft_term=3), begun=before, linearizable=True)
-        sightings.note(header(revision=11, raft_term=3), begun=before, linearizable=True)
-        assert known(sightings) == Mark(1, 12, 3, 0)
+    def test_an_answer_to_an_older_question_may_be_behind(self, tracker: IncarnationTracker) -> None:
+        before = known(tracker)
+        tracker.observe(header(revision=12, raft_term=3), begun=before, linearizable=True)
+        tracker.observe(header(revision=11, raft_term=3), begun=before, linearizable=True)
+        assert known(tracker) == KnownState(1, 12, 3, 0)
 
-    def test_a_member_that_lags_may_be_behind(self, sightings: Sightings) -> None:
-        before = known(sightings)
-        sightings.note(header(revision=5, raft_term=2), begun=before, linearizable=False)
-        assert known(sightings) == before
+    def test_a_member_that_lags_may_be_behind(self, tracker: IncarnationTracker) -> None:
+        before = known(tracker)
+        tracker.observe(header(revision=5, raft_term=2), begun=before, linearizable=False)
+        assert known(tracker) == before
 
     @pytest.mark.parametrize("went_back", [(9, 3), (11, 2)])
-    def test_going_back_is_another_store(self, sightings: Sightings, went_back: tuple[int, int]) -> None:
-        before = known(sightings)
+    def test_going_back_is_another_store(self, tracker: IncarnationTracker, went_back: tuple[int, int]) -> None:
+        before = known(tracker)
         revision, raft_term = went_back
-        sightings.note(header(revision=revision, raft_term=raft_term), begun=before, linearizable=True)
-        assert known(sightings).incarnation != before.incarnation
-        assert known(sightings).revision == revision
+        tracker.observe(header(revision=revision, raft_term=raft_term), begun=before, linearizable=True)
+        assert known(tracker).incarnation != before.incarnation
+        assert known(tracker).revision == revision
 
-    def test_going_back_is_counted_once(self, sightings: Sightings) -> None:
-        before = known(sightings)
-        for _ in range(3):  # calls that began before and end after
-            sightings.note(header(revision=1, raft_term=1), begun=before, linearizable=True)
-        assert known(sightings).set_backs == 1
+    def test_going_back_is_counted_once(self, tracker: IncarnationTracker) -> None:
+        before = known(tracker)
+        for _ in range(3):  # calls that began before, and end after
+            tracker.observe(header(revision=1, raft_term=1), begun=before, linearizable=True)
+        assert known(tracker).set_backs == 1
 
-    def test_another_cluster_is_another_store(self, sightings: Sightings) -> None:
-        before = known(sightings)
-        sightings.note(header(revision=20, raft_term=5, cluster_id=2), begun=before, linearizable=False)
-        assert known(sightings).incarnation != before.incarnation
+    def test_another_cluster_is_another_store(self, tracker: IncarnationTracker) -> None:
+        before = known(tracker)
+        tracker.observe(header(revision=20, raft_term=5, cluster_id=2), begun=before, linearizable=False)
+        assert known(tracker).incarnation != before.incarnation
 
 
 def header(*, revision: int, raft_term: int, cluster_id: int = 1) -> pb.ResponseHeader:
     return pb.ResponseHeader(cluster_id=cluster_id, revision=revision, raft_term=raft_term)
 
 
-def known(sightings: Sightings) -> Mark:
-    assert sightings.mark is not None
-    return sightings.mark
+def known(tracker: IncarnationTracker) -> KnownState:
+    assert tracker.known is not None
+    return tracker.known

@@ -1,16 +1,15 @@
-"""The coordinator's journal: keys and values, made durable as an object log under ``meta/``.
+"""The coordinator's journal: keys and values, stored durably as an object log under ``meta/``.
 
-An entry is a JSON object: what it puts and deletes, an id by which its writer knows it again, a format version, and a
-checksum, which entries of older versions have not. Every `CHECKPOINT_EVERY`-th entry carries the whole state after it
-as well, so that opening a journal of any length takes a listing and at most that many reads.
+An entry is a JSON object: the changes, an id by which its writer recognizes it, a format version, and a checksum (which
+entries of older versions lack). Every `CHECKPOINT_EVERY`-th entry also carries the whole state after it, so opening a
+journal of any length takes one listing and at most that many reads.
 
-Any number of processes may write. `update` decides on the newest state it has read, then creates the next entry; if
-another process was first, it reads on and decides again. So a decision always rests on everything before its entry.
-Errors: `Unavailable` means that the entry may or may not be there, and the next call reads on to find out; `Corrupt`
-names the entry that cannot be read.
+Any number of processes may write. `update` decides on the newest state that it has read and creates the next entry. If
+another process was first, it reads that entry and decides again, so every decision is based on all entries before its
+own. Errors: `Unavailable` means that the entry may or may not exist; the next call reads the journal to find out.
+`Corrupt` names the entry that cannot be read.
 
-Reading on may overlap with writing and with itself: an entry is applied by whoever has it first, and only as the next
-one.
+`catch_up` and `update` may overlap: an entry is applied by the first call that has it, and only as the next one.
 """
 
 from __future__ import annotations
@@ -64,19 +63,19 @@ class _Version(msgspec.Struct):
 
 
 class JournalObserver(Protocol):
-    """Told at once, on the event loop; it must not block or raise."""
+    """Called synchronously on the event loop; must not block or raise."""
 
     def advanced(self) -> None:
-        """The journal's state is another than before."""
+        """The journal's state has changed."""
         ...
 
     def appended(self) -> None:
-        """An entry of this process's is on the bucket."""
+        """This process has written an entry."""
         ...
 
 
 class Journal:
-    """The state that the journal's entries up to `next_number` add up to."""
+    """The state after all entries below `next_number`."""
 
     def __init__(self, store: ObjectStore, runtime: Runtime) -> None:
         self._log = ObjectLog(store, META_PREFIX, JOURNAL_SUFFIX)
@@ -88,24 +87,24 @@ class Journal:
         self._observers: list[JournalObserver] = []
 
     def observe(self, observer: JournalObserver) -> None:
-        """Tell `observer` from now on."""
+        """Call `observer` from now on."""
         self._observers.append(observer)
 
     @property
     def next_number(self) -> int:
-        """The number the next entry will have, as far as is known here."""
+        """The number of the next entry, according to the entries read so far."""
         return self._next
 
     def get(self, key: str) -> msgspec.Raw | None:
-        """The JSON text under `key`; the same object as long as it is not put again."""
+        """The JSON text under `key`; the same object until the key is put again."""
         return self._state.get(key)
 
     def items(self, prefix: str) -> Iterator[tuple[str, msgspec.Raw]]:
-        """Keys that start with `prefix`, ascending, with their values."""
+        """The keys that start with `prefix` and their values, in ascending order."""
         return ((key, self._state[key]) for key in sorted(self._state) if key.startswith(prefix))
 
     async def open(self) -> None:
-        """Read the state from the bucket: a listing, then from the last checkpoint on."""
+        """Read the state from the bucket: a listing, then the entries from the last checkpoint on."""
         last = -1
         async for number in self._log.numbers():
             last = number
@@ -113,12 +112,12 @@ class Journal:
             return
         first = last - last % CHECKPOINT_EVERY
         entries = await asyncio.gather(*(self._read_listed(number) for number in range(first, last + 1)))
-        self._next = first  # a checkpoint: it does not rest on what was before
+        self._next = first  # a checkpoint, which does not need the entries before it
         for number, entry in enumerate(entries, first):
             self._apply(number, entry)
 
     async def catch_up(self) -> None:
-        """Read what others have written since."""
+        """Read the entries that were written since the last read."""
         while True:
             number = self._next
             try:
@@ -128,7 +127,8 @@ class Journal:
             self._apply(number, entry)
 
     async def update(self, decide: Callable[[], Sequence[Change]]) -> None:
-        """Write what `decide` says on the newest state, or raise what it raises. It may be asked more than once."""
+        """Write the changes that `decide` makes of the newest state; raises what `decide` raises. It may be called
+        again."""
         async with self._writing:
             if self._outcome_unknown:
                 await self.catch_up()
@@ -138,7 +138,7 @@ class Journal:
                     return
 
     async def _append(self, changes: tuple[Change, ...]) -> bool:
-        """Create the next entry. False if another's is there; that one has been read then."""
+        """Create the next entry. If another process's entry has its number, apply that one and return False."""
         number = self._next
         entry = self._entry(number, changes)
         try:
@@ -148,7 +148,7 @@ class Journal:
             self._apply(number, found)
             if found.entry_id != entry.entry_id:
                 return False
-            # our own: its first answer was lost
+            # our own entry: the answer to an earlier create was lost
         except Unavailable:
             self._outcome_unknown = True
             raise
@@ -169,7 +169,7 @@ class Journal:
 
     def _apply(self, number: int, entry: JournalEntry) -> None:
         if number != self._next:
-            return  # `catch_up` and `update` may overlap: another call has applied it
+            return  # `catch_up` and `update` overlapped, and the other one has applied it
         self._state = dict(entry.state) if entry.state is not None else applied(self._state, entry.changes)
         self._next = number + 1
         for observer in self._observers:
@@ -179,14 +179,14 @@ class Journal:
         try:
             return await self._read(number)
         except NotFound as error:
-            raise Corrupt(self._log.key(number), "is missing, though later entries are there") from error
+            raise Corrupt(self._log.key(number), "is missing, although later entries exist") from error
 
     async def _read(self, number: int) -> JournalEntry:
         return decode_entry(self._log.key(number), (await self._log.read(number)).data)
 
 
 def encode_entry(entry: JournalEntry) -> bytes:
-    """`entry` as it is stored."""
+    """`entry` as it is stored, with its checksum."""
     return with_checksum(msgspec.json.encode(entry))
 
 
@@ -203,7 +203,7 @@ def decode_entry(key: str, data: bytes) -> JournalEntry:
 
 
 def applied(state: Mapping[str, msgspec.Raw], changes: Sequence[Change]) -> dict[str, msgspec.Raw]:
-    """The state that `changes` make of `state`."""
+    """`state` with `changes` applied."""
     after = dict(state)
     for change in changes:
         if isinstance(change, Put):

@@ -1,1 +1,1 @@
-"""etcd as the key-value store of a cluster; the only package that imports gRPC."""
+"""The key-value store on etcd; the only package that imports gRPC."""

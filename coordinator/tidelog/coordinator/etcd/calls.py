@@ -1,84 +1,79 @@
-"""One call to etcd: within its deadline, on whichever member answers, with a token, repeated only where that is safe.
+"""Makes one call to etcd: within its deadline, on any member that answers, with a token, repeated only if that is safe.
 
-A read may be repeated at will. A write is repeated only when it certainly was not taken: no connection stood, the
-member had no leader, or the token was refused. All else leaves its outcome unknown, and the caller is told so.
+A read may be repeated. A write is repeated only if the failed try certainly did nothing: no connection was established,
+the member had no leader, or the token was rejected. After any other failure the outcome is unknown, and the caller gets
+`Unavailable`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import grpc.aio
+from google.protobuf.message import Message
 
 from tidelog.coordinator.etcd import rpc_pb2 as pb
 from tidelog.coordinator.etcd.endpoints import Endpoint, Endpoints
-from tidelog.coordinator.etcd.refusals import Refusal, Verdict, refusal
-from tidelog.coordinator.etcd.rpc import RANGE, Metadata, Unary
+from tidelog.coordinator.etcd.errors import CallFailed, Effect, call_failed, needs_no_token, no_answer, store_closed
+from tidelog.coordinator.etcd.incarnations import IncarnationTracker
+from tidelog.coordinator.etcd.rpc import AUTHENTICATE, RANGE, Answer, Metadata, Unary
 from tidelog.coordinator.etcd.settings import EtcdSettings
-from tidelog.coordinator.etcd.sightings import Sightings
 from tidelog.coordinator.etcd.streams import unless_closed
-from tidelog.coordinator.etcd.tokens import Tokens
 from tidelog.storage.backoff import Backoff
-from tidelog.storage.errors import Unavailable
 from tidelog.storage.runtime import Runtime
 
 TRIES_MIN = 3
-"""A call that may be repeated gives each try at most this part of its time, so that a silent one does not use all."""
+"""Each try of a repeatable call gets at most this fraction of the call's time, so a silent member does not use it
+up."""
 _BACKOFF = Backoff(first_s=0.05, max_s=0.5)
-
-
-class Answer(Protocol):
-    """Every response of etcd has a header."""
-
-    @property
-    def header(self) -> pb.ResponseHeader: ...
+_REQUIRE_LEADER = ("hasleader", "true")
+"""A member that is cut off from the others refuses calls and ends its watches at once, instead of staying silent."""
 
 
 _Answer = TypeVar("_Answer", bound=Answer)
-_Request = TypeVar("_Request")
+_Request = TypeVar("_Request", bound=Message)
 
 Send = Callable[[Endpoint, Metadata, float], Awaitable[_Answer]]
-"""Ask a member and await the answer for so many seconds. Raises `AioRpcError` or `Refusal`."""
+"""Sends a request to a member and awaits the answer for so many seconds. Raises `AioRpcError` or `CallFailed`."""
 
 
 class Calls:
-    """Makes calls; all of them share what is known of the members, the token and the store."""
+    """Makes calls; all of them share the current member, the token and the known state of the store."""
 
     def __init__(self, settings: EtcdSettings, runtime: Runtime) -> None:
         self.endpoints = Endpoints(settings, runtime.entropy)
         self.tokens = Tokens(settings)
-        self.sightings = Sightings()
+        self.incarnations = IncarnationTracker()
         self.runtime = runtime
         self.timeout_s = settings.timeout_s
 
     @property
     def try_s(self) -> float:
-        """How long one try may take where another may follow."""
+        """The time limit of one try if another one may follow."""
         return self.timeout_s / (TRIES_MIN if len(self.endpoints) > 1 else 1)
 
     async def run(self, send: Send[_Answer], *, repeatable: bool, linearizable: bool = True) -> _Answer:
-        """The answer to `send`. Raises what `refusals` names."""
+        """The answer to `send`. Raises the errors that `errors` maps."""
         ends_s, failures, renewed = self._now_s() + self.timeout_s, 0, False
         while True:
-            endpoint, begun = self.endpoints.current, self.sightings.mark
+            endpoint, begun = self.endpoints.current, self.incarnations.known
             try:
                 answer = await self._try(endpoint, send, ends_s, repeatable)
-            except Refusal as refused:
-                if refused.verdict is Verdict.TOKEN_REFUSED and not renewed:
+            except CallFailed as failed:
+                if failed.effect is Effect.TOKEN_REJECTED and not renewed:
                     renewed = True
                     continue
-                if refused.verdict in (Verdict.TOKEN_REFUSED, Verdict.FINAL):
-                    raise refused.error from None
-                self.endpoints.leave(endpoint, str(refused))
+                if failed.effect in (Effect.TOKEN_REJECTED, Effect.FINAL):
+                    raise failed.error from None
+                self.endpoints.leave(endpoint, str(failed))
                 failures += 1
-                if not (repeatable or refused.verdict is Verdict.NOT_TAKEN) or not await self._may_go_on(
-                    failures, ends_s
-                ):
-                    raise refused.error from None
+                safe = repeatable or failed.effect is Effect.NONE
+                if not safe or not await self._may_try_again(failures, ends_s):
+                    raise failed.error from None
             else:
-                self.sightings.note(answer.header, begun=begun, linearizable=linearizable)
+                self.incarnations.observe(answer.header, begun=begun, linearizable=linearizable)
                 return answer
 
     async def unary(
@@ -93,7 +88,7 @@ class Calls:
         return await self.run(send, repeatable=repeatable, linearizable=linearizable)
 
     async def current_state(self) -> pb.ResponseHeader:
-        """The header of a linearizable answer that carries nothing else."""
+        """The header of a linearizable answer without contents."""
         nothing = pb.RangeRequest(key=b"\0", count_only=True)
         return (await self.unary(RANGE, nothing, repeatable=True)).header
 
@@ -103,35 +98,33 @@ class Calls:
         try:
             return await send(endpoint, metadata, min(self.try_s, left_s) if repeatable else left_s)
         except grpc.aio.AioRpcError as error:
-            refused = refusal(error, endpoint.target)
-        except Refusal as raised:
-            refused = raised
-        if refused.verdict is Verdict.TOKEN_REFUSED:
+            failed = call_failed(error, endpoint.target)
+        except CallFailed as raised:
+            failed = raised
+        if failed.effect is Effect.TOKEN_REJECTED:
             self.tokens.forget(metadata)
-        raise refused
+        raise failed
 
     async def prepare(self, endpoint: Endpoint, timeout_s: float) -> Metadata:
-        """Connect, and get what goes with every call. Its `Refusal` says that nothing was taken: nothing was sent."""
+        """Connect and get a token. If it raises `CallFailed`, the request was not sent."""
         self._check_open()
         try:
             async with asyncio.timeout(timeout_s):
                 await unless_closed(self.endpoints, endpoint.settle())
                 metadata = await unless_closed(self.endpoints, self.tokens.metadata(endpoint.channel, timeout_s))
         except TimeoutError:
-            silent = Unavailable(f"etcd at {endpoint.target}: no connection, or no token, in {timeout_s:.1f} s")
-            raise Refusal(Verdict.NOT_TAKEN, silent) from None
+            raise no_answer(endpoint.target, "no connection, or no token,", timeout_s) from None
         except grpc.aio.AioRpcError as error:
-            refused = refusal(error, endpoint.target)
-            raise Refusal(_of_something_unsent(refused.verdict), refused.error) from None
+            raise call_failed(error, endpoint.target, sent=False) from None
         self._check_open()  # a closed channel takes no call
         return metadata
 
     def _check_open(self) -> None:
         if self.endpoints.closed:
-            raise Refusal(Verdict.FINAL, Unavailable("this key-value store is closed"))
+            raise store_closed()
 
-    async def _may_go_on(self, failures: int, ends_s: float) -> bool:
-        """Whether there is time for another try; waits if every member has failed once more."""
+    async def _may_try_again(self, failures: int, ends_s: float) -> bool:
+        """Whether there is time for another try. Waits first if every member has failed once more."""
         wait_s = 0.0
         if failures % len(self.endpoints) == 0:
             wait_s = _BACKOFF.delay_s(failures // len(self.endpoints), self.runtime.entropy)
@@ -144,5 +137,33 @@ class Calls:
         return self.runtime.clock.monotonic()
 
 
-def _of_something_unsent(verdict: Verdict) -> Verdict:
-    return Verdict.NOT_TAKEN if verdict is Verdict.UNKNOWN else verdict
+class Tokens:
+    """The token that authenticates all calls: requested with user and password, and again after it was rejected."""
+
+    def __init__(self, settings: EtcdSettings) -> None:
+        self._settings = settings
+        self._token: str | None = None if settings.username else ""  # "": none is needed
+        self._fetching = asyncio.Lock()
+
+    async def metadata(self, channel: grpc.aio.Channel, timeout_s: float) -> Metadata:
+        """The metadata of a call. Raises `AioRpcError`."""
+        if self._token is None:
+            async with self._fetching:
+                if self._token is None:
+                    self._token = await self._fetched(channel, timeout_s)
+        return (_REQUIRE_LEADER, ("token", self._token)) if self._token else (_REQUIRE_LEADER,)
+
+    def forget(self, rejected: Metadata) -> None:
+        """Drop the token in `rejected`, unless another one has replaced it since."""
+        if self._settings.username and ("token", self._token or "") in (*rejected, ("token", "")):
+            self._token = None
+
+    async def _fetched(self, channel: grpc.aio.Channel, timeout_s: float) -> str:
+        request = pb.AuthenticateRequest(name=self._settings.username or "", password=self._settings.password or "")
+        try:
+            answer = await AUTHENTICATE.on(channel)(request, timeout=timeout_s, metadata=(_REQUIRE_LEADER,))
+        except grpc.aio.AioRpcError as error:
+            if needs_no_token(error):
+                return ""  # as etcd's own client does
+            raise
+        return answer.token

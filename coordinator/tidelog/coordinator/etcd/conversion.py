@@ -1,6 +1,6 @@
-"""Between the seam's values and etcd's messages. Pure.
+"""Converts between the values of the key-value seam and etcd's messages. Pure.
 
-Keys are UTF-8. A key of a foreign program that is not comes through unharmed (Python's "surrogateescape").
+Keys are UTF-8. A foreign key that is not UTF-8 is preserved (Python's "surrogateescape").
 """
 
 from __future__ import annotations
@@ -24,28 +24,27 @@ from tidelog.coordinator.kv.key_value import (
 from tidelog.storage.errors import Invalid
 
 _EVERYTHING = b"\0"
-"""As the start of a range the lowest key, as its end "no end"."""
+"""As the start of a range, the lowest key; as its end, "no end"."""
 
 
 def key_bytes(key: str) -> bytes:
-    """As etcd has it."""
+    """`key` as etcd stores it."""
     return key.encode("utf-8", "surrogateescape")
 
 
 def start_of(prefix: str, after: str | None = None) -> bytes:
-    """The lowest key with `prefix` that may come behind `after`."""
+    """The lowest key with `prefix` that sorts after `after`."""
     start = key_bytes(prefix) or _EVERYTHING
     return start if after is None else max(start, key_bytes(after) + b"\0")
 
 
 def end_of(prefix: str) -> bytes:
-    """The lowest key above all with `prefix`: its last byte one higher. 0xff has none above, so it goes."""
+    """The lowest key above all keys with `prefix`: its last byte raised by one, after trailing 0xff are dropped."""
     kept = key_bytes(prefix).rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else _EVERYTHING
 
 
 def item_of(found: pb.KeyValue) -> KeyValue:
-    """A key as it stands."""
     return KeyValue(
         key=found.key.decode("utf-8", "surrogateescape"),
         value=found.value,
@@ -57,19 +56,18 @@ def item_of(found: pb.KeyValue) -> KeyValue:
 
 
 def page_of(answer: pb.RangeResponse, revision: int | None) -> RangePage:
-    """A page; of `revision`, if one was asked for."""
+    """The page at `revision`, or at the newest revision if that is None."""
     return RangePage([item_of(found) for found in answer.kvs], revision or answer.header.revision, answer.more)
 
 
 def event_of(event: pb.Event) -> WatchEvent:
-    """A change."""
     return WatchEvent(EventKind.DELETE if event.type == pb.Event.DELETE else EventKind.PUT, item_of(event.kv))
 
 
 def transaction_of(
     compares: Sequence[Compare], then: Sequence[Operation], otherwise: Sequence[Operation]
 ) -> pb.TxnRequest:
-    """The request. Raises `Invalid` if a key is changed twice: etcd lets some such pairs pass."""
+    """The request. Raises `Invalid` if a key is changed twice, because etcd accepts some of these transactions."""
     for operations in (then, otherwise):
         changed = [operation.key for operation in operations if not isinstance(operation, GetKey)]
         if len(set(changed)) < len(changed):
@@ -82,7 +80,6 @@ def transaction_of(
 
 
 def result_of(answer: pb.TxnResponse) -> TransactionResult:
-    """What became of it."""
     answers = (response.response_range for response in answer.responses if response.HasField("response_range"))
     found = [item_of(each.kvs[0]) if each.kvs else None for each in answers]
     return TransactionResult(answer.succeeded, answer.header.revision, found)

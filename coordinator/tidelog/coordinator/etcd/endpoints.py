@@ -1,7 +1,8 @@
-"""The members of the etcd cluster, a connection to each, and which of them is spoken to now.
+"""The members of the etcd cluster, one connection to each, and the member that is used now.
 
-All calls and watches use the `current` member. Whoever finds that it does not answer leaves it, and everyone goes on
-with the next one: the watches on it too, which would otherwise notice a paused machine only by missing pings.
+All calls and watches use the `current` member. When a call finds that this member does not answer, it makes the next
+member current, and the watches on the old one end and move, too. Otherwise they would detect a paused machine only by
+missing pings.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from tidelog.storage.runtime import Entropy
 _log = logging.getLogger(__name__)
 
 _OPTIONS = (
-    # etcd cuts off clients that ping more often than every 5 s, or without a call under way
+    # etcd disconnects clients that ping more often than every 5 s, or without an active call
     ("grpc.keepalive_time_ms", 6_000),
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.keepalive_permit_without_calls", 0),
-    ("grpc.http2.ping_timeout_ms", 3_000),  # the one before alone does not hold; without, it is a minute
-    ("grpc.http2.max_pings_without_data", 0),  # else a silent watch is pinged twice and then never more
-    ("grpc.http2.bdp_probe", 0),  # pings of its own, behind which those above wait
+    ("grpc.http2.ping_timeout_ms", 3_000),  # without this one, an answer to a ping is awaited for a minute
+    ("grpc.http2.max_pings_without_data", 0),  # else gRPC stops to ping a silent watch after two pings
+    ("grpc.http2.bdp_probe", 0),  # sends pings that delay those above
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),  # also how long one try to connect may take
+    ("grpc.min_reconnect_backoff_ms", 1_000),  # also the time limit of one attempt to connect
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    ("grpc.max_receive_message_length", -1),  # a page of a range, and what a watch missed, may be large
+    ("grpc.max_receive_message_length", -1),  # a page of a range, or the backlog of a watch, may be large
     ("grpc.max_send_message_length", -1),  # etcd's own limit decides
     ("grpc.enable_retries", 0),  # what may be repeated is decided in `calls`
     ("grpc.enable_http_proxy", 0),
@@ -41,7 +42,7 @@ _OPTIONS = (
 
 
 class Endpoint:
-    """One member."""
+    """One member and the connection to it."""
 
     def __init__(self, target: str, channel: grpc.aio.Channel) -> None:
         self.target = target
@@ -49,13 +50,13 @@ class Endpoint:
         self._cut_streams: set[Callable[[], object]] = set()
 
     async def settle(self) -> None:
-        """Wait until the connection stands or has failed."""
+        """Wait until the connection is established or has failed."""
         while (state := self.channel.get_state(try_to_connect=True)) not in _SETTLED:
             await self.channel.wait_for_state_change(state)
 
     @contextmanager
     def streaming(self, cut: Callable[[], object]) -> Iterator[None]:
-        """While a stream runs: `cut` ends it when the member is left."""
+        """Marks a running stream; `leave` calls `cut` to end it."""
         self._cut_streams.add(cut)
         try:
             yield
@@ -63,7 +64,7 @@ class Endpoint:
             self._cut_streams.discard(cut)
 
     def cut_streams(self) -> None:
-        """End what streams there are."""
+        """End all streams to this member."""
         for cut in tuple(self._cut_streams):
             cut()
 
@@ -76,12 +77,12 @@ _SETTLED = (
 
 
 class Endpoints:
-    """See the module's head. To be made on a running event loop. Raises `Invalid` for a file that cannot be read."""
+    """See the module docstring. Must be created on a running event loop; raises `Invalid` for an unreadable file."""
 
     def __init__(self, settings: EtcdSettings, entropy: Entropy) -> None:
         credentials = _credentials(settings) if settings.tls else None
         self._members = tuple(Endpoint(target, _channel(target, credentials)) for target in settings.targets)
-        self._position = int(entropy.uniform(0, len(self._members)))  # clients spread over the members
+        self._position = int(entropy.uniform(0, len(self._members)))  # so that clients spread over the members
         self.closed = False
 
     def __len__(self) -> int:
@@ -89,19 +90,19 @@ class Endpoints:
 
     @property
     def current(self) -> Endpoint:
-        """The member to speak to."""
+        """The member that calls use now."""
         return self._members[self._position % len(self._members)]
 
     def leave(self, endpoint: Endpoint, why: str) -> None:
-        """`endpoint` did not serve a call: go on with the next, unless somebody has gone on already."""
+        """Use the next member, because `endpoint` failed a call. Does nothing if another call has done this already."""
         if endpoint is not self.current or len(self._members) == 1:
             return
         self._position += 1
-        _log.debug("etcd: from %s on to %s: %s", endpoint.target, self.current.target, why)
+        _log.debug("etcd: moving from %s to %s: %s", endpoint.target, self.current.target, why)
         endpoint.cut_streams()
 
     async def aclose(self) -> None:
-        """Let go of all connections; calls under way end."""
+        """Close all connections and end the calls in progress."""
         self.closed = True
         await asyncio.gather(*(member.channel.close() for member in self._members))
 

@@ -1,74 +1,67 @@
-"""etcd's methods, typed: where each is found and what it takes and gives."""
+"""etcd's methods: the path, the request type and the response type of each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 import grpc.aio
+from google.protobuf.message import Message
 
 from tidelog.coordinator.etcd import rpc_pb2 as pb
 
-_Request = TypeVar("_Request")
-_Response = TypeVar("_Response")
+
+class Answer(Protocol):
+    """A response of etcd; every one has a header."""
+
+    @property
+    def header(self) -> pb.ResponseHeader: ...
+
+    @classmethod
+    def FromString(cls, s: bytes) -> Self: ...  # noqa: N802  # protobuf's name
+
+
+_Request = TypeVar("_Request", bound=Message)
+_Response = TypeVar("_Response", bound=Answer)
 
 Metadata = Sequence[tuple[str, str]]
-"""What goes with a call: the token, and that a member without a leader shall refuse."""
+"""Sent with each call: the token, and the order to a member without a leader to refuse."""
 
 
 @dataclass(frozen=True)
-class Unary(Generic[_Request, _Response]):
-    """A method of one request and one response."""
-
+class _Method(Generic[_Request, _Response]):
     path: str
-    encode: Callable[[_Request], bytes]
-    decode: Callable[[bytes], _Response]
+    request: type[_Request]
+    response: type[_Response]
+
+
+class Unary(_Method[_Request, _Response]):
+    """A method with one request and one response."""
 
     def on(self, channel: grpc.aio.Channel) -> grpc.aio.UnaryUnaryMultiCallable[_Request, _Response]:
-        """To be called."""
-        return channel.unary_unary(self.path, request_serializer=self.encode, response_deserializer=self.decode)
+        return channel.unary_unary(
+            f"/etcdserverpb.{self.path}",
+            request_serializer=self.request.SerializeToString,
+            response_deserializer=self.response.FromString,
+        )
 
 
-@dataclass(frozen=True)
-class Stream(Generic[_Request, _Response]):
-    """A method of many requests and many responses."""
-
-    path: str
-    encode: Callable[[_Request], bytes]
-    decode: Callable[[bytes], _Response]
+class Stream(_Method[_Request, _Response]):
+    """A method with a stream of requests and a stream of responses."""
 
     def on(self, channel: grpc.aio.Channel) -> grpc.aio.StreamStreamMultiCallable[_Request, _Response]:
-        """To be called."""
-        return channel.stream_stream(self.path, request_serializer=self.encode, response_deserializer=self.decode)
+        return channel.stream_stream(
+            f"/etcdserverpb.{self.path}",
+            request_serializer=self.request.SerializeToString,
+            response_deserializer=self.response.FromString,
+        )
 
 
-RANGE = Unary[pb.RangeRequest, pb.RangeResponse](
-    "/etcdserverpb.KV/Range", pb.RangeRequest.SerializeToString, pb.RangeResponse.FromString
-)
-PUT = Unary[pb.PutRequest, pb.PutResponse](
-    "/etcdserverpb.KV/Put", pb.PutRequest.SerializeToString, pb.PutResponse.FromString
-)
-DELETE_RANGE = Unary(
-    "/etcdserverpb.KV/DeleteRange", pb.DeleteRangeRequest.SerializeToString, pb.DeleteRangeResponse.FromString
-)
-TXN = Unary[pb.TxnRequest, pb.TxnResponse](
-    "/etcdserverpb.KV/Txn", pb.TxnRequest.SerializeToString, pb.TxnResponse.FromString
-)
-LEASE_GRANT = Unary(
-    "/etcdserverpb.Lease/LeaseGrant", pb.LeaseGrantRequest.SerializeToString, pb.LeaseGrantResponse.FromString
-)
-LEASE_REVOKE = Unary(
-    "/etcdserverpb.Lease/LeaseRevoke", pb.LeaseRevokeRequest.SerializeToString, pb.LeaseRevokeResponse.FromString
-)
-LEASE_KEEP_ALIVE = Stream(
-    "/etcdserverpb.Lease/LeaseKeepAlive",
-    pb.LeaseKeepAliveRequest.SerializeToString,
-    pb.LeaseKeepAliveResponse.FromString,
-)
-WATCH = Stream[pb.WatchRequest, pb.WatchResponse](
-    "/etcdserverpb.Watch/Watch", pb.WatchRequest.SerializeToString, pb.WatchResponse.FromString
-)
-AUTHENTICATE = Unary(
-    "/etcdserverpb.Auth/Authenticate", pb.AuthenticateRequest.SerializeToString, pb.AuthenticateResponse.FromString
-)
+RANGE = Unary("KV/Range", pb.RangeRequest, pb.RangeResponse)
+TXN = Unary("KV/Txn", pb.TxnRequest, pb.TxnResponse)
+LEASE_GRANT = Unary("Lease/LeaseGrant", pb.LeaseGrantRequest, pb.LeaseGrantResponse)
+LEASE_REVOKE = Unary("Lease/LeaseRevoke", pb.LeaseRevokeRequest, pb.LeaseRevokeResponse)
+LEASE_KEEP_ALIVE = Stream("Lease/LeaseKeepAlive", pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse)
+WATCH = Stream("Watch/Watch", pb.WatchRequest, pb.WatchResponse)
+AUTHENTICATE = Unary("Auth/Authenticate", pb.AuthenticateRequest, pb.AuthenticateResponse)

@@ -1,4 +1,4 @@
-"""Where etcd is and how to speak to it, as a value."""
+"""The addresses of etcd and the means to authenticate."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from urllib.parse import urlsplit
 from tidelog.storage.errors import Invalid
 
 TIMEOUT_S = 3.0
-"""For one call, with all its tries, unless told."""
+"""The default time limit of one call, including all its tries."""
 
 
 @dataclass(frozen=True)
 class EtcdSettings:
-    """`endpoints`: ``http://HOST:PORT`` or ``https://HOST:PORT`` of the members, all of one scheme. `ca_file` proves
-    the members (None: the system's authorities), `cert_file` and `key_file` prove us. Raises `Invalid`."""
+    """`endpoints`: ``http://HOST:PORT`` or ``https://HOST:PORT`` of the members, all with one scheme. `ca_file`
+    authenticates the members (None: the system's authorities), `cert_file` and `key_file` authenticate this client.
+    Raises `Invalid`."""
 
     endpoints: tuple[str, ...]
     username: str | None = None

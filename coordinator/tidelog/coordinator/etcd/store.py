@@ -1,8 +1,9 @@
-"""The key-value store on an etcd cluster."""
+"""Implements `KeyValueStore` on an etcd cluster."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
@@ -17,32 +18,38 @@ from tidelog.coordinator.etcd.conversion import (
     start_of,
     transaction_of,
 )
-from tidelog.coordinator.etcd.leases import Leases
-from tidelog.coordinator.etcd.rpc import DELETE_RANGE, PUT, RANGE, TXN
+from tidelog.coordinator.etcd.endpoints import Endpoint
+from tidelog.coordinator.etcd.rpc import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, RANGE, TXN, Metadata
 from tidelog.coordinator.etcd.settings import EtcdSettings
+from tidelog.coordinator.etcd.streams import opened
 from tidelog.coordinator.etcd.watch import Watch
 from tidelog.coordinator.kv.key_value import (
     RANGE_LIMIT,
     Compacted,
     Compare,
+    DeleteKey,
+    GetKey,
     KeyValue,
     Lease,
+    LeaseLost,
     Operation,
+    PutKey,
     RangePage,
     TransactionResult,
     WatchBatch,
 )
-from tidelog.storage.errors import Invalid, Unavailable
+from tidelog.storage.errors import AlreadyExists, Invalid, Unavailable
 from tidelog.storage.runtime import Runtime
+
+_LEASE_ID_DIGITS = 15
+"""Hexadecimal: 60 bits. etcd's ids have 63."""
 
 
 class EtcdKeyValueStore:
-    """Implements `KeyValueStore`. To be made on a running event loop; it connects when it is first used. Raises
-    `Invalid` for settings that cannot be."""
+    """Connects on first use. Must be created on a running event loop; raises `Invalid` for wrong settings."""
 
     def __init__(self, settings: EtcdSettings, runtime: Runtime) -> None:
         self._calls = Calls(settings, runtime)
-        self._leases = Leases(self._calls)
 
     async def get(self, key: str) -> KeyValue | None:
         answer = await self._calls.unary(RANGE, pb.RangeRequest(key=key_bytes(key)), repeatable=True)
@@ -62,12 +69,10 @@ class EtcdKeyValueStore:
             raise await self._with_oldest_revision(compacted, revision or 0) from None
 
     async def put(self, key: str, value: bytes, *, lease_id: int = 0) -> int:
-        request = pb.PutRequest(key=key_bytes(key), value=value, lease=lease_id)
-        return (await self._calls.unary(PUT, request, repeatable=False)).header.revision
+        return (await self.transact((), [PutKey(key, value, lease_id)])).revision
 
     async def delete(self, key: str) -> bool:
-        request = pb.DeleteRangeRequest(key=key_bytes(key))
-        return (await self._calls.unary(DELETE_RANGE, request, repeatable=False)).deleted > 0
+        return (await self.transact((), [GetKey(key), DeleteKey(key)])).found[0] is not None
 
     async def transact(
         self, compares: Sequence[Compare], then: Sequence[Operation], otherwise: Sequence[Operation] = ()
@@ -75,35 +80,59 @@ class EtcdKeyValueStore:
         request = transaction_of(compares, then, otherwise)
         return result_of(await self._calls.unary(TXN, request, repeatable=False))
 
+    # Calls for leases may be repeated: renewing or ending a lease twice does no harm, and we choose the id of a new
+    # lease, so a second try finds the lease of the first.
+
     async def grant(self, ttl_s: float) -> Lease:
-        return await self._leases.grant(ttl_s)
+        """etcd counts whole seconds; the minimum follows from its election timeout."""
+        lease_id = int(self._calls.runtime.entropy.new_id()[:_LEASE_ID_DIGITS], 16) or 1
+        request = pb.LeaseGrantRequest(id=lease_id, ttl=max(1, math.ceil(ttl_s)))
+        try:
+            answer = await self._calls.unary(LEASE_GRANT, request, repeatable=True, linearizable=False)
+        except AlreadyExists:  # an earlier try created it, and its answer was lost
+            return Lease(lease_id, await self.keep_alive(lease_id))
+        return Lease(answer.id, float(answer.ttl))
 
     async def keep_alive(self, lease_id: int) -> float:
-        return await self._leases.keep_alive(lease_id)
+        """Opens a stream for each renewal, so a broken stream or a silent member affects only this call."""
+
+        async def ask(endpoint: Endpoint, metadata: Metadata, timeout_s: float) -> pb.LeaseKeepAliveResponse:
+            with opened(self._calls.endpoints, endpoint, LEASE_KEEP_ALIVE, metadata, timeout_s) as stream:
+                await stream.send(pb.LeaseKeepAliveRequest(id=lease_id))
+                return await stream.receive()
+
+        answer = await self._calls.run(ask, repeatable=True, linearizable=False)
+        if answer.ttl <= 0:
+            raise LeaseLost(f"lease {lease_id:x} has ended")
+        return float(answer.ttl)
 
     async def revoke(self, lease_id: int) -> None:
-        await self._leases.revoke(lease_id)
+        try:
+            request = pb.LeaseRevokeRequest(id=lease_id)
+            await self._calls.unary(LEASE_REVOKE, request, repeatable=True, linearizable=False)
+        except LeaseLost:
+            return
 
     def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[WatchBatch]:
         return Watch(self._calls, prefix, from_revision).batches()
 
     async def incarnation(self) -> str:
-        """Asked anew each time, so that a change shows."""
+        """Asks etcd on each call, so that a change is detected."""
         await self._calls.current_state()
-        mark = self._calls.sightings.mark
-        assert mark is not None, "an answer was noted"
-        return mark.incarnation
+        known = self._calls.incarnations.known
+        assert known is not None, "an answer was observed"
+        return known.incarnation
 
     async def aclose(self) -> None:
         await self._calls.endpoints.aclose()
 
     async def _with_oldest_revision(self, compacted: Compacted, revision: int) -> Compacted:
-        """A range is refused without saying what is kept; a watch says it."""
+        """etcd names the oldest revision to a watch but not to a range, so ask with a watch."""
         try:
             async with asyncio.timeout(self._calls.timeout_s), aclosing(self.watch("\0", revision)) as watch:
                 await anext(watch)
-        except Compacted as told:
-            return told
+        except Compacted as answer:
+            return answer
         except (TimeoutError, Unavailable):
-            pass  # another member, which has not compacted yet, or none: what is certain is said
+            pass  # no member answered, or one that has not compacted yet: report what is certain
         return Compacted(str(compacted), oldest_revision=revision + 1)

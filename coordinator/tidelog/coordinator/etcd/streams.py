@@ -1,4 +1,4 @@
-"""A stream of requests and responses whose every failure is a `Refusal`."""
+"""A stream of requests and responses to one member; each failure is raised as `CallFailed`."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar, cast
 
-import grpc
 import grpc.aio
+from google.protobuf.message import Message
 
 from tidelog.coordinator.etcd.endpoints import Endpoint, Endpoints
-from tidelog.coordinator.etcd.refusals import Refusal, Verdict, refusal, refusal_of
-from tidelog.coordinator.etcd.rpc import Metadata, Stream
-from tidelog.storage.errors import Unavailable
+from tidelog.coordinator.etcd.errors import call_failed, failed_with, store_closed
+from tidelog.coordinator.etcd.rpc import Answer, Metadata, Stream
 
-_Request = TypeVar("_Request")
-_Response = TypeVar("_Response")
+_Request = TypeVar("_Request", bound=Message)
+_Response = TypeVar("_Response", bound=Answer)
 _T = TypeVar("_T")
 
 
 async def unless_closed(endpoints: Endpoints, awaited: Awaitable[_T]) -> _T:
-    """Await a call; gRPC cancels it when its channel is closed, which must not look like our task's own end."""
+    """Await a call. If the store is closed, gRPC cancels the call; raise `CallFailed` then, because our task goes
+    on."""
     try:
         return await awaited
     except (asyncio.CancelledError, grpc.aio.UsageError):
         if endpoints.closed and not _task_is_cancelled():
-            raise Refusal(Verdict.FINAL, Unavailable("this key-value store was closed meanwhile")) from None
+            raise store_closed() from None
         raise
 
 
@@ -43,23 +43,23 @@ class OpenStream(Generic[_Request, _Response]):
         call.add_done_callback(self._mark_over)
 
     async def send(self, request: _Request) -> None:
-        """Returns once it is on its way. Raises `Refusal`."""
+        """Return when gRPC has taken the request. Raises `CallFailed`."""
         writing = asyncio.ensure_future(self._call.write(request))
         try:
-            # grpc.aio lets a write wait for ever whose stream is cancelled before it stood
+            # in grpc.aio a write waits for ever if its stream is cancelled before it is established
             await asyncio.wait((writing, self._over), return_when=asyncio.FIRST_COMPLETED)
             if self._over.done():
-                await self.receive()  # tells why
+                await self.receive()  # raises the reason
             await self._guarded(writing)
         finally:
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
 
     async def receive(self) -> _Response:
-        """The next response. Raises `Refusal`, also at the stream's end."""
+        """The next response. Raises `CallFailed`, also at the end of the stream."""
         response = await self._guarded(self._call.read())
         if response is grpc.aio.EOF:
-            raise refusal_of("UNAVAILABLE", "the stream ended", self._endpoint.target)
+            raise failed_with("UNAVAILABLE", "the stream ended", self._endpoint.target)
         return cast("_Response", response)  # the stubs say `object` for the end of the stream
 
     def _mark_over(self, _: object) -> None:
@@ -70,11 +70,11 @@ class OpenStream(Generic[_Request, _Response]):
         try:
             return await unless_closed(self._endpoints, awaited)
         except grpc.aio.AioRpcError as error:
-            raise refusal(error, self._endpoint.target) from None
+            raise call_failed(error, self._endpoint.target) from None
         except asyncio.CancelledError:
             if _task_is_cancelled():
                 raise
-            raise refusal_of("CANCELLED", "the member was left", self._endpoint.target) from None
+            raise failed_with("CANCELLED", "calls moved to another member", self._endpoint.target) from None
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def opened(
     metadata: Metadata,
     timeout_s: float | None = None,
 ) -> Iterator[OpenStream[_Request, _Response]]:
-    """A stream, which ends with the block, or when its member is left."""
+    """A stream that ends with the block, or when calls move to another member."""
     call = method.on(endpoint.channel)(metadata=metadata, timeout=timeout_s)
     try:
         with endpoint.streaming(call.cancel):

@@ -1,14 +1,16 @@
-"""One watch: every change from a revision on, each once and in order, whatever happens to members and connections.
+"""One watch: every change from a revision on, each once and in order, across failures of members and connections.
 
-A stream is opened on the current member. When it ends, the next one begins at the revision that was reached; so what
-comes is as if there were one stream. Three things may not be lost on the way:
+The watch opens a stream on the current member. When the stream ends, the next one begins at the revision that was
+reached, so the caller sees one continuous stream. Three hazards:
 
-- **A delete at the very revision that was compacted.** Older etcd forgets it, and lets a watch begin there. So a stream
-  begins one revision early, and what was seen is left out: then etcd says that the revision is compacted.
-- **A store that went back** (wiped, or restored) would wait for the old revision to come again and say nothing. So a
-  member that is behind what we have seen is checked by a linearizable read: it lags, or the store is another.
-- **A silent member** (paused, or cut off). It has to confirm each stream in the time of a try, is left when any call
-  fails on it, answers gRPC's pings, and ends its streams when it has no leader.
+- **A delete at the very revision that was compacted.** Older etcd forgets it and still lets a watch begin there.
+  Defence: each stream begins one revision early and skips what the caller has seen; then etcd reports the revision as
+  compacted.
+- **A store that went back** (wiped or restored). etcd would wait silently until the old revision comes again. Defence:
+  if a member is behind what the watch has seen, a linearizable read decides whether it lags or the store is another
+  one.
+- **A silent member** (paused or cut off). Defence: it must confirm each stream within the time of one try, it is left
+  when any call on it fails, it must answer gRPC's pings, and it ends its streams when it has no leader.
 """
 
 from __future__ import annotations
@@ -21,46 +23,45 @@ from tidelog.coordinator.etcd import rpc_pb2 as pb
 from tidelog.coordinator.etcd.calls import Calls
 from tidelog.coordinator.etcd.conversion import end_of, event_of, start_of
 from tidelog.coordinator.etcd.endpoints import Endpoint
-from tidelog.coordinator.etcd.refusals import Refusal, Verdict, refusal_of
+from tidelog.coordinator.etcd.errors import CallFailed, Effect, no_answer, watch_cancelled, watch_compacted
+from tidelog.coordinator.etcd.incarnations import KnownState
 from tidelog.coordinator.etcd.rpc import WATCH, Metadata
-from tidelog.coordinator.etcd.sightings import Mark
 from tidelog.coordinator.etcd.streams import OpenStream, opened
-from tidelog.coordinator.kv.key_value import Compacted, WatchBatch
+from tidelog.coordinator.kv.key_value import WatchBatch
 from tidelog.storage.backoff import Backoff
-from tidelog.storage.errors import Unavailable
 
 _BACKOFF = Backoff(first_s=0.05, max_s=1.0)
-_TOKENS_REFUSED_MAX = 2
-"""In a row: the first may have run out."""
+_TOKENS_REJECTED_MAX = 2
+"""The most rejected tokens in a row: the first one may have expired."""
 
 _WatchStream = OpenStream[pb.WatchRequest, pb.WatchResponse]
 
 
 class Watch:
-    """See the module's head. To be iterated once."""
+    """See the module docstring. Can be iterated once."""
 
     def __init__(self, calls: Calls, prefix: str, from_revision: int) -> None:
         self._calls = calls
         self._prefix = prefix
         self._next_revision = max(1, from_revision)
-        self._begun: Mark | None = calls.sightings.mark
+        self._begun: KnownState | None = calls.incarnations.known
         self._failures = 0
-        self._tokens_refused = 0
+        self._tokens_rejected = 0
 
     async def batches(self) -> AsyncGenerator[WatchBatch]:
-        """Until closed. Raises `Compacted`, `Denied`, and `Unavailable` when the store is closed."""
+        """The changes, until closed. Raises `Compacted`, `Denied`, and `Unavailable` when the store is closed."""
         while True:
             endpoint = self._calls.endpoints.current
             try:
                 async with aclosing(self._stream(endpoint)) as stream:
                     async for batch in stream:
                         yield batch
-            except Refusal as refused:
-                if refused.verdict is Verdict.TOKEN_REFUSED:
-                    self._tokens_refused += 1
-                if refused.verdict is Verdict.FINAL or self._tokens_refused >= _TOKENS_REFUSED_MAX:
-                    raise refused.error from None
-                self._calls.endpoints.leave(endpoint, str(refused))
+            except CallFailed as failed:
+                if failed.effect is Effect.TOKEN_REJECTED:
+                    self._tokens_rejected += 1
+                if failed.effect is Effect.FINAL or self._tokens_rejected >= _TOKENS_REJECTED_MAX:
+                    raise failed.error from None
+                self._calls.endpoints.leave(endpoint, str(failed))
             self._failures += 1
             await self._calls.runtime.clock.sleep(_BACKOFF.delay_s(self._failures, self._calls.runtime.entropy))
 
@@ -70,8 +71,8 @@ class Watch:
         with opened(calls.endpoints, endpoint, WATCH, metadata) as stream:
             created = await self._created(endpoint, stream)
             self._raise_if_cancelled(created, endpoint, metadata)
-            await self._check_it_is_the_same_store(created)
-            self._failures = self._tokens_refused = 0
+            await self._check_same_store(created)
+            self._failures = self._tokens_rejected = 0
             while True:
                 response = await stream.receive()
                 self._raise_if_cancelled(response, endpoint, metadata)
@@ -90,47 +91,35 @@ class Watch:
                 await stream.send(pb.WatchRequest(create_request=create))
                 return await stream.receive()
         except TimeoutError:
-            silent = Unavailable(f"etcd at {endpoint.target} did not confirm a watch in {self._calls.try_s:.1f} s")
-            raise Refusal(Verdict.NOT_TAKEN, silent) from None
+            raise no_answer(endpoint.target, "no confirmation of a watch", self._calls.try_s) from None
 
     def _raise_if_cancelled(self, response: pb.WatchResponse, endpoint: Endpoint, metadata: Metadata) -> None:
         if response.compact_revision:
-            kept_from = response.compact_revision + 1
-            raise Refusal(Verdict.FINAL, _compacted(self._next_revision, kept_from))
+            raise watch_compacted(self._next_revision, response.compact_revision + 1)
         if response.canceled:
-            refused = refusal_of("UNAVAILABLE", response.cancel_reason or "watch cancelled", endpoint.target)
-            raise self._with_token_forgotten(refused, response.cancel_reason, metadata)
+            failed = watch_cancelled(response.cancel_reason, endpoint.target)
+            if failed.effect is Effect.TOKEN_REJECTED:
+                self._calls.tokens.forget(metadata)
+            raise failed
 
-    def _with_token_forgotten(self, refused: Refusal, reason: str, metadata: Metadata) -> Refusal:
-        """A watch is refused with "permission denied" for a token that ran out, too: so another is tried, once."""
-        if refused.verdict is not Verdict.TOKEN_REFUSED and "permission denied" not in reason.lower():
-            return refused
-        self._calls.tokens.forget(metadata)
-        return Refusal(Verdict.TOKEN_REFUSED, refused.error)
-
-    async def _check_it_is_the_same_store(self, created: pb.WatchResponse) -> None:
-        """Raises the refusal `Compacted`: what happened before is not to be had any more."""
-        sightings, reached = self._calls.sightings, created.header.revision
-        sightings.note(created.header, begun=None, linearizable=False)
+    async def _check_same_store(self, created: pb.WatchResponse) -> None:
+        """Raises `Compacted` (as `CallFailed`) if the store went back: the earlier changes are lost."""
+        incarnations, reached = self._calls.incarnations, created.header.revision
+        incarnations.observe(created.header, begun=None, linearizable=False)
         if reached < self._next_revision - 1:
             reached = (await self._calls.current_state()).revision
-        now = sightings.mark
+        now = incarnations.known
         self._begun = self._begun or now
         is_another = now is not None and self._begun is not None and now.incarnation != self._begun.incarnation
         if is_another or reached < self._next_revision - 1:
-            raise Refusal(Verdict.FINAL, _compacted(self._next_revision, reached + 1))
+            raise watch_compacted(self._next_revision, reached + 1)
 
     def _batch(self, response: pb.WatchResponse) -> WatchBatch | None:
-        """What is new in it. The header's revision may be ahead of events that are still to come, so it counts only
-        when there are none: then it is a progress notice."""
+        """The new changes in `response`. The header's revision may be ahead of events that are still to come, so it is
+        used only in a response without events: a progress notice."""
         events = [event_of(each) for each in response.events if each.kv.mod_revision >= self._next_revision]
         reached = response.events[-1].kv.mod_revision if response.events else response.header.revision
         if reached < self._next_revision:
             return None
         self._next_revision = reached + 1
         return WatchBatch(reached, events)
-
-
-def _compacted(wanted: int, kept_from: int) -> Compacted:
-    message = f"changes from revision {wanted} on are not to be had: read the state anew, and watch from there"
-    return Compacted(message, oldest_revision=kept_from)

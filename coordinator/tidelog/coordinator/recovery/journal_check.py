@@ -1,8 +1,11 @@
-"""Checks the coordinator's journal: entries without a gap, each of them readable, checkpoints that say what the entries
-before them add up to, and topics, identity and deletions that can be decoded.
+"""Checks the coordinator's journal.
 
-An entry that stands twice or in another's place is found by its id and by the next checkpoint. Shallow it begins at
-the last checkpoint, as opening a journal does; deep at the very first entry.
+- The entries have no gaps, and each can be read.
+- Each checkpoint equals the state after the entries before it. This and the entries' ids reveal an entry that was
+  duplicated or replaced.
+- The topics, the identity and the deletions in the newest state can be decoded.
+
+A shallow check begins at the last checkpoint, like opening a journal; a deep check begins at the first entry.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ State = Mapping[str, msgspec.Raw]
 
 
 class JournalCheck:
-    """One run over the journal of the bucket `store`."""
+    """One check of the journal of the bucket `store`."""
 
     def __init__(self, store: ObjectStore, runtime: Runtime, *, deep: bool, at_once: int = 32) -> None:
         self._store = store
@@ -47,12 +50,12 @@ class JournalCheck:
         self._readable = True
 
     async def findings(self) -> AsyncIterator[Seen]:
-        """What is wrong, and between that each entry once it is looked at. Raises `Unavailable`."""
+        """The findings, and `Looked` after each entry, for progress. Raises `Unavailable`."""
         last = max(await self._log.next_number() - 1, 0)
         first = 0 if self._deep else last - last % CHECKPOINT_EVERY
         async for seen in self._passed_over(first):
             yield seen
-        self._state = {} if first == 0 else None  # None: not known before the next checkpoint
+        self._state = {} if first == 0 else None  # None: unknown until the next checkpoint
         listed = list_all(self._store, META_PREFIX, start_after=self._log.before(first))
         async for info, entry in in_order(listed, self._read, at_once=self._at_once):
             for finding in self._entry_findings(info, entry):
@@ -63,7 +66,7 @@ class JournalCheck:
                 yield finding
 
     async def _passed_over(self, end: int) -> AsyncIterator[Seen]:
-        """Entries that a shallow look does not read: they are there, and that is all."""
+        """The entries that a shallow check does not read; it only checks that they exist."""
         async for entry in self._log.entries():
             if entry.number >= end:
                 return
@@ -73,7 +76,7 @@ class JournalCheck:
             yield Looked(entry.size_bytes)
 
     async def _read(self, info: ObjectInfo) -> JournalEntry | Corrupt | None:
-        """None: it is no entry, or gone."""
+        """None if the object is no entry or was deleted."""
         if number_of(info.key, META_PREFIX, JOURNAL_SUFFIX) is None:
             return None
         try:
@@ -86,7 +89,7 @@ class JournalCheck:
     def _entry_findings(self, info: ObjectInfo, entry: JournalEntry | Corrupt | None) -> list[Finding]:
         number = number_of(info.key, META_PREFIX, JOURNAL_SUFFIX)
         if number is None:
-            return [Finding(Severity.WARNING, info.key, "is none of Tidelog's objects", info.size)]
+            return [Finding(Severity.WARNING, info.key, "is not an object of Tidelog", info.size)]
         found = [self._gap(number)] if number != self._expected else []
         self._expected = number + 1
         if entry is None or isinstance(entry, Corrupt):
@@ -103,19 +106,21 @@ class JournalCheck:
     def _faults(self, number: int, entry: JournalEntry) -> list[str]:
         faults = []
         if entry.entry_id == self._entry_id:
-            faults.append("stands twice: it has the id of the entry before it")
+            faults.append("is a duplicate: it has the id of the entry before it")
         self._entry_id = entry.entry_id
         after = applied(self._state, entry.changes) if self._state is not None else None
         if number % CHECKPOINT_EVERY == 0:
             if entry.state is None:
-                faults.append("has to carry the whole state, and does not: it is another entry")
+                faults.append("must carry a checkpoint and carries none: it is another entry")
             elif after is not None and _plain(after) != _plain(entry.state):
-                faults.append("its checkpoint is not what the entries before it add up to: one of them was altered")
+                faults.append(
+                    "its checkpoint differs from the state after the entries before it: one of them was altered"
+                )
         self._state = entry.state if entry.state is not None else after
         return faults
 
     async def _contents(self) -> AsyncIterator[Finding]:
-        """What the newest state holds."""
+        """Check that the topics, the identity and the deletions in the newest state can be decoded."""
         journal = Journal(self._store, self._runtime)
         catalog = Catalog(journal, self._runtime)
         try:
