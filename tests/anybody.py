@@ -1,4 +1,4 @@
-"""The context of calls that tests make on a `Broker` themselves."""
+"""The request contexts that tests use when they call a `Broker` themselves."""
 
 from tidelog.services.broker.api.request_context import RequestContext
 

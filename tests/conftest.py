@@ -11,10 +11,10 @@ pytest_plugins = [
     "tests.components.moto",
 ]
 
-settings.register_profile("tidelog", deadline=None)  # a deadline fails tests on a busy machine, and there alone
+settings.register_profile("tidelog", deadline=None)  # a deadline would fail tests on a busy machine, and only there
 settings.load_profile("tidelog")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell starts what runs in its background with SIGINT ignored, and programs hand that down: tests that press
+    # A shell starts background programs with SIGINT ignored, and they pass that on to their children: tests that press
     # Ctrl-C would wait for ever.
     signal.signal(signal.SIGINT, signal.default_int_handler)

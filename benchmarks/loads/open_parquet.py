@@ -53,9 +53,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     times = expected["timestamp"].to_pylist()
     filters = {
         "offset": Between("offset", middle, middle + WANTED_RECORDS),
-        "timestamp": Between(
-            "timestamp", times[0], times[0] + 1
-        ),  # one millisecond, in which about a thousand records arrived
+        "timestamp": Between("timestamp", times[0], times[0] + 1),  # about a thousand records arrived in it
     }
     reader = reader_of(options.reader)
     answered: dict[str, int] = {}

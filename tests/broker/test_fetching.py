@@ -89,9 +89,8 @@ async def test_many_who_read_one_old_entry_cost_one_request(store: ObjectStore) 
     async with running_broker(counting, cache_max_bytes=2_000_000) as broker:
         await broker.create_topic(ANYBODY, "t", 1, {})
         await broker.produce(ANYBODY, "t", draft([b"x" * 1_000] * 900), TO_ZERO)
-        await broker.produce(
-            ANYBODY, "t", draft([b"y" * 1_000] * 900), TO_ZERO
-        )  # pushes the first records out of the hot tail
+        # These push the first records out of the hot tail:
+        await broker.produce(ANYBODY, "t", draft([b"y" * 1_000] * 900), TO_ZERO)
         before = counting.usage()
         fetches = await asyncio.gather(*(broker.fetch(ANYBODY, "t", 0, 0, FetchLimits(5, 1 << 20)) for _ in range(100)))
         assert all(values_of(fetched) == [b"x" * 1_000] * 5 for fetched in fetches)

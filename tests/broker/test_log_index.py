@@ -56,9 +56,8 @@ async def test_a_leader_opens_a_long_log_with_few_requests() -> None:
         assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == list(range(ENTRIES))
         assert (await broker.produce(ANYBODY, "t", numbered(ENTRIES, 1), TO_ZERO))[0].base_offset == ENTRIES
     headers = [request for request in opening if request.startswith("get wal/0000/0")]
-    assert len(headers) <= 9, (
-        opening
-    )  # the last index object, the entries after it, the START and the search for the tail
+    # The last index object, the entries after it, the START and the search for the tail:
+    assert len(headers) <= 9, opening
     assert len(opening) <= 24
 
 

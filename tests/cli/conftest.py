@@ -14,7 +14,7 @@ Tidelog = Callable[..., "CompletedProcess[bytes]"]
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that the broker keeps its log in."""
+    """The folder with the broker's log."""
     return tmp_path_factory.mktemp("cli") / "data"
 
 
@@ -28,7 +28,7 @@ def broker(store: Path) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def tidelog(broker: BrokerProcess) -> Tidelog:
-    """Runs the command line against the broker: ``tidelog("topic", "list", stdin=b"")``."""
+    """Runs the command line with the broker: ``tidelog("topic", "list", stdin=b"")``."""
 
     def run(
         *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None

@@ -1,4 +1,5 @@
-"""`tidelog bucket attest` on a folder: what it prints is a proof later on, and its exit code says whether it holds."""
+"""`tidelog bucket attest` on a folder: its output is a proof later on, and its exit code says whether the proof
+holds."""
 
 from __future__ import annotations
 

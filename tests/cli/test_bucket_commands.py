@@ -1,4 +1,4 @@
-"""`tidelog bucket verify | repair | sweep | copy` as a script sees them: output, files, exit codes."""
+"""`tidelog bucket verify | repair | sweep | copy` as a script uses them: output, files, exit codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidelog.storage.layout import staging_prefix
 
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One that a broker used, and left."""
+    """A bucket that a broker has used."""
     folder = tmp_path_factory.mktemp("bucket")
     process = BrokerProcess(folder, {"store": f"file:{folder / 'data'}"})
     process.start()
@@ -33,7 +33,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def own(bucket: Path, tmp_path: Path) -> Path:
-    """The same, to be broken."""
+    """A bucket of the same kind, which the test may damage."""
     subprocess.run(["cp", "-r", "-p", bucket, tmp_path / "own"], check=True)
     return tmp_path / "own"
 
@@ -45,7 +45,7 @@ def ended(command: str, *arguments: str) -> tuple[int, Sequence[Mapping[str, obj
 
 
 def damage(bucket: Path) -> str:
-    """The key of the entry that lost its last byte."""
+    """Cut the last byte off an entry; return its key."""
     entry = max(bucket.glob("wal/*/*.parquet"), key=lambda path: path.stat().st_size)
     entry.write_bytes(entry.read_bytes()[:-1])
     return str(entry.relative_to(bucket))
@@ -54,7 +54,7 @@ def damage(bucket: Path) -> str:
 def test_repair_tells_what_is_lost_and_records_it_if_told_to(own: Path) -> None:
     key, store = damage(own), f"file:{own}"
     entry = own / key
-    entry.write_bytes(b"X" * 20 + entry.read_bytes()[20:] + b"1")  # records that are damaged, and a footer that is not
+    entry.write_bytes(b"X" * 20 + entry.read_bytes()[20:] + b"1")  # the records are damaged, the footer is not
     code, lines, _ = ended("repair", "--json", "--store", store)
     *actions, last = lines
     assert (code, last) == (6, {"applied": False, "repaired": False})

@@ -1,4 +1,4 @@
-"""The examples of ``docs/cli.md`` run as they stand, in a shell."""
+"""The examples of ``docs/cli.md`` run as written, in a shell."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What `tidelog cluster info` says of how even the cluster is."""
+"""`tidelog cluster info` says how evenly shards are spread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def member(name: str, *, draining: bool) -> MemberDescription:
 
 
 def members(leaders: Mapping[int, tuple[str | None, str]], draining: str = "") -> MembershipDescription:
-    """Three brokers; of each shard who leads it and who should."""
+    """Three brokers; for each shard its leader and its preferred leader."""
     brokers = tuple(member(name, draining=name == draining) for name in "abc")
     shards = tuple(PlacementDescription(shard, led, 1, should) for shard, (led, should) in leaders.items())
     return MembershipDescription("id", "main", "etcd", "", brokers, shards)

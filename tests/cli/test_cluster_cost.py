@@ -1,4 +1,4 @@
-"""`tidelog cluster cost` against a broker, and against a cluster of which one does not answer."""
+"""`tidelog cluster cost` with one broker, and with a cluster in which one broker does not answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`tidelog cluster recover` on a real etcd: a broker's bucket is bound to it, and a wiped one is filled again."""
+"""`tidelog cluster recover` on a real etcd: it binds a broker's bucket to the etcd, and fills an etcd that was
+wiped."""
 
 import json
 from collections.abc import AsyncIterator
@@ -25,20 +26,20 @@ async def kv(etcd: EtcdServer) -> AsyncIterator[KeyValueStore]:
 
 @pytest.fixture
 def keys(tmp_path: Path) -> ClusterKeys:
-    """Of a cluster of the test's own."""
+    """The keys of a cluster only for this test."""
     return ClusterKeys(f"recover-{tmp_path.parent.name}-{tmp_path.name}")
 
 
 @pytest.fixture
 def bucket(tmp_path: Path) -> str:
-    """One that a broker without etcd used, and left."""
+    """A bucket that a broker without etcd has used."""
     store = f"file:{tmp_path / 'data'}"
     _use(tmp_path, store)
     return store
 
 
 def _use(folder: Path, store: str) -> None:
-    """A broker starts, takes a record, stops."""
+    """Start a broker, produce a record, stop it."""
     process = BrokerProcess(folder, {"store": store})
     process.start()
     try:
@@ -54,7 +55,7 @@ def recover(etcd: EtcdServer, keys: ClusterKeys, store: str, *more: str) -> "Com
 
 
 def recovered(etcd: EtcdServer, keys: ClusterKeys, store: str, *more: str) -> "CompletedProcess[bytes]":
-    """`recover`, which must succeed."""
+    """Run `recover`, which must succeed."""
     ended = recover(etcd, keys, store, *more)
     assert ended.returncode == 0, ended.stderr
     return ended

@@ -1,4 +1,4 @@
-"""The commands as a person or a script meets them: what they print, where, and how they end."""
+"""The commands as a person or a script uses them: what they print, where, and their exit codes."""
 
 import json
 import os
@@ -110,7 +110,7 @@ def test_a_damaged_bucket_ends_verify_with_6(tidelog: Tidelog, store: Path, tmp_
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-r", store, copy], check=True)
     holding = [*copy.glob("wal/*/*.parquet"), *copy.glob("topics/*/*/*/*.parquet")]
-    for path in holding:  # which of them still count, the archiver knows
+    for path in holding:  # only the archiver knows which of them still count
         data = bytearray(path.read_bytes())
         data[40] ^= 0xFF
         path.write_bytes(data)
@@ -237,7 +237,7 @@ def test_every_command_has_an_example_in_its_help() -> None:
 def test_version_and_completion_are_told(tidelog: Tidelog) -> None:
     assert tidelog("version").stdout.startswith(b"tidelog 0.")
     assert tidelog("--version").stdout == tidelog("version").stdout
-    in_a_shell = ["bash", "-c", '"$@"; exit $?', "bash", *TIDELOG, "--show-completion"]  # it asks who its parent is
+    in_a_shell = ["bash", "-c", '"$@"; exit $?', "bash", *TIDELOG, "--show-completion"]  # it asks for its parent
     assert b"complete" in subprocess.run(in_a_shell, capture_output=True, check=True, timeout=60).stdout
 
 

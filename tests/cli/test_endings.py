@@ -1,4 +1,4 @@
-"""How commands end when they are interrupted, asked to confirm, or told to begin where there is nothing."""
+"""How commands end when they are interrupted, must be confirmed, or start at a position that does not exist."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidelog.services.cli import main as command
 
 @pytest.fixture
 def silent() -> Iterator[socket.socket]:
-    """A socket that takes connections and answers nothing."""
+    """A socket that accepts connections and answers nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(30)
         yield listening
@@ -75,7 +75,7 @@ def test_sigterm_keeps_the_lines_that_were_read_and_says_where_to_go_on(
 
 
 def run_here(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """The command in this process, which is seconds faster."""
+    """Run the command in this process, which is seconds faster."""
     monkeypatch.setattr(sys, "argv", ["tidelog", *arguments])
     before = signal.getsignal(signal.SIGTERM)
     try:

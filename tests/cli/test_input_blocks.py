@@ -1,4 +1,4 @@
-"""Compressed input is read as what it was compressed from, and damage to it is told."""
+"""Compressed input is expanded, and damage to it is reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ZSTD: bytes = pa.compress(DATA, codec="zstd", asbytes=True)
 
 
 def read(raw: bytes, *, decompress: bool = True) -> tuple[bytes, int]:
-    """What comes out of a pipe that `raw` is written to, and how many bytes were read from it."""
+    """Write `raw` to a pipe; return the expanded bytes and how many bytes were read from the pipe."""
     ours, theirs = os.pipe()
 
     def write() -> None:

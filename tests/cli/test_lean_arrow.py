@@ -1,4 +1,5 @@
-"""What a broker does to Arrow before it is loaded. Each case in a process of its own, since it holds for a process."""
+"""How a broker prepares Arrow before it is loaded. Each case runs in its own process, because the effect is per
+process."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ LEAN = (
 
 @pytest.fixture
 def noisy_pandas(tmp_path: Path) -> Path:
-    """A folder with a pandas that says when it is loaded, and is too old to be used."""
+    """A folder with a pandas that reports when it is loaded, and is too old to be used."""
     (tmp_path / "pandas.py").write_text("print('pandas loaded')\n__version__ = '1.0'\n")
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""A run of lines that stops goes on exactly where the log ends."""
+"""A run of lines that stops continues exactly where the log ends."""
 
 from __future__ import annotations
 

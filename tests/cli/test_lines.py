@@ -1,4 +1,4 @@
-"""Bytes to lines: the same records however the blocks fall."""
+"""Bytes become lines: the same records for any division into blocks."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A progress bar where a person watches, plain lines where nobody does."""
+"""A progress bar on a terminal, plain lines otherwise."""
 
 import os
 import pty
@@ -44,7 +44,7 @@ def test_long_work_prints_plain_lines_without_a_terminal(
 
 
 def everything_from(terminal: int) -> bytes:
-    """What is written to the other end of a pty until it closes, which Linux tells by an error."""
+    """Everything written to the other end of a pty until it closes, which Linux reports as an error."""
     pieces = []
     while True:
         try:

@@ -1,4 +1,4 @@
-"""`tidelog topic segments`: readers of plain Parquet get a list that holds each record once."""
+"""`tidelog topic segments` gives readers of plain Parquet a list that holds each record once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where settings come from, which source is stronger, and what a slip of the pen is told."""
+"""The sources of settings, their priority, and the messages for mistakes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -133,7 +133,8 @@ SERVICE_LINKS = {
     "TIDELOG_COMPACTOR_PORT": "udp://[fd00::7]:9090",
     "TIDELOG_COMPACTOR_PORT_9090_UDP_ADDR": "fd00::7",
 }
-"""What Kubernetes puts into a container of a namespace with Services named `tidelog` and `tidelog-compactor`."""
+"""The variables that Kubernetes sets in a container of a namespace with Services named `tidelog` and
+`tidelog-compactor`."""
 
 
 def test_variables_that_kubernetes_makes_of_services_are_left_alone() -> None:
@@ -151,7 +152,7 @@ def test_a_port_that_is_a_number_is_the_setting_beside_a_service_of_that_name() 
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
-        ("TIDELOG_SERVICE_PORT", "8080"),  # no TIDELOG_SERVICE_HOST: nobody's but a person's
+        ("TIDELOG_SERVICE_PORT", "8080"),  # without TIDELOG_SERVICE_HOST a person must have set it
         ("TIDELOG_SERVICE_HOST", "10.0.0.1"),
         ("TIDELOG_SERVICE_NAME", "web"),
         ("TIDELOG_HTTP_PORT", "8080"),

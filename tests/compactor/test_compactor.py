@@ -1,4 +1,4 @@
-"""Rounds of the compactor over a bucket that a broker fills: what is due is done, and nothing else is written."""
+"""Rounds of the compactor over a bucket that a broker fills: it does the due work, and writes nothing else."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ TO_ZERO = ProduceOptions(partition=0)
 ALL = FetchLimits(1_000_000, 1 << 30)
 FAN_IN = 20
 AT_ONCE = {"segment.ms": 1}
-"""Segments are merged as soon as there are two."""
+"""Segments are merged when there are two."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A broker that leaves upkeep to others, and the bucket under it."""
+    """A broker that leaves upkeep to others, and its bucket."""
 
     store: MemoryObjectStore
     broker: LocalBroker
 
     async def fill(self, topic: str, segments: int, first: int = 0) -> None:
-        """Append a segment of five records after the other."""
+        """Append segments of five records, one after the other."""
         for segment in range(first, first + segments):
             await self.broker.produce(ANYBODY, topic, numbered(segment * 5, 5), TO_ZERO)
             await self.broker.archive_now()
 
     async def compactor(self, store: ObjectStore | None = None, topics: Collection[str] = ()) -> Compactor:
-        """A new one, as a process has."""
+        """A new compactor, like that of a new process."""
         over, runtime = store or self.store, Runtime()
         upkeep = build_upkeep(replace(SETTINGS, delete_grace_ms=900_000), over, runtime)
         compactor = Compactor(over, Journal(over, runtime), upkeep, runtime, topics)

@@ -1,4 +1,4 @@
-"""`tidelog compactor` sweeps the bucket whose brokers leave upkeep to it."""
+"""`tidelog compactor` sweeps the bucket if the brokers leave upkeep to it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ YEARS_AGO_S = 1_000_000_000
 
 
 async def a_folder_with_an_orphan(folder: Path) -> Path:
-    """The path of an upload that is years old by its file system, and that no manifest names."""
+    """The path of an upload that no manifest names and that is years old by the time of its file system."""
     store = LocalObjectStore(folder)
     async with running_broker(store, shards=1, archiver_upkeep=False) as broker:
         topic = await broker.create_topic(ANYBODY, "t", 1, {})

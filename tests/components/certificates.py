@@ -1,4 +1,4 @@
-"""A certificate authority for one test run, and certificates of it for loopback."""
+"""A certificate authority for one test run, and its certificates for loopback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Certificate:
 
 
 class Authority:
-    """Signs certificates; `file` is what others trust."""
+    """Signs certificates; others trust `file`."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -39,7 +39,7 @@ class Authority:
         self.file.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, name: str) -> Certificate:
-        """For a server on 127.0.0.1, or a client called `name`."""
+        """Issue a certificate for a server on 127.0.0.1, or for a client called `name`."""
         key = ec.generate_private_key(ec.SECP256R1())
         uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         addresses = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]

@@ -11,7 +11,7 @@ from tests.components.required import require_component
 
 @pytest.fixture(scope="session")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    """One server of the newest release. Leave it running and whole: the worker's other tests share it."""
+    """One server of the newest release. Do not stop or wipe it: the worker's other tests share it."""
     server = EtcdServer(require_component("etcd"), tmp_path_factory.mktemp("etcd"))
     try:
         server.start()
@@ -22,7 +22,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 
 @pytest.fixture(scope="session")
 def etcd34(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    """One server of the oldest release we support."""
+    """One server of the oldest supported release."""
     server = EtcdServer(require_component("etcd34"), tmp_path_factory.mktemp("etcd34"))
     try:
         server.start()
@@ -33,7 +33,7 @@ def etcd34(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 
 @pytest.fixture
 def etcd_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
-    """Three members of the test's own, to be killed and paused."""
+    """Three members only for this test, which may kill and pause them."""
     cluster = EtcdCluster.of(require_component("etcd"), tmp_path_factory.mktemp("etcd-cluster"))
     try:
         cluster.start()

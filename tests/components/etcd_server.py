@@ -1,8 +1,8 @@
 """etcd as real processes on loopback: one server, or a cluster of several that can be killed, paused and wiped.
 
-No pytest in here, so that `make cluster` and the chaos runs can use it too; the fixtures are in
-`tests/components/etcd.py`. Ports lie below those the kernel gives to outgoing connections, so that a server that was
-killed finds its own free when it comes back.
+This module does not use pytest, so that `make cluster` and the chaos runs can use it too; the fixtures are in
+`tests/components/etcd.py`. Its ports are below those that the kernel gives to outgoing connections, so a server that
+was killed finds its port free when it returns.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ STOPPED_S_MAX = 10.0
 
 
 class EtcdDidNotStart(Exception):
-    """With the end of the server's log."""
+    """The message holds the end of the server's log."""
 
 
 @dataclass(frozen=True)
 class EtcdTls:
-    """Files for a server that speaks TLS to its clients; with `client_ca`, it asks for their certificate."""
+    """Files for a server with TLS for its clients. With `client_ca` it requires a certificate from them."""
 
     certificate: Path
     key: Path
@@ -41,7 +41,7 @@ class EtcdTls:
 
 @dataclass
 class EtcdServer:
-    """One etcd process, or member of a cluster. Its data stays in `folder` between `start`s."""
+    """One etcd process, alone or as a member of a cluster. Its data stays in `folder` between `start`s."""
 
     program: Path
     folder: Path
@@ -51,12 +51,12 @@ class EtcdServer:
     client_port: int = field(default_factory=free_port)
     peer_port: int = field(default_factory=free_port)
     health_port: int = field(default_factory=free_port)
-    initial_cluster: str = ""  # alone, unless told
+    initial_cluster: str = ""  # alone by default
     _process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
+        """The address for clients."""
         return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.client_port}"
 
     @property
@@ -71,7 +71,7 @@ class EtcdServer:
         return self._process.pid
 
     def start(self, *, wait: bool = True) -> None:
-        """Begin, with the data that are there; `wait` until it answers clients."""
+        """Start with the existing data. With `wait`, return when it answers clients."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen([self.program, *self._options()], stdout=log, stderr=log, cwd=self.folder)
@@ -98,7 +98,7 @@ class EtcdServer:
         ]
 
     def wait_until_ready(self) -> None:
-        """Return once it has a leader and answers. Raises `EtcdDidNotStart`."""
+        """Wait until it has a leader and answers. Raises `EtcdDidNotStart`."""
         deadline_s = time.monotonic() + READY_S_MAX
         while not self.is_ready():
             if self._process is None or self._process.poll() is not None or time.monotonic() > deadline_s:
@@ -106,7 +106,7 @@ class EtcdServer:
             time.sleep(0.05)
 
     def is_ready(self) -> bool:
-        """Whether its cluster has a leader, as this member sees it, and its own answers come."""
+        """Whether this member sees a leader and answers."""
         connection = http.client.HTTPConnection("127.0.0.1", self.health_port, timeout=2)
         try:
             connection.request("GET", "/health")
@@ -117,7 +117,7 @@ class EtcdServer:
             connection.close()
 
     def stop(self) -> None:
-        """End it politely; nothing happens if it does not run."""
+        """Stop it gracefully. Does nothing if it does not run."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -125,12 +125,12 @@ class EtcdServer:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stay open and nothing is answered, from a moment later on."""
+        """SIGSTOP: its connections stay open, but shortly afterwards nothing is answered."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def wait_until_paused(self) -> None:
-        """Return once every thread of it stands."""
+        """Wait until all of its threads are stopped."""
         assert self._process is not None
         deadline_s = time.monotonic() + STOPPED_S_MAX
         while not _stands(self._process.pid):
@@ -143,14 +143,15 @@ class EtcdServer:
         self._process.send_signal(signal.SIGCONT)
 
     def wipe(self) -> None:
-        """Forget all data; it must not run. Its cluster's id stays, as etcd makes it from addresses and token."""
+        """Delete all data; it must not run. Its cluster's id stays the same, because etcd derives it from addresses and
+        token."""
         assert self._process is None, f"{self.name} still runs"
         shutil.rmtree(self.folder / "data", ignore_errors=True)
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is None:
             return
-        self._process.send_signal(signal.SIGCONT)  # a paused process would not end politely
+        self._process.send_signal(signal.SIGCONT)  # a paused process would not stop gracefully
         self._process.send_signal(how)
         try:
             self._process.wait(timeout=10)
@@ -162,7 +163,7 @@ class EtcdServer:
 
 @dataclass
 class EtcdCluster:
-    """Several members that know each other."""
+    """Several members of one cluster."""
 
     members: Sequence[EtcdServer]
 
@@ -182,32 +183,32 @@ class EtcdCluster:
         return tuple(member.url for member in self.members)
 
     def start(self) -> None:
-        """All members; returns once each answers."""
+        """Start all members; return when each answers."""
         for member in self.members:
             member.start(wait=False)
         for member in self.members:
             member.wait_until_ready()
 
     def stop(self) -> None:
-        """All members, those that run."""
+        """Stop all members that run."""
         for member in self.members:
-            member.kill()  # nobody needs its data any more, and a polite end hands leadership on, which takes seconds
+            member.kill()  # the data is not needed any more, and a graceful stop moves leadership, which takes seconds
 
     def leader(self) -> EtcdServer:
-        """The member that leads now, by its own metrics. Raises `LookupError` while there is none."""
+        """The present leader, by its own metrics. Raises `LookupError` while there is none."""
         for member in self.members:
             if _says_it_leads(member):
                 return member
         raise LookupError("no member leads")
 
     def followers(self) -> list[EtcdServer]:
-        """The others."""
+        """The other members."""
         leader = self.leader()
         return [member for member in self.members if member is not leader]
 
 
 def _stands(pid: int) -> bool:
-    """Whether all threads of a process are stopped, where the system tells (Linux)."""
+    """Whether all threads of a process are stopped, if the system reports it (Linux)."""
     stats = [thread.read_text() for thread in Path(f"/proc/{pid}/task").glob("*/stat")]
     return all(stat.rpartition(")")[2].split()[0] in "Tt" for stat in stats)
 

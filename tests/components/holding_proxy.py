@@ -1,6 +1,6 @@
-"""A TCP proxy before a real store, of which single connections can be held.
+"""A TCP proxy in front of a real store that can hold single connections.
 
-A held connection stays open; nothing passes it any more, either way, as when a device on the way has forgotten it.
+A held connection stays open, but no byte passes in either direction, as when a device on the way has forgotten it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHUNK_BYTES = 1 << 16
 
 
 class HoldingProxy:
-    """Listens from `__enter__` to `__exit__`, in a thread of its own."""
+    """Listens between `__enter__` and `__exit__`, in its own thread."""
 
     def __init__(self, target_url: str) -> None:
         target = urlsplit(target_url)
@@ -25,9 +25,9 @@ class HoldingProxy:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         self.accepted = 0
-        """Connections so far."""
+        """Number of connections so far."""
         self.held = 0
-        """Requests that came by a connection after it was to be held."""
+        """Number of requests that arrived on a connection after it was held."""
         self._hold_next = False
         self._holding: set[asyncio.StreamWriter] = set()
         self._open: set[asyncio.StreamWriter] = set()
@@ -35,11 +35,11 @@ class HoldingProxy:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="holding-proxy", daemon=True)
 
     def hold_next(self) -> None:
-        """Hold the connection by which the next bytes come."""
+        """Hold the connection that sends the next bytes."""
         self._hold_next = True
 
     def hold_open(self) -> None:
-        """Hold all connections that are open; new ones pass."""
+        """Hold all open connections; new ones pass."""
         self._holding |= self._open
 
     def __enter__(self) -> Self:

@@ -1,7 +1,7 @@
-"""Users and policies of a MinIO server, by its admin API: what an operator does with `mc admin`.
+"""Users and policies of a MinIO server through its admin API, like `mc admin`.
 
-Bodies are encrypted under the caller's secret key, as github.com/minio/madmin-go has it: a key by PBKDF2, then AES-GCM
-over pieces that are numbered (github.com/secure-io/sio-go). One piece holds all that is sent here.
+Bodies are encrypted with the caller's secret key, like in github.com/minio/madmin-go: a key by PBKDF2, then AES-GCM
+over numbered pieces (github.com/secure-io/sio-go). One piece is enough for the bodies here.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ PIECE_BYTES = 16 * 1024
 
 @dataclass(frozen=True)
 class MinioAdmin:
-    """What the root user of `endpoint` may do."""
+    """The administration of `endpoint` as its root user."""
 
     endpoint: S3Endpoint
 
     def user(self, policy: Mapping[str, Any]) -> S3Endpoint:
-        """The same server as a new user sees it, who may do what `policy` says and nothing else."""
+        """The same server for a new user who has only the permissions of `policy`."""
         name, secret = f"user-{uuid.uuid4().hex[:12]}", uuid.uuid4().hex
         self._call("PUT", "add-user", {"accessKey": name}, {"secretKey": secret, "status": "enabled"})
         self.set_policy(name, policy)
         return replace(self.endpoint, access_key_id=name, secret_access_key=secret)
 
     def set_policy(self, user: str, policy: Mapping[str, Any]) -> None:
-        """Let `user` do what `policy` says from now on."""
+        """Give `user` the permissions of `policy` from now on."""
         self._call("PUT", "add-canned-policy", {"name": f"of-{user}"}, policy, encrypted=False)
         named = {"policyName": f"of-{user}", "userOrGroup": user, "isGroup": "false"}
         self._call("PUT", "set-user-or-group-policy", named, None)

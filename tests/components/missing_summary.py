@@ -1,5 +1,5 @@
-"""The end of a run says what was skipped: a line for each component that this machine lacks, with how to get it, and a
-line for each other reason."""
+"""The end of a run lists the skipped tests: one line for each missing component, with how to get it, and one line for
+each other reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def skipped_lines(reasons: Iterable[str]) -> list[str]:
-    """What to write for the reasons of all skipped tests."""
+    """The lines for the reasons of all skipped tests."""
     tests = Counter(reason.removeprefix("Skipped: ") for reason in reasons)
     remedies = {missing_line(known): known for known in COMPONENTS}
     missing = [

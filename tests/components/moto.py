@@ -1,7 +1,7 @@
 """Fixtures: moto's S3, in this process, for each worker, and a fresh bucket in it for each test.
 
-moto compares a conditional PUT's precondition and then stores, in two steps. Its server answers requests in threads, so
-two racing creates can both win. One lock around its PUT makes it keep the contract that S3 keeps.
+moto checks the condition of a conditional PUT and stores the object in two steps. Its server answers requests in
+threads, so two racing creates could both succeed. One lock around its PUT makes it keep S3's contract.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def moto() -> Iterator[S3Endpoint]:
         with lock:
             return put_object(self)
 
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else a line for each request of a failing test
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # otherwise a failing test prints a line for each request
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(S3Response, "put_object", put_object_alone)
         server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

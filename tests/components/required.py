@@ -1,6 +1,6 @@
-"""The one rule for real components.
+"""The rule for real components.
 
-A test whose component is absent is skipped and says how to get it; where all are required, as in CI, it fails.
+A test whose component is absent is skipped and says how to get it. If all components are required, as in CI, it fails.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from infra.components import component
 
 
 def require_component(name: str) -> Path:
-    """Where the component is. Skips the test if it is absent; fails it if ``TIDELOG_REQUIRE_ALL=1``."""
+    """Return the path of the component. Skips the test if it is absent; fails it if ``TIDELOG_REQUIRE_ALL=1``."""
     wanted = component(name)
     place = wanted.find()
     if place is not None:
@@ -26,5 +26,5 @@ def require_component(name: str) -> Path:
 
 
 def missing_line(wanted: Component) -> str:
-    """Why a test is skipped; the summary at the end of a run knows it by this (`missing_summary`)."""
+    """The reason why a test is skipped, in the form that `missing_summary` recognises."""
     return f"{wanted.name} is not on this machine: {wanted.how}"

@@ -17,18 +17,18 @@ REGION = "us-east-1"
 
 @dataclass(frozen=True)
 class S3Endpoint:
-    """Where a server listens, and whom it lets in."""
+    """The address of a server and its credentials."""
 
     url: str
     access_key_id: str
     secret_access_key: str
 
     def settings(self, **changes: object) -> S3Settings:
-        """For `S3ObjectStore`, whatever the environment says."""
+        """Settings for `S3ObjectStore`, independent of the environment."""
         known: dict[str, object] = {
             "endpoint_url": self.url,
             "region": REGION,
-            "path_style": True,  # saves the store from asking boto what the endpoint is
+            "path_style": True,  # so that the store need not ask boto for the endpoint
             "access_key_id": self.access_key_id,
             "secret_access_key": self.secret_access_key,
         }
@@ -45,14 +45,14 @@ class S3Endpoint:
         }
 
     def make_bucket(self, name: str) -> S3Bucket:
-        """A new bucket of that name."""
+        """Create a bucket with that name."""
         _client(self).create_bucket(Bucket=name)
         return S3Bucket(self, name)
 
 
 @dataclass(frozen=True)
 class S3Bucket:
-    """A bucket of one test's own."""
+    """A bucket only for one test."""
 
     endpoint: S3Endpoint
     name: str

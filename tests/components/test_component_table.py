@@ -1,4 +1,4 @@
-"""`python infra/components.py`: what it says, what it makes, how it ends."""
+"""`python infra/components.py`: its output, what it makes, and its exit codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCRIPT = Path(__file__).parents[2] / "infra" / "components.py"
 
 
 def run(cache: Path, *arguments: str, require_all: bool = False) -> subprocess.CompletedProcess[str]:
-    """The script on a machine with an empty cache and no programs on its path."""
+    """Run the script like on a machine with an empty cache and no programs on its path."""
     environment = {"XDG_CACHE_HOME": str(cache), "PATH": "", "TIDELOG_REQUIRE_ALL": "1" if require_all else ""}
     command = [sys.executable, str(SCRIPT), *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

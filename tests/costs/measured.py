@@ -1,9 +1,9 @@
-"""What a broker really asks of its store under a steady load: counted, in time that runs faster than ours.
+"""Counts the requests of a broker to its store under a steady load, in time that runs fast.
 
     python -m tests.costs.measured --minutes 10         the counts that docs/cost.md has
 
-A broker alone with the settings of one on S3 (a PUT each 250 ms and busy shard), its store in memory; the events of the
-demo's generator come in steadily, a request a shard each 200 ms, to partitions in turn.
+One broker has the settings for S3 (a PUT each 250 ms and busy shard) and its store in memory. The events of the demo's
+generator arrive steadily, one request per shard each 200 ms, to each partition in turn.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SteadyLoad:
 
 @dataclass(frozen=True)
 class Measured:
-    """Requests by kind of object, of `seconds` of load and the archiving that belongs to it."""
+    """Requests by kind of object, for `seconds` of load and its archiving."""
 
     load: SteadyLoad
     seconds: float
@@ -59,7 +59,7 @@ class Measured:
 
 
 async def measure(load: SteadyLoad, faster: float = FASTER) -> Measured:
-    """Produce for ``load.minutes`` of fast time, archive what is left, and count."""
+    """Produce for ``load.minutes`` of fast time, archive the rest, and count."""
     clock = FastClock(faster)
     settings = Settings(store="memory:", shards=load.shards, flush_interval_ms=S3_FLUSH_INTERVAL_MS)
     broker = LocalBroker(broker_parts(settings, Runtime(clock=clock), MemoryObjectStore()))

@@ -1,6 +1,6 @@
-"""The formulas of docs/cost.md. Nothing else in Tidelog uses them: they say what ought to be counted.
+"""The formulas of docs/cost.md. Only the tests use them: they say which counts to expect.
 
-Rates are per second, a month has 30 days, GB are 10^9 bytes but where a price list means 2^30.
+Rates are per second, a month has 30 days, GB are 10^9 bytes except where a price list means 2^30.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tidelog.storage.upkeep.rules import UpkeepRules
 from tidelog.storage.wal_index import INDEX_EVERY
 
 SENT, RECEIVED = 1.01, 1.17
-"""Bytes on the network for a byte of keys and values: what a Producer sends and a Consumer receives. Neither
+"""Bytes on the network per byte of keys and values that a Producer sends and a Consumer receives. Neither
 compresses."""
 FLOOR_CHECK_S = 60.0
-"""How often a leader looks whether entries may be deleted (`archiving.COLLECT_EVERY_S`)."""
+"""How often a leader checks whether entries may be deleted (`archive_loop.COLLECT_EVERY_S`)."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A steady load. `raw_bytes`: of keys and values a second, spread evenly over `shards`, to `partitions` that each
-    get records within every pass of the archiver. `stored`: bytes in a segment for a raw one; `kept_days`: retention;
-    `readers`: how many consumers read all of it at the end of the log; `kafka_wire`: bytes that Kafka's clients send
-    and receive for a raw one, and that its brokers store."""
+    """A steady load. `raw_bytes`: keys and values per second, spread evenly over `shards`, to `partitions` that each
+    get records in every pass of the archiver. `stored`: bytes in a segment per raw byte. `kept_days`: retention.
+    `readers`: number of consumers that read everything at the end of the log. `kafka_wire`: bytes that Kafka's clients
+    send and receive, and that its brokers store, per raw byte."""
 
     raw_bytes: float
     shards: int
@@ -45,15 +45,16 @@ class Workload:
 
 
 def wal_entries(load: Workload, settings: Settings, seconds: float) -> float:
-    """A busy shard makes one each `flush.interval.ms`, or as often as `flush.max.bytes` are there."""
+    """A busy shard makes one entry each `flush.interval.ms`, or more often if `flush.max.bytes` fill sooner."""
     interval_s = (settings.flush_interval_ms or S3_FLUSH_INTERVAL_MS) / 1_000
     by_bytes = load.raw_bytes / load.shards / settings.flush_max_bytes
     return load.shards * seconds * max(1 / interval_s, by_bytes)
 
 
 def pass_s(load: Workload, settings: Settings) -> float:
-    """Between two passes of the archiver over a shard: an old log waits until its entries have cost as many PUTs as a
-    pass will, unless those are few, and ten intervals at most; a pass takes no more than `archiver.batch.bytes`."""
+    """Time between two passes of the archiver over a shard. An old log waits until its entries have cost as many PUTs
+    as a pass will, unless those are few, and at most ten intervals. A pass takes no more than
+    `archiver.batch.bytes`."""
     interval_s = settings.archiver_interval_ms / 1_000
     puts = PUTS_A_PARTITION * load.partitions / load.shards
     pays_s = puts / (wal_entries(load, settings, 1.0) / load.shards) if puts > PUTS_FREE else 0.0
@@ -62,13 +63,13 @@ def pass_s(load: Workload, settings: Settings) -> float:
 
 
 def passes(load: Workload, settings: Settings, seconds: float) -> float:
-    """Of the archiver, each over one shard."""
+    """Passes of the archiver, each over one shard."""
     return load.shards * seconds / pass_s(load, settings)
 
 
 def wal_requests(load: Workload, settings: Settings, seconds: float) -> RequestCounts:
-    """Entries are created, indexed (a PUT for 32 of them), and read once by the archiver, whose pass reads the floor
-    twice and moves it by a read and a PUT. Deletions are free."""
+    """Entries are created, indexed (a PUT for 32 of them), and read once by the archiver. A pass reads the floor twice
+    and moves it by a read and a PUT. Deletions are free."""
     entries, runs = wal_entries(load, settings, seconds), passes(load, settings, seconds)
     return RequestCounts(
         puts=entries + entries / INDEX_EVERY + runs,
@@ -78,18 +79,18 @@ def wal_requests(load: Workload, settings: Settings, seconds: float) -> RequestC
 
 
 def archive_requests(load: Workload, settings: Settings, seconds: float) -> RequestCounts:
-    """A pass writes a segment and a manifest for each partition of the shard, and looks at the manifest before it if
-    that was long ago."""
+    """A pass writes a segment and a manifest for each partition of the shard, and checks the manifest before it if that
+    is old."""
     small = passes(load, settings, seconds) / load.shards * load.partitions
     seldom = pass_s(load, settings) > FLOOR_TRUST_S
     return RequestCounts(puts=PUTS_A_PARTITION * small, heads=small if seldom else 0.0)
 
 
 def merge_requests(load: Workload, settings: Settings, seconds: float) -> RequestCounts:
-    """At the most: of every 16 small segments, or as many as fill `segment.bytes`, each read once, one is made, with a
-    manifest; later one of 16 of those. When what it was made of is deleted, that is a manifest and a block of history.
-    Each step lists the manifests twice: for the merge and for the deletion. After either the archiver's next manifest
-    is refused, as it does not know of theirs: a PUT, a LIST and up to two GETs."""
+    """An upper bound. Of every 16 small segments, or as many as fill `segment.bytes`, each read once, a merge makes
+    one, with a manifest; later it makes one of 16 of those. Deleting the inputs takes a manifest and a block of
+    history. Each step lists the manifests twice: for the merge and for the deletion. After either, the archiver's next
+    manifest is refused, because it does not know theirs: a PUT, a LIST and up to two GETs."""
     small = passes(load, settings, seconds) / load.shards * load.partitions
     fill = UpkeepRules().segment_bytes / (load.raw_bytes * seconds * load.stored / small)
     if fill <= 1:
@@ -100,19 +101,19 @@ def merge_requests(load: Workload, settings: Settings, seconds: float) -> Reques
 
 
 def requests(load: Workload, settings: Settings, seconds: float = MONTH_S) -> RequestCounts:
-    """All of them."""
+    """All requests."""
     parts = (wal_requests, archive_requests, merge_requests)
     return sum((part(load, settings, seconds) for part in parts), RequestCounts())
 
 
 def stored_bytes(load: Workload) -> float:
-    """What lies there once retention removes as much as comes."""
+    """Stored bytes when retention removes as much as arrives."""
     return load.raw_bytes * load.kept_days * 86_400 * load.stored
 
 
 @dataclass(frozen=True)
 class Month:
-    """Dollars, by what they are for."""
+    """Dollars by purpose."""
 
     requests: float
     stored: float
@@ -124,7 +125,7 @@ class Month:
 
 
 def tidelog_month(load: Workload, settings: Settings, prices: PriceTable, network: Network) -> Month:
-    """Producers and readers are in a zone other than the broker's two times of three; the way to S3 costs nothing."""
+    """Producers and readers are in another zone than the broker in two of three cases. The way to S3 costs nothing."""
     return Month(
         requests=prices.requests_usd(requests(load, settings)),
         stored=prices.stored_month_usd(stored_bytes(load)),
@@ -137,7 +138,7 @@ def tidelog_month(load: Workload, settings: Settings, prices: PriceTable, networ
 
 @dataclass(frozen=True)
 class Network:
-    """Between zones, a GB that is sent and received."""
+    """Price of a GB sent and received between zones."""
 
     usd_per_gb: float = 0.02
 
@@ -147,7 +148,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Disks:
-    """`used`: the part of them that records may fill; the rest is room for a broker's failure and for growth."""
+    """`used`: the share of the disks that records may fill. The rest is room for a broker's failure and for growth."""
 
     usd_per_gb_month: float = 0.08
     used: float = 0.6
@@ -158,7 +159,7 @@ class Disks:
 
 REPLICAS = 3
 ELSEWHERE = 2 / 3
-"""How often one's partner is in another of three zones, if nobody chooses."""
+"""How often a partner is in another one of three zones, if nobody chooses."""
 
 
 def month_bytes(load: Workload) -> float:

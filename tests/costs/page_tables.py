@@ -51,13 +51,13 @@ class CostShown:
 
 @dataclass(frozen=True)
 class YearDocument:
-    """What of a year's report is shown here."""
+    """The part of a year's report that is shown here."""
 
     cost: CostShown
 
 
 def request_rows() -> Iterator[str]:
-    """What the example asks for in a month, and what that costs."""
+    """The example's requests in a month, and their cost."""
     for name, counts in (
         ("write-ahead log", wal_requests(EXAMPLE, SETTINGS, MONTH_S)),
         ("archiving", archive_requests(EXAMPLE, SETTINGS, MONTH_S)),
@@ -68,7 +68,7 @@ def request_rows() -> Iterator[str]:
 
 
 def puts_per_gb_rows() -> Iterator[str]:
-    """PUTs for a GB of raw records at 2 MB/s: the log's, the archive's (with merging at the most), all."""
+    """PUTs per GB of raw records at 2 MB/s: the log's, the archive's (with as much merging as possible), and all."""
     for shards, partitions in ((1, 1), (4, 100), (4, 1_000)):
         load = Workload(raw_bytes=2e6, shards=shards, partitions=partitions)
         seconds = GB_BYTES / load.raw_bytes
@@ -83,7 +83,7 @@ def month_rows() -> Iterator[str]:
 
 
 def variation_rows() -> Iterator[str]:
-    """What changes the month: more partitions, less often archived, kept for longer, a tenth of the load."""
+    """Changes to the month: more partitions, archived less often, kept longer, a tenth of the load."""
     for name, load, settings in (
         ("the example", EXAMPLE, SETTINGS),
         ("1 MB/s", _changed(raw_bytes=1e6), SETTINGS),
@@ -111,7 +111,7 @@ def variation_rows() -> Iterator[str]:
 
 
 def year_rows() -> Iterator[str]:
-    """What a year of events in small was counted to cost, topic by topic (`make year`); priced by the table here."""
+    """The counted cost of a small year of events, by topic (`make year`), with the prices of this table."""
     document = msgspec.json.decode(YEAR.read_bytes(), type=YearDocument)
     for line in document.cost.topics:
         figures = line.figures

@@ -1,4 +1,5 @@
-"""docs/cost.md says what the formulas give, the formulas what is counted, and the prices what the code has."""
+"""docs/cost.md shows the results of the formulas, the formulas agree with counted requests, and the prices with the
+code."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ async def test_a_broker_asks_for_no_more_than_the_formulas_say() -> None:
     load = Workload(
         counted.raw_bytes / counted.seconds, counted.load.shards, counted.load.shards * counted.load.partitions
     )
-    # the pass that archives what is left at the end comes on top
+    # plus the pass that archives the rest at the end
     seconds = counted.seconds + Settings().archiver_interval_ms / 1_000
     wal, archive = wal_requests(load, Settings(), seconds), archive_requests(load, Settings(), seconds)
     found = counted.by_kind
@@ -61,10 +62,10 @@ async def test_a_broker_asks_for_no_more_than_the_formulas_say() -> None:
 
 
 async def test_archiving_many_partitions_of_little_traffic_at_most_doubles_the_puts() -> None:
-    """Each partition gets a request in 40 s, and a pass a minute would be twice as many PUTs as the log's."""
+    """Each partition gets a request in 40 s; a pass per minute would make twice as many PUTs as the log."""
     load = SteadyLoad(shards=1, partitions=200, events_per_request=1, minutes=5.0)
     counted = await measure(load)
     archiving = counted.by_kind[Kind.SEGMENT].puts + counted.by_kind[Kind.MANIFEST].puts
-    the_last_pass = PUTS_A_PARTITION * load.partitions  # all that is left at the end is archived at once
+    the_last_pass = PUTS_A_PARTITION * load.partitions  # the rest is archived at once at the end
     assert 0 < archiving <= counted.by_kind[Kind.WAL].puts + the_last_pass
     assert archiving < PUTS_A_PARTITION * load.partitions * load.minutes

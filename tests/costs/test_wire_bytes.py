@@ -1,4 +1,4 @@
-"""How many bytes the shipped Producer sends, and the shipped Consumer receives, for a byte of keys and values."""
+"""How many bytes the shipped Producer sends, and the shipped Consumer receives, per byte of keys and values."""
 
 from __future__ import annotations
 
@@ -36,4 +36,4 @@ def test_clients_send_and_receive_what_the_cost_page_counts_with(tmp_path: Path)
         broker.stop()
     assert read == EVENTS
     assert sent_bytes / raw_bytes == pytest.approx(SENT, abs=0.02)
-    assert received_bytes / raw_bytes == pytest.approx(RECEIVED, abs=0.06)  # with how the log was cut into entries
+    assert received_bytes / raw_bytes == pytest.approx(RECEIVED, abs=0.06)  # depends on the entries of the log

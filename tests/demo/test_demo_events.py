@@ -1,4 +1,4 @@
-"""The generator: the same for the same seed, and its columns say what its JSON says."""
+"""The generator gives the same events for the same seed, and its columns agree with its JSON."""
 
 import json
 import uuid

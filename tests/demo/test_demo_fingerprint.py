@@ -1,4 +1,4 @@
-"""A fingerprint stands for the records and their order, and for nothing else."""
+"""A fingerprint depends on the records and their order, and on nothing else."""
 
 from collections.abc import Sequence
 

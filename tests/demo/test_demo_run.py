@@ -1,5 +1,5 @@
-"""The demo as a user runs it: a process, its output, its exit code. The whole of it, with Spark, is in
-`tests/end_to_end/test_bare_machine.py`."""
+"""The demo as a user runs it: a process, its output, its exit code. `tests/end_to_end/test_bare_machine.py` runs all of
+it, with Spark."""
 
 import gzip
 import os

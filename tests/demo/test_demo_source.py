@@ -1,4 +1,4 @@
-"""Sources: what they send, and the truth they keep about it."""
+"""Sources: what they send, and the expected results they keep."""
 
 import gzip
 import json

@@ -1,7 +1,7 @@
-"""An environment with nothing but Python, make and the POSIX tools: no Java, Go, Maven, git, and an empty home.
+"""An environment with only Python, make and the POSIX tools: no Java, Go, Maven, git, and an empty home.
 
-It is a folder of links that stands alone on ``PATH``, and no other variable of the caller's. bash is among the tools,
-since Spark's start scripts are written in it.
+``PATH`` has only a folder of links, and no other variable of the caller is passed on. bash is among the tools, because
+Spark's start scripts need it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BareMachine:
         for part in (self.home, self.tools):
             part.mkdir()
         for tool in TOOLS:
-            if program := which(tool):  # a small machine has some of them in its shell alone
+            if program := which(tool):  # a small machine has some of them only in its shell
                 (self.tools / tool).symlink_to(program)
         (self.tools / "python3").symlink_to(Path(sys.base_prefix) / "bin" / "python3")
 

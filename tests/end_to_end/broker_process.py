@@ -28,7 +28,7 @@ TIDELOG = (sys.executable, "-c", "import sys; from tidelog.services.cli.main imp
 
 
 class BrokerProcess:
-    """`settings` by their dotted names; `environment` is added to that of the tests."""
+    """`settings` with their dotted names; `environment` is added to that of the tests."""
 
     def __init__(
         self, folder: Path, settings: Mapping[str, object], environment: Mapping[str, str] | None = None
@@ -46,7 +46,7 @@ class BrokerProcess:
         return self._process.pid
 
     def start(self) -> None:
-        """Start, and return once it takes requests."""
+        """Start, and return when it accepts requests."""
         flags = [text for name, value in self._settings.items() for text in (f"--{name.replace('.', '-')}", str(value))]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -76,12 +76,12 @@ class BrokerProcess:
         self._process.send_signal(signal.SIGTERM)
 
     def wait(self, timeout_s: float = STOP_S_MAX) -> int:
-        """The exit code."""
+        """Wait for the end; return the exit code."""
         assert self._process is not None
         return self._process.wait(timeout_s)
 
     def stop(self) -> int:
-        """SIGTERM and the exit code; harmless if it has ended already."""
+        """Send SIGTERM and return the exit code. Does nothing if it has already ended."""
         if self._process is None:
             return 0
         if self._is_running():
@@ -93,7 +93,7 @@ class BrokerProcess:
             raise
 
     def log(self) -> str:
-        """What it has logged in all its lives."""
+        """The log of all its lives."""
         return self._log.read_text() if self._log.exists() else ""
 
     def _is_running(self) -> bool:
@@ -107,7 +107,8 @@ def wait_until(
     *,
     still: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Return once `condition` holds; fail with what `explain` tells after `timeout_s`, or once `still` does not."""
+    """Wait until `condition` holds; fail with the text of `explain` after `timeout_s`, or when `still` becomes
+    false."""
     give_up_at = time.monotonic() + timeout_s
     while not condition():
         assert still(), f"it ended:\n{explain()[-3_000:]}"
@@ -123,7 +124,7 @@ def run_tidelog(
     environment: Mapping[str, str] | None = None,
     timeout_s: float = 60.0,
 ) -> subprocess.CompletedProcess[bytes]:
-    """One run of the command line, to its end."""
+    """Run the command line once, to its end."""
     variables = {**os.environ, **({"TIDELOG_BROKER": broker} if broker else {}), **(environment or {})}
     return subprocess.run(
         [*TIDELOG, *arguments], input=stdin, capture_output=True, env=variables, timeout=timeout_s, check=False

@@ -1,4 +1,4 @@
-"""Brokers in processes of their own, which end with their test."""
+"""Brokers in their own processes, which end with their test."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.end_to_end.broker_process import BrokerProcess
 StartBroker = Callable[..., BrokerProcess]
 
 QUICK_ARCHIVE = {"archiver.interval.ms": 300}
-"""So that segments and the floor take part in what is tested. Deletion does not: its grace is a minute at least."""
+"""So that the test covers segments and the floor. It does not cover deletion: its grace is at least a minute."""
 
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
-    """Starts brokers: ``start_broker({"store": ...}, environment)``; the default store is a folder of the test's."""
+    """Starts brokers: ``start_broker({"store": ...}, environment)``. The default store is a folder of the test."""
     started: list[BrokerProcess] = []
 
     def start(
@@ -35,5 +35,5 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 
 @pytest.fixture
 def broker(start_broker: StartBroker) -> BrokerProcess:
-    """A broker on a folder of the test's own."""
+    """A broker on a folder only for this test."""
     return start_broker()

@@ -1,6 +1,6 @@
-"""A TCP proxy before a real store, which can be cut, as when the network is gone, or slowed down.
+"""A TCP proxy in front of a real store that can be cut, like a network that is gone, or slowed down.
 
-While it is cut, connections that were open are reset and new ones are refused after they are accepted.
+While it is cut, open connections are reset and new ones are closed after they are accepted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHUNK_BYTES = 1 << 16
 
 
 class CutProxy:
-    """Listens from `__enter__` to `__exit__`, in a thread of its own."""
+    """Listens between `__enter__` and `__exit__`, in its own thread."""
 
     def __init__(self, target_url: str) -> None:
         target = urlsplit(target_url)
@@ -25,18 +25,18 @@ class CutProxy:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         self.delay_s = 0.0
-        """How long each piece on its way to the store is held back."""
+        """The delay of each piece on its way to the store."""
         self._cut = False
         self._open: set[asyncio.StreamWriter] = set()
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="cut-proxy", daemon=True)
 
     def cut(self) -> None:
-        """The store is gone."""
+        """Make the store unreachable."""
         self._loop.call_soon_threadsafe(self._set_cut, True)
 
     def mend(self) -> None:
-        """It is back."""
+        """Make it reachable again."""
         self._loop.call_soon_threadsafe(self._set_cut, False)
 
     def __enter__(self) -> Self:

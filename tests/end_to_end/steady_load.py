@@ -1,7 +1,8 @@
-"""A producer that goes on through whatever happens to its broker, and the proof that nothing was lost or doubled.
+"""A producer that continues while its broker fails, and a check that no record was lost or doubled.
 
-Each record of partition *p* holds ``p:n`` with *n* counting from 0, so the log is right exactly if partition *p* holds
-``p:0``, ``p:1``, ... in this order, up to the last one acknowledged at least and the last one sent at most.
+Each record of partition *p* holds ``p:n`` with *n* counting from 0. So the log is correct exactly if partition *p*
+holds ``p:0``, ``p:1``, ... in this order, at least up to the last acknowledged record and at most up to the last one
+sent.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ ROUND_RECORDS = 30
 OPTIONS = ProducerOptions(
     batch_bytes=16 << 10, buffer_bytes=128 << 10, linger_ms=2, delivery_timeout_s=90.0, close_timeout_s=90.0
 )
-"""A small buffer: the load goes as fast as the broker acknowledges, and memory stays small."""
+"""A small buffer: the load is as fast as the broker acknowledges, and memory stays small."""
 
 
 class SteadyLoad:
-    """Sends from `__enter__` until `finish`, in a thread of its own. `failure` is what ended it before its time."""
+    """Sends from `__enter__` until `finish`, in its own thread. `failure`: the error that ended it early."""
 
     def __init__(self, broker: str, topic: str, options: ProducerOptions = OPTIONS) -> None:
         self._producer = Producer(broker, topic, options, on_delivery=self._delivered)
@@ -42,13 +43,13 @@ class SteadyLoad:
         return sum(self._acknowledged)
 
     def await_acknowledged(self, records: int, timeout_s: float = 60.0) -> None:
-        """Return once so many more records are acknowledged."""
+        """Wait until `count` more records are acknowledged."""
         wanted = self.acknowledged + records
         wait_until(lambda: self.acknowledged >= wanted or self.failure is not None, timeout_s, self._state)
         assert self.failure is None, self._state()
 
     def finish(self) -> None:
-        """Send no more, and return once all that was sent is acknowledged, or the load has failed."""
+        """Stop sending, and return when everything sent is acknowledged, or the load has failed."""
         self._stopping.set()
         self._thread.join()
         try:
@@ -57,7 +58,8 @@ class SteadyLoad:
             self.failure = error
 
     def assert_whole(self, broker: str, topic: str) -> None:
-        """The log at `broker` holds every acknowledged record, once, in order, where it was told to be."""
+        """Check that the log at `broker` holds every acknowledged record, once, in order, at its acknowledged
+        offset."""
         assert not self._offsets_wrong
         for partition in range(self.partitions):
             found = values_of(broker, topic, partition)
@@ -83,7 +85,7 @@ class SteadyLoad:
             self.failure = error
 
     def _delivered(self, delivered: Delivered) -> None:
-        if delivered.base_offset != delivered.first_sequence:  # nobody else writes: offsets are sequences
+        if delivered.base_offset != delivered.first_sequence:  # there is no other writer: offsets are sequences
             self._offsets_wrong.append(delivered)
         self._acknowledged[delivered.partition] = delivered.first_sequence + delivered.count
 

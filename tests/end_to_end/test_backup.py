@@ -21,20 +21,20 @@ MERGED_AT_ONCE = {"segment.ms": "1"}
 
 
 def marks(broker: BrokerProcess, topic: str = "web") -> list[int]:
-    """Up to where each partition is committed."""
+    """The committed end of each partition."""
     with Admin(broker.url) as admin:
         return [admin.partition_log(topic, number).high_watermark for number in range(PARTITIONS)]
 
 
 def lines_of(*arguments: str) -> list[Mapping[str, object]]:
-    """What a command prints with --json; it must succeed."""
+    """The output of a command with --json, which must succeed."""
     ended = run_tidelog(["bucket", *arguments, "--json"])
     assert ended.returncode == 0, (ended.stdout, ended.stderr)
     return [json.loads(line) for line in ended.stdout.splitlines()]
 
 
 def expect_sound(store: str) -> None:
-    """Orphans there may be: an upload whose manifest is just under way."""
+    """Orphans are allowed: an upload whose manifest version is just being written."""
     *found, last = lines_of("verify", "--deep", "--store", store)
     assert [finding for finding in found if finding["severity"] != "orphan"] == []
     assert last["sound"] is True
@@ -80,7 +80,7 @@ def test_beside_a_broker_under_load(start_broker: StartBroker, tmp_path: Path) -
 
 @pytest.fixture
 def own_etcds(tmp_path: Path) -> Iterator[list[EtcdServer]]:
-    """The cluster's, and the one that takes its place."""
+    """The cluster's etcd, and the one that replaces it."""
     program = require_component("etcd")
     servers = [EtcdServer(program, tmp_path / name) for name in ("etcd", "etcd-new")]
     try:

@@ -1,7 +1,7 @@
-"""The README's two commands on a machine that has nothing but Python, make and the POSIX tools.
+"""The README's two commands on a machine that has only Python, make and the POSIX tools.
 
-The suite takes the environment in which it runs, and fewer events. `make soak` has the whole of it: a fresh copy of the
-checkout, a fresh installation, a million events.
+The suite uses the present installation and fewer events. `make soak` runs all of it: a fresh copy of the checkout, a
+fresh installation, a million events.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def test_make_demo_agrees_on_every_number_through_a_crash(machine: BareMachine, 
 
 def test_make_test_passes_and_says_what_it_left_out(machine: BareMachine) -> None:
     arguments = "-p no:cacheprovider tests/demo/test_demo_verdict.py tests/infra/test_balancer.py"
-    # FETCH=no: else it fetches 674 MB for Spark on S3 where there is a network.
+    # FETCH=no: otherwise it fetches 674 MB for Spark on S3 if there is a network.
     variables = ("FETCH=no", "JOBS=0", f"ARGS={arguments}")
     done = machine.run("make", *INSTALLED, "test", *variables, cwd=CHECKOUT, timeout_s=120)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Two compactors and a broker's archiver on the same partitions, under load: nothing is lost."""
+"""Two compactors and a broker's archiver work on the same partitions, under load: no record is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUSY = {
     "archiver.min.bytes": 1,
     "archiver.upkeep": "false",
 }
-"""A segment every few tenths of a second, and nobody else who merges them: the broker, told first, would always win."""
+"""A segment every few tenths of a second, and only the compactors merge: a broker would always be first."""
 
 
 class Made(msgspec.Struct):
@@ -38,7 +38,7 @@ class Made(msgspec.Struct):
 
 
 class CompactorProcess:
-    """`tidelog compactor` with rounds a second apart."""
+    """`tidelog compactor` with rounds one second apart."""
 
     def __init__(self, store: str, folder: Path, name: str) -> None:
         self._out, self._err = folder / f"{name}.out", folder / f"{name}.err"
@@ -47,7 +47,7 @@ class CompactorProcess:
             self.process = subprocess.Popen([*TIDELOG, *arguments], stdout=out, stderr=err, env={**os.environ})
 
     def made(self) -> list[Made]:
-        """The versions it has told of."""
+        """The versions it has printed."""
         whole_lines = self._out.read_bytes().rpartition(b"\n")[0]
         return [msgspec.json.decode(line, type=Made) for line in whole_lines.splitlines()]
 

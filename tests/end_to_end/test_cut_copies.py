@@ -1,4 +1,4 @@
-"""A copy with curl that a stopping broker cuts fails, and goes on where it was cut, exactly."""
+"""A copy with curl that a stopping broker cuts fails, and can continue exactly where it was cut."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.end_to_end.broker_process import BrokerProcess
 
 CURL = shutil.which("curl")
 CUT_SHORT = 18
-"""curl's exit code for an answer that ends before it is complete."""
+"""curl's exit code for an answer that ends too early."""
 RECORDS = 60_000
 VALUE = {"text": "x" * 480}
-"""The copy is larger than what the sockets' buffers take."""
+"""The copy is larger than the sockets' buffers."""
 
 
 @pytest.mark.skipif(CURL is None, reason="needs curl")
@@ -28,7 +28,7 @@ def test_curl_fails_when_its_broker_stops_amid_a_copy_and_goes_on_from_the_posit
         _fill(broker)
         copy = _copy(broker)
         assert copy.stdout is not None
-        first = copy.stdout.readline() + copy.stdout.readline()  # a position, a record; then the broker waits for us
+        first = copy.stdout.readline() + copy.stdout.readline()  # position, record; then the broker waits
         broker.terminate()
         position, seen = _read(first + copy.communicate()[0])
         assert copy.returncode == CUT_SHORT

@@ -1,5 +1,5 @@
-"""Three `tidelog serve`, of which some lose etcd and nothing else: no read gives an older end than what was
-acknowledged elsewhere before it began, and the clients find the new leaders."""
+"""Three `tidelog serve`, some of which lose only etcd: no read gives an older end than what another broker acknowledged
+before the read began, and the clients find the new leaders."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SEEN_WITHIN_S = 10.0
 
 
 class Cluster:
-    """Each broker reaches etcd by a way of its own."""
+    """Each broker reaches etcd through its own proxy."""
 
     def __init__(self, brokers: list[BrokerProcess], ways: list[CutProxy]) -> None:
         self.brokers = brokers
         self.ways = ways
 
     def leaders(self, seen_by: int) -> dict[int, int]:
-        """The broker of each shard, as one of them sees it."""
+        """The broker of each shard, as one of the brokers sees it."""
         with Admin(self.brokers[seen_by].url) as admin:
             shards = admin.cluster().cluster.shards
         return {s.shard: int(s.leader.removeprefix("broker-")) for s in shards if s.leader}
@@ -74,7 +74,7 @@ def cluster(etcd: EtcdServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def whole(cluster: Cluster) -> Iterator[Cluster]:
-    """All ways are open, and each broker leads a shard."""
+    """All connections are open, and each broker leads a shard."""
     wait_until(lambda: cluster.led_by({0, 1, 2}, 0), WAIT_S)
     yield cluster
     for way in cluster.ways:
@@ -82,7 +82,7 @@ def whole(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def append(url: str, topic: str, partition: int) -> int:
-    """One record; the end of the partition once it was acknowledged."""
+    """Append one record; return the end of the partition after the acknowledgement."""
     path = f"{url}/v1/topics/{topic}/partitions/{partition}/records"
     answer = httpx.post(path, json={"records": [{"value": "x"}]}, timeout=20).raise_for_status()
     end: int = answer.json()["partitions"][0]["base_offset"] + 1
@@ -90,7 +90,7 @@ def append(url: str, topic: str, partition: int) -> int:
 
 
 def end_told(url: str, topic: str, partition: int, question: str, acknowledged: int) -> int | None:
-    """The end that an answer implies, None for a refusal that sends the client elsewhere."""
+    """The end that an answer implies, or None for a refusal that sends the client elsewhere."""
     path = f"{url}/v1/topics/{topic}/partitions/{partition}"
     ways = {
         "latest": f"{path}/offset?at=latest",
@@ -113,7 +113,7 @@ QUESTIONS = ("latest", "time", "log", "fetch", "poll")
 
 
 def test_brokers_that_lose_etcd_alone_give_no_older_end_and_consumers_go_on(whole: Cluster) -> None:
-    """Two of three are cut: each sends on to the other, as far as it knows."""
+    """Two of three are cut off: each forwards to the other, as far as it knows."""
     brokers, topic = whole.brokers, "truth"
     for partition in range(PARTITIONS):
         append(brokers[0].url, topic, partition)
@@ -177,7 +177,7 @@ def test_requests_that_waited_in_a_paused_broker_are_answered_by_what_is_so_then
         with ThreadPoolExecutor(len(QUESTIONS) * PARTITIONS) as asking:
             told = [asking.submit(ask, q, p) for q in QUESTIONS for p in range(PARTITIONS)]
             sending.wait()
-            time.sleep(0.3)  # until the requests have arrived: nothing tells that of a process that stands still
+            time.sleep(0.3)  # time for the requests to arrive: a paused process cannot report that
             os.kill(brokers[1].pid, signal.SIGCONT)
             for one in told:
                 end, answer = one.result()

@@ -1,5 +1,5 @@
-"""etcd loses everything under load: no producer hears of it, nothing is taken from the emptiness, and `tidelog cluster
-recover` fills it again from the bucket while the brokers commit."""
+"""etcd loses all data under load: producers notice nothing, brokers do not act on the empty etcd, and `tidelog cluster
+recover` restores it from the bucket while the brokers commit."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tidelog.client import Admin, MembershipDescription
 WAIT_S = 30.0
 SHARDS = 4
 RECORDS = 300
-"""Acknowledged before the test goes on to the next act."""
+"""Records acknowledged before the test takes its next step."""
 
 
 @pytest.fixture
 def own_etcd(tmp_path: Path) -> Iterator[EtcdServer]:
-    """One that may be wiped."""
+    """An etcd that may be wiped."""
     server = EtcdServer(require_component("etcd"), tmp_path / "etcd")
     try:
         server.start()
@@ -65,7 +65,7 @@ def epochs(broker: BrokerProcess) -> dict[int, int]:
 
 
 def wait_until_settled(broker: BrokerProcess, brokers: int) -> None:
-    """Every shard is led by whom it should be, of so many brokers, and nothing is wrong."""
+    """Wait until each shard's preferred broker leads it, with this number of brokers and no error."""
 
     def settled() -> bool:
         seen = seen_by(broker)

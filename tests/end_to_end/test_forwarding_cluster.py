@@ -1,4 +1,4 @@
-"""Three `tidelog serve` with etcd: whichever is asked answers, and shards move under the requests."""
+"""Three `tidelog serve` with etcd: any of them answers, and shards move during the requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def brokers(etcd: EtcdServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
     settings = {
         "store": f"file:{folder / 'data'}",
         "etcd.endpoints": etcd.url,
-        "cluster.name": f"forwarding-{uuid.uuid4().hex}",  # a worker may come back to this module, with another bucket
+        "cluster.name": f"forwarding-{uuid.uuid4().hex}",  # a worker may return to this module with another bucket
         "shards": SHARDS,
         "num.partitions": SHARDS,
         "rebalance.delay.ms": 0,
@@ -40,7 +40,7 @@ def brokers(etcd: EtcdServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def members(brokers: list[BrokerProcess]) -> Callable[[], MembershipDescription]:
-    """The cluster as broker-0 sees it, once every shard is led by whom it should be."""
+    """The cluster as broker-0 sees it, after each shard's preferred broker leads it."""
 
     def look() -> MembershipDescription:
         with Admin(brokers[0].url) as admin:

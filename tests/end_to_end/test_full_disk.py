@@ -1,5 +1,5 @@
-"""A disk that fills up, for real: a small tmpfs. Produces are refused with a clear message; once there is room again
-all goes on, and nothing that was acknowledged is gone."""
+"""A disk that really fills up: a small tmpfs. Produces are refused with a clear message. When there is room again,
+everything continues, and no acknowledged record is lost."""
 
 import os
 import random
@@ -19,7 +19,7 @@ from tidelog.storage.errors import Unavailable
 
 DISK_BYTES = 12 << 20
 NOISE = random.Random(1).randbytes(500_000).replace(b"\n", b" ")
-"""A record that stays as large when it is compressed."""
+"""A record that does not compress."""
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_full_disk_refuses_and_goes_on_once_there_is_room(start_broker: StartB
 
 
 def fill(disk: Path) -> Path:
-    """A file that takes all the room there is."""
+    """Write a file that takes all the space."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
         write_without_end(file)

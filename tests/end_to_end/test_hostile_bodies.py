@@ -1,4 +1,4 @@
-"""Small requests that expand to much: what a real broker's process takes for them, and whether others wait."""
+"""Small requests that expand to large ones: the memory of a real broker's process, and the delay of other requests."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from tests.end_to_end.broker_process import BrokerProcess
 
 MIB = 1 << 20
 BODY_BYTES = 64 * MIB
-"""``request.max.bytes`` as it is by default."""
+"""The default of ``request.max.bytes``."""
 ADDED_BYTES_MAX = {"nulls": 2 * BODY_BYTES, "zeros": 2 * BODY_BYTES, "headers": 3 * BODY_BYTES}
-"""The expanded body, an eighth of it for its growth, and what decoding adds: of a body of one record, a copy."""
+"""The expanded body, an eighth of it for its growth, and the memory for decoding: for a body of one record, a copy."""
 WAIT_S_MAX = 0.8
-"""Of another request beside it, on a busy machine; some 0.02 s on a quiet one, where it was 1 s."""
+"""Seconds for another request at the same time, on a busy machine; about 0.02 s on a quiet one, where it used to be 1
+s."""
 
 NULL, HEADER = b'{"value":null},', b'{"key":"a","value":null},'
 BODIES = {
@@ -66,7 +67,7 @@ def _memory(broker: BrokerProcess, name: str) -> int:
 
 
 def _ask(broker: BrokerProcess, done: threading.Event, waits: list[float]) -> None:
-    """Ask for something else again and again, and note how long the answers take."""
+    """Send another request repeatedly, and record how long the answers take."""
     with httpx.Client(timeout=20, trust_env=False) as http:
         while not done.is_set():
             began_s = time.perf_counter()

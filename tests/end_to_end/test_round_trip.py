@@ -1,4 +1,4 @@
-"""What is produced comes back byte for byte, whatever bytes it is."""
+"""Any bytes that are produced come back byte for byte."""
 
 import gzip
 import os
@@ -36,7 +36,7 @@ def round_trip(broker: BrokerProcess, topic: str, data: bytes) -> bytes:
 
 
 def real_logs() -> dict[str, bytes]:
-    """The ``*.gz`` of the folder that ``TIDELOG_REAL_LOGS`` names, if it does, each with a newline at its end."""
+    """The ``*.gz`` files of the folder in ``TIDELOG_REAL_LOGS``, if it is set, each with a newline at its end."""
     folder = os.environ.get("TIDELOG_REAL_LOGS")
     found = sorted(Path(folder).glob("*.gz")) if folder else []
     logs = {log.name: gzip.decompress(log.read_bytes()) for log in found}

@@ -1,4 +1,5 @@
-"""The store gone for a while, or slow: a real MinIO behind a proxy. What is acknowledged is there, once, in order."""
+"""The store is gone for a while, or slow: a real MinIO behind a proxy. Acknowledged records are there, once, in
+order."""
 
 import time
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ def proxy(minio_bucket: S3Bucket) -> Iterator[CutProxy]:
 
 @pytest.fixture
 def far_broker(start_broker: StartBroker, minio_bucket: S3Bucket, proxy: CutProxy) -> BrokerProcess:
-    """A broker whose store lies behind `proxy`."""
+    """A broker whose store is behind `proxy`."""
     there: S3Endpoint = replace(minio_bucket.endpoint, url=proxy.url)
     settings = {"store": f"{minio_bucket.url}/log", "flush.interval.ms": 20, "commit.timeout.ms": 5_000}
     return start_broker(settings, there.environment())
@@ -39,7 +40,7 @@ def load_on(broker: BrokerProcess) -> SteadyLoad:
 
 
 def outage(proxy: CutProxy, seconds: float) -> None:
-    """Cut the proxy for `seconds`; that long is the condition waited for."""
+    """Cut the proxy for `seconds`; the length of the outage is what is tested."""
     proxy.cut()
     mended_at = time.monotonic() + seconds
     wait_until(lambda: time.monotonic() >= mended_at, seconds + 1)

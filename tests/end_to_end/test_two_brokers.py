@@ -1,4 +1,4 @@
-"""Two brokers on one bucket: the second fences the first, and nothing that was acknowledged is lost."""
+"""Two brokers on one bucket: the second fences the first, and no acknowledged record is lost."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a cluster costs is the sum of what its brokers counted; one that does not answer is named."""
+"""The cost of a cluster is the sum of its brokers' counts; a broker that does not answer is named."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_all_brokers_are_asked_and_who_is_silent_is_named(
 
 
 def check_silent(asked: BrokerProcess, other: BrokerProcess) -> None:
-    """A broker that has just died is a member as long as its lease."""
+    """A broker that has just died stays a member until its lease ends."""
     other.kill()
     with Admin(asked.url) as admin:
         found = admin.cluster_cost()

@@ -1,4 +1,4 @@
-"""The compose file's load balancer as a process: its own configuration, but for the addresses."""
+"""The compose file's load balancer as a process, with its own configuration except for the addresses."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from tests.infra.compose_file import ROOT
 FILE = ROOT / "infra/balancer/haproxy.cfg"
 READY_S_MAX = 15.0
 SILENCE = "75s"
-"""How long a client or a broker may be silent, as the file has it."""
+"""How long a client or a broker may be silent, by the file."""
 _OUTSIDE = re.compile(r" *(log stdout .*|log global|resolvers names|parse-resolv-conf|hold valid .*)")
-"""Lines about what containers have and a test has not: a log collector, a name server."""
+"""Lines about things that containers have and a test has not: a log collector, a name server."""
 
 
 class Balancer:
-    """HAProxy before brokers on `ports`, from `__enter__` to `__exit__`. It cuts what is silent for `silence`."""
+    """HAProxy in front of brokers on `ports`, between `__enter__` and `__exit__`. It cuts connections that are silent
+    for `silence`."""
 
     def __init__(self, program: Path, folder: Path, ports: Sequence[int], silence: str = SILENCE) -> None:
         self.url = f"http://127.0.0.1:{free_port()}"
@@ -58,7 +59,7 @@ class Balancer:
         return self.health() == 200
 
     def health(self) -> int:
-        """The status of the health page; 0 if nobody answers."""
+        """The status of the health page; 0 without an answer."""
         try:
             return httpx.get(f"{self.health_url}/readyz", timeout=5, trust_env=False).status_code
         except httpx.TransportError:

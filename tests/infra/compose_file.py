@@ -1,4 +1,4 @@
-"""`docker-compose.yml` as values: read, with its variables put in as Compose puts them in."""
+"""`docker-compose.yml` as values, with its variables substituted like Compose does."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ VARIABLES: Mapping[str, str] = {
     "GRAFANA_PASSWORD": "a-password",
 }
 SPILL_FOLDER = "/var/lib/tidelog/spill"
-"""Where the image has brokers and compactors put what they do not hold in memory."""
+"""Where brokers and compactors in the image put data that they do not hold in memory."""
 REFERENCE = re.compile(r"(?<!\$)\$\{([A-Z0-9_]+)([^}]*)\}")
 
 
 @cache
 def document() -> Mapping[str, Any]:
-    """The whole file with `VARIABLES` put in."""
+    """The whole file with `VARIABLES` substituted."""
     text = REFERENCE.sub(lambda found: VARIABLES[found[1]], FILE.read_text())
     parsed: Mapping[str, Any] = yaml.safe_load(text.replace("$$", "$"))
     return parsed
 
 
 def services() -> Mapping[str, Mapping[str, Any]]:
-    """By name."""
+    """Services by name."""
     found: Mapping[str, Mapping[str, Any]] = document()["services"]
     return found

@@ -1,4 +1,5 @@
-"""What brokers and etcd export: asked of real ones, after some traffic, so that every family has its labels."""
+"""The metrics that brokers and etcd export, read from real ones after some traffic, so that every family has its
+labels."""
 
 from __future__ import annotations
 
@@ -25,13 +26,13 @@ LIMITS = FetchLimits(1_000, 1 << 20)
 
 
 async def of_a_broker_in_a_cluster() -> Exported:
-    """Of one that leads some shards and has a peer that leads others."""
+    """Metrics of a broker that leads some shards and has a peer that leads others."""
     async with running_world(dict.fromkeys(("a", "b"), MemoryObjectStore()), shards=2) as world:
         return await _after_traffic(world.brokers["a"], CLUSTER)
 
 
 async def of_a_broker_alone() -> Exported:
-    """Of one without etcd."""
+    """Metrics of a broker without etcd."""
     settings = Settings(store="memory:", shards=2)
     broker: LocalBroker = open_broker(settings, Runtime(), store=MemoryObjectStore())
     await broker.start()
@@ -42,7 +43,7 @@ async def of_a_broker_alone() -> Exported:
 
 
 async def of_etcd(server: EtcdServer) -> Exported:
-    """Of a member."""
+    """Metrics of an etcd member."""
     async with httpx.AsyncClient(trust_env=False) as http:
         return parsed((await http.get(f"http://127.0.0.1:{server.health_port}/metrics")).text)
 
@@ -59,7 +60,7 @@ async def _after_traffic(broker: ServedBroker, settings: Settings) -> Exported:
 
 
 def parsed(text: str) -> Exported:
-    """The labels of every sample's name."""
+    """The labels of every sample, by name."""
     found: dict[str, frozenset[str]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

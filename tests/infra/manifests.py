@@ -1,4 +1,4 @@
-"""The Kubernetes manifests as kustomize puts them together."""
+"""The Kubernetes manifests as kustomize builds them."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def one(kind: str, folder: str = EXAMPLE, name: str = "tidelog") -> Manifest:
 
 
 def _name(manifest: Manifest) -> str:
-    """Without the hash that kustomize appends to a ConfigMap's."""
+    """The name without the hash that kustomize appends to a ConfigMap's name."""
     name: str = manifest["metadata"]["name"]
     return name.rpartition("-")[0] if manifest["kind"] == "ConfigMap" else name

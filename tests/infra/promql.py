@@ -1,4 +1,4 @@
-"""What a PromQL expression asks for: metrics, and the labels that it expects of them."""
+"""The metrics and labels that a PromQL expression uses."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ GIVEN_BY_PROMETHEUS = frozenset({"job", "instance"})
 PROMETHEUS_OWN: Mapping[str, frozenset[str]] = {"up": GIVEN_BY_PROMETHEUS}
 
 Exported = Mapping[str, frozenset[str]]
-"""The labels of each metric that is exported, by its name as in the text format."""
+"""The labels of each exported metric, by its name in the text format."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One metric in an expression, and the labels by which it is chosen, grouped or joined there."""
+    """One metric in an expression, and the labels by which the expression selects, groups or joins it."""
 
     metric: str
     labels: frozenset[str]
 
 
 def asked(expression: str) -> tuple[Asked, ...]:
-    """Every metric of `expression`. Raises `ValueError` if it is no PromQL."""
+    """Every metric of `expression`. Raises `ValueError` if it is not PromQL."""
     return tuple(_asked(promql_parser.parse(expression), frozenset()))
 
 
@@ -54,7 +54,7 @@ def _asked(expression: promql_parser.Expr, outer: frozenset[str]) -> Iterator[As
 
 
 def unknown(expression: str, exported: Exported) -> list[str]:
-    """What `expression` asks for and nobody exports, each as a sentence."""
+    """A sentence for each metric or label in `expression` that nothing exports."""
     known = {**exported, **PROMETHEUS_OWN}
     found = []
     for wanted in asked(expression):

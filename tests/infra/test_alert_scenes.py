@@ -1,4 +1,5 @@
-"""The alerts, tried by Prometheus' own tool: none fires over a cluster that is well, and each over what it is for."""
+"""The alerts, tested with Prometheus' own tool: none fires for a healthy cluster, and each fires for its own
+problem."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def broker(number: int) -> str:
 
 
 def always(value: float) -> str:
-    """A gauge, in the notation of promtool: its value and how often it is repeated."""
+    """A gauge in promtool's notation: its value and how often it repeats."""
     return f"{value}x{MINUTES}"
 
 

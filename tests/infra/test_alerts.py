@@ -1,4 +1,4 @@
-"""Prometheus' rules: every metric in them is exported, and every alert leads to a section that says what to do."""
+"""Prometheus' rules: every metric in them is exported, and every alert links to a section that says what to do."""
 
 from __future__ import annotations
 

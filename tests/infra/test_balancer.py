@@ -1,4 +1,5 @@
-"""The compose file's HAProxy before real brokers. Each is a log of its own here: which of them answered can be seen."""
+"""The compose file's HAProxy in front of real brokers. Each broker has its own log here, so a test sees which one
+answered."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ FOLLOW = {"accept": "text/event-stream"}
 LINES = {"accept": "application/x-ndjson"}
 SEEN_S_MAX = 15.0
 NOT_KEPT = httpx.Limits(max_keepalive_connections=0)
-"""Each request is a connection, as of another client."""
+"""Each request uses a new connection, like another client."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def processes(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 def brokers(processes: Sequence[BrokerProcess]) -> Sequence[BrokerProcess]:
-    """Three that are ready; those that the test before ended are started again."""
+    """Three ready brokers; brokers that the previous test stopped are started again."""
     for broker in processes:
         if not broker.ready():
             broker.start()
@@ -80,7 +81,7 @@ def test_requests_go_to_all_and_a_broker_that_is_killed_costs_no_reader_an_error
 
 
 def _who_answer(http: httpx.Client, balancer: Balancer, count: int) -> set[int]:
-    """By the topics they know; each request must be answered."""
+    """Identify brokers by the topics they know; each request must be answered."""
     found = set()
     for _ in range(count):
         answer = http.get(f"{balancer.url}/v1/topics")
@@ -117,7 +118,8 @@ def test_events_come_through_one_by_one(
 def test_an_idle_follow_is_not_cut(
     http: httpx.Client, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both times are scaled down: a heartbeat is sent within a fifth of the silence that the balancer allows."""
+    """Both times are scaled down: the broker sends a heartbeat within a fifth of the silence that the balancer
+    allows."""
     silence_s = float(SILENCE.removesuffix("s"))
     assert f"timeout client {SILENCE}" in FILE.read_text()
     assert f"timeout server {SILENCE}" in FILE.read_text()

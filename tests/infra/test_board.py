@@ -1,4 +1,4 @@
-"""Grafana's board: every metric and label in it is exported, and it is where Grafana looks for it."""
+"""Grafana's board: every metric and label in it is exported, and the board is where Grafana looks for it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_a_broker_alone_fills_it_too(etcd: EtcdServer) -> None:
 
 
 async def test_every_metric_of_a_broker_is_on_it_or_raises_an_alert() -> None:
-    """What is worth exporting is worth a look."""
+    """A metric is exported to be looked at."""
     text = json.dumps(BOARD) + (ROOT / "infra/prometheus/alerts.yml").read_text()
     known = [name for name in await exported.of_a_broker_in_a_cluster() if name.startswith("tidelog_")]
     skipped = ("_bucket", "_sum", "_count", "_created")

@@ -1,4 +1,4 @@
-"""What `make cluster` runs on a machine that lacks MinIO or etcd: what it has, and a clear word on what it has not."""
+"""`make cluster` on a machine without MinIO or etcd runs what is available, and says clearly what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`docker-compose.yml`: valid by Compose's own schema, closed to the outside, without a secret of its own."""
+"""`docker-compose.yml` is valid by Compose's own schema, closed to the outside, and contains no secret."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_ports_are_open_on_loopback_alone(name: str) -> None:
 
 
 def test_every_secret_has_to_be_given() -> None:
-    """Neither a default nor an empty value is taken: ``:?`` refuses both."""
+    """Neither a default nor an empty value is accepted: ``:?`` refuses both."""
     named = list(compose_file.REFERENCE.finditer(compose_file.FILE.read_text()))
     assert {found[1] for found in named} == set(compose_file.VARIABLES)
     for found in named:

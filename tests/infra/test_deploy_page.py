@@ -1,4 +1,4 @@
-"""docs/deploy.md and the runbook: what they name is there."""
+"""docs/deploy.md and the runbook: everything they name exists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EACH_PAGE = pytest.mark.parametrize("page", PAGES)
 
 
 def anchors(page: Path) -> set[str]:
-    """The sections of a page, as a link names them."""
+    """The sections of a page, in the form in which links name them."""
     titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 

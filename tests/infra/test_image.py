@@ -1,4 +1,4 @@
-"""The Dockerfile, as far as it can be tried where no container engine runs: linted, its files and commands checked."""
+"""The Dockerfile, tested without a container engine: linted, and its files and commands checked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FILE = ROOT / "infra/docker/Dockerfile"
 
 
 def instructions(name: str) -> list[str]:
-    """What follows each `name`, continued lines joined."""
+    """The text after each `name`, with continued lines joined."""
     lines = re.sub(r"\\\n", " ", FILE.read_text()).splitlines()
     return [line.partition(" ")[2].strip() for line in lines if line.startswith(f"{name} ")]
 
@@ -90,7 +90,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def compactor(broker: BrokerProcess, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A compactor of an empty bucket, with the variables that Kubernetes makes of a Service named tidelog."""
+    """A compactor of an empty bucket, with the variables that Kubernetes sets for a Service named tidelog."""
     (tmp_path / "data").mkdir()
     command = [*TIDELOG, "compactor", "--store", f"file:{tmp_path / 'data'}", "--alive-file", str(tmp_path / "alive")]
     links = {"TIDELOG_SERVICE_HOST": "10.0.0.1", "TIDELOG_SERVICE_PORT": "8080", "TIDELOG_PORT": "tcp://10.0.0.1:8080"}

@@ -1,4 +1,4 @@
-"""The Kubernetes manifests: what kustomize makes of them is valid by Kubernetes' own schemas, and fits the broker."""
+"""The Kubernetes manifests, built by kustomize, are valid by Kubernetes' own schemas, and fit the broker."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.runtime import Runtime
 
 VERSIONS = ("1.32", "1.37")
-"""The oldest that has all that is used, and the newest that the validator knows."""
+"""The oldest version with everything that is used, and the newest that the validator knows."""
 FOREIGN = {"AlertmanagerConfig", "PodMonitor", "PrometheusRule"}
-"""Of the Prometheus operator, whose schemas the validator does not have."""
+"""Kinds of the Prometheus operator, whose schemas the validator does not have."""
 
 COMPACTOR = "tidelog-compactor"
 EACH_DEPLOYMENT = pytest.mark.parametrize("name", ["tidelog", COMPACTOR])
@@ -80,7 +80,7 @@ def test_brokers_understand_their_variables() -> None:
 
 
 def variables() -> Mapping[str, str]:
-    """A broker's environment, as the kubelet would make it."""
+    """The environment of a broker, as the kubelet would set it."""
     config = one("ConfigMap")
     assert pod()["envFrom"][0]["configMapRef"]["name"] == config["metadata"]["name"]
     fields = {"metadata.name": "tidelog-5d9c-x7x2k", "status.podIP": "10.0.0.7"}
@@ -183,7 +183,7 @@ def test_alerts_carry_the_namespace_by_which_they_are_routed_and_every_severity_
 
 
 def _bytes(quantity: str) -> int:
-    """A quantity of Kubernetes', of those that the manifests use."""
+    """The bytes of a Kubernetes quantity, for the units in the manifests."""
     units = {"Mi": 2**20, "Gi": 2**30}
     return int(quantity[:-2]) * units[quantity[-2:]]
 

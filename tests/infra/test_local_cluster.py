@@ -1,4 +1,4 @@
-"""`make cluster`'s processes: started, killed, started again, and none of them left behind."""
+"""The processes of `make cluster` are started, killed and started again, and none is left behind."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_sigterm_stops_everything(alone: Path) -> None:
 
 
 def cluster_command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """`python -m infra.cluster` on ports of its own."""
+    """`python -m infra.cluster` on its own ports."""
     return subprocess.Popen(
         [sys.executable, "-m", "infra.cluster", "--folder", folder, "--port", str(free_port()), *arguments],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Ports of loopback: no two choosers get the same, in one process or in several."""
+"""Ports of loopback: two choosers never get the same port, in one process or in several."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_port_is_given_once() -> None:
 def test_processes_that_choose_from_few_get_different_ones_until_one_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # where the locks are; other tests choose meanwhile
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # the folder of the locks; other tests choose ports at the same time
     with _chooser() as one:
         with _chooser() as other:
             assert not _chosen_by(one) & _chosen_by(other)

@@ -1,6 +1,6 @@
-"""`docker-compose.yml` runs what `make cluster` runs: the same programs with the same arguments and variables.
+"""`docker-compose.yml` runs the same programs as `make cluster`, with the same arguments and variables.
 
-So a change of one without the other fails here, and what was seen of processes on this machine holds for containers.
+So a change to only one of them fails here, and results with processes on this machine also hold for containers.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from tests.infra import compose_file
 SHAPE = Shape()
 PORTS = {"minio": 9000, "minio-console": 9001, "etcd": 2379, "etcd-peer": 2380, "broker": 8080}
 COMMANDS = {Program.MINIO: (), Program.ETCD: ("/usr/local/bin/etcd",), Program.BROKER: ()}
-"""What stands before the arguments; MinIO's image and ours have their program as the entry point."""
+"""The words before the arguments; MinIO's image and ours have their program as the entry point."""
 
 
 def in_containers() -> tuple[Service, ...]:
-    """The table, with a container's addresses: everything listens everywhere and is reached by its service's name."""
+    """The table with a container's addresses: each service listens on all addresses and is reached by its name."""
     addresses = {name: _address(name) for name in address_names(SHAPE)}
     variables = compose_file.VARIABLES
     secrets = Secrets(variables["S3_ACCESS_KEY_ID"], variables["S3_SECRET_ACCESS_KEY"])

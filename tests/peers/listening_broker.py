@@ -20,7 +20,7 @@ from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.runtime import Clock, Runtime, SystemClock
 
-PEER_SECRET = "the secret of the tests"  # no broker outside them has it
+PEER_SECRET = "the secret of the tests"  # no broker outside these has it
 SETTINGS = Settings(
     store="memory:",
     shards=2,
@@ -54,13 +54,13 @@ class ListeningBroker:
 
 
 def proofs(secret: str = PEER_SECRET, clock: Clock | None = None) -> PeerProofs:
-    """Those of a broker that has `secret`."""
+    """The proofs of a broker that has `secret`."""
     return PeerProofs(PeerSecrets(secret, clock or SystemClock()), clock or SystemClock())
 
 
 @asynccontextmanager
 async def listening_broker(settings: Settings = SETTINGS) -> AsyncIterator[ListeningBroker]:
-    """One that believes that it has peers."""
+    """A broker that believes that it has peers."""
     broker = open_broker(settings, Runtime())
     await broker.start()
     listening = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""A real `LocalBroker` that can be told that its shards are led elsewhere."""
+"""A real `LocalBroker` that a test can tell that another broker leads its shards."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tidelog.services.broker.local_broker import LocalBroker
 
 
 class RoutedBroker:
-    """Passes on all but the questions of where things are. `leader`: who leads its shards, None for nobody; while
-    `here_led` they are its own. `searching`: requests that wait for a route."""
+    """Passes everything on except questions about places. `leader`: the leader of its shards, or None; with `here_led`
+    it leads them itself. `searching`: the number of requests that wait for a route."""
 
     def __init__(self, local: LocalBroker) -> None:
         self.local = local
@@ -25,7 +25,7 @@ class RoutedBroker:
         return getattr(self.local, name)
 
     def led_by(self, address: str | None) -> None:
-        """From now on a broker at `address` leads, or nobody."""
+        """From now on a broker at `address` leads, or none."""
         self.here_led = False
         self.leader = Leader("other", address) if address else None
         self._tell()

@@ -1,4 +1,4 @@
-"""A peer that does on a socket what no healthy broker does: it falls silent, dies, or answers a part."""
+"""A peer on a socket that misbehaves: it becomes silent, dies, or sends a part of an answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REFUSAL = b'{"code":"%b","detail":"x","leader":"http://127.0.0.1:1"}'
 
 
 def answer(status: int, body: bytes, *headers: str, told_bytes: int | None = None) -> bytes:
-    """An answer whose Content-Length may lie."""
+    """An answer whose Content-Length may be wrong."""
     length = len(body) if told_bytes is None else told_bytes
     lines = [f"HTTP/1.1 {status} Told", f"Content-Length: {length}", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
@@ -23,8 +23,8 @@ def refusal(code: str) -> bytes:
 
 @dataclass(frozen=True)
 class Turn:
-    """What it does with one connection: read `reads_bytes` of a request's body, write `writes`, and hang up; if it
-    `stays`, only when it is told to or left, after `ends_with`."""
+    """How it treats one connection: read `reads_bytes` of a request's body, send `writes`, and close. With `stays` it
+    closes only when told to or when the client leaves, after `ends_with`."""
 
     writes: bytes = b""
     reads_bytes: int | None = None
@@ -34,7 +34,7 @@ class Turn:
 
 @dataclass
 class ScriptedPeer:
-    """Takes one turn a connection, the last again and again."""
+    """Takes one turn per connection and repeats the last one."""
 
     turns: Sequence[Turn]
     heads: list[bytes] = field(default_factory=list)
@@ -44,7 +44,7 @@ class ScriptedPeer:
     hung_up: asyncio.Event = field(default_factory=asyncio.Event)
 
     def hang_up(self) -> None:
-        """End what stays."""
+        """Close the connections that stay."""
         self.hung_up.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -64,7 +64,7 @@ class ScriptedPeer:
                 )
             writer.write(turn.ends_with)
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # who asked has left
+            pass  # the client has left
         finally:
             self.left += 1
             writer.transport.abort() if not turn.writes else writer.close()

@@ -1,4 +1,4 @@
-"""`HttpPeers` against a real broker on a socket: the same answers and errors as from the broker itself."""
+"""`HttpPeers` with a real broker on a socket: the same answers and errors as from the broker itself."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def share(*values: bytes | None, partition: int = 0, timestamp_ms: int = 1_000) 
 
 
 def large_share() -> Share:
-    """More than one piece; a slice of a larger table, as shares are."""
+    """More than one piece; a slice of a larger table, like real shares."""
     count = 3_000
     values = pa.array([bytes([n % 251]) * 500 for n in range(count)], pa.binary())
     columns = [
@@ -134,7 +134,7 @@ async def test_a_share_for_a_topic_that_is_gone_makes_no_other(peers: HttpPeers,
 
 
 async def test_a_share_may_be_larger_than_a_request(peers: HttpPeers) -> None:
-    """As Arrow, with timestamps, records are more bytes than the lines that they came in as."""
+    """As Arrow with timestamps, records are larger than as the lines that arrived."""
     small = replace(SETTINGS, request_max_bytes=10_000)
     async with listening_broker(small) as strict:
         await strict.http.post("/v1/topics", json={"name": "web"})
@@ -163,7 +163,7 @@ async def test_positions_and_the_log_are_the_leaders(
 
 
 def as_readers_see(segment: Segment) -> Segment:
-    """Without what only upkeep goes by."""
+    """Without the columns that only upkeep uses."""
     return replace(segment, raw_bytes=0, level=0, archived_at_ms=0)
 
 

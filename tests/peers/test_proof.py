@@ -1,4 +1,4 @@
-"""A broker proves that it is a peer, for a while, for one request, by a secret of the cluster."""
+"""A broker proves that it is a peer with a secret of the cluster, for one request and a limited time."""
 
 from __future__ import annotations
 

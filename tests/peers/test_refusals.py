@@ -1,4 +1,4 @@
-"""A peer's refusal comes back as the error it was, for every class of error there is."""
+"""A peer's refusal becomes the same error again, for every class of error."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_there_is_a_sample_of_every_kind_that_has_a_verdict() -> None:
 
 
 def test_an_object_that_the_store_does_not_have_is_no_topic_that_is_not_there() -> None:
-    """Clients take `not_found` for the end; they go to another broker with `unavailable`."""
+    """Clients take `not_found` as final; after `unavailable` they ask another broker."""
     assert type(told(errors.NoSuchObject("get s3://b/wal/1: there is no such object"))) is errors.Unavailable
 
 

@@ -1,5 +1,5 @@
-"""A topic of two partitions that is wholly archived in MinIO, in row groups a sixteenth of the usual size: what part of
-the bytes a filter reads depends on how many row groups there are, not on their size."""
+"""A topic of two partitions that is completely archived in MinIO, with row groups a sixteenth of the usual size. The
+share of the bytes that a filter reads depends on the number of row groups, not on their size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALL = FetchLimits(1_000_000, 1 << 30)
 
 
 def time_of(offset: int) -> int:
-    """Ten records a millisecond, and some come late."""
+    """Ten records per millisecond; some arrive late."""
     return START_MS + offset // 10 - offset % 3
 
 
@@ -38,7 +38,7 @@ TIMES = Between("timestamp", time_of(20_000), time_of(20_400))
 
 @dataclass(frozen=True)
 class ArchivedTopic:
-    """`rows` as the broker gives them; `size_bytes` of all segments."""
+    """`rows` as the broker returns them; `size_bytes` of all segments."""
 
     archive: Archive
     rows: pa.Table
@@ -50,7 +50,7 @@ class ArchivedTopic:
 
 
 async def archived_topic(bucket: S3Bucket, patch: pytest.MonkeyPatch) -> ArchivedTopic:
-    """Produce and archive through a broker of this process."""
+    """Produce and archive through a broker in this process."""
     patch.setattr(parquet_flavor, "ROW_GROUP_RAW_BYTES", ROW_GROUP_BYTES)
     noise = random.Random(11)
     store = S3ObjectStore(bucket.name, settings=bucket.endpoint.settings())
@@ -73,7 +73,7 @@ async def archived_topic(bucket: S3Bucket, patch: pytest.MonkeyPatch) -> Archive
 
 
 async def read_partition(broker: LocalBroker, partition: int) -> pa.Table:
-    """All of it, page after page, as `ROWS`."""
+    """Read all of it, page by page, as `ROWS`."""
     batches, offset = [], 0
     while (fetched := await broker.fetch(ANYBODY, "t", partition, offset, ALL)).next_offset > offset:
         batches += fetched.batches

@@ -1,4 +1,4 @@
-"""One Spark for all tests of a worker, as it takes seconds to start. It can reach MinIO, where there is one."""
+"""One Spark for all tests of a worker, because it takes seconds to start. It can reach MinIO if there is one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.spark_connector.local_session import local_session
 
 @pytest.fixture(scope="session")
 def spark_s3(request: pytest.FixtureRequest) -> S3Endpoint | None:
-    """The S3 that Spark is started for; None where this machine lacks MinIO or Spark's jars for it."""
+    """The S3 that Spark is started for; None if this machine lacks MinIO or Spark's jars for it."""
     if all(component(name).find() for name in ("minio", "spark-s3")):
         endpoint: S3Endpoint = request.getfixturevalue("minio")
         return endpoint

@@ -1,4 +1,4 @@
-"""Topics whose records lie in every way they can: cold, hot, both, one partition so and one so, none at all."""
+"""Topics with every possible layout: cold, hot, both, one partition cold and one hot, and empty."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.spark.serving import ARCHIVES, KEEPS_HOT, Record, Serving, records, serving
 
 COLD_PARTS = (0, 700, 1_500)
-"""Archived one part after the other, so that there are several segments, with borders there."""
+"""Archived one part after the other, so that there are several segments, with borders at these offsets."""
 HOT_END = 2_100
 
 LAYOUTS: dict[str, tuple[tuple[int, int], ...]] = {
@@ -20,17 +20,17 @@ LAYOUTS: dict[str, tuple[tuple[int, int], ...]] = {
     "uneven": ((1_500, 1_500), (0, 600), (0, 0), (1_500, 2_100)),
     "empty": ((0, 0), (0, 0)),
 }
-"""topic -> for each partition its cold end and its high watermark."""
+"""topic -> the cold end and high watermark of each partition."""
 
 
 def expected_records(topic: str) -> dict[int, list[Record]]:
-    """By partition."""
+    """Records by partition."""
     return {partition: records(partition, 0, end) for partition, (_, end) in enumerate(LAYOUTS[topic])}
 
 
 @contextmanager
 def serving_layouts(folder: Path, store: str) -> Iterator[Serving]:
-    """A broker that holds `LAYOUTS` and archives no more."""
+    """A broker that holds `LAYOUTS` and archives nothing more."""
     with serving(folder, store, ARCHIVES) as broker:
         for topic, partitions in LAYOUTS.items():
             broker.create_topic(topic, len(partitions))

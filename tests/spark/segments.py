@@ -1,4 +1,4 @@
-"""A segment as the archiver writes them, for tests of reading one."""
+"""A segment like the archiver's, for tests that read one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEGMENT_ID, TOPIC_ID = "5e" * 16, "70" * 16
 
 
 def write_segment(root: Path) -> str:
-    """A segment of offsets 0 to 999, timestamps ten times the offset, and its key."""
+    """Write a segment with offsets 0 to 999 and timestamps ten times the offset; return its key."""
     offsets = range(RECORDS_IN_SEGMENT)
     columns = {
         "offset": list(offsets),

@@ -29,7 +29,7 @@ KEEPS_HOT = {"archiver.interval.ms": 3_600_000, "archiver.min.bytes": 1 << 30}
 
 @dataclass(frozen=True)
 class Record:
-    """What was produced at `offset`, and so what every way of reading has to give."""
+    """The record produced at `offset`, which every way of reading must return."""
 
     offset: int
     timestamp_ms: int
@@ -39,7 +39,7 @@ class Record:
 
 
 def record(partition: int, offset: int) -> Record:
-    """Every kind of field comes up: nulls, empty, bytes that are no UTF-8, several headers."""
+    """Covers every kind of field: nulls, empty values, bytes that are not UTF-8, several headers."""
     keys = (None, b"", b"\xff\x00key", b"user-%d" % offset)
     values = (b'{"n": %d}' % offset, None, b"\x80\x81" * (offset % 50), b"")
     headers = (None, (), (("trace", b"\x00\xfe"), ("trace", None)))
@@ -58,18 +58,18 @@ def records(partition: int, start: int, end: int) -> list[Record]:
 
 @dataclass
 class Serving:
-    """A broker that takes requests at `url`."""
+    """A broker that accepts requests at `url`."""
 
     url: str
     http: httpx.Client
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str | int] | None = None) -> None:
-        """Its records, whose times are those of one day in the past, are kept for ever."""
+        """Its records have times of one day in the past and are kept for ever."""
         body = {"name": name, "partitions": partitions, "configs": {"retention.ms": -1, **(configs or {})}}
         self.http.post("/v1/topics", json=body).raise_for_status()
 
     def produce(self, topic: str, partition: int, produced: Sequence[Record]) -> None:
-        """One request; the offsets of `produced` have to be the next ones."""
+        """Make one request; `produced` must get the next offsets."""
         rows = {
             "timestamp": [each.timestamp_ms for each in produced],
             "key": [each.key for each in produced],
@@ -92,14 +92,14 @@ class Serving:
         return found
 
     def wait_until_archived(self, topic: str, partition: int) -> None:
-        """Until its hot tail is empty."""
+        """Wait until its hot tail is empty."""
         deadline_s = time.monotonic() + SETTLE_S_MAX
         while (log := self.log(topic, partition))["cold_end"] < log["high_watermark"]:
             assert time.monotonic() < deadline_s, f"not archived within {SETTLE_S_MAX} s: {log}"
             time.sleep(0.02)
 
     def fetch_all(self, topic: str, partition: int) -> list[Record]:
-        """Over HTTP, from the log start to the end."""
+        """Fetch over HTTP, from the log start to the end."""
         found: list[Record] = []
         position, end = "earliest", 1
         while not found or found[-1].offset + 1 < end:
@@ -116,7 +116,7 @@ class Serving:
 
 @contextmanager
 def serving(folder: Path, store: str, settings: Mapping[str, object]) -> Iterator[Serving]:
-    """A broker on `store` until the block ends, stopped in order."""
+    """A broker on `store` until the block ends, then stopped gracefully."""
     process = BrokerProcess(folder, {"store": store, **settings}, SystemClock())
     process.start()
     try:
@@ -134,12 +134,12 @@ def as_stream(table: pa.Table) -> bytes:
 
 
 def rows_of(frame: DataFrame) -> list[Row]:
-    """Sorted here: cheaper than by Spark, for so few."""
+    """Sorted here, which is cheaper than in Spark for so few rows."""
     return sorted(frame.collect(), key=lambda row: (row.topic, row.partition, row.offset))
 
 
 def expected_row(topic: str, partition: int, expected: Record, *, headers: bool = False) -> tuple[object, ...]:
-    """The row that Spark gives for a record, as its columns stand; its times are this process's local ones."""
+    """The row that Spark returns for a record, with its columns in order; its times are local times of this process."""
     moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=expected.timestamp_ms)
     row = (
         expected.key,

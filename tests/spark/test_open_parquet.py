@@ -1,4 +1,5 @@
-"""DuckDB, pandas and plain Spark over the segments: the broker's rows, and a filter that reads few of the bytes."""
+"""DuckDB, pandas and plain Spark read the segments: they return the broker's rows, and a filter reads few of the
+bytes."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from tests.spark.archived_topic import OFFSETS, TIMES, ArchivedTopic, archived_t
 
 READ_SHARE_MAX = 0.05
 SPARK_OPTIONS = {"fs.s3a.input.stream.type": "classic"}
-"""The kind of stream that s3a takes by itself since Hadoop 3.5 fetches ends of files ahead by the megabyte, which is a
-large part of this small sample. Of full segments it is not: the benchmark `open-parquet` leaves s3a as it is."""
+"""Since Hadoop 3.5 the default stream of s3a fetches the ends of files ahead by the megabyte. That is a large part of
+this small sample, but not of full segments: the benchmark `open-parquet` uses the default."""
 
 FILTERS = pytest.mark.parametrize("wanted", [OFFSETS, TIMES], ids=["offset", "timestamp"])
 

@@ -1,4 +1,4 @@
-"""A slice of a segment: exactly its rows, only the row groups it needs, and damage named instead of read."""
+"""A slice of a segment: exactly its rows, only the row groups it needs, and an error for damage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALL_TIMES = Interval()
 
 @pytest.fixture
 def segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ColdSegment:
-    """With row groups of some 8 KiB, so that there are several."""
+    """With row groups of about 8 KiB, so that there are several."""
     monkeypatch.setattr(parquet_flavor, "ROW_GROUP_RAW_BYTES", 8 * 1024)
     last = RECORDS_IN_SEGMENT - 1
     return ColdSegment(write_segment(tmp_path), 0, last, RECORDS_IN_SEGMENT, 0, 10 * last)

@@ -1,4 +1,4 @@
-"""A compacted topic in Spark: gaps are no data loss, wherever a read begins or ends in one."""
+"""A compacted topic in Spark: gaps are not data loss, even if a read begins or ends in one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def keyed(offset: int) -> Record:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """Topic `ages`: the last 50 of its cold records are left, and 40 are hot."""
+    """Topic `ages`: the last 50 of its archived records remain, and 40 are hot."""
     folder = tmp_path_factory.mktemp("broker")
     with serving(folder, f"file:{folder}/store", ARCHIVES) as first:
         first.create_topic("ages", 1, COMPACT)

@@ -1,4 +1,4 @@
-"""Each record exactly once, while others are produced and the archiver moves the border between cold and hot."""
+"""Each record exactly once, while others are produced and the archiver moves the cold end."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SETTLE_S_MAX = 60.0
 
 
 class Load:
-    """Produces to both partitions until told to stop; `produced` is what was acknowledged. After a few rounds it waits
-    for the archiver, so that segments and tail grow in turn."""
+    """Produces to both partitions until stopped; `produced` counts acknowledged records. After a few rounds it waits
+    for the archiver, so that segments and hot tail grow in turn."""
 
     def __init__(self, broker: Serving) -> None:
         self._broker = broker
@@ -55,7 +55,7 @@ class Load:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Serving]:
-    """Archives all the time, so that the cold end moves under every read."""
+    """Archives all the time, so that the cold end moves during every read."""
     with serving(tmp_path, f"file:{tmp_path}/store", ARCHIVES) as serving_broker:
         serving_broker.create_topic("busy", PARTITIONS)
         yield serving_broker
@@ -73,7 +73,7 @@ def test_reads_under_load_are_dense_and_hold_all_that_was_acknowledged_before(
     deadline_s = time.monotonic() + SETTLE_S_MAX
 
     with Load(broker) as load:
-        while len(borders) < BORDERS:  # so many reads as it takes to see the border move under them
+        while len(borders) < BORDERS:  # as many reads as needed to see the cold end move during one
             assert time.monotonic() < deadline_s, f"the archiver moved the border to {borders} only"
             acknowledged = list(load.produced)
             borders.add(broker.log("busy", 0)["cold_end"])
@@ -90,7 +90,7 @@ def test_a_snapshot_is_read_whole_after_its_hot_tail_was_archived(spark: SparkSe
         while len(frames) < 3:
             acknowledged = list(load.produced)
             log = broker.log("busy", 0)
-            if log["cold_end"] < log["high_watermark"]:  # a hot tail now, most likely still at the read
+            if log["cold_end"] < log["high_watermark"]:  # a hot tail now, most likely still there at the read
                 frames.append((read(spark, broker=broker.url, subscribe="busy"), acknowledged))
     for partition in range(PARTITIONS):
         broker.wait_until_archived("busy", partition)
@@ -102,7 +102,7 @@ def test_a_snapshot_is_read_whole_after_its_hot_tail_was_archived(spark: SparkSe
 
 
 def _offsets(frame: DataFrame) -> list[list[int]]:
-    """Of each partition, ascending."""
+    """Offsets of each partition, ascending."""
     found: list[list[int]] = [[] for _ in range(PARTITIONS)]
     for row in frame.select("partition", "offset").collect():
         found[row.partition].append(row.offset)

@@ -1,4 +1,4 @@
-"""The zip for Spark's executors carries all that reading takes, and a Python without Tidelog can read with it."""
+"""The zip for Spark's executors contains all code for reading: a Python without Tidelog can read with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one read takes of a partition: each offset of the range in one slice, and each slice in one task."""
+"""The plan of one read of a partition: each offset of the range is in one slice, and each slice in one task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query's filters narrow what is read, and never by a row that could meet them."""
+"""A query's filters reduce what is read, and never exclude a row that could match."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def spans(filters: list[Filter]) -> list[tuple[int, int]]:
         ([Not(EqualTo(("offset",), 7))], [(0, 100), (100, 200)]),
         ([StringStartsWith(("topic",), "w")], [(0, 100), (100, 200)]),
         ([EqualTo(("value",), b"x")], [(0, 100), (100, 200)]),
-        ([EqualTo(("timestamp",), datetime(1990, 1, 1))], [(0, 100), (100, 200)]),  # noqa: DTZ001 - what is tested
+        ([EqualTo(("timestamp",), datetime(1990, 1, 1))], [(0, 100), (100, 200)]),  # noqa: DTZ001 - this is what is tested
     ],
 )
 def test_filters_narrow_slices(filters: list[Filter], left: list[tuple[int, int]]) -> None:

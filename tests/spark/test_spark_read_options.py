@@ -1,4 +1,5 @@
-"""The options of a read mean what they mean to Spark's Kafka source in batch, and a wrong one fails before any read."""
+"""The options of a read mean the same as in Spark's Kafka source in batch mode, and a wrong one fails before any
+read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The data source and the native read give what HTTP gives, wherever the records lie: in segments, in the hot tail, in
-both, with a read's border anywhere."""
+"""The data source and the native read return what HTTP returns, for records in segments, in the hot tail, or in both,
+and for a read's border anywhere."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_timestamps_start_at_the_first_record_not_before_and_end_before_the_firs
 
     frame = reader(subscribe="mixed", startingTimestamp=start_ms, endingTimestamp=end_ms)
 
-    # Record `offset` of partition p is of START_MS + 10 * offset + p.
+    # Record `offset` of partition p has the timestamp START_MS + 10 * offset + p.
     assert offsets_in(frame) == {0: list(range(1_451, 1_551)), 1: list(range(1_450, 1_550))}
 
 

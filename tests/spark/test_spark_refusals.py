@@ -1,4 +1,5 @@
-"""What a read cannot give is an error that says why and what to do; with failOnDataLoss off, the rest is given."""
+"""A read of unavailable records is an error that says why and what to do; with failOnDataLoss off, the other records
+are returned."""
 
 from __future__ import annotations
 
@@ -118,7 +119,7 @@ def test_a_damaged_segment_is_an_error_and_never_other_records(spark: SparkSessi
 
 
 def _inside_the_values(segment: Path) -> int:
-    """A place in the pages of column value, far from their headers."""
+    """A place in the pages of the column value, far from their headers."""
     metadata = pq.read_metadata(segment)
     column = metadata.row_group(0).column(metadata.schema.names.index("value"))
     return int(column.data_page_offset + column.total_compressed_size // 2)
@@ -158,7 +159,7 @@ class Busy(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Quiet."""
+        """Log nothing."""
 
 
 def test_a_broker_that_says_later_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""How `read` deals a topic's segments to Spark's scans."""
+"""How `read` distributes a topic's segments over Spark's scans."""
 
 from __future__ import annotations
 

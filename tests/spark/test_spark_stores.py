@@ -1,4 +1,5 @@
-"""The same rows from every kind of store: S3 read directly both ways, and a store in the broker's memory through it."""
+"""The same rows from every kind of store: S3 read directly in both ways, and a store in the broker's memory through the
+broker."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Logs as people have them, a line a record: Spark gives the lines back byte for byte, both ways, and counts as HTTP
-does. ``TIDELOG_REAL_LOGS`` adds the ``*.gz`` of a folder."""
+"""Logs with one record per line: Spark returns the lines byte for byte in both ways, and the same counts as HTTP.
+``TIDELOG_REAL_LOGS`` adds the ``*.gz`` files of a folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.spark_connector import read
 pytestmark = pytest.mark.spark
 
 LOGS = {name: data for name, data in AWKWARD.items() if len(data.splitlines()) < 10_000}
-"""Without the longest, which takes Spark's collect seconds and shows nothing more."""
+"""Without the longest, which takes Spark's collect seconds and tests nothing more."""
 
 
 @pytest.mark.parametrize("settings", [ARCHIVES, KEEPS_HOT], ids=["cold", "hot"])

@@ -67,9 +67,8 @@ async def test_a_crash_between_any_two_requests_loses_and_doubles_nothing(work: 
 async def _expect_collection_after_a_whole_grace(scene: Scene, store: ObjectStore, archiver: Archiver) -> None:
     left = await keys(store, "wal/0000/0")
     scene.clock.now_s += GRACE_S - 1
-    assert (
-        await archiver.collect() <= len(left) - 1
-    )  # entries that the new process saw below an older floor may not be deleted yet
+    # Entries that the new process saw below an older floor may not be deleted yet:
+    assert await archiver.collect() <= len(left) - 1
     assert scene.wal.key(scene.next_seq - 1) in await keys(store, "wal/0000/0")
     scene.clock.now_s += 1
     await archiver.collect()

@@ -183,9 +183,7 @@ async def test_a_worker_that_stalls_at_any_request_names_nothing_that_a_sweep_ha
         waiting.cancel()
         rival = archiver_of(scene, bucket.store, seed=2)
         if pause % 2:
-            await (
-                rival.run_once()
-            )  # archives the same records: the stalled worker's upload is below the cold end, and an orphan
+            await rival.run_once()  # the stalled worker's upload is then below the cold end, and an orphan
         await swept(bucket.store, NO_GRACE)
         await check_logs(scene, bucket.store)
         gated.gate.set()
@@ -270,9 +268,7 @@ async def test_on_a_directory_the_clock_of_this_process_is_not_asked(tmp_path: P
     runtime = Runtime(clock, SeededEntropy(4))
     wrong = LocalObjectStore(tmp_path / "data", runtime)
     late = encode_segment("web", WEB, record_table((2, 3)), "ef" * 16)
-    await wrong.create(
-        late.segment.key, late.body
-    )  # written by the process with the wrong clock, but not older for that
+    await wrong.create(late.segment.key, late.body)  # by the process with the wrong clock, but not older for that
     settings = SweepSettings(delete=True)
     assert [stray async for stray in BucketSweep(wrong, SaidTopics(), runtime, settings).strays()] == []
     os.utime(tmp_path / "data" / made.segment.key, (1_000_000_000, 1_000_000_000))

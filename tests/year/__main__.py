@@ -1,4 +1,4 @@
-"""``make year``: a bucket is filled with a year of events, looked after, and proved; a report in artifacts/year/.
+"""``make year``: fills a bucket with a year of events, runs upkeep, and checks it. Writes a report to artifacts/year/.
 
 python -m tests.year --gigabytes 10                     on a folder of this disk
 python -m tests.year --gigabytes 2 --minio              on MinIO
@@ -24,7 +24,7 @@ from tests.year.year_source import MIB
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; 1 if something does not hold."""
+    """Run the command. Return 1 if a check fails."""
     chosen = _parser().parse_args(arguments)
     options = YearOptions(
         gigabytes=chosen.gigabytes,
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def _place(folder: Path, *, on_minio: bool) -> Iterator[Place]:
-    """An empty bucket."""
+    """Make an empty bucket."""
     data = folder / "data"
     shutil.rmtree(data, ignore_errors=True)
     if not on_minio:

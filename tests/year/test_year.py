@@ -1,4 +1,4 @@
-"""The year in small, in the suite; with `make soak`, a larger one, and one on MinIO."""
+"""A small year in the suite; with `make soak` a larger one, and one on MinIO."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LARGE = YearOptions(gigabytes=1.0, segment_bytes=4 * MIB)
 
 
 def proved(outcome: YearOutcome, folder: Path) -> None:
-    """Everything holds, and the report says so."""
+    """Every check holds, and the report says so."""
     page = write_report(outcome, folder).read_text()
     assert outcome.at_rest, page
     assert [check for check in outcome.checks if not check.holds] == [], page

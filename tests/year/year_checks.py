@@ -1,4 +1,4 @@
-"""Whether the records of the year are what they have to be, as anybody reads them over HTTP."""
+"""Checks of the year's records, read over HTTP."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tidelog.client.consumer import Batch
 from tidelog.services.demo.fingerprint import Fingerprint
 
 PASS_MS = 120_000
-"""How long a segment may be of age before a pass has seen it."""
+"""How long a segment may be past its retention before a pass removes it."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """`shown`: the figures behind it."""
+    """`shown`: the figures of the check."""
 
     name: str
     holds: bool
@@ -38,7 +38,7 @@ def check_clicks(url: str, source: YearSource) -> Check:
 
 
 def check_sessions(url: str, source: YearSource) -> Check:
-    """What is older than its retention is gone with whole segments; all that is not so old is there."""
+    """Records past their retention leave with whole segments; all younger records are there."""
     topic = source.topics[1]
     kept_ms = int(str(topic.configs["retention.ms"]))
     judged_ms = int(time.time() * 1_000)
@@ -54,7 +54,7 @@ def check_sessions(url: str, source: YearSource) -> Check:
 
 
 def check_profiles(url: str, source: YearSource) -> Check:
-    """Who reads everything ends with the newest value of each key."""
+    """A reader of everything ends with the newest value of each key."""
     topic = source.topics[2]
     found = NewestOfKeys()
     for batch in _all(url, topic.name):

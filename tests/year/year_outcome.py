@@ -1,4 +1,4 @@
-"""What a year is asked for, and what came of it: values."""
+"""The options and the outcome of a year, as values."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tidelog.storage.bucket.finding import Summary
 
 @dataclass(frozen=True)
 class YearOptions:
-    """`gigabytes` of keys and values; `fresh_reads`: each sort of single reads by a broker that has just
-    started; `settle_s`: how long upkeep has to come to rest, which it has when nothing
-    has changed for `quiet_s`; `tidy`: whether that means that all garbage is gone too, which takes a grace or two;
-    `etcd`: the program, with which the bucket is recovered into a cluster at the end."""
+    """`gigabytes`: keys and values. `fresh_reads`: the number of single reads of each kind by a broker that has just
+    started. `settle_s`: how long upkeep may take to come to rest; it is at rest when nothing has changed for `quiet_s`.
+    `tidy`: wait until all garbage is deleted too, which takes a grace or two. `etcd`: the program with which the bucket
+    is recovered into a cluster at the end."""
 
     gigabytes: float = 10.0
     days: int = 365
@@ -38,7 +38,8 @@ class YearOptions:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the bucket is: a folder, or an S3 server with the `environment` to reach it by. `folder`: logs, reports."""
+    """The place of the bucket: a folder, or an S3 server with the `environment` to reach it. `folder`: logs,
+    reports."""
 
     folder: Path
     store: str
@@ -47,7 +48,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Fault:
-    """What was done to the broker, at which day of the year, and how long it was away."""
+    """A fault of the broker, the day of the year, and how long the broker was away."""
 
     what: str
     day: int
@@ -65,7 +66,7 @@ class KindOfObject:
 
 @dataclass(frozen=True)
 class YearOutcome:
-    """`costs`: of every life of the broker, what lies there told by the last. `segments` by topic and partition."""
+    """`costs`: of every life of the broker; stored bytes are those of the last. `segments` by topic and partition."""
 
     options: YearOptions
     records: Mapping[str, Sequence[int]]

@@ -1,4 +1,4 @@
-"""Reads of a cold archive, one at a time: what each costs in requests, how long it takes, and whether it is right."""
+"""Reads of a cold archive, one at a time: the requests, the time and the correctness of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 @dataclass(frozen=True)
 class Reads:
-    """`count` reads of one sort, each asked of a broker. Requests are those to the store, of one read."""
+    """`count` reads of one kind, each sent to a broker. Requests are those of one read to the store."""
 
     what: str
     count: int
@@ -32,7 +32,7 @@ class Reads:
 
 
 class ColdReader:
-    """Asks `broker` for records of `topic`."""
+    """Reads records of `topic` from `broker`."""
 
     def __init__(self, broker: str, topic: str, seed: int) -> None:
         self._topic = topic
@@ -49,11 +49,11 @@ class ColdReader:
         self._partitions = [found for found in self._partitions if found.partition in self._times]
 
     def by_offset(self, count: int) -> Reads:
-        """Of random offsets."""
+        """Reads at random offsets."""
         return self._measured("an offset", count, self._one_offset)
 
     def by_time(self, count: int) -> Reads:
-        """Of random times: the offset of the first record at or after it, and that record."""
+        """Reads at random times: the offset of the first record at or after each, and that record."""
         return self._measured("a time", count, self._one_time)
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class ColdReader:
 
 
 def store_requests(http: httpx.Client) -> int:
-    """What the broker has asked of segments and manifests so far."""
+    """The broker's requests for segments and manifests so far."""
     families = text_string_to_metric_families(http.get("/metrics").raise_for_status().text)
     return sum(
         int(sample.value)

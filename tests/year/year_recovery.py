@@ -1,4 +1,4 @@
-"""The bucket alone: an empty etcd is filled from it, and a broker that knows nothing else serves the year."""
+"""Recovery from the bucket alone: an empty etcd is filled from it, and a new broker serves the year."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LED_S_MAX = 60.0
 
 
 def check_recovered(place: Place, source: YearSource, etcd: Path) -> Check:
-    """`etcd`: the program. No broker may run on the bucket, which becomes a cluster's for good."""
+    """`etcd`: the program. No broker may run on the bucket, which belongs to a cluster from then on."""
     folder = place.folder / "etcd"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()

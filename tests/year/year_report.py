@@ -1,4 +1,4 @@
-"""A year in figures: Markdown for people, JSON beside."""
+"""The report of a year: Markdown for people, and JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog.services.cli.cost_json import cost_document
 
 
 def write_report(outcome: YearOutcome, folder: Path) -> Path:
-    """``year.md`` and ``year.json`` in `folder`; the page's path."""
+    """Write ``year.md`` and ``year.json`` in `folder`; return the page's path."""
     document = {
         "outcome": msgspec.to_builtins(_portable(outcome)),
         "cost": msgspec.to_builtins(cost_document(outcome.costs, S3_STANDARD)),
@@ -28,7 +28,7 @@ def write_report(outcome: YearOutcome, folder: Path) -> Path:
 
 
 def _portable(outcome: YearOutcome) -> YearOutcome:
-    """Without the paths of this machine."""
+    """Replace the paths of this machine."""
     brokers = tuple(replace(broker, store=broker.store.partition(":")[0]) for broker in outcome.costs.brokers)
     return replace(outcome, options=replace(outcome.options, etcd=None), costs=replace(outcome.costs, brokers=brokers))
 
@@ -57,7 +57,7 @@ def _head(outcome: YearOutcome) -> Iterator[str]:
 
 
 def _bucket(outcome: YearOutcome) -> Iterator[str]:
-    """What lies where, and what that cost."""
+    """The contents of the bucket and their cost."""
     yield from _section("What lies in the bucket")
     yield from _table(
         ("kind", "objects", "bytes"), [(k.kind, f"{k.objects:,}", size_text(k.size_bytes)) for k in outcome.kinds]

@@ -1,7 +1,7 @@
-"""One year, run: produced through a broker that is killed and restarted meanwhile, looked after, looked at, proved.
+"""Runs one year: produces through a broker that is killed and restarted, lets upkeep finish, reads and verifies.
 
 source ─▶ Producer (Arrow over HTTP, idempotent) ─▶ tidelog serve ─▶ bucket
-                  kill -9, SIGTERM on the way            ▲ upkeep of its own
+                  kill -9, SIGTERM on the way            ▲ its own upkeep
 then: at rest? ─▶ a new broker ─▶ single reads ─▶ everything read ─▶ tidelog bucket verify
 """
 
@@ -33,7 +33,7 @@ OPTIONS = ProducerOptions(request_bytes=4 * MIB, buffer_bytes=32 * MIB, linger_m
 
 
 class YearRun:
-    """One use. `told` hears how it goes."""
+    """One use. `told` is called with progress."""
 
     def __init__(self, place: Place, options: YearOptions, told: Callable[[str], None]) -> None:
         self._place = place
@@ -149,7 +149,7 @@ class YearRun:
     # ---- coming to rest
 
     def _settle(self) -> bool:
-        """Wait until nothing changes any more; whether it came to that within `settle_s`."""
+        """Wait until nothing changes any more; return whether that happened within `settle_s`."""
         give_up_s = time.monotonic() + self._options.settle_s
         seen, since_s = None, time.monotonic()
         while time.monotonic() < give_up_s:
@@ -225,7 +225,7 @@ class YearRun:
 
 
 def _settings(place: Place, options: YearOptions) -> Mapping[str, object]:
-    """Upkeep scaled down as the year is: smaller segments, more often, the shortest grace there is."""
+    """Upkeep scaled down like the year: smaller segments, shorter intervals, the shortest grace."""
     return {
         "store": place.store,
         "archiver.interval.ms": options.archiver_interval_ms,
@@ -236,7 +236,7 @@ def _settings(place: Place, options: YearOptions) -> Mapping[str, object]:
 
 
 def _without_gauges(cost: CostDescription) -> CostDescription:
-    """What a life of a broker asked and wrote, without what lay there: that is told by the next."""
+    """The requests and writes of a broker's life, without stored bytes, which the next life reports."""
     totals = (
         replace(
             TopicCostDescription.summed(topic.topic, ()),

@@ -1,8 +1,8 @@
-"""A year of events, scaled down: the demo's generator with timestamps that end now and go back a year.
+"""A year of events, scaled down: the demo's generator with timestamps that end now and begin a year ago.
 
-Three topics share them, so that each way of keeping records is tried: `clicks` keeps everything, `sessions` the last
-90 days, `profiles` the newest record of each key. What has to be found later is kept as it is made: a fingerprint of
-each partition of `clicks`, the newest value of each key of `profiles`, and how many records each partition got.
+Three topics share the events, one for each way of keeping records: `clicks` keeps everything, `sessions` the last 90
+days, `profiles` the newest record of each key. The source records what must be found later: a fingerprint of each
+partition of `clicks`, the newest value of each key of `profiles`, and how many records each partition got.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.storage.partitioner import partitions_of
 
 DAY_MS = 86_400_000
 EVENT_BYTES = 389
-"""Of an event: 376 bytes of JSON and 13 of its key."""
+"""Bytes of an event: 376 bytes of JSON and 13 of its key."""
 FOLD_EVERY_ROWS = 200_000
 MIB = 1 << 20
 
@@ -36,7 +36,7 @@ class YearTopic:
 
 
 def year_topics(segment_bytes: int) -> tuple[YearTopic, ...]:
-    """Segments are scaled down as the year is."""
+    """The topics; segments are scaled down like the year."""
     sized: dict[str, str | int | None] = {"segment.bytes": segment_bytes}
     return (
         YearTopic("clicks", 0.6, {**sized, "retention.ms": -1}),
@@ -47,21 +47,21 @@ def year_topics(segment_bytes: int) -> tuple[YearTopic, ...]:
 
 @dataclass
 class NewestOfKeys:
-    """The newest value of each key, folded now and then; no Python runs for a record."""
+    """The newest value of each key, merged from time to time; no Python runs per record."""
 
     rows: int = 0
     _newest: pa.Table | None = None
     _waiting: list[pa.Table] = field(default_factory=list)
 
     def update(self, keys: pa.Array | pa.ChunkedArray, values: pa.Array | pa.ChunkedArray) -> None:
-        """The next records, of which a key's are in one partition and so in order."""
+        """Add the next records; the records of a key are in one partition and so in order."""
         self._waiting.append(pa.table({"key": keys, "value": values}))
         self.rows += len(keys)
         if sum(table.num_rows for table in self._waiting) >= FOLD_EVERY_ROWS:
             self._fold()
 
     def table(self) -> pa.Table:
-        """By key."""
+        """A table by key."""
         self._fold()
         assert self._newest is not None
         return self._newest
@@ -78,7 +78,7 @@ class NewestOfKeys:
 
 
 class YearSource:
-    """Iterate `batches` once, then ask for the truth."""
+    """Iterate `batches` once, then read the expected results."""
 
     def __init__(self, gigabytes: float, days: int, seed: int, now_ms: int, topics: tuple[YearTopic, ...]) -> None:
         self.events = max(1, int(gigabytes * 1e9 / EVENT_BYTES))
@@ -94,7 +94,7 @@ class YearSource:
         self.reached_ms = self.began_ms
 
     def batches(self) -> Iterator[tuple[YearTopic, pa.Table]]:
-        """Batch after batch, each to one topic, in the order of time."""
+        """Batch after batch, each for one topic, in the order of time."""
         shares = [topic.share for topic in self.topics]
         for chunk in self._stream.chunks(self.events):
             topic = self.topics[int(self._turn.choice(len(shares), p=shares))]
@@ -103,7 +103,8 @@ class YearSource:
             yield topic, pa.table({"key": chunk.keys, "value": chunk.values, "timestamp": chunk.timestamps})
 
     def younger_than(self, topic: str, kept_ms: int, now_ms: int) -> int:
-        """How many records of `topic` are not older than `kept_ms`, but for those of the batch that the line cuts."""
+        """How many records of `topic` are not older than `kept_ms`, except those of the batch that contains the
+        limit."""
         return sum(rows for first_ms, rows in self._times[topic] if first_ms >= now_ms - kept_ms)
 
     def _note(self, topic: YearTopic, chunk: EventChunk) -> None:

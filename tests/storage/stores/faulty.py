@@ -95,9 +95,8 @@ class FaultyObjectStore(WrappingObjectStore):
         return len(self._landings)
 
     async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
-        return await super().put(
-            key, bytes(data), if_version=if_version
-        )  # the caller may reuse its buffer before the delayed write happens
+        # A copy, because the caller may reuse its buffer before a delayed write happens.
+        return await super().put(key, bytes(data), if_version=if_version)
 
     async def create(self, key: str, data: Body) -> str:
         return await super().create(key, bytes(data))

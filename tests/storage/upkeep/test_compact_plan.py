@@ -185,9 +185,8 @@ def test_no_tombstone_is_ripe_before_its_time_and_few_cleanings_are_kept(
         manifest = cleaned(manifest, 10 * number, retention_ms, now_ms)
     assert len(manifest.cleanings) <= CLEANINGS_MAX
     assert manifest.cleanings[-1].end_offset == manifest.clean_end == 10 * len(times_ms)
-    asked_ms = max(
-        asked_ms, *times_ms
-    )  # tombstones that could be removed when it was recorded are no longer distinguished
+    # Tombstones that could be removed when a cleaning was recorded are no longer distinguished.
+    asked_ms = max(asked_ms, *times_ms)
     ripe = ripe_stretches(manifest.cleanings, retention_ms, asked_ms)
     for number, now_ms in enumerate(times_ms):
         if any(stretch.begin_offset <= 10 * number < stretch.end_offset for stretch in ripe):
