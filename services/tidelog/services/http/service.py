@@ -70,12 +70,12 @@ def open_service(broker: Broker, settings: Settings, runtime: Runtime, proofs: P
         decoding=Decoding(records_max),
         problems=Counter(),
         requests=RequestMeasurements(runtime.clock),
-        peers=_open_pool(proofs) if settings.etcd_endpoints else None,
+        peers=_open_pool(proofs, runtime) if settings.etcd_endpoints else None,
     )
 
 
-def _open_pool(proofs: PeerProofs) -> PeerPool:
+def _open_pool(proofs: PeerProofs, runtime: Runtime) -> PeerPool:
     """Its library takes 10 MiB of memory, and a broker alone has no use for it."""
     from tidelog.services.peers.pool import PeerPool
 
-    return PeerPool(proofs)
+    return PeerPool(proofs, runtime.clock)

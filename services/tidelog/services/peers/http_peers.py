@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import quote, urlencode
 
@@ -26,7 +24,6 @@ from tidelog.services.broker.write.routing import Share
 from tidelog.services.http.v1.partition_log_json import PartitionLogJson, partition_log_of
 from tidelog.services.peers.answers import LogStartAnswer, OffsetAnswer, ProduceAnswer
 from tidelog.services.peers.arrow_bodies import decode_page, encode_share, pieces_of
-from tidelog.services.peers.context_headers import context_headers
 from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest
 from tidelog.services.peers.proof import PeerProofs
 from tidelog.services.peers.refusals import error_of
@@ -51,7 +48,7 @@ class HttpPeers:
         self._clock = runtime.clock
         self._call_timeout_s = settings.forward_timeout_ms / 1000
         self._produce_timeout_s = settings.commit_timeout_ms / 1000 + COMMIT_MARGIN_S
-        self._pool = PeerPool(proofs)
+        self._pool = PeerPool(proofs, runtime.clock)
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="peers")
 
     async def produce(
@@ -64,11 +61,12 @@ class HttpPeers:
         request = PeerRequest(
             "POST",
             _target(topic, share.partition, "records", query),
+            context,
             [("Content-Type", ARROW), *_producer_headers(options)],
             bytes(body) if body.nbytes <= _INLINE_BODY_BYTES_MAX else pieces_of(body),
             body.nbytes,
         )
-        answer = await self._whole(context, leader, request, self._produce_timeout_s)
+        answer = await self._whole(leader, request, self._produce_timeout_s)
         appended = _decoded(answer, ProduceAnswer).partitions[0]
         return Appended(
             appended.partition, appended.base_offset, appended.count, appended.timestamp, appended.duplicate
@@ -85,9 +83,9 @@ class HttpPeers:
             **_freshness(fresh=limits.fresh),
         }
         target = _target(topic, partition, "records", query)
-        request = PeerRequest("GET", target, [("Accept", ARROW)], waits=limits.wait_ms > 0)
+        request = PeerRequest("GET", target, context, [("Accept", ARROW)], waits=limits.wait_ms > 0)
         timeout_s = self._call_timeout_s + limits.wait_ms / 1000
-        async with self._call(context, leader, request, timeout_s) as answer:
+        async with self._pool.ask(leader.address, request, answer_timeout_s=timeout_s) as answer:
             body = await _read(answer)
             return Fetched(
                 await self._page(body),
@@ -102,42 +100,31 @@ class HttpPeers:
         if position.anchor is Anchor.OFFSET:
             return position.value
         query = {"at": _written(position), **_freshness(fresh=fresh)}
-        request = PeerRequest("GET", _target(topic, partition, "offset", query))
-        return _decoded(await self._whole(context, leader, request, self._call_timeout_s), OffsetAnswer).offset
+        request = PeerRequest("GET", _target(topic, partition, "offset", query), context)
+        return _decoded(await self._whole(leader, request, self._call_timeout_s), OffsetAnswer).offset
 
     async def partition_log(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, *, fresh: bool
     ) -> PartitionLog:
-        request = PeerRequest("GET", _target(topic, partition, "log", _freshness(fresh=fresh)))
-        return partition_log_of(
-            _decoded(await self._whole(context, leader, request, self._call_timeout_s), PartitionLogJson)
-        )
+        request = PeerRequest("GET", _target(topic, partition, "log", _freshness(fresh=fresh)), context)
+        return partition_log_of(_decoded(await self._whole(leader, request, self._call_timeout_s), PartitionLogJson))
 
     async def delete_records(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, before_offset: int
     ) -> int:
         body = msgspec.json.encode({"before_offset": before_offset})
         target = _target(topic, partition, "delete-records", {})
-        request = PeerRequest("POST", target, [("Content-Type", JSON)], body, len(body))
+        request = PeerRequest("POST", target, context, [("Content-Type", JSON)], body, len(body))
         # The leader may have to archive first.
-        return _decoded(
-            await self._whole(context, leader, request, self._produce_timeout_s), LogStartAnswer
-        ).log_start_offset
+        return _decoded(await self._whole(leader, request, self._produce_timeout_s), LogStartAnswer).log_start_offset
 
     async def aclose(self) -> None:
         await self._pool.aclose()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _whole(self, context: RequestContext, leader: Leader, request: PeerRequest, timeout_s: float) -> bytes:
-        async with self._call(context, leader, request, timeout_s) as answer:
+    async def _whole(self, leader: Leader, request: PeerRequest, timeout_s: float) -> bytes:
+        async with self._pool.ask(leader.address, request, answer_timeout_s=timeout_s) as answer:
             return await _read(answer)
-
-    def _call(
-        self, context: RequestContext, leader: Leader, request: PeerRequest, timeout_s: float
-    ) -> AbstractAsyncContextManager[PeerAnswer]:
-        now_s = self._clock.monotonic()
-        sent = replace(request, headers=[*context_headers(context, now_s), *request.headers])
-        return self._pool.ask(leader.address, sent, answer_timeout_s=timeout_s)
 
     async def _encoded(self, records: pa.Table) -> memoryview:
         if records.nbytes < _THREAD_BYTES_MIN:

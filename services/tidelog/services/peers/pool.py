@@ -1,6 +1,7 @@
-"""Connections to other brokers: kept, bounded, and honest about what a broken one means.
+"""Connections to other brokers: kept open between calls, bounded in number.
 
-    async with pool.ask("http://10.0.0.7:8080", PeerRequest("GET", "/v1/…/log"), answer_timeout_s=10) as answer:
+    request = PeerRequest("GET", "/v1/…/log", context)
+    async with pool.ask("http://10.0.0.7:8080", request, answer_timeout_s=10) as answer:
         body = await answer.read()
 
 A call that fails says what its caller may do next: `LeaderUnknown` when the peer was never reached, so that nothing of
@@ -19,9 +20,12 @@ from http import HTTPStatus
 import aiohttp
 from yarl import URL
 
+from tidelog.services.broker.api.request_context import RequestContext
+from tidelog.services.peers.context_headers import context_headers
 from tidelog.services.peers.proof import PEER_HEADER, PeerProofs
 from tidelog.storage.errors import LeaderUnknown, Unavailable
 from tidelog.storage.object_store import Body
+from tidelog.storage.runtime import Clock
 
 CONNECT_TIMEOUT_S = 1.0
 CALLS_PER_PEER_MAX = 1_000
@@ -40,6 +44,7 @@ class PeerRequest:
 
     method: str
     target: str
+    context: RequestContext
     headers: Sequence[tuple[str, str]] = ()
     body: bytes | AsyncIterable[Body] | None = None
     body_bytes: int | None = None
@@ -90,8 +95,9 @@ class PeerAnswer:
 class PeerPool:
     """Connections to any number of peers. Its first call is made on the event loop that all others are made on."""
 
-    def __init__(self, proofs: PeerProofs) -> None:
+    def __init__(self, proofs: PeerProofs, clock: Clock) -> None:
         self._proofs = proofs
+        self._clock = clock
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         self._closed = False
 
@@ -108,7 +114,7 @@ class PeerPool:
 
     async def open(self, address: str, request: PeerRequest, *, answer_timeout_s: float) -> PeerAnswer:
         """As `ask`, for a caller that closes the answer itself."""
-        headers = _headers(request, self._proofs.made(request.method, request.target))
+        headers = self._headers(request)
         try:
             async with asyncio.timeout(answer_timeout_s):
                 response = await self._session(waits=request.waits).request(
@@ -134,6 +140,15 @@ class PeerPool:
                 retry_after_s=RETRY_AFTER_S,
             )
         return PeerAnswer(address, response)
+
+    def _headers(self, request: PeerRequest) -> list[tuple[str, str]]:
+        """The request's own, those of its context, and the proof that this broker sends it."""
+        context = request.context
+        proof = self._proofs.made(request.method, request.target, context.principal)
+        headers = [*request.headers, *context_headers(context, self._clock.monotonic()), (PEER_HEADER, proof)]
+        if request.body is not None and request.body_bytes is not None:
+            headers.append(("Content-Length", str(request.body_bytes)))
+        return headers
 
     async def aclose(self) -> None:
         """Close every connection; what is under way fails."""
@@ -166,13 +181,6 @@ def _timeout(request: PeerRequest, answer_timeout_s: float) -> aiohttp.ClientTim
     """An answer that has begun may stand still no longer than it may be a beginning, unless it is endless."""
     silence_s = None if request.endless else answer_timeout_s
     return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
-
-
-def _headers(request: PeerRequest, proof: str) -> list[tuple[str, str]]:
-    headers = [*request.headers, (PEER_HEADER, proof)]
-    if request.body is not None and request.body_bytes is not None:
-        headers.append(("Content-Length", str(request.body_bytes)))
-    return headers
 
 
 def _broken(address: str, error: BaseException) -> Unavailable:

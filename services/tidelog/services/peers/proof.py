@@ -1,10 +1,11 @@
 """How a broker proves to another that it is a broker of the same cluster: an HMAC over the request that it sends.
 
-    Tidelog-Peer: <unix time in ms> <HMAC-SHA256 of "time method target" under the cluster's secret, in hex>
+    Tidelog-Peer: <unix time in ms> <HMAC-SHA256 of "time method target principal", in hex>
 
-The target is path and query as they go over the wire. The secret itself never leaves a broker: addresses of peers come
-from etcd, where one may be out of date and lead to another process (ADR 0016). A proof
-holds for `AGE_MS_MAX`, which bounds both replays and the difference between the clocks of two brokers.
+The key is the cluster's secret. The target is path and query as they go over the wire. A captured proof is of no use for
+another principal. The secret itself never leaves a broker: addresses of peers come from
+etcd, where one may be out of date and lead to another process (ADR 0016). A proof holds for `AGE_MS_MAX`, which bounds
+both replays and the difference between the clocks of two brokers.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ class PeerProofs:
         self._secrets = secrets
         self._clock = clock
 
-    def made(self, method: str, target: str) -> str:
+    def made(self, method: str, target: str, principal: str) -> str:
         """The value of `PEER_HEADER` for a request. Raises `LeaderUnknown` before this broker has a secret."""
         secret = self._secrets.signing()
         if secret is None:
             raise LeaderUnknown("this broker has not joined its cluster yet", retry_after_s=_RETRY_AFTER_S)
         time = str(self._clock.now_ms())
-        return f"{time} {_digest(secret, time, method, target)}"
+        return f"{time} {_digest(secret, time, method, target, principal)}"
 
-    def fault(self, proof: str, method: str, target: str) -> str:
+    def fault(self, proof: str, method: str, target: str, principal: str) -> str:
         """Why `proof` does not prove that a peer sent this request; empty if it does."""
         time, _, digest = proof.partition(" ")
         if not time.isascii() or not time.isdecimal() or len(time) > 16:
@@ -44,15 +45,17 @@ class PeerProofs:
         age_ms = self._clock.now_ms() - int(time)
         if abs(age_ms) > AGE_MS_MAX:
             return f"its time differs by {age_ms} ms from this broker's clock, and {AGE_MS_MAX} are allowed"
-        if not _signed(self._secrets.believed(), digest, time, method, target):
+        if not _signed(self._secrets.believed(), digest, time, method, target, principal):
             return "it was not made with the secret of this cluster"
         return ""
 
 
-def _signed(secrets: Sequence[bytes], digest: str, time: str, method: str, target: str) -> bool:
+def _signed(secrets: Sequence[bytes], digest: str, time: str, method: str, target: str, principal: str) -> bool:
     given = digest.encode()
-    return any(hmac.compare_digest(given, _digest(secret, time, method, target).encode()) for secret in secrets)
+    return any(
+        hmac.compare_digest(given, _digest(secret, time, method, target, principal).encode()) for secret in secrets
+    )
 
 
-def _digest(secret: bytes, time: str, method: str, target: str) -> str:
-    return hmac.digest(secret, f"{time} {method} {target}".encode(), "sha256").hex()
+def _digest(secret: bytes, time: str, method: str, target: str, principal: str) -> str:
+    return hmac.digest(secret, f"{time} {method} {target} {principal}".encode(), "sha256").hex()

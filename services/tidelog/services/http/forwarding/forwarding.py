@@ -92,8 +92,8 @@ class Forwarding:
     ) -> Response:
         content = await body.begun()
         size_bytes = len(content) if isinstance(content, bytes) else body.size_bytes
-        headers = request_headers(request, self._clock.monotonic())
-        sent = PeerRequest("POST", place.target("records", query), headers, content, size_bytes)
+        headers = request_headers(request)
+        sent = PeerRequest("POST", place.target("records", query), context_of(request), headers, content, size_bytes)
         try:
             return await self._relayed(context_of(request), leader, place, sent, self._produce_timeout_s)
         except (NotLeader, LeaderUnknown):
@@ -122,8 +122,9 @@ class Forwarding:
         return await self._search(request, read.wait_ms).run(attempt)
 
     async def _read_there(self, request: Request, read: Read, wait_left_ms: int, leader: Leader) -> Response:
-        headers = request_headers(request, self._clock.monotonic())
-        sent = PeerRequest("GET", read.target(wait_left_ms), headers, waits=read.waits, endless=read.stream)
+        headers = request_headers(request)
+        target = read.target(wait_left_ms)
+        sent = PeerRequest("GET", target, context_of(request), headers, waits=read.waits, endless=read.stream)
         timeout_s = self._search_timeout_s + wait_left_ms / 1000
         relayed = self._relayed(context_of(request), leader, read.place, sent, timeout_s)
         try:
@@ -141,7 +142,7 @@ class Forwarding:
         """This broker stops: what there is now is a whole answer."""
         if read.stream:
             raise _stopping()
-        sent = PeerRequest("GET", read.target(0), request_headers(request, self._clock.monotonic()))
+        sent = PeerRequest("GET", read.target(0), context_of(request), request_headers(request))
         try:
             async with asyncio.timeout(LAST_READ_S):
                 return await self._relayed(context_of(request), leader, read.place, sent, LAST_READ_S)

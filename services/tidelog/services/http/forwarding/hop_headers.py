@@ -10,9 +10,6 @@ from collections.abc import Iterable, Sequence
 
 from starlette.requests import Request
 
-from tidelog.services.http.front.request_context import context_of
-from tidelog.services.peers.context_headers import context_headers
-
 _OF_ONE_HOP = frozenset(
     {
         b"connection",
@@ -44,11 +41,10 @@ Raw = Iterable[tuple[bytes, bytes]]
 """Header names and values as they came."""
 
 
-def request_headers(request: Request, now_s: float) -> list[tuple[str, str]]:
-    """The headers for a peer: the client's own and those of the request's context. Content-Length goes with the body. A
-    header that is not ASCII means nothing to a broker and is left out."""
+def request_headers(request: Request) -> list[tuple[str, str]]:
+    """The client's headers for a peer. Content-Length goes with the body. A header that is not ASCII means nothing to a
+    broker and is left out."""
     return [
-        *context_headers(context_of(request), now_s),
         *(
             (name.decode("ascii"), value.decode("ascii"))
             for name, value in _passed_on(request.headers.raw)

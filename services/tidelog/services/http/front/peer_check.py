@@ -7,6 +7,7 @@ two brokers whose secrets or clocks differ would send a request on to each other
 from __future__ import annotations
 
 from tidelog.services.http.answers.verdicts import PeerUnproved
+from tidelog.services.http.front.request_context import named_principal
 from tidelog.services.http.front.request_head import RequestHead
 from tidelog.services.peers.proof import PEER_HEADER, PeerProofs
 
@@ -18,6 +19,6 @@ def proved_peer(head: RequestHead, proofs: PeerProofs) -> bool:
     proof = head.headers.get(_HEADER)
     if proof is None:
         return False
-    if fault := proofs.fault(proof.decode("latin-1"), head.method, head.target):
+    if fault := proofs.fault(proof.decode("latin-1"), head.method, head.target, named_principal(head)):
         raise PeerUnproved(f"{PEER_HEADER} does not prove that a broker of this cluster sent the request: {fault}")
     return True

@@ -46,7 +46,7 @@ class RequestContexts:
         given = head.headers
         return RequestContext(
             _printable(given.get(_REQUEST_ID)) or f"{self._prefix}-{next(self._count)}",
-            principal=(_printable(given.get(_PRINCIPAL)) or ANONYMOUS) if from_peer else ANONYMOUS,
+            principal=named_principal(head) if from_peer else ANONYMOUS,
             client_id=_printable(given.get(_CLIENT_ID)),
             deadline_s=self._deadline_s(given[_TIMEOUT_MS]) if _TIMEOUT_MS in given else None,
             from_peer=from_peer,
@@ -63,6 +63,11 @@ def check_timeout(head: RequestHead) -> None:
     if timeout is not None and not (_DIGITS.fullmatch(timeout) and int(timeout) <= TIMEOUT_MS_MAX):
         name = headers.TIMEOUT_MS
         raise Invalid(f"{name} is a number of milliseconds from 0 to {TIMEOUT_MS_MAX}", field=name)
+
+
+def named_principal(head: RequestHead) -> str:
+    """The principal that the head names. Only a proved peer may name one."""
+    return _printable(head.headers.get(_PRINCIPAL)) or ANONYMOUS
 
 
 def store_context(scope: Scope, context: RequestContext) -> None:
