@@ -2,10 +2,10 @@
 
     Tidelog-Peer: <unix time in ms> <HMAC-SHA256 of "time method target principal", in hex>
 
-The key is the cluster's secret. The target is path and query as they go over the wire. A captured proof is of no use for
-another principal. The secret itself never leaves a broker: addresses of peers come from
-etcd, where one may be out of date and lead to another process (ADR 0016). A proof holds for `AGE_MS_MAX`, which bounds
-both replays and the difference between the clocks of two brokers.
+The key is the cluster's secret. The target is path and query as they go over the wire. A captured proof is of no use
+for another principal. The secret itself never leaves a broker: addresses of peers come from etcd, where one may be out
+of date and lead to another process (ADR 0016). A proof holds for `AGE_MS_MAX`, which bounds both replays and the
+difference between the clocks of two brokers.
 """
 
 from __future__ import annotations
