@@ -13,7 +13,7 @@ from tests.coordinator.stepped_clock import SteppedClock, turn
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import Acks, ProduceOptions, ProducerSequence
 from tidelog.services.broker.local_broker import ACKS1_LOSS_BEYOND_FLUSH_S
-from tidelog.services.broker.write.loss_window import LossWindow
+from tidelog.services.broker.shard.append_buffer import LossWindow
 from tidelog.storage.errors import Fenced, Unavailable
 from tidelog.storage.stores.memory import MemoryObjectStore
 
@@ -80,14 +80,14 @@ async def test_the_window_begins_with_the_oldest_batch_that_is_not_committed() -
     window = LossWindow(clock)
     assert not window.is_wider(0)
     first, second = (asyncio.get_running_loop().create_future() for _ in range(2))
-    window.took(first)
+    window.add(first)
     clock.advance(1)
-    window.took(first)
-    window.took(second)
+    window.add(first)
+    window.add(second)
     assert window.is_wider(ACKS1_LOSS_BEYOND_FLUSH_S)
-    window.settled(first)
+    window.settle(first)
     assert not window.is_wider(ACKS1_LOSS_BEYOND_FLUSH_S)
     clock.advance(ACKS1_LOSS_BEYOND_FLUSH_S)
     assert window.is_wider(ACKS1_LOSS_BEYOND_FLUSH_S)
-    window.settled(second)
+    window.settle(second)
     assert not window.is_wider(0)

@@ -4,7 +4,8 @@ from tests.broker.drafts import draft
 
 from tidelog.coordinator.topics.topic import TopicConfig
 from tidelog.services.broker.api.produce import Draft
-from tidelog.services.broker.write.admission import TIMESTAMP_MS_MAX, Admitted, admit, payload_bytes
+from tidelog.services.broker.shard.record_columns import payload_bytes
+from tidelog.services.broker.write.admission import TIMESTAMP_MS_MAX, Admitted, admit
 from tidelog.storage.errors import Invalid, TooLarge
 
 NOW_MS = 1_000

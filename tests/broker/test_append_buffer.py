@@ -1,8 +1,8 @@
 import pytest
 from tests.broker.drafts import draft
 
+from tidelog.services.broker.shard.append_buffer import Append, AppendBuffer, BufferBudget
 from tidelog.services.broker.shard.partition_state import PartitionState
-from tidelog.services.broker.write.append_buffer import Append, AppendBuffer, BufferBudget
 from tidelog.storage.errors import Overloaded, TooLarge
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Manifest

@@ -18,10 +18,10 @@ from tidelog.services.broker.archive.archive_loop import (
     ArchivePolicy,
     WalDebt,
 )
-from tidelog.services.broker.archive.background import BackgroundThreads
-from tidelog.services.broker.archive.damages import Damages
+from tidelog.services.broker.archive.background_threads import BackgroundThreads
 from tidelog.services.broker.archive.topic_remover import TopicRemover
 from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.broker.telemetry.damages import Damages
 from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.layout import WAL_PREFIX
 from tidelog.storage.object_store import ObjectStore, list_all

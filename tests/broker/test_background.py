@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tidelog.services.broker.archive.background import NICENESS, BackgroundThreads
+from tidelog.services.broker.archive.background_threads import NICENESS, BackgroundThreads
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="a thread has a priority of its own on Linux alone")
 

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from tests.broker.drafts import draft
 
 from tidelog.coordinator.topics.topic import TopicConfig
+from tidelog.services.broker.shard.append_buffer import Append
+from tidelog.services.broker.shard.batch_entry import entry_draft
 from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.broker.write.admission import admit
-from tidelog.services.broker.write.append_buffer import Append
-from tidelog.services.broker.write.batch_entry import entry_draft
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.records import WAL_SCHEMA

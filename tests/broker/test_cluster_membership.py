@@ -14,7 +14,7 @@ from tidelog.coordinator.cluster.cluster_keys import ClusterKeys
 from tidelog.coordinator.cluster.identity import WrongCluster
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
-from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
+from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.peers.proof import PeerProofs
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime

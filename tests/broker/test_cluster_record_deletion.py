@@ -17,7 +17,7 @@ from tests.coordinator.stepped_clock import SteppedClock
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.cluster.cold_reader import ColdReader
-from tidelog.services.broker.read.log_start_trust import READERS_TRUST_S
+from tidelog.services.broker.shard.leadership_proof import READERS_TRUST_S
 from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.errors import LeaderUnknown, NotLeader, OutOfRange
 from tidelog.storage.runtime import Runtime

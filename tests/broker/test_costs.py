@@ -8,12 +8,12 @@ from tests.broker.brokers import SETTINGS, running_broker
 from tests.broker.cluster_world import running_world
 from tests.broker.drafts import draft, numbered
 
-from tidelog.services.broker.api.costs import BrokerCosts, TopicCost
+from tidelog.services.broker.api.costs import BrokerCosts, ColdFigures, TopicCost
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.archive.archive_account import ArchiveAccount
-from tidelog.services.broker.archive.topic_archive import ColdFigures, added_segments, cold_figures
-from tidelog.services.broker.archive.wal_extent import WalExtent
 from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.broker.shard.wal_extent import WalExtent
+from tidelog.services.broker.telemetry.cold_ledger import added_segments, cold_figures
 from tidelog.services.broker.telemetry.measurements import Measurements
 from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.errors import Corrupt
@@ -146,7 +146,7 @@ async def test_one_answer_reads_no_more_manifests_than_it_may() -> None:
     broker, cold = LocalBroker(parts), Measurements()
     await broker.start()
     topic = await broker.create_topic(ANYBODY, "t", 5, {})
-    account = ArchiveAccount(parts.store, parts.catalog, parts.shards, cold, parts.means.runtime.clock, read_max=2)
+    account = ArchiveAccount(parts.store, parts.catalog, parts.shards, cold, parts.resources.runtime.clock, read_max=2)
     for known in (2, 4, 5, 5):
         await account.complete()
         assert sum(cold.cold.of(topic.partition(number)) is not None for number in range(5)) == known
@@ -157,8 +157,10 @@ def test_what_a_version_wrote_is_counted_by_why() -> None:
     measurements = Measurements()
     small, large = segment(0, 9, size_bytes=100), segment(0, 9, size_bytes=70)
     for kind, written in ((ChangeKind.ARCHIVE, small), (ChangeKind.MERGE, large), (ChangeKind.COMPACT, small)):
-        measurements.version_made(Manifest(PLACE, segments=(written,), change=Change(kind, added=(written.sha256,))))
-    measurements.version_made(Manifest(PLACE, segments=(small,), change=Change(ChangeKind.EXPIRE, removed=("x",))))
+        measurements.manifest_appended(
+            Manifest(PLACE, segments=(written,), change=Change(kind, added=(written.sha256,)))
+        )
+    measurements.manifest_appended(Manifest(PLACE, segments=(small,), change=Change(ChangeKind.EXPIRE, removed=("x",))))
     counts = measurements.topics["t"]
     assert (counts.archived_bytes, counts.merged_bytes, counts.compacted_bytes) == (100, 70, 100)
 
@@ -186,8 +188,8 @@ def test_the_figures_of_a_compacted_partition_tell_what_is_left() -> None:
 
 def test_an_older_manifest_does_not_replace_a_newer_one() -> None:
     cold = Measurements().cold
-    cold.seen(Manifest(PLACE, version=3, cold_end=10, segments=(segment(0, 9),)))
-    cold.seen(Manifest(PLACE, version=2))
+    cold.manifest_read(Manifest(PLACE, version=3, cold_end=10, segments=(segment(0, 9),)))
+    cold.manifest_read(Manifest(PLACE, version=2))
     known = cold.of(PLACE)
     assert known is not None
     assert known.segments == 1

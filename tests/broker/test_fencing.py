@@ -37,7 +37,7 @@ async def test_a_second_broker_fences_the_first_which_does_not_fight_back(store:
             assert second.status().ready
             status = first.status()
             assert not status.ready
-            assert "another broker" in status.reason
+            assert "another writer took over" in status.reason
             assert [shard.leading for shard in status.shards] == [False]
 
 

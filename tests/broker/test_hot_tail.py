@@ -1,6 +1,6 @@
 import pyarrow as pa
 
-from tidelog.services.broker.read.hot_tail import ENTRY_OVERHEAD_BYTES, EntryName, HotTail
+from tidelog.services.broker.shard.hot_tail import ENTRY_OVERHEAD_BYTES, EntryName, HotTail
 
 TABLE = pa.table({"n": [1]})
 COST = 1_000 + ENTRY_OVERHEAD_BYTES

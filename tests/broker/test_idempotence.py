@@ -1,7 +1,7 @@
 import pytest
 
 from tidelog.services.broker.api.produce import ProducerSequence
-from tidelog.services.broker.write.idempotence import BATCHES_REMEMBERED, SEQUENCE_MAX, ProducerTable, RememberedBatch
+from tidelog.services.broker.shard.idempotence import BATCHES_REMEMBERED, SEQUENCE_MAX, ProducerTable, RememberedBatch
 from tidelog.storage.errors import Invalid, ProducerFenced, SequenceConflict
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.wal_entry import ProducerMark

@@ -86,12 +86,12 @@ async def test_a_call_that_begins_in_the_moment_when_a_check_ends_asks_anew() ->
 async def test_a_commit_that_began_after_a_call_proves_as_much_as_a_check() -> None:
     log, clock = Log(), SteppedClock()
     proof = LeadershipProof(log.ask, clock)
-    proof.proved(proof.ask())
+    proof.succeeded(proof.begin())
     assert await proof.led(within_s=1)
     call = asyncio.create_task(proof.led())
     await turn()
     await turn()
-    proof.proved(proof.ask())
+    proof.succeeded(proof.begin())
     await log.answer()
     assert await call
     assert log.asked == 1, "the commit before the call did not cover it"
@@ -100,9 +100,9 @@ async def test_a_commit_that_began_after_a_call_proves_as_much_as_a_check() -> N
 async def test_a_proof_is_old_by_when_it_was_asked_for_and_not_by_when_the_answer_came() -> None:
     log, clock = Log(), SteppedClock()
     proof = LeadershipProof(log.ask, clock)
-    ask = proof.ask()
+    ask = proof.begin()
     clock.advance(2)
-    proof.proved(ask)
+    proof.succeeded(ask)
     assert await asyncio.wait_for(proof.led(within_s=3), 1)
     call = asyncio.create_task(proof.led(within_s=1))
     await log.answer()

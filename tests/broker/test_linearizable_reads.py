@@ -19,8 +19,8 @@ from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
 from tidelog.services.broker.api.produce import ProduceOptions
-from tidelog.services.broker.read.log_start_trust import READERS_TRUST_S
-from tidelog.services.broker.read.poll_watch import PROVE_EVERY_S
+from tidelog.services.broker.read.long_poll import PROVE_EVERY_S
+from tidelog.services.broker.shard.leadership_proof import READERS_TRUST_S
 from tidelog.services.broker.shard.shard_set import PROVEN_ALONE_S
 from tidelog.storage.errors import Fenced, LeaderUnknown, OutOfRange, Unavailable
 from tidelog.storage.object_store import ObjectStore
@@ -215,7 +215,7 @@ async def test_a_broker_alone_asks_its_log_now_and_then_while_its_end_is_asked_f
 async def forgotten(world: World, *, of: str = "a") -> None:
     """No record is in memory, and the bucket holds them only in segments, as after the grace."""
     parts = world.brokers[of].local._parts
-    parts.means.hot_tail.drop(0)
+    parts.resources.hot_tail.drop(0)
     for info in await parts.store.list("wal/0000/"):
         if info.key.endswith(".parquet"):
             await parts.store.delete(info.key)

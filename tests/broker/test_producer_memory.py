@@ -8,8 +8,7 @@ import pytest
 from tests.broker.set_clock import SetClock
 
 from tidelog.services.broker.api.produce import ProducerSequence
-from tidelog.services.broker.write.idempotence import ProducerTable
-from tidelog.services.broker.write.producer_memory import ProducerMemory
+from tidelog.services.broker.shard.idempotence import ProducerMemory, ProducerTable
 from tidelog.storage.errors import SequenceConflict
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.wal_entry import ProducerMark

@@ -16,10 +16,8 @@ from tests.broker.drafts import draft, offsets_of
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.broker.read.replays import ENDS_MAX, Replays
 from tidelog.services.broker.read.segment_pieces import SegmentPieces
 from tidelog.storage.errors import NotFound
-from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.object_store import ByteRange, StoredObject
 from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX, SegmentReader
@@ -201,12 +199,3 @@ async def test_a_failure_ahead_is_the_readers_to_see(bucket: Bucket) -> None:
     await until(lambda: counting.usage().requests() == 1)
     with pytest.raises(NotFound):
         await pieces.read(bucket.segment, 0, 1, 1)
-
-
-def test_ends_of_fetches_are_known_up_to_a_bound() -> None:
-    replays, place = Replays(), TopicPartition("ab" * 16, 0)
-    for offset in range(ENDS_MAX + 1):
-        replays.ended(place, offset)
-    assert not replays.goes_on(place, 0), "the oldest was forgotten"
-    assert replays.goes_on(place, 1)
-    assert not replays.goes_on(TopicPartition("ab" * 16, 1), 1)

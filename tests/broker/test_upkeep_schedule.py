@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tidelog.services.broker.archive.upkeep_schedule import UpkeepSchedule
+from tidelog.services.broker.shard.shard_upkeep import UpkeepSchedule
 from tidelog.storage.layout import TopicPartition
 
 PLACES = [TopicPartition(f"{topic:032x}", partition) for topic in range(2) for partition in range(3)]
@@ -31,8 +31,8 @@ class ScheduleMachine(RuleBasedStateMachine):
             self.due[place] = due_at_ms
 
     @rule(place=PLACE)
-    def look_at(self, place: TopicPartition) -> None:
-        self.schedule.look_at(place)
+    def set_unknown(self, place: TopicPartition) -> None:
+        self.schedule.set_unknown(place)
         self.due.pop(place, None)
         self.unknown.setdefault(place)
 

@@ -8,7 +8,7 @@ import json
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
+from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.http.answers.problems import problem_of
 from tidelog.services.http.front.host_check import HostCheck
 from tidelog.services.http.front.http_front import FrontChecks, HttpFront

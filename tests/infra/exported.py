@@ -14,8 +14,8 @@ from tests.infra.promql import Exported
 
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
-from tidelog.services.broker.api.served_broker import ServedBroker
 from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.broker.served_broker import ServedBroker
 from tidelog.services.http.app import create_app
 from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import open_broker

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import httpx
 from tests.peers.routed_broker import RoutedBroker
 
-from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
+from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.http.app import create_app
 from tidelog.services.http.listener.server import DrainingServer, server_config
 from tidelog.services.http.service import Service

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.broker.set_clock import SetClock
 
-from tidelog.services.broker.cluster.peer_secrets import FORMER_S, PeerSecrets
+from tidelog.services.broker.peer_secrets import FORMER_S, PeerSecrets
 from tidelog.services.peers.proof import AGE_MS_MAX, PeerProofs
 from tidelog.storage.errors import Invalid, LeaderUnknown
 

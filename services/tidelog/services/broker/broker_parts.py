@@ -9,12 +9,12 @@ from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.services.broker.archive.archive_account import ArchiveAccount
 from tidelog.services.broker.archive.archive_loop import ArchiveLoop
-from tidelog.services.broker.archive.damages import Damages
 from tidelog.services.broker.archive.upkeep_loop import UpkeepLoop
-from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
+from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.broker.read.partition_reader import PartitionReader
-from tidelog.services.broker.shard.shard_leader import ShardMeans
+from tidelog.services.broker.shard.shard_leader import SharedResources
 from tidelog.services.broker.shard.shard_set import ShardSet
+from tidelog.services.broker.telemetry.damages import Damages
 from tidelog.services.runtime.settings import Settings
 from tidelog.services.workers.sweeping.sweep_loop import SweepLoop
 from tidelog.storage.background_loop import BackgroundLoop
@@ -33,7 +33,7 @@ class BrokerParts:
     settings: Settings
     journal: Journal
     catalog: Catalog
-    means: ShardMeans
+    resources: SharedResources
     reader: PartitionReader
     shards: ShardSet
     archive_loop: ArchiveLoop

@@ -21,18 +21,15 @@ from tidelog.services.broker.api.produce import Acks, Appended, Draft, ProduceOp
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.archive.record_deletion import RecordDeletion
 from tidelog.services.broker.broker_parts import BrokerParts
-from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
+from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.broker.read.local_reads import LocalReads
-from tidelog.services.broker.read.long_poll import LongPolls
-from tidelog.services.broker.read.partition_picture import lag_of
-from tidelog.services.broker.read.poll_watch import PollWatch
+from tidelog.services.broker.read.long_poll import LongPolls, PollWatch
+from tidelog.services.broker.shard.append_buffer import RETRY_AFTER_S
 from tidelog.services.broker.status import broker_status, sole_broker_id, sole_cluster
-from tidelog.services.broker.telemetry.measurements import BrokerMeasurements, ClusterCounts
-from tidelog.services.broker.topics import Topics
-from tidelog.services.broker.write.append_buffer import RETRY_AFTER_S
+from tidelog.services.broker.telemetry.measurements import BrokerMeasurements, ClusterCounts, PartitionLag
+from tidelog.services.broker.topics import Topics, check_partition
 from tidelog.services.broker.write.producing import ProducePath
-from tidelog.services.broker.write.routing import Share
-from tidelog.services.broker.write.sharing import Sharing, check_partition
+from tidelog.services.broker.write.routing import RequestSplitter, Share
 from tidelog.services.runtime.settings import Settings
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, Overloaded
 
@@ -51,21 +48,23 @@ class LocalBroker:
     def __init__(self, parts: BrokerParts) -> None:
         self._parts = parts
         self._settings = parts.settings
-        self._clock = parts.means.runtime.clock
+        self._clock = parts.resources.runtime.clock
         self.shards = parts.shards
         self.known_topics = Topics(parts.catalog, parts.settings, self.forget)
-        self.sharing = Sharing(parts.settings, parts.means.runtime.clock, parts.means.executor)
+        self.splitter = RequestSplitter(parts.settings, self._clock, parts.resources.executor)
         self._produce_path = ProducePath(
             parts.shards,
-            parts.means.budget,
+            parts.resources.budget,
             parts.reader,
             commit_timeout_s=parts.settings.commit_timeout_ms / 1000,
-            acks1_loss_max_s=_acks1_loss_max_s(parts.settings, parts.means.policy.interval_s),
+            acks1_loss_max_s=_acks1_loss_max_s(parts.settings, parts.resources.policy.interval_s),
         )
         self._deletion = RecordDeletion(parts.shards, parts.archive_loop, self._clock)
         self._polls = LongPolls()
-        self._reads = LocalReads(parts, self.known_topics, self._polls)
-        self._loops = (*parts.loops, PollWatch(self._polls, parts.shards, parts.means.runtime))
+        self._reads = LocalReads(
+            parts.reader, parts.shards, self.known_topics, self._polls, parts.settings, parts.store.url
+        )
+        self._loops = (*parts.loops, PollWatch(self._polls, parts.shards, parts.resources.runtime))
         self._not_ready: str | None = "the broker is starting"
 
     @property
@@ -105,7 +104,7 @@ class LocalBroker:
             await loop.close()
         await self.shards.drain(DRAIN_SHARE * self._settings.shutdown_timeout_ms / 1000)
         await self.shards.close()
-        self._parts.means.executor.shutdown(wait=True)
+        self._parts.resources.executor.shutdown(wait=True)
         await self._parts.store.aclose()
 
     async def hand_over(self) -> None:
@@ -136,7 +135,7 @@ class LocalBroker:
         # may have led the shard, taken records and archived them.
         for led in self.shards.led_shards():
             if led in led_before and led.shard in topic.shards:
-                led.leader.partitions.born(topic)
+                led.leader.partitions.topic_created(topic)
         return topic
 
     async def alter_topic(
@@ -160,7 +159,7 @@ class LocalBroker:
 
     def forget(self, topic: Topic) -> None:
         """It was deleted, here or elsewhere."""
-        self.sharing.forget(topic)
+        self.splitter.forget(topic)
         for led in self.shards.led_shards():
             led.leader.partitions.deleted(topic)
 
@@ -171,7 +170,7 @@ class LocalBroker:
     ) -> Sequence[Appended]:
         self.check_open()
         found = await self.topic_to_produce(topic, options)
-        shares = await self.sharing.shares(found, draft, options)
+        shares = await self.splitter.split(found, draft, options)
         return await self.produce_shares(found, shares, options)
 
     async def produce_shares(
@@ -181,7 +180,7 @@ class LocalBroker:
         came_s = self._clock.monotonic()
         answers = await self._produce_path.produce(topic, shares, options)
         if options.acks is Acks.ALL:
-            self._parts.means.measurements.acked(self._clock.monotonic() - came_s)
+            self._parts.resources.measurements.acked(self._clock.monotonic() - came_s)
         return answers
 
     async def topic_to_produce(self, name: str, options: ProduceOptions) -> Topic:
@@ -234,7 +233,7 @@ class LocalBroker:
 
     async def tend_now(self) -> None:
         """Do all upkeep of segments that is due."""
-        await self._parts.upkeep.tend_all()
+        await self._parts.upkeep.run_all()
 
     # ---- what is known of it
 
@@ -244,15 +243,18 @@ class LocalBroker:
 
     def measurements(self) -> BrokerMeasurements:
         """What was counted up to now."""
-        means = self._parts.means
+        resources = self._parts.resources
         states = [state for led in self.shards.led_shards() for state in led.leader.partitions]
         return BrokerMeasurements(
-            topics=dict(means.measurements.topics),
-            ack_seconds=means.measurements.ack_seconds(),
-            buffered_bytes=means.budget.used_bytes,
-            cache_bytes=means.hot_tail.held_bytes,
+            topics=dict(resources.measurements.topics),
+            ack_seconds=resources.measurements.ack_seconds(),
+            buffered_bytes=resources.budget.used_bytes,
+            cache_bytes=resources.hot_tail.held_bytes,
             waiting_fetches=len(self._polls),
-            lags=tuple(lag_of(state) for state in states),
+            lags=tuple(
+                PartitionLag(state.topic, state.topic_partition.partition, state.cold_end, state.high_watermark)
+                for state in states
+            ),
             usage=self._parts.counting.usage(),
             hedges=self._parts.hedging.hedges if self._parts.hedging else 0,
             cluster=ClusterCounts(len(self.shards.led()), self.shards.handovers, self.shards.fencings),

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from tidelog.services.broker.api.cluster import BrokerPlace, BrokerStatus, ClusterStatus, ShardPlace, ShardStatus
-from tidelog.services.broker.archive.damages import Damage
+from tidelog.services.broker.api.cluster import (
+    BrokerPlace,
+    BrokerStatus,
+    ClusterStatus,
+    Damage,
+    ShardPlace,
+    ShardStatus,
+)
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.runtime.settings import Settings
 

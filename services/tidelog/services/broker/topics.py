@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.coordinator.topics.topic import Topic
-from tidelog.services.broker.write.sharing import check_partition
 from tidelog.services.runtime.settings import Settings
 from tidelog.storage.errors import NotFound
 
@@ -79,3 +78,9 @@ class Topics:
         """Raises `NotFound`, `Invalid`, `Unavailable`."""
         await self._catch_up()
         self._forget(await self._catalog.delete(name))
+
+
+def check_partition(topic: Topic, partition: int) -> None:
+    """Raises `NotFound` if the topic has no such partition."""
+    if not 0 <= partition < topic.partition_count:
+        raise NotFound(f"topic {topic.name!r} has partitions 0 to {topic.partition_count - 1}, not {partition}")

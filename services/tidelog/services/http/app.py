@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from tidelog.services.broker.api.served_broker import ServedBroker
+from tidelog.services.broker.served_broker import ServedBroker
 from tidelog.services.http.answers.problems import ProblemTeller
 from tidelog.services.http.front.host_check import HostCheck, host_name
 from tidelog.services.http.front.http_front import FrontChecks, HttpFront

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from dataclasses import replace
 
-from tidelog.services.broker.api.served_broker import ServedBroker
+from tidelog.services.broker.served_broker import ServedBroker
 from tidelog.services.http.app import create_app
 from tidelog.services.http.listener.server import DrainingServer, server_config
 from tidelog.services.http.service import Service

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Sequence
 
-from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
+from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.storage.errors import LeaderUnknown
 from tidelog.storage.runtime import Clock
 

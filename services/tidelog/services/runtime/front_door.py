@@ -13,7 +13,7 @@ import errno
 import socket
 from typing import Protocol
 
-from tidelog.services.broker.api.served_broker import ServedBroker
+from tidelog.services.broker.served_broker import ServedBroker
 from tidelog.services.runtime.settings import Settings
 from tidelog.storage.errors import Invalid
 

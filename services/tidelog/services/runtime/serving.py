@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 
-from tidelog.services.broker.api.served_broker import ServedBroker
+from tidelog.services.broker.served_broker import ServedBroker
 from tidelog.services.runtime.front_door import FrontDoor
 from tidelog.services.runtime.front_doors import front_doors
 from tidelog.services.runtime.logs import configure_logs

@@ -22,26 +22,26 @@ from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.coordinator.topics.topic import TopicLimits
 from tidelog.services.broker.archive.archive_account import ArchiveAccount
 from tidelog.services.broker.archive.archive_loop import ArchiveLoop, ArchivePolicy
-from tidelog.services.broker.archive.background import BackgroundThreads
-from tidelog.services.broker.archive.damages import Damages
-from tidelog.services.broker.archive.shard_upkeep import ShardUpkeep
+from tidelog.services.broker.archive.background_threads import BackgroundThreads
 from tidelog.services.broker.archive.topic_remover import TopicRemover
 from tidelog.services.broker.archive.upkeep_loop import UpkeepLoop
 from tidelog.services.broker.broker_parts import BrokerParts
-from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
 from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.broker.read.entry_reader import EntryReader
-from tidelog.services.broker.read.hot_tail import HotTail
 from tidelog.services.broker.read.partition_reader import PartitionReader
 from tidelog.services.broker.read.segment_pieces import SegmentPieces
+from tidelog.services.broker.shard.append_buffer import BufferBudget
+from tidelog.services.broker.shard.batch_cutting import FlushPolicy
+from tidelog.services.broker.shard.hot_tail import HotTail
+from tidelog.services.broker.shard.idempotence import ProducerMemory
 from tidelog.services.broker.shard.led_shard import LedShard
-from tidelog.services.broker.shard.shard_leader import ShardLeader, ShardMeans
+from tidelog.services.broker.shard.shard_leader import ShardLeader, SharedResources
 from tidelog.services.broker.shard.shard_partitions import ShardPartitions
 from tidelog.services.broker.shard.shard_set import ShardSet
+from tidelog.services.broker.shard.shard_upkeep import ShardUpkeep
+from tidelog.services.broker.telemetry.damages import Damages
 from tidelog.services.broker.telemetry.measurements import Measurements
-from tidelog.services.broker.write.append_buffer import BufferBudget
-from tidelog.services.broker.write.flush_policy import FlushPolicy
-from tidelog.services.broker.write.producer_memory import ProducerMemory
 from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.store_opening import open_named_store
 from tidelog.services.runtime.upkeep_wiring import build_sweeps, build_upkeep
@@ -95,7 +95,7 @@ def _cluster_broker(parts: BrokerParts) -> ClusterBroker:
     from tidelog.services.peers.proof import PeerProofs
     from tidelog.services.runtime.etcd_opening import open_etcd
 
-    settings, runtime = parts.settings, parts.means.runtime
+    settings, runtime = parts.settings, parts.resources.runtime
     _check_reachable(settings)
     proofs = PeerProofs(parts.peer_secrets, runtime.clock)
     return ClusterBroker(
@@ -118,13 +118,13 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
     counting = CountingObjectStore(store)
     hedging = _hedging(settings, counting)
     retrying = RetryingObjectStore(hedging or counting, runtime)
-    means = _means(settings, runtime, retrying.url)
+    resources = _resources(settings, runtime, retrying.url)
     journal = Journal(retrying, runtime)
     catalog = _catalog(settings, journal, runtime)
     background = BackgroundThreads(ARCHIVE_THREADS)
     damages = Damages(runtime.clock)
-    factory = ShardFactory(settings, runtime, means, retrying, catalog, background, damages)
-    shards = ShardSet(factory, means.hot_tail, runtime, drain_s=RELEASE_SHARE * settings.shutdown_timeout_ms / 1000)
+    factory = ShardFactory(settings, runtime, resources, retrying, catalog, background, damages)
+    shards = ShardSet(factory, resources.hot_tail, runtime, drain_s=RELEASE_SHARE * settings.shutdown_timeout_ms / 1000)
     policy = ArchivePolicy(settings.archiver_interval_ms, settings.archiver_min_bytes)
     remover = TopicRemover(retrying, catalog, runtime.clock, settings.delete_grace_ms / 1000)
     archive_loop = ArchiveLoop(shards, journal, remover, policy, runtime, background, damages)
@@ -135,14 +135,14 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
         settings=settings,
         journal=journal,
         catalog=catalog,
-        means=means,
-        reader=_reader(settings, means, retrying),
+        resources=resources,
+        reader=_reader(settings, resources, retrying),
         shards=shards,
         archive_loop=archive_loop,
         damages=damages,
         upkeep=UpkeepLoop(shards, journal, runtime, lambda: archive_loop.behind),
         sweeps=build_sweeps(settings, retrying, runtime, lambda: _sweeping_turn(settings, shards)),
-        account=ArchiveAccount(retrying, catalog, shards, means.measurements, runtime.clock),
+        account=ArchiveAccount(retrying, catalog, shards, resources.measurements, runtime.clock),
         peer_secrets=PeerSecrets(settings.peer_secret, runtime.clock),
     )
 
@@ -180,7 +180,7 @@ class ShardFactory:
         self,
         settings: Settings,
         runtime: Runtime,
-        means: ShardMeans,
+        resources: SharedResources,
         store: ObjectStore,
         catalog: Catalog,
         background: Executor,
@@ -188,7 +188,7 @@ class ShardFactory:
     ) -> None:
         self._settings = settings
         self._runtime = runtime
-        self._means = means
+        self._resources = resources
         self._store = store
         self._catalog = catalog
         self._background = background
@@ -215,12 +215,12 @@ class ShardFactory:
         wal = Wal(self._store, shard, ParquetWalCodec())
         trust_s = floor_trust_s(self._settings.delete_grace_ms / 1000)
         writer = WalWriter(wal, self._runtime, self._runtime.entropy.new_id(), floor_trust_s=trust_s)
-        partitions = ShardPartitions(self._store, wal, self._means.measurements, self._means.producer_memory)
-        return ShardLeader(writer, partitions, WalIndex(self._store, shard), self._means)
+        partitions = ShardPartitions(self._store, wal, self._resources.measurements, self._resources.producer_memory)
+        return ShardLeader(writer, partitions, WalIndex(self._store, shard), self._resources)
 
 
-def _means(settings: Settings, runtime: Runtime, store_url: str) -> ShardMeans:
-    return ShardMeans(
+def _resources(settings: Settings, runtime: Runtime, store_url: str) -> SharedResources:
+    return SharedResources(
         runtime=runtime,
         policy=FlushPolicy(_flush_interval_ms(settings, store_url) / 1000, settings.flush_max_bytes),
         budget=BufferBudget(settings.buffer_max_bytes),
@@ -243,9 +243,9 @@ def _flush_interval_ms(settings: Settings, store_url: str) -> int:
     return S3_FLUSH_INTERVAL_MS if _is_s3(store_url) else 0
 
 
-def _reader(settings: Settings, means: ShardMeans, store: ObjectStore) -> PartitionReader:
+def _reader(settings: Settings, resources: SharedResources, store: ObjectStore) -> PartitionReader:
     cold_reads = asyncio.Semaphore(settings.fetch_cold_concurrency)
     replayed = HotTail(settings.cache_max_bytes // REPLAYED_ENTRIES_PART)
-    entries = EntryReader(means.hot_tail, replayed, cold_reads)
+    entries = EntryReader(resources.hot_tail, replayed, cold_reads)
     segments = SegmentPieces(SegmentReader(store), cold_reads, settings.cache_max_bytes // REPLAYED_SEGMENTS_PART)
-    return PartitionReader(entries, segments, means.measurements)
+    return PartitionReader(entries, segments, resources.measurements)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelog.services.broker.archive.damages import Damage
-
 
 @dataclass(frozen=True)
 class Leader:
@@ -39,6 +37,19 @@ class ShardStatus:
     buffered_bytes: int
     partitions: int
     denied_s: float = 0.0
+
+
+@dataclass(frozen=True, order=True)
+class Damage:
+    """The object `key` is missing or does not contain what was written; `effect` says what that stops. `shard` -1,
+    `topic` "" and `partition` -1: it belongs to none."""
+
+    key: str
+    reason: str
+    effect: str
+    shard: int = -1
+    topic: str = ""
+    partition: int = -1
 
 
 @dataclass(frozen=True)

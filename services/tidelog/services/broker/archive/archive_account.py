@@ -1,8 +1,7 @@
-"""What the archive of this broker's shards holds and owes, topic by topic, for `/metrics` and `/v1/cluster/cost`.
+"""Sums up the archive of the shards that this broker leads, by topic, for `/metrics` and `/v1/cluster/cost`.
 
-The figures of cold partitions come from the manifests that pass through the broker anyway (`ColdLedger`), so a scrape
-costs no request. Right after a takeover some partitions are not known yet: `complete` reads the manifests of as many as
-one answer may cost.
+The figures of cold partitions come from manifests that pass through the broker anyway (`ColdLedger`), so a scrape costs
+no request. After a takeover some partitions are unknown; `complete` reads their manifests, up to a bound.
 """
 
 from __future__ import annotations
@@ -13,12 +12,10 @@ from collections.abc import Iterator, Mapping
 
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.coordinator.topics.topic import Topic
-from tidelog.services.broker.api.costs import BrokerCosts, TopicCost
-from tidelog.services.broker.archive.request_shares import topic_requests
-from tidelog.services.broker.archive.topic_archive import ColdFigures, TopicArchive
+from tidelog.services.broker.api.costs import BrokerCosts, ColdFigures, TopicArchive, TopicCost, TopicCounts
 from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.services.broker.telemetry.measurements import BrokerMeasurements, Measurements
-from tidelog.services.broker.telemetry.topic_counts import TopicCounts
+from tidelog.services.broker.telemetry.request_shares import topic_requests
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
@@ -26,12 +23,12 @@ from tidelog.storage.runtime import Clock
 from tidelog.storage.stores.counting import RequestCounts
 
 READ_MAX = 1_000
-"""Manifests that one answer reads: a LIST and a GET each, a cent at the most on S3."""
+"""Manifests read for one answer: a LIST and a GET each, at most a cent on S3."""
 READS_AT_ONCE = 8
 
 
 class ArchiveAccount:
-    """Of the shards that are led at each time."""
+    """The archive of the shards that are led at each moment."""
 
     def __init__(
         self,
@@ -52,7 +49,7 @@ class ArchiveAccount:
         self._since_ms = clock.now_ms()
 
     def archives(self) -> Mapping[str, TopicArchive]:
-        """By topic, as far as is known without a request."""
+        """By topic, as far as it is known without a request."""
         hot, debt, oldest_ms = self._wal_figures()
         now_ms = self._clock.now_ms()
         found: dict[str, TopicArchive] = {}
@@ -73,8 +70,8 @@ class ArchiveAccount:
         return found
 
     async def complete(self) -> None:
-        """Read the manifests of partitions that are led here and not known, `read_max` of them at most. Raises
-        `Unavailable`, `Corrupt`."""
+        """Read the manifests of unknown partitions that are led here, at most `read_max`. Raises `Unavailable`,
+        `Corrupt`."""
         unknown = [
             (topic, place)
             for topic in self._catalog.list_topics()
@@ -85,7 +82,7 @@ class ArchiveAccount:
 
         async def read(topic: Topic, place: TopicPartition) -> None:
             async with at_once:
-                self._cold.seen(await ManifestLog(self._store, topic.name, place).latest())
+                self._cold.manifest_read(await ManifestLog(self._store, topic.name, place).latest())
 
         outcomes = await asyncio.gather(
             *(read(topic, place) for topic, place in unknown[: self._read_max]), return_exceptions=True
@@ -94,7 +91,7 @@ class ArchiveAccount:
             raise failure
 
     def costs(self, broker_id: str, measured: BrokerMeasurements, shards_total: int) -> BrokerCosts:
-        """From `measured`, which holds `archives` already."""
+        """The costs in `measured`, whose `archives` are set."""
         requests, rest = topic_requests(measured)
         topics = {topic.name: topic for topic in self._catalog.list_topics()}
         return BrokerCosts(
@@ -121,7 +118,7 @@ class ArchiveAccount:
         return (topic.partition(number) for number, shard in enumerate(topic.shards) if self._shards.leads(shard))
 
     def _wal_figures(self) -> tuple[Counter[str], Counter[str], Mapping[str, int]]:
-        """By topic id: hot bytes, those of them that are not archived, and since when."""
+        """By topic id: hot bytes, unarchived bytes, and the time of the oldest unarchived entry."""
         hot: Counter[str] = Counter()
         debt: Counter[str] = Counter()
         oldest_ms: dict[str, int] = {}

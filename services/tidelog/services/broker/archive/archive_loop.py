@@ -23,11 +23,12 @@ import asyncio
 from dataclasses import dataclass
 
 from tidelog.coordinator.journal import Journal
-from tidelog.services.broker.archive.background import BackgroundThreads
-from tidelog.services.broker.archive.damages import Damage, Damages
+from tidelog.services.broker.api.cluster import Damage
+from tidelog.services.broker.archive.background_threads import BackgroundThreads
 from tidelog.services.broker.archive.topic_remover import TopicRemover
 from tidelog.services.broker.shard.led_shard import LedShard
 from tidelog.services.broker.shard.shard_set import ShardSet
+from tidelog.services.broker.telemetry.damages import Damages
 from tidelog.storage.background_loop import BackgroundLoop
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.layout import TopicPartition
@@ -38,16 +39,16 @@ PAUSE_AFTER_ERROR_S = 5.0
 COLLECT_EVERY_S = 60.0
 
 BURST_FACTOR = 4
-"""How many times `bytes_min` a WAL may hold before it is archived under load."""
+"""Under load a WAL is archived at this multiple of `bytes_min`."""
 
 BEHIND_FACTOR = 8
-"""How many times `bytes_min`, or `entries_max`, a WAL may hold before archiving has fallen behind."""
+"""Archiving has fallen behind at this multiple of `bytes_min` or `entries_max`."""
 
 PATIENCE = 10
-"""How many times `interval_ms` a WAL may be old while a pass would cost more than its entries have."""
+"""A WAL is archived at this multiple of `interval_ms` although the pass costs more PUTs than its entries did."""
 
 PUTS_FREE = 16
-"""A pass of so few is not put off: of few partitions records are archived after `interval_ms`."""
+"""A pass of so few PUTs is never put off: records of few partitions are archived after `interval_ms`."""
 
 PUTS_A_PARTITION = 2
 """A segment and a manifest. The PUT of the floor, one a pass, is not counted."""
@@ -55,8 +56,7 @@ PUTS_A_PARTITION = 2
 
 @dataclass(frozen=True)
 class WalDebt:
-    """What of a WAL is not archived: entries, their bytes, the partitions that they are of, and how long ago the oldest
-    was written."""
+    """The part of a WAL that is not archived: its entries, bytes and partitions, and the age of its oldest entry."""
 
     entries: int
     bytes: int
@@ -66,29 +66,29 @@ class WalDebt:
 
 @dataclass(frozen=True)
 class ArchivePolicy:
-    """When a WAL is archived: larger than `bytes_min`, of `entries_max` entries, each of which costs a read when a
-    broker opens, or older than `interval_ms`, if that pays."""
+    """Archive a WAL at `bytes_min`, at `entries_max` entries (each costs a read when a broker opens the log), or at the
+    age of `interval_ms` if the pass is worth its PUTs."""
 
     interval_ms: int
     bytes_min: int
     entries_max: int = 4_000
 
     def is_due(self, debt: WalDebt, *, busy: bool = False) -> bool:
-        """Pure. `busy` tells that producers wait for the WAL."""
+        """Pure. `busy`: producers wait for commits."""
         bytes_max = self.bytes_min * BURST_FACTOR if busy else self.bytes_min
         full = debt.bytes >= bytes_max or debt.entries >= self.entries_max
-        return debt.entries > 0 and (full or (self.is_old(debt.age_ms) and self._pays(debt)))
+        return debt.entries > 0 and (full or (self.is_old(debt.age_ms) and self._is_worth_it(debt)))
 
     def is_behind(self, entries: int, wal_bytes: int) -> bool:
-        """Whether so much is left over that archiving must not give way any longer."""
+        """Whether so much is not archived that archiving must not run at low priority any longer."""
         return wal_bytes >= self.bytes_min * BEHIND_FACTOR or entries >= self.entries_max * BEHIND_FACTOR
 
     def is_old(self, age_ms: int) -> bool:
-        """Whether a WAL of that age is due unless it is put off."""
+        """Whether a WAL of that age is due, unless it is put off."""
         return age_ms >= self.interval_ms
 
-    def _pays(self, debt: WalDebt) -> bool:
-        """Whether a pass costs no more PUTs than the entries, or must not wait for longer."""
+    def _is_worth_it(self, debt: WalDebt) -> bool:
+        """Whether a pass costs no more PUTs than the entries did, or has waited long enough."""
         puts = PUTS_A_PARTITION * debt.partitions
         return puts <= max(debt.entries, PUTS_FREE) or debt.age_ms >= PATIENCE * self.interval_ms
 
@@ -133,7 +133,7 @@ class ArchiveLoop(BackgroundLoop):
         return 0.0 if archived or removing else CHECK_EVERY_S
 
     async def archive_due(self) -> int:
-        """Archive the shards that are due, once each. Returns how many were. Raises `Unavailable`."""
+        """Archive the shards that are due, once each. Returns their number. Raises `Unavailable`."""
         due = [led for led in self._shards.led_shards() if self._is_due(led)]
         for led in due:
             try:
@@ -143,7 +143,7 @@ class ArchiveLoop(BackgroundLoop):
         return len(due)
 
     async def archive_all(self) -> None:
-        """Archive all that is committed now, whatever its age. Raises `Corrupt` once all is archived that can be."""
+        """Archive everything that is committed now. Raises `Corrupt` after everything undamaged is archived."""
         faults: list[Corrupt] = []
         for led in self._shards.led_shards():
             try:
@@ -155,63 +155,63 @@ class ArchiveLoop(BackgroundLoop):
             raise faults[0]
 
     async def archive_partition(self, shard: int, place: TopicPartition) -> Corrupt | None:
-        """Archive all that is committed now in a shard that is led here; returns why something of the partition may be
-        left out. Raises `Unavailable`, and `Corrupt` if the floor is damaged."""
+        """Archive everything that is committed now in a shard that is led here. Returns why something of the partition
+        may not be archived. Raises `Unavailable`, and `Corrupt` if the floor is damaged."""
         led = self._shards.led_shard(shard)
         await self._archive_to_the_end(led)
         return led.fault_of(place)
 
     async def remove_deleted(self) -> bool:
-        """Remove some objects of deleted topics whose grace is over; whether there are more."""
-        async with self._one_pass:  # a pass could write one still
+        """Delete some objects of deleted topics whose grace is over. Returns whether there are more."""
+        async with self._one_pass:  # a pass under way could still write one
             return await self._remover.remove_deleted(self._shards.leads)
 
     async def collect(self) -> int:
-        """Delete the entries whose grace is over. Returns how many. A shard whose floor is damaged is left out."""
+        """Delete the entries whose grace is over. Returns their number. Skips a shard whose floor is damaged."""
         deleted = 0
         for led in self._shards.led_shards():
             try:
                 deleted += await led.collect()
             except Corrupt as fault:
-                self._damages.found(f"collection of shard {led.shard}", [_of_shard(fault, led.shard)])
+                self._damages.replace(f"collection of shard {led.shard}", [_of_shard(fault, led.shard)])
             else:
-                self._damages.found(f"collection of shard {led.shard}", ())
+                self._damages.replace(f"collection of shard {led.shard}", ())
         return deleted
 
     async def _archive_to_the_end(self, led: LedShard) -> None:
         end = led.leader.next_seq
         if led.faults():
-            await self._archive(led)  # the floor may have passed what was lost
-        while led.serving and (led.archived_to < end or led.begins_again):
+            await self._archive(led)  # the floor may have passed the lost entries
+        while led.serving and (led.archived_to < end or led.starts_over):
             await self._archive(led)
 
     async def _archive(self, led: LedShard) -> None:
         async with self._one_pass:
             self._threads.hurried = self.behind
-            end = led.leader.next_seq  # fixed before the journal is read on
+            end = led.leader.next_seq  # fixed before the journal is read
             await self._journal.catch_up()
             try:
                 await led.archive(end)
             except Corrupt as fault:
-                self._damages.found(f"archiving of shard {led.shard}", [_of_shard(fault, led.shard)])
+                self._damages.replace(f"archiving of shard {led.shard}", [_of_shard(fault, led.shard)])
                 raise
-            self._damages.found(f"archiving of shard {led.shard}", led.damages())
+            self._damages.replace(f"archiving of shard {led.shard}", led.damages())
 
     def _is_due(self, led: LedShard) -> bool:
         extent, now_s = led.leader.extent, self._clock.monotonic()
         if not led.serving or now_s < self._paused_until_s.get(led.shard, now_s):
             return False
-        if led.begins_again or now_s >= led.look_again_at_s:
+        if led.starts_over or now_s >= led.recheck_at_s:
             return True
         if extent.oldest_at_ms is None:
             return False
         age_ms = self._clock.now_ms() - extent.oldest_at_ms
-        # to count them takes a millisecond for ten thousand, and nothing else depends on it
+        # Counting takes a millisecond for ten thousand partitions, and only an old WAL needs it.
         partitions = led.leader.partitions.unarchived() if self._policy.is_old(age_ms) else 0
         debt = WalDebt(len(extent), extent.bytes, partitions, age_ms)
         return self._policy.is_due(debt, busy=led.leader.buffered_bytes > 0)
 
 
 def _of_shard(fault: Corrupt, shard: int) -> Damage:
-    """A fault that stops a shard's archiving altogether."""
+    """A fault that stops the archiving of a whole shard."""
     return Damage(fault.name, fault.reason, f"Nothing of shard {shard} is archived", shard)

@@ -1,17 +1,17 @@
-"""delete-records at the leader: the log of a partition begins at an offset from now on.
+"""delete-records at the leader: sets the log start of a partition.
 
-What the offset cuts off has to be cold, since only a manifest can say where a log begins. So if records beyond the cold
-end are to go, the shard is archived first; their WAL entries are then deleted as all are, after the grace (inv. 6).
-Damage that keeps the partition from being archived is answered as `Corrupt`.
+Only a manifest can store the log start, so the records below it must be cold. If records beyond the cold end are to be
+deleted, the shard is archived first. Their WAL entries are deleted after the grace, like all others (inv. 6). If damage
+prevents archiving, the answer is `Corrupt`.
 
-In a cluster the answer comes once no reader of any broker gets the deleted records any more (`log_start_trust`).
+In a cluster the answer comes when no broker can give out the deleted records any more (`leadership_proof`).
 """
 
 from __future__ import annotations
 
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.archive.archive_loop import ArchiveLoop
-from tidelog.services.broker.read.log_start_trust import DELETION_WAIT_S
+from tidelog.services.broker.shard.leadership_proof import DELETION_WAIT_S
 from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_set import ShardSet
@@ -19,11 +19,11 @@ from tidelog.storage.errors import Conflict, Corrupt, Invalid, RecordsLost, Unav
 from tidelog.storage.runtime import Clock
 
 HIGH_WATERMARK = -1
-"""As an offset: all that is committed now. Kafka's word for it."""
+"""As an offset: everything that is committed now, as in Kafka."""
 
 
 class RecordDeletion:
-    """Of the partitions that are led here."""
+    """For the partitions that are led here."""
 
     def __init__(self, shards: ShardSet, archive_loop: ArchiveLoop, clock: Clock) -> None:
         self._shards = shards
@@ -41,29 +41,23 @@ class RecordDeletion:
                 raise _blocked(leader, state, fault)
         if offset > state.log_start_offset:
             await self._delete(topic, leader, state, offset)
-        await self._until_all_readers_know(leader)
-        return state.log_start_offset
-
-    async def _until_all_readers_know(self, leader: ShardLeader) -> None:
-        """Also if nothing was to be deleted: a call whose answer was lost may have deleted it a moment ago."""
-        if not self._shards.alone:
+        if not self._shards.alone:  # also if nothing was deleted now: an earlier call may have done it a moment ago
             await self._clock.sleep(DELETION_WAIT_S)
             await self._shards.prove_leading(leader)
+        return state.log_start_offset
 
     async def _delete(self, topic: Topic, leader: ShardLeader, state: PartitionState, offset: int) -> None:
         try:
             await self._shards.led_shard(leader.shard).delete_records(topic, state.topic_partition.partition, offset)
         except Conflict as error:
-            raise Unavailable(
-                f"other workers are busy with the partition's manifest, send it again: {error}"
-            ) from error
+            raise Unavailable(f"other workers changed the manifest at the same time. Retry: {error}") from error
         self._shards.check_leading(leader)
         if state.log_start_offset < offset:
-            raise Unavailable(f"records below {offset} are not all deleted: send it again")
+            raise Unavailable(f"not all records below offset {offset} were deleted. Retry")
 
 
 def _blocked(leader: ShardLeader, state: PartitionState, fault: Corrupt) -> Corrupt:
-    """Why records beyond the cold end cannot be deleted: `fault`, with the offsets that are lost if they are known."""
+    """`fault` as the reason why records beyond the cold end cannot be deleted, with the lost offsets if known."""
     span = next(state.spans_from(state.cold_end), None)
     reason = f"{fault.reason}; records from {state.cold_end} on cannot be deleted before `tidelog bucket repair`"
     if span is None or fault.name.startswith("topics/"):
@@ -73,10 +67,10 @@ def _blocked(leader: ShardLeader, state: PartitionState, fault: Corrupt) -> Corr
 
 
 def checked_offset(before_offset: int) -> int:
-    """`before_offset` itself. Raises `Invalid` for one that no log has."""
+    """`before_offset` itself. Raises `Invalid` if it is negative."""
     if before_offset < 0:
         raise Invalid(
-            f"before_offset is an offset, or {HIGH_WATERMARK} for all that is committed, not {before_offset}",
+            f"before_offset must be an offset, or {HIGH_WATERMARK} for all committed records, not {before_offset}",
             field="before_offset",
         )
     return before_offset

@@ -1,13 +1,12 @@
-"""Removes the segments and manifests of deleted topics, a grace after their deletion.
+"""Deletes the segments and manifests of deleted topics, a grace after their deletion.
 
-That a topic is to be removed stands in the journal until it is done, so a crash only delays it. The grace is for
-queries that were planned over its segments; it is counted by this broker's monotonic clock from when it first saw the
-removal, since no other clock is to be trusted with the deletion of data, so that a restart, or another leader, waits a
-whole grace again. Records in the WAL are passed over by the archiver and go with their entries.
+A removal stays in the journal until it is done, so a crash only delays it. The grace protects queries that were planned
+on the segments. It counts on this broker's monotonic clock from when the broker first saw the removal, because no other
+clock may decide over the deletion of data; a restart or another leader begins a new grace. The archiver skips the
+topic's records in the WAL, and they are deleted with their entries.
 
-In a cluster the leader of the topic's first partition does it. A worker that was stalled for longer than the grace may
-still write a segment or a manifest afterwards: an orphan, which nobody reads and the sweep removes, since a topic's id
-is never used again; and nothing that is not the topic's is ever deleted.
+In a cluster the leader of the topic's first partition does this. A worker that stalled for longer than the grace may
+still write a segment or manifest: an orphan, which the sweep deletes, because topic ids are never reused.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Clock
 
 OBJECTS_A_TURN = 256
-"""What a call of `remove_deleted` deletes at most of a topic, so that archiving gets its turn."""
+"""Objects of a topic that one call of `remove_deleted` deletes at most, so that archiving is not delayed."""
 DELETES_AT_ONCE = 16
 
 
 class TopicRemover:
-    """Raises `Unavailable`; running again is always right."""
+    """Raises `Unavailable`. Repeating a call is always safe."""
 
     def __init__(self, store: ObjectStore, catalog: Catalog, clock: Clock, grace_s: float) -> None:
         self._store = store
@@ -37,8 +36,8 @@ class TopicRemover:
         self._seen_s: dict[str, float] = {}
 
     async def remove_deleted(self, leads: Callable[[int], bool]) -> bool:
-        """Remove some of what is to be removed, of those topics whose first partition's shard is led here. Returns
-        whether there is more at once."""
+        """Delete some objects of deleted topics whose first partition is led here. Returns whether more can be deleted
+        immediately."""
         removals = [topic for topic in self._catalog.removals() if leads(topic.shards[0])]
         now_s = self._clock.monotonic()
         self._seen_s = {topic.topic_id: self._seen_s.get(topic.topic_id, now_s) for topic in removals}
@@ -50,7 +49,7 @@ class TopicRemover:
         return False
 
     async def _remove_some(self, topic: Topic) -> bool:
-        """Whether nothing is left."""
+        """Returns whether no object is left."""
         turns = asyncio.Semaphore(DELETES_AT_ONCE)
 
         async def delete(key: str) -> None:

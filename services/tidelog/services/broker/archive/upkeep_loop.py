@@ -24,7 +24,7 @@ from tidelog.storage.runtime import Runtime
 CHECK_EVERY_S = 0.5
 PATIENCE_S = 60.0
 PATIENCE_BEHIND_S = 600.0
-JUDGED_AT_ONCE = 16
+SCHEDULED_AT_ONCE = 16
 SETTLE_S = 30.0
 CLOCK_JUMP_MS = 60_000
 """If the wall clock moves this far against the monotonic clock, every due time is computed again: due times are of the
@@ -41,49 +41,49 @@ class UpkeepLoop(BackgroundLoop):
         self._journal = journal
         self._one_step = asyncio.Lock()
         self._due_since_s: float | None = None
-        self._look_from_s = self._clock.monotonic()
+        self._read_from_s = self._clock.monotonic()
         self._skew_ms = self._skew_now_ms()
 
     def start(self) -> None:
-        self._look_from_s = self._clock.monotonic() + SETTLE_S
+        self._read_from_s = self._clock.monotonic() + SETTLE_S
         super().start()
 
     async def step(self) -> float:
         """A backlog is worked off without a pause."""
         self._follow()
-        if self._judge_some() or await self._tend_one():
+        if self._schedule_some() or await self._run_one():
             return 0.0
-        await self._look_at_one()
+        await self._read_one()
         return CHECK_EVERY_S
 
-    async def tend_all(self) -> None:
-        """Do all that is due now, and look at all partitions first."""
+    async def run_all(self) -> None:
+        """Run all upkeep that is due now, after reading all manifests whose due time is unknown."""
         self._follow()
         for led in self._serving():
             while led.serving and led.upkeep.has_unknown:
-                await led.look()
-            while led.upkeep.judge(JUDGED_AT_ONCE):
+                await led.read_unknown()
+            while led.upkeep.schedule_some(SCHEDULED_AT_ONCE):
                 pass
             while led.serving and led.upkeep.due_since_ms() is not None:
-                await self._tend(led)
+                await self._run_step(led)
 
-    def _judge_some(self) -> bool:
-        """Whether more are left: the event loop has its turn in between."""
-        return any(led.upkeep.judge(JUDGED_AT_ONCE) for led in self._serving())
+    def _schedule_some(self) -> bool:
+        """Whether more are left; other tasks run in between."""
+        return any(led.upkeep.schedule_some(SCHEDULED_AT_ONCE) for led in self._serving())
 
-    async def _tend_one(self) -> bool:
-        """A step for the shard that has waited longest, unless producers wait; whether there was one."""
+    async def _run_one(self) -> bool:
+        """Run a step for the shard that has been due longest, unless it has to wait. Returns whether one ran."""
         due = [(since_ms, led) for led in self._serving() if (since_ms := led.upkeep.due_since_ms()) is not None]
         if not due:
             self._due_since_s = None
             return False
         if not self._may_work():
             return False
-        await self._tend(min(due, key=itemgetter(0))[1])
+        await self._run_step(min(due, key=itemgetter(0))[1])
         return True
 
     def _may_work(self) -> bool:
-        """Something is due: whether now is the time for it."""
+        """Whether a due step may run now."""
         now_s = self._clock.monotonic()
         if self._due_since_s is None:
             self._due_since_s = now_s
@@ -93,20 +93,20 @@ class UpkeepLoop(BackgroundLoop):
         busy = any(led.leader.buffered_bytes > 0 for led in self._shards.led_shards())
         return not busy or waited_s >= PATIENCE_S
 
-    async def _tend(self, led: LedShard) -> None:
+    async def _run_step(self, led: LedShard) -> None:
         async with self._one_step:
             await self._journal.catch_up()
             self._follow()
             if led.upkeep.due_since_ms() is not None:
-                await led.tend()
+                await led.run_upkeep()
 
-    async def _look_at_one(self) -> None:
+    async def _read_one(self) -> None:
         unseen = next((led for led in self._serving() if led.upkeep.has_unknown), None)
-        if unseen and self._clock.monotonic() >= self._look_from_s:
-            await unseen.look()
+        if unseen and self._clock.monotonic() >= self._read_from_s:
+            await unseen.read_unknown()
 
     def _follow(self) -> None:
-        """Take over what has changed in the world."""
+        """Adopt changes of the catalog and of the wall clock."""
         skew_ms = self._skew_now_ms()
         clock_was_set = abs(skew_ms - self._skew_ms) >= CLOCK_JUMP_MS
         if clock_was_set:
@@ -114,7 +114,7 @@ class UpkeepLoop(BackgroundLoop):
         for led in self._serving():
             led.upkeep.follow_topics()
             if clock_was_set:
-                led.upkeep.look_at_all()
+                led.upkeep.reschedule_all()
 
     def _skew_now_ms(self) -> int:
         return self._clock.now_ms() - round(self._clock.monotonic() * 1000)

@@ -28,11 +28,11 @@ from tidelog.services.broker.cluster.cluster_status import cluster_status
 from tidelog.services.broker.cluster.cold_reader import ColdReader
 from tidelog.services.broker.cluster.coordination import Coordination
 from tidelog.services.broker.cluster.leader_router import LeaderRouter
-from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
 from tidelog.services.broker.cluster.peers import Peers
 from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.broker.peer_secrets import PeerSecrets
+from tidelog.services.broker.shard.append_buffer import RETRY_AFTER_S
 from tidelog.services.broker.telemetry.measurements import BrokerMeasurements
-from tidelog.services.broker.write.append_buffer import RETRY_AFTER_S
 from tidelog.storage.errors import Overloaded
 
 
@@ -44,7 +44,7 @@ class ClusterBroker:
         self._coordination = coordination
         self._peers = peers
         self.local = LocalBroker(parts)
-        self._cold = ColdReader(parts.store, parts.reader, parts.means.runtime.clock)
+        self._cold = ColdReader(parts.store, parts.reader, parts.resources.runtime.clock)
         self._router: LeaderRouter | None = None
         self._started: ClusterRequests | None = None
         self._handing_over = False
@@ -77,7 +77,7 @@ class ClusterBroker:
             self._cold,
             self._router,
             self._parts.settings,
-            self._parts.means.runtime.clock,
+            self._parts.resources.runtime.clock,
         )
         self._router.start()
         self.local.serve()
@@ -185,7 +185,7 @@ class ClusterBroker:
         if self._router:
             await self._router.changed(timeout_s)
         else:
-            await self._parts.means.runtime.clock.sleep(timeout_s)
+            await self._parts.resources.runtime.clock.sleep(timeout_s)
 
     # ---- what is known of it
 

@@ -17,7 +17,7 @@ from tidelog.services.broker.cluster.leader_router import LeaderRouter
 from tidelog.services.broker.cluster.peers import Peers
 from tidelog.services.broker.cluster.share_delivery import ShareDelivery
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.broker.write.sharing import check_partition
+from tidelog.services.broker.topics import check_partition
 from tidelog.services.runtime.settings import Settings
 from tidelog.storage.errors import RecordsLost
 from tidelog.storage.runtime import Clock
@@ -49,7 +49,7 @@ class ClusterRequests:
     ) -> Sequence[Appended]:
         self._local.check_open()
         found = await self._local.topic_to_produce(topic, options)
-        shares = await self._local.sharing.shares(found, draft, options)
+        shares = await self._local.splitter.split(found, draft, options)
         return await self._delivery.deliver(context, found, shares, options)
 
     async def fetch(

@@ -22,9 +22,8 @@ from dataclasses import dataclass, replace
 
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits
-from tidelog.services.broker.read.log_start_trust import READERS_TRUST_S
 from tidelog.services.broker.read.partition_reader import PartitionReader
-from tidelog.services.broker.read.single_flight import SingleFlight
+from tidelog.services.broker.shard.leadership_proof import READERS_TRUST_S
 from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.layout import TopicPartition
@@ -32,6 +31,7 @@ from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Clock
+from tidelog.storage.single_flight import SingleFlight
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_codec import ParquetWalCodec
 
@@ -163,4 +163,4 @@ class _ColdPartition:
         self._topic = topic
 
     async def refresh(self, state: PartitionState) -> None:
-        state.grown(await self._reader.newest(self._topic, state.topic_partition))
+        state.apply_cold_manifest(await self._reader.newest(self._topic, state.topic_partition))

@@ -7,7 +7,6 @@ side; a broker that cannot learn whose bucket it has must not start.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,12 +45,11 @@ class Membership:
     def __init__(self, parts: BrokerParts, open_kv: Callable[[], KeyValueStore]) -> None:
         self._parts = parts
         self._settings = parts.settings
-        self._runtime = parts.means.runtime
+        self._runtime = parts.resources.runtime
         self._keys = ClusterKeys(parts.settings.cluster_name)
         self._open_kv = open_kv
         self._kv: KeyValueStore | None = None
         self._joined: _Joined | None = None
-        self._telling: asyncio.Task[None] | None = None
 
     async def join(self, on_change: Callable[[CatalogChange], None]) -> ClusterIdentity:
         self._kv = self._open_kv()
@@ -78,8 +76,9 @@ class Membership:
         return identity
 
     async def lead(self) -> None:
-        await self._here().leadership.start()
-        self._telling = asyncio.create_task(self._tell_of_shards())
+        leadership = self._here().leadership
+        await leadership.start()
+        self._parts.shards.on_change = leadership.wake  # leadership reacts at once to a shard that was fenced
 
     async def hand_over(self) -> None:
         if self._joined:
@@ -89,9 +88,6 @@ class Membership:
         if self._joined:
             await self._joined.leadership.aclose()
             await self._joined.sync.aclose()
-        if self._telling:
-            self._telling.cancel()
-            await asyncio.gather(self._telling, return_exceptions=True)
         if self._kv:
             await self._kv.aclose()
 
@@ -133,12 +129,6 @@ class Membership:
                 _log.warning("the cluster cannot be joined yet: %s", error)
                 failures += 1
                 await clock.sleep(_RETRY.delay_s(failures, self._runtime.entropy))
-
-    async def _tell_of_shards(self) -> None:
-        """Leadership hears at once of a shard that was fenced."""
-        while True:
-            await self._parts.shards.changed()
-            self._here().leadership.wake()
 
 
 def _secret_of(leadership: Leadership) -> str | None:

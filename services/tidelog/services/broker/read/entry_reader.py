@@ -1,7 +1,7 @@
-"""WAL entries for readers: from memory, else from the bucket, each read once however many want it.
+"""Reads WAL entries for fetches: from memory, otherwise from the bucket, once for all fetches that need an entry.
 
-Reads from the bucket keep what they found apart from the hot tail and are bounded in number, so that a replay of old
-records neither pushes recent ones out of memory nor slows produce.
+Entries read from the bucket are kept apart from the hot tail, and their reads are bounded in number. So a replay of old
+records neither displaces recent ones from memory nor slows produce.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import asyncio
 
 import pyarrow as pa
 
-from tidelog.services.broker.read.hot_tail import EntryName, HotTail
-from tidelog.services.broker.read.single_flight import SingleFlight
+from tidelog.services.broker.shard.hot_tail import EntryName, HotTail
+from tidelog.storage.single_flight import SingleFlight
 from tidelog.storage.wal import Wal
 
 
@@ -25,7 +25,7 @@ class EntryReader:
         self._flights: SingleFlight[EntryName, pa.Table] = SingleFlight()
 
     def in_memory(self, name: EntryName) -> pa.Table | None:
-        """The entry's records (`WAL_SCHEMA`) if that takes no read."""
+        """The entry's records (`WAL_SCHEMA`) if they are in memory."""
         records = self._hot_tail.get(name)
         return records if records is not None else self._replayed.get(name)
 

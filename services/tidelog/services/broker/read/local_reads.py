@@ -1,31 +1,43 @@
-"""Answers reads of the partitions whose shards are led here, linearizable by default.
+"""Answers reads of the partitions that this broker leads, linearizable by default.
 
-An answer that says where a log ends needs a proof that this broker still leads the shard at a moment of the call
-(`ShardSet.prove_leading`). Records below the end need less: they are committed whoever leads, and only may have been
-deleted by a new leader (`ShardSet.prove_led_lately`). A call that is not `fresh` does without. What is promised, and
-why it holds, is told in docs/adr/0017-linearizable-reads.md.
+- An answer that depends on the end of the log needs a proof that this broker still leads the shard at a moment of the
+  call (`ShardSet.prove_leading`).
+- Records below the end need less: they are committed whoever leads, and can only have been deleted by a new leader
+  (`ShardSet.prove_led_lately`).
+- A call that is not `fresh` needs no proof.
+
+docs/adr/0017-linearizable-reads.md states the guarantee and why it holds.
 """
 
 from __future__ import annotations
 
 from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, PartitionLog, Position
-from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.read.long_poll import LongPolls
-from tidelog.services.broker.read.partition_picture import partition_picture
+from tidelog.services.broker.read.partition_reader import PartitionReader
 from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.broker.shard.shard_leader import ShardLeader
+from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.services.broker.topics import Topics
+from tidelog.services.runtime.settings import Settings
 
 
 class LocalReads:
-    """`resolve`, `fetch` and `partition_log` of `api.Broker`, of what is led here; raises `NotLeader` or
-    `LeaderUnknown` for the rest."""
+    """`resolve`, `fetch` and `partition_log` of `api.Broker` for shards led here. Raises `NotLeader` or `LeaderUnknown`
+    for the others."""
 
-    def __init__(self, parts: BrokerParts, topics: Topics, polls: LongPolls) -> None:
-        self._reader = parts.reader
-        self._shards = parts.shards
-        self._store_url = parts.store.url
-        self._settings = parts.settings
+    def __init__(
+        self,
+        reader: PartitionReader,
+        shards: ShardSet,
+        topics: Topics,
+        polls: LongPolls,
+        settings: Settings,
+        store_url: str,
+    ) -> None:
+        self._reader = reader
+        self._shards = shards
+        self._store_url = store_url
+        self._settings = settings
         self._topics = topics
         self._polls = polls
 
@@ -65,10 +77,10 @@ class LocalReads:
             await self._shards.prove_leading(leader)
             with self._shards.reading(leader):
                 await leader.partitions.refresh(state)
-        return partition_picture(state, self._store_url)
+        return self._log_of(state)
 
     def capped(self, limits: FetchLimits) -> FetchLimits:
-        """`limits` within those of the settings."""
+        """`limits`, reduced to those of the settings."""
         return FetchLimits(
             min(limits.max_records, self._settings.fetch_max_records),
             min(limits.max_bytes, self._settings.fetch_max_bytes),
@@ -84,8 +96,24 @@ class LocalReads:
         return leader, state
 
     async def _prove_for(self, leader: ShardLeader, state: PartitionState, offset: int, *, fresh: bool) -> None:
-        """Prove as much of the leadership as an answer from `offset` on needs."""
+        """Prove the leadership as far as an answer from `offset` on needs it."""
         if offset > state.high_watermark or (fresh and offset == state.high_watermark):
             await self._shards.prove_leading(leader)
         elif fresh:
             await self._shards.prove_led_lately(leader)
+
+    def _log_of(self, state: PartitionState) -> PartitionLog:
+        """All of it from one version of the manifest (inv. 5)."""
+        manifest = state.manifest
+        return PartitionLog(
+            topic=state.topic,
+            topic_id=manifest.topic_partition.topic_id,
+            partition=manifest.topic_partition.partition,
+            shard=state.shard,
+            log_start_offset=manifest.log_start_offset,
+            cold_end=manifest.cold_end,
+            high_watermark=state.high_watermark,
+            manifest_version=manifest.version,
+            segments=manifest.segments,
+            store_url=self._store_url,
+        )

@@ -1,14 +1,14 @@
-"""Committed records of a partition, from wherever they lie: segments below the cold end, WAL entries from it on.
+"""Reads committed records of a partition: from segments below the cold end, from WAL entries above it.
 
-Steady reading makes no listing: the partition's state says which object holds an offset, and memory holds the recent
-ones. What a fetch sees of the state is taken anew at each step, so it may run while the archiver moves the cold end
-(inv. 5); a WAL entry that was archived and deleted meanwhile, or a segment that was merged into another, is found again
-in the manifest. An object that is missing and was not replaced, or that is damaged, makes its offsets `RecordsLost`: a
-fetch gives what lies before them, and one that begins in them is told where to go on. `_expect_replaced` tells the two
-cases apart.
-
-A fetch that goes on where another ended is a replay's: it is given what is at hand, and what follows that is read ahead
-while it is sent, two pieces of it.
+- The partition's state says which object contains an offset, and recent ones are in memory, so steady reading lists
+  nothing.
+- Each step uses the state as it is then, so a read may run while the archiver moves the cold end (inv. 5). If a WAL
+  entry was archived and deleted, or a segment was merged, the newest manifest says where the records are now.
+- An object that is missing without a replacement (`_expect_replaced`), or damaged, makes its offsets `RecordsLost`. A
+  fetch returns the records before them; one that begins in them gets the error, which contains the next readable
+  offset.
+- A fetch that begins where another one ended is treated as part of a replay: it gets what is in memory, and two more
+  pieces are read ahead while it is sent.
 """
 
 from __future__ import annotations
@@ -18,56 +18,60 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+from cachetools import LRUCache
 
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.read.entry_reader import EntryReader
 from tidelog.services.broker.read.read_budget import ReadBudget
-from tidelog.services.broker.read.replays import Replays
 from tidelog.services.broker.read.segment_pieces import SegmentPieces
 from tidelog.services.broker.shard.partition_state import HotSpan, PartitionState
+from tidelog.services.broker.shard.record_columns import timestamps_ms
 from tidelog.services.broker.telemetry.measurements import Measurements
-from tidelog.services.broker.write.admission import timestamps_ms
 from tidelog.storage.errors import Corrupt, NotFound, RecordsLost, Unavailable
+from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX
 from tidelog.storage.wal import Wal
 
 SEARCHED_RECORDS, SEARCHED_BYTES = 1 << 16, 1 << 22
-"""Of one read of a search record by record."""
+"""Bounds of one read in a search record by record."""
 
-IS_MISSING = "is missing, though nothing has replaced it"
+ENDS_MAX = 10_000
+"""Ends of fetches that are remembered to recognize replays."""
+
+IS_MISSING = "is missing, and nothing has replaced it"
 
 _PLACES = ["topic_id", "partition"]
 
 
 class Partitions(Protocol):
-    """Where partitions' states come from: what a reader needs of it."""
+    """The source of partition states, as far as a reader needs it."""
 
     @property
     def wal(self) -> Wal:
-        """The log that holds what is not cold."""
+        """The WAL with the records that are not cold."""
         ...
 
     async def refresh(self, state: PartitionState) -> None:
-        """Take the newest manifest over into `state`."""
+        """Apply the newest manifest to `state`."""
         ...
 
 
 class PartitionReader:
-    """Reads partitions of one broker. Raises `OutOfRange`, `NotFound`, `Unavailable`, `Corrupt`."""
+    """Raises `OutOfRange`, `NotFound`, `Unavailable`, `Corrupt`."""
 
     def __init__(self, entries: EntryReader, segments: SegmentPieces, measurements: Measurements) -> None:
         self._entries = entries
         self._segments = segments
         self._measurements = measurements
-        self._replays = Replays()
+        self._fetch_ends: LRUCache[tuple[TopicPartition, int], None] = LRUCache(ENDS_MAX)
 
     async def read(
         self, partitions: Partitions, state: PartitionState, offset: int, limits: FetchLimits
     ) -> tuple[Sequence[pa.RecordBatch], int]:
-        """Batches (`RECORD_SCHEMA`) from `offset` on within `limits`, and where to go on; none at the end."""
+        """Batches (`RECORD_SCHEMA`) from `offset` on within `limits`, none at the end, and the next offset to read."""
         budget = ReadBudget(limits.max_records, limits.max_bytes)
-        replayed = self._segments.keeps_row_groups and self._replays.goes_on(state.topic_partition, offset)
+        replayed = self._segments.keeps_row_groups and (state.topic_partition, offset) in self._fetch_ends
         try:
             while not budget.spent and offset < state.high_watermark:
                 state.check_readable(offset)
@@ -77,15 +81,15 @@ class PartitionReader:
                 elif budget.well_filled and (
                     replayed or self._segments.in_memory(state.segment_at(offset), offset) is None
                 ):
-                    break  # for the next fetch: this one has waited for enough, and a replay is sent piece by piece
+                    break  # the answer is large enough; the next fetch reads on, and a replay is sent piece by piece
                 else:
                     offset = await self._read_segment(partitions, state, offset, budget, replayed=replayed)
         except RecordsLost:
             if not budget.records:
-                raise  # else what lies before them is given, and the next fetch is told
+                raise  # otherwise the records before them are returned, and the next fetch fails
         self._measurements.fetched(state.topic, budget.records, budget.payload_bytes)
         if budget.records and offset < state.cold_end:
-            self._replays.ended(state.topic_partition, offset)
+            self._fetch_ends[state.topic_partition, offset] = None
             if replayed:
                 self._read_ahead(state, offset)
         return budget.batches(), offset
@@ -116,13 +120,13 @@ class PartitionReader:
                             return offset
             except NotFound as missing:
                 await self._expect_replaced(partitions, state, segment, missing)
-                continue  # merged or expired meanwhile: look again in what is there now
+                continue  # merged or expired meanwhile: search the new manifest
             return None
 
     async def _first_left_at(
         self, partitions: Partitions, state: PartitionState, segment: Segment, timestamp_ms: int
     ) -> int | None:
-        """As `_cold_first_at`, of a segment whose first such record is below the log start: of those that are left."""
+        """Like `_cold_first_at`, for a segment whose first such record is below the log start."""
         offset = state.log_start_offset
         while offset < segment.next_offset:
             batches, offset = await self.read(partitions, state, offset, FetchLimits(SEARCHED_RECORDS, SEARCHED_BYTES))
@@ -132,7 +136,7 @@ class PartitionReader:
         return None
 
     async def latest_timestamp_ms(self, partitions: Partitions, state: PartitionState, offset: int, count: int) -> int:
-        """The largest timestamp of `count` records from `offset` on; -1 (Kafka's "none") if they are gone."""
+        """The largest timestamp of `count` records from `offset` on; -1 (none, as in Kafka) if they were deleted."""
         if offset < state.log_start_offset:
             return -1
         latest_ms, end = -1, min(offset + count, state.high_watermark)
@@ -161,13 +165,13 @@ class PartitionReader:
         return budget.next_offset or offset
 
     def _read_ahead(self, state: PartitionState, offset: int) -> None:
-        """The piece at `offset`, and the one behind it if there is room for both."""
+        """Read ahead the piece at `offset`, and the next one if both fit."""
         behind = self._segments.read_ahead(state.segment_at(offset), offset)
         if behind is not None and behind < state.cold_end and self._segments.has_room():
             self._segments.read_ahead(state.segment_at(behind), behind)
 
     def _wanted(self, budget: ReadBudget, *, replayed: bool) -> tuple[int, int]:
-        """How many bytes and records to read: what is asked for, or a whole piece for one who will ask on."""
+        """Bytes and records to read: what is left of the budget, or a whole piece for a replay."""
         if replayed:
             return self._segments.piece_bytes, READ_RECORDS_MAX
         return max(1, budget.bytes_left), budget.records_left
@@ -178,7 +182,7 @@ class PartitionReader:
         if records is None:
             records = await self._from_bucket(partitions, state, span)
             if records is None:
-                return offset  # archived meanwhile: the state says where it is now
+                return offset  # archived meanwhile; the state is updated
         skipped = offset - span.base_offset
         rows = records.slice(span.first_row + skipped, span.count - skipped)
         if rows.num_rows != span.count - skipped or rows["offset"][0].as_py() != offset:
@@ -188,7 +192,7 @@ class PartitionReader:
         return budget.next_offset or offset
 
     async def _from_bucket(self, partitions: Partitions, state: PartitionState, span: HotSpan) -> pa.Table | None:
-        """The records of the entry that holds `span`; None if it is archived and deleted."""
+        """The records of the entry that contains `span`; None if it was archived and deleted."""
         self._measurements.cold_get(state.topic)
         try:
             return await self._entries.read(partitions.wal, span.entry)
@@ -201,12 +205,11 @@ class PartitionReader:
     async def _expect_replaced(
         self, partitions: Partitions, state: PartitionState, place: HotSpan | Segment, missing: NotFound
     ) -> None:
-        """Return if an object that was not found has been replaced, so that `state` says where its records are now.
+        """Return if a missing object has been replaced; `state` then says where its records are.
 
-        A segment that left the list, and an entry that was archived, were deleted after the manifest without them was
-        written: so a newer manifest tells. Raises `RecordsLost` if there is none and the floor has not passed the
-        entry: somebody else has deleted the object. If it has, this broker does not know the end of the log any more:
-        `Unavailable`."""
+        Segments and entries are deleted only after a manifest that replaces them was appended, so a newer manifest
+        proves a replacement. Without one, raises `RecordsLost`, because something else has deleted the object; or
+        `Unavailable` if the floor has passed the entry, because another broker has archived it."""
         before = state.manifest.version
         await partitions.refresh(state)
         if state.manifest.version > before:
@@ -214,10 +217,8 @@ class PartitionReader:
         if isinstance(place, Segment):
             raise _lost(place.key, IS_MISSING, place) from missing
         if (await partitions.wal.floor()).number > place.entry.seq:
-            text = (
-                f"offset {place.base_offset} of {state.topic}/{state.topic_partition.partition} was archived by another"
-            )
-            raise Unavailable(f"{text} broker: send it again") from missing
+            offset = f"offset {place.base_offset} of {state.topic}/{state.topic_partition.partition}"
+            raise Unavailable(f"another broker has archived {offset}. Retry") from missing
         raise _lost(partitions.wal.key(place.entry.seq), IS_MISSING, place) from missing
 
     async def _span_records(self, partitions: Partitions, state: PartitionState, span: HotSpan) -> pa.Table:
@@ -225,7 +226,7 @@ class PartitionReader:
         if records is None:
             records = await self._from_bucket(partitions, state, span)
         if records is None:
-            raise Unavailable(f"records {span.base_offset} on were archived while they were searched: send it again")
+            raise Unavailable(f"records from offset {span.base_offset} on were archived during the search. Retry")
         return records.slice(span.first_row, span.count)
 
 
@@ -235,5 +236,5 @@ def _first_row(records: pa.Table | pa.RecordBatch, timestamp_ms: int) -> int | N
 
 
 def _lost(key: str, reason: str, place: HotSpan | Segment) -> RecordsLost:
-    """That the object `key`, which holds `place`, cannot be read."""
+    """The error that the object `key`, which contains `place`, cannot be read."""
     return RecordsLost(key, reason, first_offset=place.base_offset, next_offset=place.next_offset)

@@ -1,18 +1,18 @@
-"""How many records and bytes a fetch still takes, and batches cut to it."""
+"""Limits the records and bytes of a fetch, and cuts batches to these limits."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-from tidelog.services.broker.write.admission import payload_bytes, payload_bytes_total
+from tidelog.services.broker.shard.record_columns import payload_bytes, payload_bytes_total
 from tidelog.storage.records import RECORD_SCHEMA
 
 BATCHES_MAX = 64
-"""Fetches of more batches than this are gathered into one: a copy, cheaper than to encode each."""
+"""More batches than this are copied into one, which is cheaper than to encode each."""
 
 FILLED_PART = 4
-"""One part in so many of what may be taken is enough of an answer."""
+"""An answer is well filled at this fraction of its limits."""
 
 
 class ReadBudget:
@@ -27,7 +27,7 @@ class ReadBudget:
         self.spent = False
 
     def take(self, records: pa.Table) -> None:
-        """Take `records` (`RECORD_SCHEMA`) as far as there is room; `spent` tells that there is no more."""
+        """Take as many of `records` (`RECORD_SCHEMA`) as fit; `spent` is set when a limit is reached."""
         if self._take_whole(records):
             return
         for batch in records.to_batches():
@@ -38,12 +38,12 @@ class ReadBudget:
 
     @property
     def well_filled(self) -> bool:
-        """Whether so much was taken already that an answer need not wait for more."""
+        """Whether the answer is large enough not to wait for more."""
         return self.records > 0 and (self.payload_bytes >= self._bytes_filled or self.records >= self._records_filled)
 
     @property
     def next_offset(self) -> int | None:
-        """One beyond the last record taken, None if there is none."""
+        """The offset after the last record taken, None if there is none."""
         return self._batches[-1].column("offset")[-1].as_py() + 1 if self._batches else None
 
     def batches(self) -> list[pa.RecordBatch]:
@@ -56,7 +56,7 @@ class ReadBudget:
         return sum(batch.num_rows for batch in self._batches)
 
     def _take_whole(self, records: pa.Table) -> bool:
-        """Take all of `records` if they leave room: the common case, whose cost does not follow their batches."""
+        """Take all of `records` if they fit: the common case, whose cost does not depend on the number of batches."""
         if self.spent or not 0 < records.num_rows < self.records_left:
             return False
         size_bytes = payload_bytes_total(records)
@@ -69,7 +69,7 @@ class ReadBudget:
         return True
 
     def _take(self, batch: pa.RecordBatch) -> None:
-        """Only as many records are looked at as there is room for: a page of thousands may hold the hundred wanted."""
+        """Compute the sizes of at most `records_left` rows, since a batch may have far more."""
         rows = batch.slice(0, self.records_left)
         sizes = np.cumsum(payload_bytes(rows))
         fitting = int(np.searchsorted(sizes, self.bytes_left, side="right"))

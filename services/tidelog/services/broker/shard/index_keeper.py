@@ -1,6 +1,7 @@
-"""Keeps the index of a shard's log while it is led (`storage.wal_index`): off the way of a commit, one PUT at a time.
+"""Writes the index of a shard's log (`storage.wal_index`) while the shard is led, one PUT at a time, beside the
+commits.
 
-A write that fails is left out: the next one, 32 entries later, holds the same entries and more.
+If a write fails, the next one, 32 entries later, contains the same entries and more.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class IndexKeeper:
-    """Told of every committed entry, in order; owned by the event loop."""
+    """Gets every committed entry, in order. Owned by the event loop."""
 
     def __init__(self, index: WalIndex, executor: Executor) -> None:
         self._index = index
@@ -38,8 +39,8 @@ class IndexKeeper:
         self._trimmed = 0
 
     def adopt(self, entries: Sequence[IndexedEntry]) -> None:
-        """The entries that were in the log before this leader; those of the last block are written again with what
-        follows."""
+        """Start from the entries that were in the log before this leader. Those of the last block are written again
+        with the entries that follow."""
         if entries:
             start = block_start(entries[-1].header.seq)
             self._fresh = [entry for entry in entries if entry.header.seq >= start]
@@ -47,12 +48,11 @@ class IndexKeeper:
     def committed(self, entry: IndexedEntry) -> None:
         """`entry` is in the log."""
         self._fresh.append(entry)
-        if (entry.header.seq + 1) % INDEX_EVERY:
-            return
-        self.hasten()
+        if (entry.header.seq + 1) % INDEX_EVERY == 0:
+            self.flush()
 
-    def hasten(self) -> None:
-        """Write what is known by now, if that is more than was written."""
+    def flush(self) -> None:
+        """Write all entries that are not written yet."""
         if not self._fresh:
             return
         self._due.append(self._fresh)
@@ -61,17 +61,17 @@ class IndexKeeper:
             self._writing = asyncio.create_task(self._write_due())
 
     def floor_moved(self, floor: int) -> None:
-        """Blocks wholly below `floor` may go; they do with the next write."""
+        """Blocks that lie wholly below `floor` are deleted with the next write."""
         self._floor = floor
 
     async def close(self) -> None:
-        """Stop; a block half written is not there."""
+        """Stop. A block is written completely or not at all."""
         if self._writing:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
 
     async def settled(self) -> None:
-        """Return when nothing is being written."""
+        """Return when no write is under way."""
         if self._writing:
             await asyncio.gather(self._writing, return_exceptions=True)
 
@@ -88,10 +88,10 @@ class IndexKeeper:
                     await self._index.trim(self._floor)
                     self._trimmed = block_start(self._floor)
             except TidelogError as error:
-                _log.info("the index of shard %d is written with the next entries: %s", self._index.shard, error)
+                _log.info("cannot write the index of shard %d, later entries retry it: %s", self._index.shard, error)
 
     def _encode(self, added: Sequence[IndexedEntry]) -> list[tuple[int, memoryview]]:
-        """The blocks that `added` completes or begins; what belongs to the last one is kept for its next write."""
+        """The blocks that `added` completes or begins. The rows of the last block are kept for its next write."""
         rows = self._rows + [index_row(entry) for entry in added]
         starts = sorted({block_start(row.seq) for row in rows})
         self._rows = [row for row in rows if row.seq >= starts[-1]]

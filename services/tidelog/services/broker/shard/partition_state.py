@@ -1,9 +1,9 @@
-"""One partition as its shard's leader knows it.
+"""The state of one partition in the memory of its shard's leader.
 
     0 ........ log start ........ cold end ............ high watermark ...... next offset
                     segments (manifest)    spans of WAL entries      buffered, not readable
 
-The manifest and the spans change in one step each, without an await between, so every reader sees a log without gap or
+The manifest and the spans change together, without an await in between, so every reader sees a log without gap or
 overlap (inv. 5). Only records below the high watermark may be read (inv. 1).
 """
 
@@ -14,19 +14,39 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tidelog.services.broker.read.hot_tail import EntryName
-from tidelog.services.broker.shard.failure import Failure
-from tidelog.services.broker.write.idempotence import ProducerTable
-from tidelog.storage.errors import NotFound, OutOfRange, RecordsLost
+from tidelog.services.broker.shard.hot_tail import EntryName
+from tidelog.services.broker.shard.idempotence import ProducerTable
+from tidelog.storage.errors import Denied, Fenced, NotFound, OutOfRange, RecordsLost, Unavailable
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import loss_at
 from tidelog.storage.manifests.manifest import Manifest, Segment
 from tidelog.storage.wal_entry import ProducerMark, Span
 
 
+@dataclass(frozen=True)
+class ShardFailure:
+    """Why a shard is not led here: `Fenced` by another leader, `Denied` by the store, or another cause. Records that
+    waited for their commit may or may not be in the log."""
+
+    reason: str
+    kind: type[Fenced | Denied | Unavailable] = Unavailable
+
+    @property
+    def fenced(self) -> bool:
+        return self.kind is Fenced
+
+    def error(self) -> Fenced | Denied | Unavailable:
+        """A new error to raise: each request gets its own."""
+        return self.kind(self.reason)
+
+
+Outcome = asyncio.Future[ShardFailure | None]
+"""The result of a batch: None once it is committed."""
+
+
 @dataclass(frozen=True, slots=True)
 class HotSpan:
-    """Committed records of a partition in a WAL entry. `timestamp_ms_max` is None if only the entry can tell."""
+    """Committed records of a partition in a WAL entry. `timestamp_ms_max` None: only the entry has it."""
 
     entry: EntryName
     base_offset: int
@@ -54,7 +74,7 @@ class PartitionState:
         self.high_watermark = manifest.cold_end
         self.producers = ProducerTable() if producers is None else producers
         self.deleted = False
-        self.last_outcome: asyncio.Future[Failure | None] | None = None
+        self.last_outcome: Outcome | None = None
         self._spans: list[HotSpan] = []
         self._commit_waiters: set[asyncio.Future[None]] = set()
 
@@ -71,9 +91,9 @@ class PartitionState:
         return self.manifest.cold_end
 
     def recover(self, spans: Sequence[HotSpan], marks: Sequence[ProducerMark], holes: Sequence[int] = ()) -> None:
-        """Take over what the WAL holds beyond the manifest, found before this partition was first asked for. Offsets
-        that lack between two entries were in one of the `holes` between them, and are lost. Raises `RecordsLost` if
-        there is none."""
+        """Adopt what the WAL holds beyond the manifest, as it was read when the shard was opened. Offsets missing
+        between two entries were in one of the `holes` between them, and are lost. Raises `RecordsLost` if there is no
+        hole."""
         self.producers.restore((*self.manifest.producers, *marks))
         for span in spans:
             if span.base_offset > self.high_watermark:
@@ -83,13 +103,13 @@ class PartitionState:
         self.next_offset = self.high_watermark
 
     def _lost_before(self, span: HotSpan, holes: Sequence[int]) -> HotSpan:
-        """The offsets that lack before `span`, in the hole that held them, or the first of those that did."""
+        """The offsets missing before `span`, attributed to the first hole that can have held them."""
         after = self._spans[-1].entry.seq if self._spans else -1
         lost = next((seq for seq in holes if after < seq < span.entry.seq), None)
         if lost is None:
             text = (
-                f"offsets {self.high_watermark} to {span.base_offset - 1} are neither in a segment nor in the WAL: if "
-                "the topic was not deleted just now, they are lost (inv. 5)"
+                f"offsets {self.high_watermark} to {span.base_offset - 1} are neither in a segment nor in the WAL; "
+                "unless the topic was just deleted, they are lost (inv. 5)"
             )
             name = f"partition {self.topic_partition.partition} of {self.topic!r}"
             raise RecordsLost(name, text, first_offset=self.high_watermark, next_offset=span.base_offset)
@@ -97,26 +117,26 @@ class PartitionState:
         return HotSpan(EntryName(span.entry.shard, lost), self.high_watermark, count, first_row=0)
 
     def assign(self, count: int) -> int:
-        """The base offset for `count` records that are being buffered."""
+        """Assign offsets to `count` records that are being buffered; returns the first."""
         base_offset = self.next_offset
         self.next_offset += count
         return base_offset
 
     def commit(self, span: HotSpan) -> None:
-        """`span` is in the log: readable from now on."""
+        """`span` is in the log and can be read from now on."""
         assert span.base_offset <= self.high_watermark < span.next_offset, "offsets in the WAL are dense (inv. 4)"
         self._spans.append(span)
         self.high_watermark = span.next_offset
 
     def wake(self) -> None:
-        """Tell who waits that there is something new."""
+        """Wake all fetches that wait for the next commit."""
         waiters, self._commit_waiters = self._commit_waiters, set()
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def archived(self, manifest: Manifest) -> None:
-        """Go over to a newer manifest: spans that it covers are dropped in the same step (inv. 5)."""
+    def apply_manifest(self, manifest: Manifest) -> None:
+        """Switch to `manifest` if it is newer; the spans that it covers are dropped in the same step (inv. 5)."""
         if manifest.version <= self.manifest.version:
             return
         assert manifest.cold_end <= self.high_watermark, "only what is committed is archived (inv. 1)"
@@ -124,24 +144,25 @@ class PartitionState:
         covered = bisect_right(self._spans, manifest.cold_end, key=lambda span: span.next_offset)
         del self._spans[:covered]
 
-    def grown(self, manifest: Manifest) -> None:
-        """Go over to a newer manifest where nothing is known of the log beyond it: it ends at the cold end."""
+    def apply_cold_manifest(self, manifest: Manifest) -> None:
+        """Switch to a newer manifest on a broker that does not know the WAL: the log ends at the cold end."""
         assert not self._spans, "only a leader knows spans"
         self.manifest = manifest
         self.high_watermark = manifest.cold_end
 
     def spans_from(self, offset: int) -> Iterator[HotSpan]:
-        """The spans that hold `offset` and what follows, as they are now."""
+        """The span that holds `offset` and all later ones, as they are now."""
         first = bisect_right(self._spans, offset, key=lambda span: span.next_offset)
         return iter(self._spans[first:])
 
     def segment_at(self, offset: int) -> Segment:
-        """The segment that holds `offset`, which lies below the cold end, or what follows it there (inv. 5)."""
+        """The segment that holds `offset`, or the next one if the offset was compacted away. `offset` is below the cold
+        end (inv. 5)."""
         segments = self.manifest.segments
         return segments[bisect_right(segments, offset, key=lambda segment: segment.next_offset)]
 
     def check_readable(self, offset: int) -> None:
-        """Raises `OutOfRange` for an offset that is not in the log, `NotFound` once the topic is deleted."""
+        """Raises `OutOfRange` for an offset outside the log, `NotFound` once the topic is deleted."""
         if self.deleted:
             raise NotFound(f"topic {self.topic!r} was deleted")
         if not self.log_start_offset <= offset <= self.high_watermark:
@@ -159,7 +180,8 @@ class PartitionState:
             raise RecordsLost(loss.key, reason, first_offset=loss.first_offset, next_offset=loss.next_offset)
 
     def next_commit(self) -> asyncio.Future[None]:
-        """Done at the next commit (or deletion). Whoever stops waiting cancels it."""
+        """A future that completes at the next commit, or when the topic is deleted. A caller that stops waiting cancels
+        it."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._commit_waiters.add(waiter)
         waiter.add_done_callback(self._commit_waiters.discard)

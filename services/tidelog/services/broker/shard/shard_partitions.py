@@ -1,7 +1,7 @@
-"""The partitions of one shard, each loaded when it is first asked for.
+"""The partitions of one shard; each is loaded when it is first used.
 
-A broker with 10,000 partitions opens with the headers of its WALs alone: what they hold of each partition waits here
-until somebody wants that partition, and only then is its manifest read.
+A leader of 10,000 partitions opens with the headers of its WAL alone. The spans of a partition wait here until the
+partition is used; only then is its manifest read.
 """
 
 from __future__ import annotations
@@ -10,25 +10,24 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from tidelog.coordinator.topics.topic import Topic
-from tidelog.services.broker.read.hot_tail import EntryName
-from tidelog.services.broker.read.single_flight import SingleFlight
+from tidelog.services.broker.shard.hot_tail import EntryName
+from tidelog.services.broker.shard.idempotence import ProducerMemory, ProducerTable
 from tidelog.services.broker.shard.partition_state import HotSpan, PartitionState, hot_span
 from tidelog.services.broker.telemetry.measurements import Measurements
-from tidelog.services.broker.write.idempotence import ProducerTable
-from tidelog.services.broker.write.producer_memory import ProducerMemory
 from tidelog.storage.errors import Fenced
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.single_flight import SingleFlight
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_entry import ProducerMark, WalHeader
 from tidelog.storage.wal_index import IndexedEntry
 
 
 class ShardPartitions:
-    """Partition states by topic and number. Loading raises `Unavailable`, `Corrupt`. `measurements` hear of each
-    manifest that comes by; `on_overtaken` of a proof that another broker leads the shard."""
+    """Partition states by topic and number. Loading raises `Unavailable`, `Corrupt`. Every manifest that passes through
+    is reported to `measurements`. `on_overtaken` is called with a proof that another broker leads the shard."""
 
     def __init__(
         self,
@@ -46,7 +45,7 @@ class ShardPartitions:
         self._marks: defaultdict[TopicPartition, list[ProducerMark]] = defaultdict(list)
         self._loads: SingleFlight[TopicPartition, PartitionState] = SingleFlight()
         self._newer: dict[TopicPartition, Manifest] = {}
-        self._born: set[str] = set()
+        self._created_here: set[str] = set()
         self._holes: Sequence[int] = ()
         self.on_overtaken: Callable[[str], None] = _ignore
 
@@ -59,7 +58,7 @@ class ShardPartitions:
         return len(self._states.keys() | self._spans.keys())
 
     def adopt(self, entries: Sequence[IndexedEntry], holes: Sequence[int] = ()) -> None:
-        """Index the log as it was found; `holes` are entries that are lost, nobody knows what they held."""
+        """Index the log as it was read. `holes`: numbers of lost entries whose headers are unknown."""
         self._holes = tuple(holes)
         for entry in entries:
             self._index(entry.header)
@@ -68,56 +67,56 @@ class ShardPartitions:
         return self._states.get(topic_partition)
 
     async def load(self, topic: Topic, number: int) -> PartitionState:
-        """The state of a partition, read from the bucket if it is not here."""
+        """The state of a partition, loaded from the bucket if necessary."""
         topic_partition = topic.partition(number)
         if state := self._states.get(topic_partition):
             return state
         return await self._loads.run(topic_partition, lambda: self._read(topic, topic_partition))
 
-    def seen(self, manifest: Manifest) -> None:
-        """A manifest of a partition of this shard came by."""
-        self._measurements.manifest_seen(manifest)
+    def manifest_read(self, manifest: Manifest) -> None:
+        """Count a manifest of this shard, whoever appended it."""
+        self._measurements.cold.manifest_read(manifest)
 
-    def made(self, manifest: Manifest) -> None:
-        """This broker has appended it."""
-        self._measurements.version_made(manifest)
+    def manifest_appended(self, manifest: Manifest) -> None:
+        """Count a manifest that this broker appended."""
+        self._measurements.manifest_appended(manifest)
 
     async def refresh(self, state: PartitionState) -> None:
-        """Read the newest manifest: another process may have merged, as a compactor does. A manifest that ends beyond
-        the high watermark proves that another broker leads the shard: it has archived records that this one does not
-        know of. The leader is told (`on_overtaken`) and raises `Fenced`."""
+        """Read the newest manifest; a compactor may have appended it. If it ends beyond the high watermark, another
+        broker leads the shard and has archived records that this one does not know: then `on_overtaken` is called, and
+        this raises `Fenced`."""
         manifest = await ManifestLog(self._store, state.topic, state.topic_partition).latest()
         if manifest.cold_end > state.high_watermark:
             reason = (
                 f"partition {state.topic_partition.partition} of {state.topic!r} is archived up to offset "
-                f"{manifest.cold_end}, beyond offset {state.high_watermark}, where this broker's log ends"
+                f"{manifest.cold_end}, and this broker's log ends at offset {state.high_watermark}"
             )
             self.on_overtaken(reason)
-            raise Fenced(f"shard {self.wal.shard} is led by another broker now: {reason}")
-        self.seen(manifest)
-        state.archived(manifest)
+            raise Fenced(f"another broker leads shard {self.wal.shard}: {reason}")
+        self.manifest_read(manifest)
+        state.apply_manifest(manifest)
 
-    def archived(self, manifests: Sequence[Manifest]) -> None:
-        """Go over to newer manifests, each partition in one step (inv. 5)."""
+    def apply_manifests(self, manifests: Sequence[Manifest]) -> None:
+        """Switch to newer manifests, each partition in one step (inv. 5)."""
         for manifest in manifests:
-            self.seen(manifest)
+            self.manifest_read(manifest)
             topic_partition = manifest.topic_partition
             if state := self._states.get(topic_partition):
-                state.archived(manifest)
+                state.apply_manifest(manifest)
                 continue
             if self._loads.running(topic_partition):
-                self._newer[topic_partition] = manifest  # the load may have read the one before
+                self._newer[topic_partition] = manifest  # the load may have read the version before it
             if spans := self._spans.pop(topic_partition, None):
                 self._spans[topic_partition] = [span for span in spans if span.next_offset > manifest.cold_end]
 
     def unarchived(self) -> int:
-        """How many partitions have records that no segment has, as far as this broker knows."""
+        """How many partitions have records that are in no segment, as far as this broker knows."""
         loaded = sum(state.high_watermark > state.cold_end for state in self._states.values())
         return loaded + sum(bool(spans) for spans in self._spans.values())
 
     async def refresh_behind(self, floor: int) -> None:
-        """Refresh the partitions that still count on WAL entries below `floor`: an earlier pass archived them and
-        failed before it could tell."""
+        """Refresh the partitions that still refer to WAL entries below `floor`: an earlier pass archived them and
+        failed before it could apply its manifests."""
         for state in self:
             oldest = next(state.spans_from(state.cold_end), None)
             if oldest and oldest.entry.seq < floor:
@@ -126,17 +125,17 @@ class ShardPartitions:
             if spans and spans[0].entry.seq < floor and not self._loads.running(topic_partition):
                 self._spans[topic_partition] = [span for span in spans if span.entry.seq >= floor]
 
-    def born(self, topic: Topic) -> None:
-        """This broker has just created the topic: no partition of it has a manifest, so none has to be looked for."""
-        self._born.add(topic.topic_id)
+    def topic_created(self, topic: Topic) -> None:
+        """This broker has just created the topic, so its partitions have no manifests and none needs to be read."""
+        self._created_here.add(topic.topic_id)
 
-    def is_born(self, topic: Topic) -> bool:
-        """Whether this broker created the topic, and has led the shard since."""
-        return topic.topic_id in self._born
+    def was_created_here(self, topic: Topic) -> bool:
+        """Whether this broker created the topic and has led the shard since."""
+        return topic.topic_id in self._created_here
 
     def deleted(self, topic: Topic) -> None:
-        """Forget a topic's partitions; who waits for their records is told."""
-        self._born.discard(topic.topic_id)
+        """Drop a topic's partitions. Fetches that wait for their records wake up and fail."""
+        self._created_here.discard(topic.topic_id)
         for number in range(topic.partition_count):
             topic_partition = topic.partition(number)
             self._spans.pop(topic_partition, None)
@@ -158,14 +157,14 @@ class ShardPartitions:
             self._marks[mark.topic_partition].append(mark)
 
     async def _read(self, topic: Topic, topic_partition: TopicPartition) -> PartitionState:
-        if topic.topic_id in self._born:
+        if topic.topic_id in self._created_here:
             manifest = Manifest(topic_partition)
         else:
             manifest = await ManifestLog(self._store, topic.name, topic_partition).latest()
         newer = self._newer.pop(topic_partition, None)
         if newer and newer.version > manifest.version:
             manifest = newer
-        self.seen(manifest)
+        self.manifest_read(manifest)
         producers = ProducerTable(memory=self._producer_memory)
         state = PartitionState(topic.name, self.wal.shard, manifest, producers)
         spans, marks = self._spans.pop(topic_partition, []), self._marks.pop(topic_partition, [])
@@ -175,4 +174,4 @@ class ShardPartitions:
 
 
 def _ignore(_reason: str) -> None:
-    """Nobody leads these partitions yet."""
+    """No leader is attached yet."""

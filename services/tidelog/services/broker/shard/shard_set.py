@@ -1,9 +1,10 @@
-"""The shards that this broker leads now: it comes to lead and lets go of them while it runs.
+"""The shards that this broker leads. They change while it runs.
 
-Alone, the broker leads every shard from its start to its end. A shard that was fenced stays down and says why; one
-that stopped for another cause is led again, with a new epoch, as soon as that works. In a cluster (`join_cluster`) it
-does as leadership tells it (`ShardHost`): a request for a shard that is not led here is refused with `NotLeader` or
-`LeaderUnknown`, nothing taken, and a shard that is down is removed, so that it can be led again, here or elsewhere.
+- Alone, the broker leads every shard. A shard that was fenced stays down and reports why. A shard that stopped for
+  another cause is claimed again, with a new epoch, until that works.
+- In a cluster (`join_cluster`), leadership decides (`ShardHost`). A request for a shard that is led elsewhere is
+  refused with `NotLeader` or `LeaderUnknown`; nothing was applied. A shard that is down is removed, so that this broker
+  or another one can lead it again.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from tidelog.services.broker.api.cluster import Leader
-from tidelog.services.broker.read.hot_tail import HotTail
-from tidelog.services.broker.read.log_start_trust import READERS_TRUST_S
+from tidelog.services.broker.shard.hot_tail import HotTail
+from tidelog.services.broker.shard.leadership_proof import READERS_TRUST_S
 from tidelog.services.broker.shard.led_shard import LedShard
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.storage.backoff import Backoff
@@ -25,31 +26,32 @@ from tidelog.storage.runtime import Runtime
 
 RETRY_AFTER_S = 0.1
 CLAIM_TIMEOUT_S = 10.0
-"""How long the store may take to answer a claim in a cluster, where another broker could try."""
+"""In a cluster a claim fails after this time, so that another broker can try."""
 
 LEAD_AGAIN = Backoff(first_s=0.5, max_s=15.0)
-"""How long a broker alone waits before it claims a shard that stopped."""
+"""The wait before a broker alone claims a stopped shard again."""
 
 PROVEN_ALONE_S = 5.0
-"""How long a broker without etcd rests on a proof that it leads: so long it may give an older end after another
-broker has taken its bucket. A shorter time costs more requests of consumers that wait at the end of a log."""
+"""A broker without etcd uses a proof of leadership this long. If another broker takes its bucket, it may answer with an
+outdated end for that time. A shorter time costs more requests while consumers wait at the end of a log."""
 
 _log = logging.getLogger(__name__)
 
 LeaderLookup = Callable[[int], Leader | None]
-"""The leader of a shard as far as is known; None if it is this broker, or nobody."""
+"""The other broker that leads a shard, if one is known."""
 LeadsSurely = Callable[[int, int], bool]
 """Whether a lease proves that this broker leads a shard in an epoch now (`ClusterView.surely_leads`)."""
 
 
 class ShardBuilder(Protocol):
-    """Builds what leads a shard, not opened yet."""
+    """Builds a `LedShard` that is not open yet."""
 
     def build(self, shard: int) -> LedShard: ...
 
 
 class ShardSet:
-    """A `ShardHost`. `drain_s`: how long letting go may wait for the commit of what was taken."""
+    """A `ShardHost`. `drain_s`: how long a release may wait for the commit of accepted records. `on_change` is called
+    whenever a shard is led or released."""
 
     def __init__(self, builder: ShardBuilder, hot_tail: HotTail, runtime: Runtime, *, drain_s: float) -> None:
         self._builder = builder
@@ -61,35 +63,36 @@ class ShardSet:
         self._lookup: LeaderLookup | None = None
         self._surely_leads: LeadsSurely = _no_lease
         self._changed = asyncio.Event()
+        self.on_change: Callable[[], None] = _ignore
         self.handovers = 0
         self.fencings = 0
 
     def join_cluster(self, lookup: LeaderLookup, surely_leads: LeadsSurely) -> None:
-        """From now on leaders may be elsewhere, where `lookup` says."""
+        """From now on other brokers may lead shards; `lookup` finds them."""
         self._lookup = lookup
         self._surely_leads = surely_leads
 
     @property
     def alone(self) -> bool:
-        """Whether no other broker is known: this one leads every shard of its bucket."""
+        """Whether this broker leads every shard of its bucket, without a cluster."""
         return self._lookup is None
 
-    # ---- who leads
+    # ---- leaders
 
     def led_shards(self) -> Sequence[LedShard]:
-        """All that is led, by shard; alone, also what was fenced or failed."""
+        """By shard. Alone, shards that were fenced or failed are included."""
         return tuple(self._led[shard] for shard in sorted(self._led))
 
     def leads(self, shard: int) -> bool:
-        """Whether requests for `shard` are taken here."""
+        """Whether this broker accepts requests for `shard`."""
         return shard in self._led and self._led[shard].serving
 
     def leading(self, shard: int) -> ShardLeader:
-        """The leader of `shard`. Raises `NotLeader`, `LeaderUnknown`; alone, why it is not led any more."""
+        """The leader of `shard`. Raises `NotLeader`, `LeaderUnknown`; alone, the reason why it stepped down."""
         return self.led_shard(shard).leader
 
     def led_shard(self, shard: int) -> LedShard:
-        """`shard` as it is led here. Raises as `leading` does."""
+        """Raises like `leading`."""
         led = self._led.get(shard)
         if led and led.serving:
             return led
@@ -98,14 +101,14 @@ class ShardSet:
         raise self._elsewhere(shard)
 
     def check_leading(self, leader: ShardLeader) -> None:
-        """Raises as `leading` does, unless `leader` still is the one of its shard."""
+        """Raises like `leading`, unless `leader` still leads its shard."""
         if self.leading(leader.shard) is not leader:
             raise self._elsewhere(leader.shard)
 
     @contextmanager
     def reading(self, leader: ShardLeader) -> Iterator[None]:
-        """A block that reads from the bucket, by which `leader` may learn that it was replaced. It raises as
-        `leading` does then."""
+        """A block that reads from the bucket. If the read shows that `leader` was replaced, it raises like
+        `leading`."""
         try:
             yield
         except Fenced:
@@ -113,38 +116,39 @@ class ShardSet:
             raise
 
     async def prove_leading(self, leader: ShardLeader) -> None:
-        """Return once it is proved that `leader` led its shard at a moment after this call began, so that what it knows
-        of the log's end is right. Free while the lease is certain; else the log is asked. A broker alone has no lease,
-        and rests on a proof for `PROVEN_ALONE_S`.
+        """Return once it is proved that `leader` led its shard at a moment after this call began. Then the end of the
+        log that it knows is correct. Costs no request while the lease is certain; otherwise the log is read. A broker
+        alone has no lease and uses a proof for `PROVEN_ALONE_S`.
 
-        With proof that another broker leads, steps down and raises as `leading` does. Raises `Unavailable` if neither
-        etcd nor the log could say."""
+        If another broker leads, steps down and raises like `leading`. Raises `Unavailable` if neither etcd nor the log
+        answers."""
         await self._prove(leader, PROVEN_ALONE_S if self.alone else 0.0)
 
     async def prove_led_lately(self, leader: ShardLeader) -> None:
-        """As `prove_leading`, at a moment at most `READERS_TRUST_S` ago. A broker alone reads what lies below the end
-        without a proof."""
+        """Like `prove_leading`, for a moment at most `READERS_TRUST_S` ago. A broker alone needs no proof for records
+        below the end."""
         if not self.alone:
             await self._prove(leader, READERS_TRUST_S)
 
     async def _prove(self, leader: ShardLeader, within_s: float) -> None:
         if not self._surely_leads(leader.shard, leader.epoch) and not await leader.proof.led(within_s):
-            leader.overtaken("its log has gone on in a later epoch")
+            leader.overtaken("its log contains a later epoch")
         self.check_leading(leader)
 
     async def changed(self) -> None:
-        """Return when a shard is led or let go."""
+        """Return when a shard is led or released."""
         await self._changed.wait()
 
     def _elsewhere(self, shard: int) -> NotLeader | LeaderUnknown:
         leader = self._lookup(shard) if self._lookup else None
         if leader is None:
             return LeaderUnknown(
-                f"shard {shard} has no leader at this moment; nothing was taken, send it again",
+                f"shard {shard} has no leader at the moment. Retry; the request was not applied",
                 retry_after_s=RETRY_AFTER_S,
             )
         return NotLeader(
-            f"shard {shard} is led by {leader.broker_id} at {leader.address}; nothing was taken here",
+            f"not leader of shard {shard}: {leader.broker_id} at {leader.address} leads it. Retry there; the request "
+            "was not applied",
             leader=leader.address,
             retry_after_s=RETRY_AFTER_S,
         )
@@ -152,7 +156,7 @@ class ShardSet:
     # ---- `ShardHost`
 
     async def lead(self, shard: int, epoch: int | None = None) -> None:
-        """`epoch` None: alone, the one above the highest in the log."""
+        """`epoch` None, for a broker alone: the one after the highest in the log."""
         if before := self._led.get(shard):
             await before.close()
         led = self._builder.build(shard)
@@ -162,19 +166,19 @@ class ShardSet:
             await led.close()
             raise
         self._led[shard] = led
-        self._watch(self._lead_again(led) if self._lookup is None else self._clear_away(led))
-        self._tell()
+        self._watch(self._lead_again(led) if self._lookup is None else self._remove_when_down(led))
+        self._notify()
 
     async def release(self, shard: int) -> None:
         if led := self._led.get(shard):
             self.handovers += 1
             await led.release(self._drain_s)
-            self._let_go(led)
+            self._remove(led)
 
     async def abandon(self, shard: int) -> None:
         if led := self._led.get(shard):
             await led.close(fenced=True)
-            self._let_go(led)
+            self._remove(led)
 
     def led(self) -> Mapping[int, int]:
         return {shard: led.leader.epoch for shard, led in self._led.items() if led.serving}
@@ -182,7 +186,7 @@ class ShardSet:
     # ---- the end
 
     async def drain(self, timeout_s: float) -> None:
-        """Commit and answer what was taken, within `timeout_s`."""
+        """Commit and answer the accepted records, within `timeout_s`."""
         drains = [asyncio.create_task(led.leader.drain()) for led in self._led.values()]
         if drains:
             await asyncio.wait(drains, timeout=timeout_s)
@@ -191,7 +195,7 @@ class ShardSet:
         await asyncio.gather(*drains, return_exceptions=True)
 
     async def close(self) -> None:
-        """Stop leading whatever is led still; statuses go on telling of it."""
+        """Stop leading all shards. They stay listed for statuses."""
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
@@ -205,16 +209,16 @@ class ShardSet:
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
 
-    async def _clear_away(self, led: LedShard) -> None:
-        """Once `led` is led no more, for whatever reason: make room for its next time."""
+    async def _remove_when_down(self, led: LedShard) -> None:
+        """When `led` steps down, remove it, so that the shard can be led again."""
         await led.leader.ended()
         if self._led.get(led.shard) is led and led.leader.down and led.leader.down.fenced:
             self.fencings += 1
         await led.close()
-        self._let_go(led)
+        self._remove(led)
 
     async def _lead_again(self, led: LedShard) -> None:
-        """Once `led` is led no more: claim the shard until that works. Not if another broker has fenced it."""
+        """When `led` steps down, claim the shard again until that works, unless another broker has fenced it."""
         await led.leader.ended()
         failures = 0
         while led.leader.down and not led.leader.down.fenced:
@@ -223,23 +227,28 @@ class ShardSet:
             try:
                 await self.lead(led.shard)
             except Exception as error:
-                _log.error("shard %d cannot be led again, trying on: %s", led.shard, error)
+                _log.error("shard %d cannot be led again, the broker retries: %s", led.shard, error)
                 led.leader.still_down(error)
             else:
                 _log.warning("shard %d is led again", led.shard)
                 return
 
-    def _let_go(self, led: LedShard) -> None:
+    def _remove(self, led: LedShard) -> None:
         if self._led.get(led.shard) is led:
             del self._led[led.shard]
             self._hot_tail.drop(led.shard)
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+        self.on_change()
 
 
 def _no_lease(_shard: int, _epoch: int) -> bool:
-    """A broker alone has none."""
+    """A broker alone has no lease."""
     return False
+
+
+def _ignore() -> None:
+    """Nobody listens."""

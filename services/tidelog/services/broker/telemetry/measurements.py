@@ -1,19 +1,18 @@
-"""What a broker counts while it works, and a frozen picture of it for whoever exports it (as `/metrics` does).
+"""Counts what a broker does, and takes frozen snapshots for exporters such as `/metrics`.
 
-Counting is plain addition on the event loop. A PUT of the WAL is shared by the topics in it; each is given a part of
-it by its bytes, so that the parts of all topics add up to the PUTs made.
+Counting is addition on the event loop. A PUT of the WAL is divided among the topics in it by their bytes, so that the
+shares of all topics add up to the PUTs made.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidelog.services.broker.archive.topic_archive import ColdLedger, TopicArchive, added_segments
-from tidelog.services.broker.telemetry.topic_counts import TopicCounts
-from tidelog.services.broker.write.append_buffer import Append
+from tidelog.services.broker.api.costs import TopicArchive, TopicCounts
+from tidelog.services.broker.telemetry.cold_ledger import ColdLedger, added_segments
 from tidelog.services.workers.sweeping.slow_sweep import SweepCounts
 from tidelog.storage.layout import parse_segment_key
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest
@@ -31,7 +30,7 @@ _WRITTEN_FOR = {
 
 @dataclass(frozen=True)
 class Histogram:
-    """`counts[i]` observations were at most `bounds[i]`, and more than the bound before; the last has no bound."""
+    """`counts[i]` observations were at most `bounds[i]` and above the previous bound. The last has no bound."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -40,7 +39,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class PartitionLag:
-    """How far the archive is behind: records of one partition that are committed and not in a segment."""
+    """The archive lag of a partition: committed records that are in no segment."""
 
     topic: str
     partition: int
@@ -50,8 +49,8 @@ class PartitionLag:
 
 @dataclass(frozen=True)
 class ClusterCounts:
-    """`shards_led` now. Totals since the broker started: shards handed over cleanly, shards lost to another leader, and
-    calls on partitions that peers were asked for."""
+    """`shards_led` now. Since the start: shards handed over, shards lost to another leader, and calls forwarded to
+    peers."""
 
     shards_led: int = 0
     handovers: int = 0
@@ -61,8 +60,8 @@ class ClusterCounts:
 
 @dataclass(frozen=True)
 class BrokerMeasurements:
-    """One picture of a broker. `topics` by name; `lags` of the partitions that are loaded, as are the `archives`, by
-    topic; `usage`: every request to the store; `hedges`: those that were sent beside one that took too long."""
+    """A snapshot of a broker. `topics` and `archives` by topic name; `lags` of the loaded partitions; `usage`: all
+    requests to the store; `hedges`: requests that were sent beside a slow one."""
 
     topics: Mapping[str, TopicCounts]
     ack_seconds: Histogram
@@ -79,20 +78,20 @@ class BrokerMeasurements:
 
 @dataclass
 class Measurements:
-    """The running counts. Beyond `TOPICS_MAX` topics the rest are counted together as `OTHER_TOPICS`."""
+    """The running counts. Topics beyond `TOPICS_MAX` are counted together as `OTHER_TOPICS`."""
 
     topics: dict[str, TopicCounts] = field(default_factory=dict)
     cold: ColdLedger = field(default_factory=ColdLedger)
     _ack_counts: list[int] = field(default_factory=lambda: [0] * (len(ACK_SECONDS_BOUNDS) + 1))
     _ack_total_s: float = 0.0
 
-    def committed(self, appends: Sequence[Append], entry_bytes: int) -> None:
-        """An entry of `entry_bytes` that holds `appends` is in the log."""
+    def committed(self, appends: Iterable[tuple[str, int, int]], entry_bytes: int) -> None:
+        """An entry of `entry_bytes` is in the log. `appends`: topic, records and payload bytes of each append in it."""
         records: Counter[str] = Counter()
         payload: Counter[str] = Counter()
-        for append in appends:
-            records[append.partition.topic] += append.count
-            payload[append.partition.topic] += append.payload_bytes
+        for topic, count, payload_bytes in appends:
+            records[topic] += count
+            payload[topic] += payload_bytes
         whole = max(1, payload.total())
         for topic, payload_bytes in payload.items():
             counts = self._counts(topic)
@@ -115,16 +114,12 @@ class Measurements:
         )
 
     def cold_get(self, topic: str) -> None:
-        """A fetch had to go to the bucket."""
+        """A fetch read from the bucket."""
         counts = self._counts(topic)
         self._set(topic, replace(counts, cold_gets=counts.cold_gets + 1))
 
-    def manifest_seen(self, manifest: Manifest) -> None:
-        """Some broker's, or a job's; the newest that is known of its partition."""
-        self.cold.seen(manifest)
-
-    def version_made(self, manifest: Manifest) -> None:
-        """This broker appended `manifest`: what it wrote for that counts by why it did."""
+    def manifest_appended(self, manifest: Manifest) -> None:
+        """This broker appended `manifest`: count the bytes that it wrote, by the reason."""
         added = added_segments(manifest)
         if not added or manifest.change is None:
             return
@@ -137,7 +132,7 @@ class Measurements:
         self._set(topic, replace(counts, **{column: written_bytes}))
 
     def acked(self, seconds: float) -> None:
-        """A produce with acks=all was answered `seconds` after it came."""
+        """A produce with acks=all was answered after `seconds`."""
         self._ack_counts[bisect_left(ACK_SECONDS_BOUNDS, seconds)] += 1
         self._ack_total_s += seconds
 

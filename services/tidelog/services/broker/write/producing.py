@@ -1,8 +1,9 @@
-"""A produce request, from its checks to its answer.
+"""Appends the shares of a produce request to their partitions, from the last checks to the answer.
 
-Everything that can be refused is refused before anything is taken (inv. 10): between the last check and the last
-append nothing is awaited, so no other request comes between. A refusal that rests on records that are buffered and
-not yet committed is given only once they are: were it given sooner and they then failed, it would have been wrong.
+- Every check comes before the first append, and nothing is awaited between the last check and the last append, so no
+  other request comes in between (inv. 10).
+- A refusal that depends on buffered records is answered only after they are committed. If it were answered earlier and
+  they then failed, the refusal would be wrong.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from dataclasses import dataclass
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.produce import Acks, Appended, ProduceOptions
 from tidelog.services.broker.read.partition_reader import PartitionReader
-from tidelog.services.broker.shard.partition_state import PartitionState
+from tidelog.services.broker.shard.append_buffer import APPEND_OVERHEAD_BYTES, Append, BufferBudget
+from tidelog.services.broker.shard.idempotence import RememberedBatch
+from tidelog.services.broker.shard.partition_state import Outcome, PartitionState
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_set import ShardSet
-from tidelog.services.broker.write.append_buffer import APPEND_OVERHEAD_BYTES, Append, BufferBudget, Outcome
-from tidelog.services.broker.write.idempotence import RememberedBatch
 from tidelog.services.broker.write.routing import Share
 from tidelog.storage.errors import Conflict, Denied, Fenced, NotFound, OffsetConflict, Unavailable
 from tidelog.storage.wal_entry import ProducerMark
 
 LOADS_MAX = 32
-"""Partitions that one request loads at the same time."""
+"""Partitions that one request loads in parallel."""
 
 
 @dataclass(frozen=True)
-class _Place:
-    """A share with where it goes."""
+class _Target:
+    """A share, its partition and the leader of its shard."""
 
     share: Share
     leader: ShardLeader
@@ -37,7 +38,7 @@ class _Place:
 
 
 class ProducePath:
-    """Appends shares to the shards that lead their partitions."""
+    """`api.Broker.produce` for partitions that are led here."""
 
     def __init__(
         self,
@@ -55,92 +56,94 @@ class ProducePath:
         self._acks1_loss_max_s = acks1_loss_max_s
 
     async def produce(self, topic: Topic, shares: Sequence[Share], options: ProduceOptions) -> Sequence[Appended]:
-        """Take `shares` and answer as `options.acks` says. Raises what `api.Broker.produce` lists."""
+        """Append `shares` and answer as `options.acks` says. Raises like `api.Broker.produce`."""
         await self._load(topic, shares)
-        places = [await self._place(topic, share) for share in shares]
-        for place in places:
-            self._shards.check_leading(place.leader)
-            if place.state.deleted:
+        targets = [await self._target(topic, share) for share in shares]
+        for target in targets:
+            self._shards.check_leading(target.leader)
+            if target.state.deleted:
                 raise NotFound(f"topic {topic.name!r} was deleted")
         if options.producer or options.expected_offset is not None:
-            duplicate = await self._duplicate(places[0], options)
+            duplicate = await self._duplicate(targets[0], options)
             if duplicate:
-                return (await self._answer_again(places[0], duplicate, options.acks),)
-        outcomes = self._take(places, options)
-        answers = tuple(_appended(place.share, append, options.acks) for place, append, _ in outcomes)
-        # While the store refuses commits no records are acknowledged before theirs, whatever `acks` says.
-        if options.acks is Acks.ALL or any(place.leader.retries.denied for place in places):
-            await self._all_committed([(place, outcome) for place, _, outcome in outcomes])
+                return (await self._answer_again(targets[0], duplicate, options.acks),)
+        outcomes = self._append_all(targets, options)
+        answers = tuple(_appended(target.share, append, options.acks) for target, append, _ in outcomes)
+        # While the store refuses commits, no record is acknowledged before its commit, whatever `acks` says.
+        if options.acks is Acks.ALL or any(target.leader.retries.denied for target in targets):
+            await self._all_committed([(target, outcome) for target, _, outcome in outcomes])
         elif options.acks is Acks.LEADER:
-            await self._loss_bounded([(place, outcome) for place, _, outcome in outcomes])
+            await self._loss_bounded([(target, outcome) for target, _, outcome in outcomes])
         return answers
 
-    # ---- finding
+    # ---- loading
 
     async def _load(self, topic: Topic, shares: Sequence[Share]) -> None:
-        """Load the partitions that are not here yet, many at a time."""
+        """Load the partitions that are not in memory, in parallel."""
         leaders = {share.partition: self._shards.leading(topic.shards[share.partition]) for share in shares}
         unknown = [n for n, leader in leaders.items() if not leader.partitions.loaded(topic.partition(n))]
         for first in range(0, len(unknown), LOADS_MAX):
             some = unknown[first : first + LOADS_MAX]
             await asyncio.gather(*(leaders[n].partitions.load(topic, n) for n in some))
 
-    async def _place(self, topic: Topic, share: Share) -> _Place:
+    async def _target(self, topic: Topic, share: Share) -> _Target:
         leader = self._shards.leading(topic.shards[share.partition])
         state = leader.partitions.loaded(topic.partition(share.partition))
         if state is None:
             state = await leader.partitions.load(topic, share.partition)
-        return _Place(share, leader, state)
+        return _Target(share, leader, state)
 
     # ---- checking
 
-    async def _duplicate(self, place: _Place, options: ProduceOptions) -> RememberedBatch | None:
-        """The batch that this request repeats. Raises the conflict that stands in its way, once that is certain."""
+    async def _duplicate(self, target: _Target, options: ProduceOptions) -> RememberedBatch | None:
+        """The remembered batch that this request repeats. Raises a conflict, once it is certain."""
         try:
-            return _checked(place, options)
+            return _checked(target, options)
         except Conflict as refusal:
-            rests_on_buffered = _rests_on_buffered(place.state, options)  # as of now: the next line lets others go on
-            # A leader that was replaced and does not know it yet refuses by a state that is over.
-            await self._shards.prove_leading(place.leader)
+            rests_on_buffered = _rests_on_buffered(
+                target.state, options
+            )  # before the next line lets other requests run
+            # A replaced leader that does not know it would refuse because of outdated state.
+            await self._shards.prove_leading(target.leader)
             if not rests_on_buffered:
                 raise
             conflict = refusal
-        await self._committed(place)
+        await self._committed(target)
         if isinstance(conflict, OffsetConflict):
-            conflict.next_offset = place.state.high_watermark
+            conflict.next_offset = target.state.high_watermark
         raise conflict
 
-    async def _committed(self, place: _Place) -> None:
-        """Return once what is buffered for the partition now is committed; raise if it is not."""
-        state = place.state
+    async def _committed(self, target: _Target) -> None:
+        """Return once all records buffered for the partition are committed; raises if they are not."""
+        state = target.state
         if state.last_outcome and not state.last_outcome.done():
             await asyncio.wait((state.last_outcome,), timeout=self._commit_timeout_s)
         if state.last_outcome:
-            _check_outcome(place, state.last_outcome)
+            _check_outcome(target, state.last_outcome)
 
-    async def _answer_again(self, place: _Place, batch: RememberedBatch, acks: Acks) -> Appended:
-        """Answer a repeated batch as the first time, when it is committed."""
-        if acks is Acks.ALL and batch.base_offset >= place.state.high_watermark:
-            await self._committed(place)
-        elif acks is Acks.LEADER and place.state.last_outcome:
-            await self._loss_bounded([(place, place.state.last_outcome)])
+    async def _answer_again(self, target: _Target, batch: RememberedBatch, acks: Acks) -> Appended:
+        """Answer a repeated batch like the first one, once it is committed."""
+        if acks is Acks.ALL and batch.base_offset >= target.state.high_watermark:
+            await self._committed(target)
+        elif acks is Acks.LEADER and target.state.last_outcome:
+            await self._loss_bounded([(target, target.state.last_outcome)])
         timestamp_ms = batch.timestamp_ms
         if timestamp_ms is None:
             timestamp_ms = await self._reader.latest_timestamp_ms(
-                place.leader.partitions, place.state, batch.base_offset, batch.count
+                target.leader.partitions, target.state, batch.base_offset, batch.count
             )
-        return Appended(place.share.partition, batch.base_offset, batch.count, timestamp_ms, duplicate=True)
+        return Appended(target.share.partition, batch.base_offset, batch.count, timestamp_ms, duplicate=True)
 
-    # ---- taking
+    # ---- appending
 
-    def _take(self, places: Sequence[_Place], options: ProduceOptions) -> list[tuple[_Place, Append, Outcome]]:
-        """All of it or, with `Overloaded`, nothing. No await in here."""
-        held_bytes = sum(_held_bytes(place.share) for place in places)
+    def _append_all(self, targets: Sequence[_Target], options: ProduceOptions) -> list[tuple[_Target, Append, Outcome]]:
+        """All shares, or none if it raises `Overloaded`. Must not await."""
+        held_bytes = sum(_held_bytes(target.share) for target in targets)
         self._budget.reserve(held_bytes)
-        return [self._append(place, options) for place in places]
+        return [self._append(target, options) for target in targets]
 
-    def _append(self, place: _Place, options: ProduceOptions) -> tuple[_Place, Append, Outcome]:
-        share, state = place.share, place.state
+    def _append(self, target: _Target, options: ProduceOptions) -> tuple[_Target, Append, Outcome]:
+        share, state = target.share, target.state
         base_offset = state.assign(share.records.num_rows)
         mark = _mark(state, options, base_offset, share.records.num_rows)
         if mark:
@@ -154,42 +157,41 @@ class ProducePath:
             share.timestamp_ms_max,
             mark,
         )
-        state.last_outcome = place.leader.append(append)
-        return place, append, state.last_outcome
+        state.last_outcome = target.leader.append(append)
+        return target, append, state.last_outcome
 
     # ---- answering
 
-    async def _all_committed(self, outcomes: Sequence[tuple[_Place, Outcome]]) -> None:
-        """Return once all are committed; else raise what is known of those that are not."""
+    async def _all_committed(self, outcomes: Sequence[tuple[_Target, Outcome]]) -> None:
+        """Return once all are committed; raises if some are not."""
         waiting = {outcome for _, outcome in outcomes if not outcome.done()}
         if waiting:
             await asyncio.wait(waiting, timeout=self._commit_timeout_s)
         _check_outcomes(outcomes)
 
-    async def _loss_bounded(self, outcomes: Sequence[tuple[_Place, Outcome]]) -> None:
-        """Return once a crash would lose no more than ``acks1.loss.max.ms`` of what each shard has taken; else raise
-        what is known of the records."""
+    async def _loss_bounded(self, outcomes: Sequence[tuple[_Target, Outcome]]) -> None:
+        """Return once the loss window of each shard is narrower than ``acks1.loss.max.ms``; raises if one is not."""
         bound_s = self._acks1_loss_max_s
-        for place, outcome in outcomes:
-            await place.leader.loss_window.narrowed(bound_s, outcome, self._commit_timeout_s)
+        for target, outcome in outcomes:
+            await target.leader.loss_window.wait_until_narrower(bound_s, outcome, self._commit_timeout_s)
         _check_outcomes([(p, o) for p, o in outcomes if o.done() or p.leader.loss_window.is_wider(bound_s)])
 
 
-def _checked(place: _Place, options: ProduceOptions) -> RememberedBatch | None:
-    state, count = place.state, place.share.records.num_rows
+def _checked(target: _Target, options: ProduceOptions) -> RememberedBatch | None:
+    state, count = target.state, target.share.records.num_rows
     if options.producer and (found := state.producers.find(options.producer, count)):
         return found
     if options.expected_offset is not None and options.expected_offset != state.next_offset:
         raise OffsetConflict(
-            f"partition {place.share.partition} of {state.topic!r} goes on at offset {state.high_watermark}, "
-            f"not {options.expected_offset}",
+            f"the next offset of partition {target.share.partition} of {state.topic!r} is {state.high_watermark}, not "
+            f"{options.expected_offset}",
             next_offset=state.high_watermark,
         )
     return None
 
 
 def _rests_on_buffered(state: PartitionState, options: ProduceOptions) -> bool:
-    """Whether a refusal could turn out wrong if what is buffered were lost."""
+    """Whether a refusal would be wrong if the buffered records were lost."""
     if state.high_watermark == state.next_offset:
         return False
     overtaken = options.expected_offset is not None and options.expected_offset < state.high_watermark
@@ -219,28 +221,28 @@ def _appended(share: Share, append: Append, acks: Acks) -> Appended:
     return Appended(share.partition, base_offset, append.count, share.timestamp_ms_max)
 
 
-def _check_outcomes(outcomes: Sequence[tuple[_Place, Outcome]]) -> None:
-    """Raises unless all are committed, and says which are."""
-    committed = tuple(place.share.partition for place, o in outcomes if o.done() and o.result() is None)
+def _check_outcomes(outcomes: Sequence[tuple[_Target, Outcome]]) -> None:
+    """Raises unless all are committed; the error lists the committed partitions."""
+    committed = tuple(target.share.partition for target, o in outcomes if o.done() and o.result() is None)
     if len(committed) == len(outcomes):
         return
     try:
-        for place, outcome in outcomes:
-            _check_outcome(place, outcome)
+        for target, outcome in outcomes:
+            _check_outcome(target, outcome)
     except (Denied, Fenced, Unavailable) as error:
         error.committed = committed
         raise
 
 
-def _check_outcome(place: _Place, outcome: Outcome) -> None:
-    """Raises unless `outcome` says committed."""
+def _check_outcome(target: _Target, outcome: Outcome) -> None:
+    """Raises unless the batch is committed."""
     if outcome.done():
         if failure := outcome.result():
             raise failure.error()
-    elif denied := place.leader.retries.denied:
+    elif denied := target.leader.retries.denied:
         raise Denied(
-            "the store refuses the broker's commits. The broker keeps the records and tries again, so the outcome is "
-            f"unknown: send them again with the same sequence, or they may be in the log twice. {denied}"
+            "the store refuses the broker's commits. The broker keeps the records and retries, so the outcome is "
+            f"unknown. Retry with the same sequence; without one the records may be in the log twice. {denied}"
         )
     else:
-        raise Unavailable("the store did not confirm in time: the outcome is unknown; a retry may repeat the records")
+        raise Unavailable("the store did not confirm in time: the outcome is unknown. A retry may repeat the records")

@@ -1,12 +1,17 @@
-"""Which records of a request go to which partition; each partition's share keeps their order.
+"""Checks the records of a produce request and splits them into shares, one per partition.
 
-A record goes where its `partition` says, else where its key says (`partitioner`), else to the request's own keyless
-partition. When all of a request goes to one partition, which is the common case, nothing is copied.
+A record goes to the partition that it names; otherwise to the partition of its key (`partitioner`); otherwise to the
+partition that the request takes for keyless records, in turn. A share keeps the order of the request. If all records go
+to one partition, the common case, nothing is copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +19,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelog.services.broker.write.admission import Admitted
+from tidelog.coordinator.topics.topic import Topic
+from tidelog.services.broker.api.produce import Draft, ProduceOptions
+from tidelog.services.broker.topics import check_partition
+from tidelog.services.broker.write.admission import Admitted, admit
+from tidelog.services.runtime.settings import Settings
 from tidelog.storage.errors import Invalid
 from tidelog.storage.partitioner import NO_PARTITION, partitions_of
+from tidelog.storage.runtime import Clock
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one partition gets of a request. `held_bytes` is the memory these records keep alive, `payload_bytes` those
-    of their keys and values."""
+    """The records of a request for one partition. `held_bytes`: the memory that they keep alive; `payload_bytes`: of
+    their keys and values."""
 
     partition: int
     records: pa.Table
@@ -31,8 +41,56 @@ class Share:
     timestamp_ms_max: int
 
 
+ROUTED_INLINE_MAX = 20_000
+"""Requests of more records are checked and split in a thread."""
+
+
+class RequestSplitter:
+    """Requests without keys take the partitions of a topic in turn."""
+
+    def __init__(self, settings: Settings, clock: Clock, executor: Executor) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._executor = executor
+        self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+
+    async def split(self, topic: Topic, draft: Draft, options: ProduceOptions) -> Sequence[Share]:
+        """The shares of `draft`. Raises `Invalid`, `TooLarge`, `NotFound`; accepts no record."""
+        if options.partition is not None or draft.records.num_rows <= ROUTED_INLINE_MAX:
+            return self._split(topic, draft, options)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, self._split, topic, draft, options)
+
+    def forget(self, topic: Topic) -> None:
+        """Drop the turns of a deleted topic."""
+        self._turns.pop(topic.topic_id, None)
+
+    def _split(self, topic: Topic, draft: Draft, options: ProduceOptions) -> Sequence[Share]:
+        records = admit(
+            draft.records,
+            topic.config,
+            key_bytes_max=self._settings.key_max_bytes,
+            now_ms=self._clock.now_ms(),
+        )
+        if options.partition is None:
+            if options.producer or options.expected_offset is not None:
+                raise Invalid(
+                    "a request with expected_offset or a producer's sequence must name its partition", field="partition"
+                )
+            return route(
+                records,
+                draft.partitions,
+                held_bytes=draft.body_bytes,
+                partition_count=topic.partition_count,
+                keyless_partition=next(self._turns[topic.topic_id]) % topic.partition_count,
+            )
+        check_partition(topic, options.partition)
+        check_all_name(draft.partitions, options.partition)
+        return (whole(options.partition, records, draft.body_bytes),)
+
+
 def whole(partition: int, admitted: Admitted, held_bytes: int) -> Share:
-    """All of a request for one partition; nothing is copied."""
+    """A share of all records; nothing is copied."""
     payload_bytes = int(admitted.payload_bytes.sum())
     return Share(partition, admitted.records, held_bytes, payload_bytes, int(admitted.timestamps_ms.max()))
 
@@ -40,8 +98,8 @@ def whole(partition: int, admitted: Admitted, held_bytes: int) -> Share:
 def route(
     admitted: Admitted, named: Any, *, held_bytes: int, partition_count: int, keyless_partition: int
 ) -> Sequence[Share]:
-    """The shares of a request, ascending by partition. `named` (int32 or None) goes with the records row by row.
-    Raises `Invalid` for a partition that is not there."""
+    """The shares of a request, ordered by partition. `named` (int32, or None): the partition that each record names.
+    Raises `Invalid` for a partition that does not exist."""
     keys = admitted.records.column("key")
     if named is None and (partition_count == 1 or keys.null_count == len(keys)):
         return (whole(keyless_partition, admitted, held_bytes),)
@@ -53,13 +111,13 @@ def route(
 
 
 def check_all_name(named: Any, partition: int) -> None:
-    """`Invalid` if a row names another partition than the one the whole request is for."""
+    """Raises `Invalid` if a record names another partition than the request does."""
     if named is None:
         return
     others = np.flatnonzero(_named_or(named, partition) != partition)
     if len(others):
         raise Invalid(
-            f"a record names another partition than {partition}, which the request is for",
+            f"a record names another partition than the request, which is for partition {partition}",
             field="partition",
             record=int(others[0]),
         )
@@ -85,7 +143,7 @@ def _check_named(named: Any, partition_count: int) -> None:
     wrong = np.flatnonzero((numbers < 0) | (numbers >= partition_count))
     if len(wrong):
         raise Invalid(
-            f"there is no partition {int(numbers[wrong[0]])}: the topic has 0 to {partition_count - 1}",
+            f"there is no partition {int(numbers[wrong[0]])}: the topic has partitions 0 to {partition_count - 1}",
             field="partition",
             record=int(wrong[0]),
         )

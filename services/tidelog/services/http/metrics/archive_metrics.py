@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from tidelog.client.prices import S3_STANDARD
-from tidelog.services.broker.archive.topic_archive import TopicArchive
-from tidelog.services.broker.telemetry.topic_counts import TopicCounts
+from tidelog.services.broker.api.costs import TopicArchive, TopicCounts
 from tidelog.services.workers.sweeping.slow_sweep import SweepCounts
 from tidelog.storage.bucket.sweep import Reason
 

@@ -15,9 +15,9 @@ from prometheus_client.registry import Collector
 
 from tidelog.client.prices import S3_STANDARD
 from tidelog.services.broker.api.cluster import BrokerStatus, ShardStatus
-from tidelog.services.broker.archive.request_shares import topic_requests
+from tidelog.services.broker.api.costs import TopicCounts
 from tidelog.services.broker.telemetry.measurements import BrokerMeasurements, ClusterCounts, Histogram, PartitionLag
-from tidelog.services.broker.telemetry.topic_counts import TopicCounts
+from tidelog.services.broker.telemetry.request_shares import topic_requests
 from tidelog.services.http.metrics.archive_metrics import archive_metrics, sweep_metrics
 from tidelog.storage.stores.counting import Usage
 

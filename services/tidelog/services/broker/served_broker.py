@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tidelog.services.broker.api.broker import Broker
-from tidelog.services.broker.cluster.peer_secrets import PeerSecrets
+from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.broker.telemetry.measurements import BrokerMeasurements
 
 

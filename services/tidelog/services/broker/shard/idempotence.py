@@ -1,12 +1,19 @@
-"""Which batches of idempotent producers a partition has, so that a retry is in the log once (inv. 7).
+"""Remembers the batches of idempotent producers, so that a repeated batch is in the log once (inv. 7).
 
-Kafka's rules (KIP-98, KIP-360; `ProducerAppendInfo`, `ProducerStateEntry`): a producer's batches follow each other
-without a gap in their sequences; its last five are remembered, and one of these sent again is a duplicate; a newer
-epoch begins at sequence 0 and shuts the older one out; a producer that is not known, or was forgotten
-(`ProducerMemory`, or this table's bound), may begin anywhere.
+`ProducerTable` applies Kafka's rules to one partition (KIP-98, KIP-360; `ProducerAppendInfo`, `ProducerStateEntry`):
 
-Batches that are buffered but not committed are remembered too. They fail only together with everything behind them,
-when the shard steps down.
+- The sequences of a producer's batches follow each other without a gap.
+- The last five batches are remembered. A batch that repeats one of them is a duplicate.
+- A newer epoch begins at sequence 0 and fences the older one.
+- A producer that is unknown or was forgotten may begin at any sequence.
+
+Batches that are buffered and not committed are remembered too. They fail only together with everything behind them,
+when the shard's leader steps down.
+
+`ProducerMemory` bounds the producers of all tables. A producer is forgotten after ``producer.id.expiration.ms`` without
+a batch, or when there are more than ``producer.ids.max`` (the longest silent one first). A batch that is repeated later
+than that is appended again. The expiry counts from the last batch, by the monotonic clock. For a batch found in the
+bucket it counts from when it was found, which is later than necessary, never earlier.
 """
 
 from __future__ import annotations
@@ -16,8 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidelog.services.broker.api.produce import ProducerSequence
-from tidelog.services.broker.write.producer_memory import ProducerMemory
 from tidelog.storage.errors import Invalid, ProducerFenced, SequenceConflict
+from tidelog.storage.runtime import Clock
 from tidelog.storage.wal_entry import ProducerMark
 
 BATCHES_REMEMBERED = 5
@@ -27,8 +34,8 @@ SEQUENCE_MAX = 2**62
 
 @dataclass(frozen=True)
 class RememberedBatch:
-    """A batch that is in the log or on its way. `timestamp_ms` is what its producer was answered, None if that was
-    before this broker."""
+    """A batch that is committed or buffered. `timestamp_ms`: as answered to the producer, None if another broker
+    answered."""
 
     first_sequence: int
     last_sequence: int
@@ -47,8 +54,8 @@ class _Producer:
 
 
 class ProducerTable:
-    """The producers of one partition; of more than `producers_max` the one silent for longest is forgotten. `memory`
-    bounds the producers of all tables, in number and time; without it this table's bound is the only one."""
+    """The producers of one partition, at most `producers_max`: the longest silent one is forgotten first. `memory`, if
+    given, bounds the producers of all tables as well."""
 
     def __init__(self, producers_max: int = PRODUCERS_MAX, memory: ProducerMemory | None = None) -> None:
         self._producers_max = producers_max
@@ -62,16 +69,15 @@ class ProducerTable:
         self._producers.pop(producer_id, None)
 
     def find(self, sequence: ProducerSequence, count: int) -> RememberedBatch | None:
-        """The batch that `count` records from `sequence` on repeat, None if they are new and may be appended.
-        Raises `SequenceConflict`, `ProducerFenced`, `Invalid`; changes nothing."""
+        """The remembered batch that `count` records from `sequence` on repeat; None if they are new and may be
+        appended. Raises `SequenceConflict`, `ProducerFenced`, `Invalid`. Changes nothing."""
         _check_numbers(sequence, count)
         known = self._producers.get(sequence.producer_id)
         if known is None or (self._memory is not None and self._memory.expired(self, sequence.producer_id)):
             return None
         if sequence.producer_epoch < known.epoch:
             raise ProducerFenced(
-                f"producer {sequence.producer_id} is at epoch {known.epoch} by now; "
-                f"epoch {sequence.producer_epoch} may write no more",
+                f"producer {sequence.producer_id} is at epoch {known.epoch}; epoch {sequence.producer_epoch} is fenced",
                 current_epoch=known.epoch,
             )
         if sequence.producer_epoch > known.epoch:
@@ -85,7 +91,7 @@ class ProducerTable:
         return None
 
     def remember(self, mark: ProducerMark, timestamp_ms: int | None) -> None:
-        """Note a batch as its producer's last. One that is older than what is known already changes nothing."""
+        """Note a batch as its producer's last one. An older batch than the last one changes nothing."""
         if self._memory is not None and self._memory.expired(self, mark.producer_id):
             self.forget(mark.producer_id)
         known = self._producers.get(mark.producer_id)
@@ -103,19 +109,52 @@ class ProducerTable:
             self._memory.used(self, mark.producer_id)
 
     def restore(self, marks: Sequence[ProducerMark]) -> None:
-        """Note batches found in the bucket, in the order of their offsets."""
+        """Note batches that were found in the bucket, in the order of their offsets."""
         for mark in sorted(marks, key=lambda mark: mark.base_offset):
             self.remember(mark, None)
 
 
+class ProducerMemory:
+    """The producers of all tables of a broker."""
+
+    def __init__(self, clock: Clock, expiration_s: float, producers_max: int) -> None:
+        self._clock = clock
+        self._expiration_s = expiration_s
+        self._producers_max = producers_max
+        self._last_s: OrderedDict[tuple[ProducerTable, str], float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._last_s)
+
+    def used(self, table: ProducerTable, producer_id: str) -> None:
+        """`table` has remembered a batch of this producer. Other producers may be forgotten for it."""
+        key, now_s = (table, producer_id), self._clock.monotonic()
+        self._last_s[key] = now_s
+        self._last_s.move_to_end(key)
+        while len(self._last_s) > self._producers_max or self._oldest_s() < now_s - self._expiration_s:
+            (oldest, oldest_id), _ = self._last_s.popitem(last=False)
+            oldest.forget(oldest_id)
+
+    def expired(self, table: ProducerTable, producer_id: str) -> bool:
+        last_s = self._last_s.get((table, producer_id))
+        return last_s is not None and last_s < self._clock.monotonic() - self._expiration_s
+
+    def dropped(self, table: ProducerTable, producer_id: str) -> None:
+        """`table` has forgotten this producer because of its own bound."""
+        self._last_s.pop((table, producer_id), None)
+
+    def _oldest_s(self) -> float:
+        return next(iter(self._last_s.values()))
+
+
 def _check_numbers(sequence: ProducerSequence, count: int) -> None:
     if sequence.producer_epoch < 0 or not 0 <= sequence.first_sequence <= SEQUENCE_MAX - count:
-        raise Invalid("a producer's epoch and sequence are not negative, and far below 2**62", field="sequence")
+        raise Invalid("a producer's epoch and sequence must be from 0 to 2**62", field="sequence")
 
 
 def _check_next(sequence: ProducerSequence, expected: int) -> None:
     if sequence.first_sequence != expected:
         raise SequenceConflict(
-            f"producer {sequence.producer_id} goes on at sequence {expected}, not {sequence.first_sequence}",
+            f"the next sequence of producer {sequence.producer_id} is {expected}, not {sequence.first_sequence}",
             expected_sequence=expected,
         )

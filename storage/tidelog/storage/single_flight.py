@@ -1,4 +1,4 @@
-"""One run of a slow read for everybody who wants its result at the same time."""
+"""Run a slow read once for all callers that need its result at the same time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Result = TypeVar("Result")
 
 
 class SingleFlight(Generic[Key, Result]):
-    """`run(key, read)` starts `read` unless one for `key` is under way; all who wait share its result or error.
-    One of them leaving does not stop it for the others.
+    """`run(key, read)` starts `read` unless one for `key` is under way. All callers that wait get its result or error.
+    A caller that is cancelled does not stop it for the others.
 
-    A read that has ended is never shared: a caller that asks again and again until a result is new enough must get a
-    new read each time, and must wait for it. Else it could run for ever between the end of a read and its callbacks.
+    A read that has ended is never shared. A caller that repeats `run` until a result is new enough must get a new read
+    each time and must wait for it; otherwise it could loop forever between the end of a read and its callbacks.
     """
 
     def __init__(self) -> None:
@@ -33,9 +33,8 @@ class SingleFlight(Generic[Key, Result]):
         return await asyncio.shield(flight)
 
     def _forget(self, key: Key, ended: asyncio.Task[Result]) -> None:
-        """Another read may have begun since."""
         if self._flights.get(key) is ended:
-            del self._flights[key]
+            del self._flights[key]  # no later read has begun since
 
 
 async def _awaited(read: Callable[[], Awaitable[Result]]) -> Result:

@@ -1,6 +1,6 @@
 import pytest
 
-from tidelog.services.broker.write.flush_policy import FlushPolicy, ShardLoad, seconds_to_cut
+from tidelog.services.broker.shard.batch_cutting import FlushPolicy, ShardLoad, seconds_to_cut
 
 POLICY = FlushPolicy(interval_s=0.25, batch_bytes_max=1_000)
 

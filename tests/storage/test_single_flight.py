@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from tests.broker.brokers import until
 
-from tidelog.services.broker.read.single_flight import SingleFlight
 from tidelog.services.broker.shard.leadership_proof import LeadershipProof
 from tidelog.storage.runtime import SystemClock
+from tidelog.storage.single_flight import SingleFlight
 
 
 async def test_who_asks_in_the_moment_when_a_read_has_ended_gets_a_read_of_its_own() -> None:

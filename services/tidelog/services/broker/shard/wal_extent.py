@@ -1,8 +1,8 @@
-"""How much of a shard's WAL lies on the bucket: what tells the archiver when to run, and an operator how it stands.
+"""Counts how much of a shard's WAL lies in the bucket, for the archive loop and for metrics.
 
-Entries from `archived_to` on are not archived yet: the **debt** of the archive. Those below it are, and wait for their
-deletion: until the floor has passed them, which damage may hold up, and then for the grace. An entry's bytes are shared
-out to the topics in it by their records, since a header does not tell bytes.
+Entries from `archived_to` on are not archived yet: they are the **debt** of the archive. Entries below it wait for
+their deletion: until the floor has passed them, which damage may delay, and then for the grace. A header does not
+contain sizes per topic, so the bytes of an entry are divided among its topics by their records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.storage.wal_index import IndexedEntry
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """`shares`: bytes by topic id."""
+    """`shares`: bytes per topic id."""
 
     seq: int
     size_bytes: int
@@ -37,16 +37,16 @@ class WalExtent:
         self.passed_bytes = 0
 
     def __len__(self) -> int:
-        """How many are not archived yet."""
+        """How many entries are not archived yet."""
         return len(self._entries)
 
     @property
     def oldest_at_ms(self) -> int | None:
-        """When the oldest entry that is not archived was written, None if there is none."""
+        """When the oldest entry that is not archived was written; None if all are archived."""
         return self._entries[0].written_at_ms if self._entries else None
 
     def adopt(self, floor: int, entries: Sequence[IndexedEntry]) -> None:
-        """Begin with the log as it was found: `entries` from `floor` on."""
+        """Start from the log as it was read: `entries` from `floor` on."""
         self.floor = self.archived_to = floor
         for entry in entries:
             self.add(entry.header, entry.size_bytes)
@@ -56,7 +56,7 @@ class WalExtent:
         self.bytes += size_bytes
 
     def cut(self, floor: int, archived_to: int = 0) -> None:
-        """The floor has moved up to `floor`; entries below `archived_to` are archived as far as they can be."""
+        """The floor is at `floor` now; entries below `archived_to` are archived, except what is damaged."""
         self.floor = max(self.floor, floor)
         self.archived_to = max(self.archived_to, self.floor, archived_to)
         while self._entries and self._entries[0].seq < self.archived_to:
@@ -66,22 +66,22 @@ class WalExtent:
             self.passed_bytes += entry.size_bytes
 
     def deleted(self, below: int) -> None:
-        """Entries below number `below` are on the bucket no more."""
+        """The entries below number `below` were deleted."""
         while self._passed and self._passed[0].seq < below:
             self.passed_bytes -= self._passed.popleft().size_bytes
 
     # ---- by topic
 
     def debt_bytes(self) -> Mapping[str, int]:
-        """What is not archived, by topic id."""
+        """Bytes that are not archived, by topic id."""
         return _summed(self._entries)
 
     def passed_bytes_of_topics(self) -> Mapping[str, int]:
-        """What is archived and waits for its deletion, by topic id."""
+        """Bytes that are archived and wait for their deletion, by topic id."""
         return _summed(self._passed)
 
     def debt_since_ms(self) -> Mapping[str, int]:
-        """When the oldest entry that is not archived was written, by id of the topics that have one."""
+        """When the oldest entry that is not archived was written, by topic id."""
         oldest: dict[str, int] = {}
         for entry in self._entries:
             for topic_id, _ in entry.shares:
@@ -98,7 +98,7 @@ def _summed(entries: deque[_Entry]) -> Mapping[str, int]:
 
 
 def _shares(header: WalHeader, size_bytes: int) -> tuple[tuple[str, int], ...]:
-    """Each topic's part of an entry, by records; together they are no more than all of it."""
+    """Each topic's share of an entry, by records. The sum does not exceed the entry."""
     records: Counter[str] = Counter()
     for span in header.spans:
         records[span.topic_partition.topic_id] += span.count

@@ -1,9 +1,12 @@
-"""Who pays for which request.
+"""Divides the requests to the store among the topics.
 
-A topic pays for all requests on its own objects, its segments and manifests. The write-ahead log is shared: of its
-creates a topic has the parts that `Measurements` gave it, by the bytes in each entry; of all other requests on it (an
-archiver's reads, deletions, the floor) a part by the bytes that the topic has put there. What is left is nobody's: the
-journal of topics, the epochs of leaders. So the parts of all topics and the rest add up to every request made.
+- A topic gets all requests on its own objects: its segments and manifests.
+- The creates of WAL entries are divided by the bytes of each entry (`Measurements`).
+- All other requests on the WAL (the archiver's reads, deletions, the floor) are divided by the bytes that each topic
+  has written there.
+- The rest belongs to no topic: the journal, the epochs of leaders.
+
+So the shares of all topics and the rest add up to every request made.
 """
 
 from __future__ import annotations
@@ -11,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tidelog.services.broker.api.costs import TopicCounts
 from tidelog.services.broker.telemetry.measurements import BrokerMeasurements
-from tidelog.services.broker.telemetry.topic_counts import TopicCounts
 from tidelog.storage.stores.counting import NO_REQUESTS, Kind, RequestCounts, Usage
 from tidelog.storage.stores.wrapping import Verb
 
 
 def topic_requests(measured: BrokerMeasurements) -> tuple[Mapping[str, RequestCounts], RequestCounts]:
-    """The requests of each topic that has any, and those that are no topic's. Pure."""
+    """The requests by topic, and the rest. Pure."""
     own = _own_requests(measured.usage)
     shared = replace(measured.usage.counts(kind=Kind.WAL), puts=0.0)
     wal_bytes = sum(counts.wal_bytes for counts in measured.topics.values())
@@ -34,20 +37,20 @@ def topic_requests(measured: BrokerMeasurements) -> tuple[Mapping[str, RequestCo
 
 
 def _own_requests(usage: Usage) -> Mapping[str, RequestCounts]:
-    """On segments and manifests, by topic; one pass, however many topics there are."""
+    """Requests on segments and manifests, by topic; one pass over all counts."""
     tallies: dict[str, dict[Verb, int]] = {}
     for (purpose, verb), tally in usage.tallies.items():
         if purpose.topic:
-            asked = tallies.setdefault(purpose.topic, {})
-            asked[verb] = asked.get(verb, 0) + tally.requests
-    return {topic: _counts(asked) for topic, asked in tallies.items()}
+            made = tallies.setdefault(purpose.topic, {})
+            made[verb] = made.get(verb, 0) + tally.requests
+    return {topic: _counts(made) for topic, made in tallies.items()}
 
 
-def _counts(asked: Mapping[Verb, int]) -> RequestCounts:
+def _counts(made: Mapping[Verb, int]) -> RequestCounts:
     return RequestCounts(
-        puts=asked.get(Verb.PUT, 0) + asked.get(Verb.CREATE, 0),
-        gets=asked.get(Verb.GET, 0),
-        lists=asked.get(Verb.LIST, 0),
-        heads=asked.get(Verb.HEAD, 0),
-        deletes=asked.get(Verb.DELETE, 0),
+        puts=made.get(Verb.PUT, 0) + made.get(Verb.CREATE, 0),
+        gets=made.get(Verb.GET, 0),
+        lists=made.get(Verb.LIST, 0),
+        heads=made.get(Verb.HEAD, 0),
+        deletes=made.get(Verb.DELETE, 0),
     )

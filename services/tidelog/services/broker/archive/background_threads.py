@@ -1,8 +1,8 @@
-"""Threads for work that nobody waits for, as archiving: they run when no request wants the processor.
+"""Threads of low priority for background work such as archiving.
 
-On Linux each thread has a priority of its own, so an encoder of segments gives way to one of WAL entries; elsewhere
-the two share alike. A processor that is wanted all the time would leave them next to nothing, and the WAL would grow
-without end. So work that has fallen behind is `hurried`: done by threads that take their share as any other.
+On Linux each thread has its own priority, so an encoder of segments yields to an encoder of WAL entries. Elsewhere both
+get the same share. On a processor that is always busy, low priority leaves almost nothing, and the WAL would grow
+without bound. So work that has fallen behind is `hurried`: it runs on threads of ordinary priority.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 NICENESS = 10
-"""How far behind the others these threads stand, 0 to 19."""
+"""The `nice` value of these threads, 0 to 19."""
 
 
 class BackgroundThreads(Executor):
-    """`count` threads of low priority, and as many of the ordinary one for what is submitted while it is `hurried`: a
-    thread may step back by itself, but not forward again."""
+    """`count` threads of low priority, and as many of ordinary priority for work submitted while `hurried` is set. A
+    thread can lower its own priority but not raise it again."""
 
     def __init__(self, count: int) -> None:
         self.hurried = False
-        self._patient = ThreadPoolExecutor(count, thread_name_prefix="background", initializer=_stand_back)
+        self._patient = ThreadPoolExecutor(count, thread_name_prefix="background", initializer=_lower_priority)
         self._hurrying = ThreadPoolExecutor(count, thread_name_prefix="behind")
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -38,6 +38,6 @@ class BackgroundThreads(Executor):
             threads.shutdown(wait, cancel_futures=cancel_futures)
 
 
-def _stand_back() -> None:
+def _lower_priority() -> None:
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

@@ -1,6 +1,6 @@
-"""A batch of appends as one WAL entry: its table, sorted by partition and offset, its spans and producers' marks.
+"""Turns a batch of appends into one WAL entry: its table, sorted by partition and offset, its spans and producer marks.
 
-Pure, and run in a thread. Columns are built for the entry as a whole; the only loops are over appends.
+Pure, and run in a thread. Columns are built for the whole entry; only appends are looped over.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelog.services.broker.write.append_buffer import Append
+from tidelog.services.broker.shard.append_buffer import Append
 from tidelog.storage.records import WAL_SCHEMA
 from tidelog.storage.wal_entry import PreparedEntry, ProducerMark, Span, WalCodec, WalHeader
 
 _Int64s = npt.NDArray[np.int64]
 
 SMALL_CHUNK_BYTES = 32 * 1024
-"""Chunks smaller than this on average are gathered into one: a copy, cheaper than to write and to read each."""
+"""Chunks that are smaller on average are copied into one, which is cheaper than to write and read each."""
 
 PLACE_BYTES = 16
-"""A record's partition, its offset and where its topic id ends."""
+"""Per record: the partition, the offset and the end of the topic id."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class SpanDraft:
 
 @dataclass(frozen=True)
 class EntryDraft:
-    """What the codec encodes and readers get. `held_bytes` is the memory that `records` keeps alive."""
+    """The content of an entry. `held_bytes`: the memory that `records` keeps alive."""
 
     records: pa.Table
     spans: tuple[SpanDraft, ...]
@@ -46,14 +46,14 @@ class EntryDraft:
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """An entry in both its forms."""
+    """An entry as readers get it (`draft`) and as it is written (`prepared`)."""
 
     draft: EntryDraft
     prepared: PreparedEntry
 
 
 def encoded_batch(codec: WalCodec, header: WalHeader, appends: Sequence[Append]) -> EncodedBatch:
-    """The entry of `appends` under `header`'s number; one trip to a thread for all of it."""
+    """The entry of `appends` with the number of `header`."""
     draft = entry_draft(appends)
     spans = tuple(drafted.span for drafted in draft.spans)
     whole = replace(header, spans=spans, producers=draft.producers)
@@ -61,7 +61,7 @@ def encoded_batch(codec: WalCodec, header: WalHeader, appends: Sequence[Append])
 
 
 def entry_draft(appends: Sequence[Append]) -> EntryDraft:
-    """The entry that holds `appends`, which come in the order of their offsets within each partition."""
+    """The entry of `appends`, which are in the order of their offsets within each partition."""
     if len(appends) == 1:
         return _draft_of_one(appends[0])
     ordered = sorted(appends, key=lambda append: append.partition.topic_partition)
@@ -79,7 +79,7 @@ def entry_draft(appends: Sequence[Append]) -> EntryDraft:
 
 
 def _draft_of_one(append: Append) -> EntryDraft:
-    """What an idle log writes: nothing to sort or to join, and its producer waits for nothing else."""
+    """The entry of an idle log: nothing to sort or join, and its producer waits for this alone."""
     place, count = append.partition.topic_partition, append.count
     columns: list[Any] = [
         pa.repeat(pa.scalar(place.topic_id), count),
@@ -97,7 +97,7 @@ def _draft_of_one(append: Append) -> EntryDraft:
 
 
 def _with_places(payload: pa.Table, ordered: Sequence[Append], counts: _Int64s, first_rows: _Int64s) -> pa.Table:
-    """`payload` with topic id, partition and offset before it (`WAL_SCHEMA`)."""
+    """`payload` with the columns topic id, partition and offset in front (`WAL_SCHEMA`)."""
     bases = np.fromiter((append.base_offset for append in ordered), np.int64, len(ordered))
     numbers = np.fromiter((append.partition.topic_partition.partition for append in ordered), np.int32, len(ordered))
     offsets = np.arange(payload.num_rows) + np.repeat(bases - first_rows, counts)
