@@ -20,8 +20,8 @@ from tests.cli.conftest import Tidelog
 from tests.end_to_end.broker_process import TIDELOG, BrokerProcess, wait_until
 
 from tidelog.client import Admin, Producer
-from tidelog.services.cli import completion
 from tidelog.services.cli import main as command
+from tidelog.services.cli import options
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_sigterm_keeps_the_lines_that_were_read_and_says_where_to_go_on(
         producing.send_signal(signal.SIGTERM)
         _, errors = producing.communicate(timeout=30)
     assert producing.returncode == 143
-    assert b"stopped: 2 records are in ended. To go on with the same input: --resume-from-line 3" in errors
+    assert b"stopped: 2 records are in ended. To continue with the same input: --resume-from-line 3" in errors
 
 
 def run_here(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -149,11 +149,11 @@ def test_nothing_is_completed_without_a_broker(
     silent: socket.socket, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("tidelog.client"), "disabled", False)
-    monkeypatch.setattr(completion, "DEADLINE_S", 0.2)
+    monkeypatch.setattr(options, "COMPLETION_S_MAX", 0.2)
     context = typer.Context(typer.main.get_command(command.app))
     for port in (free_port(), silent.getsockname()[1]):
         context.params["broker"] = f"http://127.0.0.1:{port}"
-        assert completion.topic_names(context, "") == []
+        assert options.topic_names(context, "") == []
     assert capfd.readouterr() == ("", "")
 
 

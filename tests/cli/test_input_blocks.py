@@ -9,8 +9,7 @@ import threading
 import pyarrow as pa
 import pytest
 
-from tidelog.services.cli import input_blocks as module
-from tidelog.services.cli.input_blocks import input_blocks
+from tidelog.services.cli.input_lines import BLOCK_BYTES, input_blocks
 from tidelog.storage.errors import Invalid
 
 DATA = os.urandom(100_000) + bytes(3_000_000) + b"the end\n"
@@ -36,7 +35,7 @@ def read(raw: bytes, *, decompress: bool = True) -> tuple[bytes, int]:
                 pass
     finally:
         writing.join()
-    assert all(len(block) <= module.BLOCK_BYTES for block in blocks)
+    assert all(len(block) <= BLOCK_BYTES for block in blocks)
     return b"".join(blocks), sum(counts)
 
 

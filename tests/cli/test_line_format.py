@@ -3,7 +3,7 @@
 import pytest
 
 from tidelog.client import Record
-from tidelog.services.cli.line_format import LineFormat
+from tidelog.services.cli.record_format import LineFormat
 from tidelog.storage.errors import Invalid
 
 RECORD = Record(3, 41, 1_700_000_000_000, b"k", b"v\xff", (("h", b"1"), ("n", None)))

@@ -15,8 +15,8 @@ from tests.end_to_end.steady_load import values_of
 
 from tidelog.client import Admin, Producer, ProducerOptions
 from tidelog.services.cli import line_run
+from tidelog.services.cli.input_lines import Lines, key_finder, line_arrays
 from tidelog.services.cli.line_run import LineRules, LineRun, RunName, Tally
-from tidelog.services.cli.lines import Lines, key_finder, line_arrays
 from tidelog.storage.errors import Invalid, Unavailable
 
 RUN_ID = "0123456789abcdef" * 2
@@ -54,7 +54,7 @@ def running(
 
 
 def send_all(run: LineRun, lines: list[bytes] = LINES) -> None:
-    with run.telling_where_it_stops():
+    with run.saying_where_it_stops():
         for array in arrays(lines):
             run.send(array)
         run.flush()
@@ -63,8 +63,7 @@ def send_all(run: LineRun, lines: list[bytes] = LINES) -> None:
 def arrays(lines: list[bytes]) -> Iterator[Lines]:
     for start in range(0, len(lines), BLOCK_LINES):
         block = b"".join(line + b"\n" for line in lines[start : start + BLOCK_LINES])
-        pieces = iter([block, b""])
-        yield from line_arrays(lambda pieces=pieces: next(pieces))  # type: ignore[misc]
+        yield from line_arrays(iter([block]))
 
 
 def in_the_log(broker: str, topic: str) -> list[list[bytes | None]]:
@@ -169,7 +168,7 @@ def test_the_command_says_the_line_and_goes_on_from_there(tidelog: Tidelog) -> N
     stopped = tidelog("topic", "produce", "stopped", "-k", ":", stdin=b"a:1\nb:2\nwrong\nc:4\n")
     assert stopped.returncode == 2
     assert b"line 3 is wrong" in stopped.stderr
-    assert b"2 records are in stopped. To go on with the same input: --resume-from-line 3" in stopped.stderr
+    assert b"2 records are in stopped. To continue with the same input: --resume-from-line 3" in stopped.stderr
     arguments = ["-k", ":", "--resume-from-line", "3", "--allow-missing-key"]
     went_on = tidelog("topic", "produce", "stopped", *arguments, stdin=b"a:1\nb:2\nwrong\nc:4\n")
     assert (went_on.returncode, went_on.stderr) == (0, b"tidelog: 2 records to stopped\n")

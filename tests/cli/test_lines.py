@@ -1,24 +1,18 @@
 """Bytes become lines: the same records for any division into blocks."""
 
 import re
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.services.cli import lines
-from tidelog.services.cli.lines import key_finder, keyed_table, line_arrays
+from tidelog.services.cli import input_lines
+from tidelog.services.cli.input_lines import key_finder, keyed_table, line_arrays
 from tidelog.storage.errors import Invalid, TooLarge
 
 
-def blocks(*given_blocks: bytes) -> Callable[[], bytes]:
-    waiting = iter([*given_blocks, b""])
-    return lambda: next(waiting)
-
-
 def lines_of(*given_blocks: bytes) -> list[bytes]:
-    return [line for array in line_arrays(blocks(*given_blocks)) for line in array.to_pylist()]
+    return [line for array in line_arrays(iter(given_blocks)) for line in array.to_pylist()]
 
 
 @given(st.lists(st.binary(min_size=1, max_size=12).map(lambda data: data.replace(b"a", b"\n")), max_size=12))
@@ -39,7 +33,7 @@ def test_other_bytes_are_kept() -> None:
 
 
 def test_a_line_without_an_end_is_refused_at_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "LINE_BYTES_MAX", 10)
+    monkeypatch.setattr(input_lines, "LINE_BYTES_MAX", 10)
     assert lines_of(b"x" * 5, b"x" * 5) == [b"x" * 10]
     with pytest.raises(TooLarge):
         lines_of(b"x" * 5, b"x" * 6, b"\n")
@@ -75,7 +69,7 @@ def test_a_line_that_is_no_json_is_told() -> None:
 
 
 def test_keys_stand_beside_their_values() -> None:
-    (array,) = line_arrays(blocks(b"a:1\n2\n"))
+    (array,) = line_arrays(iter([b"a:1\n2\n"]))
     table, wrong = keyed_table(array, key_finder(":"))
     assert (table.to_pydict(), wrong) == ({"key": [b"a", None], "value": [b"1", b"2"]}, None)
     table, wrong = keyed_table(array, None)
@@ -84,7 +78,7 @@ def test_keys_stand_beside_their_values() -> None:
 
 @pytest.mark.parametrize(("finder", "told"), [(":", "no key.*--allow-missing-key"), ("json:id", "not JSON")])
 def test_a_table_ends_before_the_first_line_that_is_wrong(finder: str, told: str) -> None:
-    (array,) = line_arrays(blocks(b'{"id":1}\n{"id":2}\nplain\n{"id":3}\n'))
+    (array,) = line_arrays(iter([b'{"id":1}\n{"id":2}\nplain\n{"id":3}\n']))
     table, wrong = keyed_table(array, key_finder(finder), required=True)
     assert table.num_rows == 2
     assert re.search(told, str(wrong))

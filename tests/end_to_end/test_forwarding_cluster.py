@@ -141,7 +141,7 @@ def test_a_drained_broker_leads_nothing_until_that_is_undone(
     members()
     drained = tidelog(brokers[0], "cluster", "drain", "broker-1", "--wait")
     assert drained.returncode == 0, drained.stderr
-    assert drained.stdout == b"broker-1 leads nothing\n"
+    assert drained.stdout == b"broker-1 leads no shard\n"
     assert b"0 shards to go" in drained.stderr
     assert members().led_by("broker-1") == 0
     undone = tidelog(brokers[0], "cluster", "drain", "broker-1", "--undo")

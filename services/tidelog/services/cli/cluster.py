@@ -2,49 +2,44 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.services.cli.console import complain, print_facts, print_json, print_table, size_text, time_text
+from tidelog.services.cli.console import (
+    complain,
+    print_answer,
+    print_facts,
+    print_json,
+    print_table,
+    size_text,
+    time_text,
+)
 from tidelog.services.cli.exit_codes import UNAVAILABLE
-from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption
+from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, admin_of
+from tidelog.storage.errors import Unavailable
+from tidelog.storage.runtime import SystemClock, pause
 
 if TYPE_CHECKING:
-    from tidelog.client import ClusterDescription, MembershipDescription
+    from tidelog.client import Admin, ClusterDescription, MembershipDescription
+
+DRAIN_POLL_S = 0.25
 
 BrokerArgument = Annotated[str, typer.Argument(help="The broker's id, as `cluster info` shows it.", metavar="BROKER")]
-UndoOption = Annotated[bool, typer.Option("--undo", help="Let it lead shards again.")]
-WaitOption = Annotated[bool, typer.Option("--wait", help="Return once its shards have gone.")]
+UndoOption = Annotated[bool, typer.Option("--undo", help="End the drain: let it lead shards again.")]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Return once other brokers lead its shards.")]
 TimeoutOption = Annotated[float, typer.Option("--timeout", help="Seconds to wait with --wait.", metavar="S")]
 
 
 def info(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:
-    """Show the cluster: brokers, shards, who leads them in which epoch, and how even that is.
+    """Show the cluster: its brokers, its shards with their leaders and epochs, and how evenly they are led.
 
     [dim]tidelog cluster info --json[/dim]
     """
-    from tidelog.client import Admin
-
-    with Admin(broker) as admin:
+    with admin_of(broker) as admin:
         found = admin.cluster()
-    if as_json:
-        print_json(found)
-        return
-    members = found.cluster
-    facts: list[tuple[str, object]] = [("broker", broker), ("version", found.version), ("store", found.store)]
-    if members.coordinator != "embedded":
-        facts.append(("cluster", f"{members.name} ({members.cluster_id})"))
-        facts.append((members.coordinator, members.trouble or "healthy"))
-        facts.append(("shards a broker", balance_text(members)))
-    if found.reason:
-        facts.append(("not ready", found.reason))
-    facts += [("damaged", f"{damage.object} {damage.reason}. {damage.effect}") for damage in found.damage]
-    print_facts(facts)
-    if members.coordinator != "embedded":
-        _print_members(members)
-        _print_placement(members)
-    _print_shards(found)
+    print_answer(found, lambda cluster: _print_cluster(cluster, broker), as_json=as_json)
 
 
 def drain(
@@ -61,29 +56,23 @@ def drain(
     [dim]tidelog cluster drain broker-2 --wait
     tidelog cluster drain broker-2 --undo[/dim]
     """
-    from tidelog.client import Admin
-
-    with Admin(broker) as admin:
+    with admin_of(broker) as admin:
         admin.drain(broker_id, undo=undo)
         if undo:
             print(f"{broker_id} may lead shards again")
         elif wait:
-            from tidelog.services.cli.draining import await_drained
-
-            await_drained(admin, broker_id, timeout_s)
-            print(f"{broker_id} leads nothing")
+            _await_drained(admin, broker_id, timeout_s)
+            print(f"{broker_id} leads no shard")
         else:
-            print(f"{broker_id} is draining: it leads {admin.cluster().cluster.led_by(broker_id)} shards still")
+            print(f"{broker_id} is draining: it still leads {admin.cluster().cluster.led_by(broker_id)} shards")
 
 
 def health(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:
-    """Say whether the broker lives and takes requests; exit code 3 if not.
+    """Show whether the broker takes requests. Exit code 3 if it does not.
 
     [dim]tidelog cluster health --broker http://10.0.0.7:8080[/dim]
     """
-    from tidelog.client import Admin
-
-    with Admin(broker) as admin:
+    with admin_of(broker) as admin:
         found = admin.health()
     if as_json:
         print_json(found)
@@ -98,8 +87,8 @@ def health(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -
 
 
 def balance_text(members: MembershipDescription) -> str:
-    """The most and the fewest shards that a broker leads, what is fair, and how many nobody leads. Brokers that drain
-    do not count."""
+    """The most and the fewest shards that one broker leads, the fair share, and the shards without a leader. Brokers
+    that drain do not count."""
     led = [members.led_by(member.broker) for member in members.brokers if not member.draining]
     if not led:
         return "no broker may lead any"
@@ -110,6 +99,40 @@ def balance_text(members: MembershipDescription) -> str:
     if moving := sum(shard.leader not in (None, shard.preferred) for shard in members.shards):
         text += f"; {moving} to move"
     return text
+
+
+def _print_cluster(found: ClusterDescription, broker: str) -> None:
+    members = found.cluster
+    in_cluster = members.coordinator != "embedded"
+    facts: list[tuple[str, object]] = [("broker", broker), ("version", found.version), ("store", found.store)]
+    if in_cluster:
+        facts.append(("cluster", f"{members.name} ({members.cluster_id})"))
+        facts.append((members.coordinator, members.trouble or "healthy"))
+        facts.append(("shards a broker", balance_text(members)))
+    if found.reason:
+        facts.append(("not ready", found.reason))
+    facts += [("damaged", f"{damage.object} {damage.reason}. {damage.effect}") for damage in found.damage]
+    print_facts(facts)
+    if in_cluster:
+        _print_members(members)
+        _print_placement(members)
+    _print_shards(found)
+
+
+def _await_drained(admin: Admin, broker_id: str, timeout_s: float) -> None:
+    """Return once `broker_id` leads no shard; print on stderr how many are left. `Unavailable` after `timeout_s`."""
+    clock = SystemClock()
+    give_up_at_s = clock.monotonic() + timeout_s
+    left = printed = -1
+    while left:
+        left = admin.cluster().cluster.led_by(broker_id)
+        if left != printed:
+            print(f"{left} shards to go", file=sys.stderr)
+            printed = left
+        if left and clock.monotonic() > give_up_at_s:
+            raise Unavailable(f"{broker_id} still leads {left} shards after {timeout_s:g} s: it continues to drain")
+        if left:
+            pause(DRAIN_POLL_S)
 
 
 def _print_members(members: MembershipDescription) -> None:
@@ -128,7 +151,7 @@ def _print_placement(members: MembershipDescription) -> None:
 
 
 def _print_shards(found: ClusterDescription) -> None:
-    """What the asked broker leads."""
+    """The shards that the asked broker leads."""
     print()
     rows = [
         (

@@ -1,4 +1,4 @@
-"""`tidelog cluster cost`: what the cluster costs on a store with prices, counted by its brokers."""
+"""`tidelog cluster cost`: shows what the cluster costs on a store with prices, from the counts of its brokers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.services.cli.console import complain, print_facts, print_json, print_table, size_text
-from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption
+from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, admin_of
 
 if TYPE_CHECKING:
     from tidelog.client.costs import ClusterCost, TopicCostDescription
@@ -17,24 +17,27 @@ if TYPE_CHECKING:
 PricesOption = Annotated[
     Path | None,
     typer.Option(
-        "--prices", envvar="TIDELOG_PRICES", help="A price table, TOML; else S3 Standard in us-east-1.", metavar="FILE"
+        "--prices",
+        envvar="TIDELOG_PRICES",
+        help="A price table, TOML. Default: S3 Standard.",
+        metavar="FILE",
     ),
 ]
 ORPHANS_HINT = "tidelog bucket sweep --dry-run"
 
 
 def cost(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False, prices: PricesOption = None) -> None:
-    """Show what each topic costs: requests, bytes hot and cold, dollars a GB and a month, what the archive owes.
+    """Show the cost of each topic: requests, hot and cold bytes, dollars per GB and month, unarchived bytes.
 
-    A month is estimated from the requests since the brokers started, once each has counted for an hour.
+    The dollars per month are estimated from the requests since the brokers started, once each
+    broker has counted for an hour.
 
     [dim]tidelog cluster cost --prices prices.toml[/dim]
     """
-    from tidelog.client import Admin
     from tidelog.client.prices import S3_STANDARD, read_prices
 
     table = S3_STANDARD if prices is None else read_prices(prices)
-    with Admin(broker) as admin:
+    with admin_of(broker) as admin:
         found = admin.cluster_cost()
     if as_json:
         from tidelog.services.cli.cost_json import cost_document
@@ -62,7 +65,7 @@ def _print(found: ClusterCost, prices: PriceTable) -> None:
             ("requests so far", _usd(total.usd(prices))),
             ("stored", f"{size_text(total.stored_bytes)}, {_usd(total.stored_usd_month(prices))} a month"),
             ("not archived yet", f"{size_text(total.debt_bytes)}, for {_duration(total.debt_age_ms)}"),
-            ("garbage", f"{size_text(total.garbage_bytes)} wait for their deletion; orphans: {ORPHANS_HINT}"),
+            ("garbage", f"{size_text(total.garbage_bytes)} wait for deletion; orphans: {ORPHANS_HINT}"),
         ]
     )
     if total.partitions_known < total.partitions or found.shards_without_numbers:
@@ -116,7 +119,7 @@ def _stored_row(topic: TopicCostDescription) -> tuple[object, ...]:
 
 
 def _usd(value: float | None) -> str | None:
-    """Two digits that matter, for amounts from micro-dollars to thousands."""
+    """Two significant digits below a dollar, cents above."""
     if value is None:
         return None
     return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.2g}"

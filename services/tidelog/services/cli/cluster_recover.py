@@ -1,4 +1,4 @@
-"""`tidelog cluster recover`: what etcd has lost, written again from the bucket."""
+"""`tidelog cluster recover`: writes the keys that etcd has lost again, from the bucket."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.services.cli.bucket import check_there
-from tidelog.services.cli.console import complain, print_facts, print_json, print_table
+from tidelog.services.cli.console import complain, print_answer, print_facts, print_table
 from tidelog.services.cli.exit_codes import FAILED
 from tidelog.services.cli.options import JsonOption
 from tidelog.services.runtime.settings_sources import LoadedSettings
@@ -20,29 +20,26 @@ if TYPE_CHECKING:
 
 def recover(
     loaded: LoadedSettings,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be written, and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and write nothing.")] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Bind the bucket of a broker without etcd. Stop that broker first.")
+        bool, typer.Option("--yes", help="Stop the broker first: bind the bucket of a broker without etcd.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the cluster's keys in etcd again from the bucket, after etcd was wiped, set back or replaced.
+    """Write the cluster's keys in etcd again from the bucket, after etcd was wiped, restored or replaced.
 
-    It needs --store, --etcd-endpoints and --cluster-name as `serve` has them. Nothing in etcd is
-    lowered, and another cluster's keys are left alone. Leader keys that would outlive their
-    brokers are deleted. Brokers may run meanwhile.
+    Give --store, --etcd-endpoints and --cluster-name as for `serve`. The command lowers no number
+    in etcd and leaves the keys of other clusters alone. It deletes leader keys that would outlive
+    their brokers. Brokers may run at the same time.
 
     [dim]tidelog cluster recover --store s3://my-bucket/log --etcd-endpoints http://10.0.0.5:2379 --dry-run[/dim]
     """
     plan = asyncio.run(_recover(loaded.settings, dry_run=dry_run, yes=yes))
-    if as_json:
-        print_json(plan)
-    else:
-        _show(plan)
+    print_answer(plan, _show, as_json=as_json)
     if dry_run:
         complain("nothing was written")
     elif plan.binds and not yes:
-        complain("the bucket is a broker's without etcd: stop that broker, then say --yes to bind it to this etcd")
+        complain("a broker without etcd used this bucket: stop it, then add --yes to bind the bucket to this etcd")
         raise typer.Exit(FAILED)
 
 
@@ -88,6 +85,6 @@ def _show(plan: RecoveryPlan) -> None:
         print_table(("shard", "epoch", "etcd had"), rising)
     if plan.stale_leaders:
         print()
-        print_table(("shard", "led by a process that is gone"), [(s.shard, s.broker_id) for s in plan.stale_leaders])
+        print_table(("shard", "led by a process that has ended"), [(s.shard, s.broker_id) for s in plan.stale_leaders])
     if plan.writes_nothing:
-        complain("etcd has all of it already")
+        complain("etcd already has all of it")

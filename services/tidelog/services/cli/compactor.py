@@ -1,4 +1,4 @@
-"""`tidelog compactor`: upkeep of a bucket's segments in a process of its own."""
+"""`tidelog compactor`: upkeep of a bucket's segments in a separate process."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tidelog.services.runtime.settings_sources import LoadedSettings, log_ignore
 
 if TYPE_CHECKING:
     from tidelog.services.workers.compactor.compactor import Appended
-    from tidelog.services.workers.compactor.process import Totals
 
 SETTING_GROUPS = ("Store", "Logging", "Archive")
-"""Of a broker's settings, those that count here."""
+"""The groups of settings that a compactor uses."""
 
 TopicsOption = Annotated[
-    list[str] | None, typer.Option("--topic", help="Tend this topic only; may be repeated.", metavar="TOPIC")
+    list[str] | None, typer.Option("--topic", help="Only this topic. Repeatable.", metavar="TOPIC")
 ]
-OnceOption = Annotated[bool, typer.Option("--once", help="End as soon as nothing is due, instead of going on.")]
+OnceOption = Annotated[bool, typer.Option("--once", help="End as soon as nothing is due.")]
 IntervalOption = Annotated[
-    float, typer.Option("--interval", help="Seconds between two rounds, if nothing is due before.", metavar="S", min=1)
+    float,
+    typer.Option("--interval", help="Seconds between rounds, unless work is due earlier.", metavar="S", min=1),
 ]
 AliveOption = Annotated[
     Path | None,
@@ -45,12 +45,12 @@ def compactor(
     alive_file: AliveOption = None,
     as_json: LinesOption = False,
 ) -> None:
-    """Maintain the segments of a bucket, beside its brokers or for them, until SIGTERM or Ctrl-C.
+    """Maintain the segments of a bucket, beside its brokers or instead of them, until SIGTERM or Ctrl-C.
 
-    It merges, compacts and expires segments and collects their garbage, as the leaders of shards do.
-    Any number of compactors and brokers may do so at once. It prints a line for each version of a
-    partition that it made. Without --once and --topic it also sweeps the bucket, each
-    archiver.sweep.interval.ms.
+    It merges, compacts and expires segments and deletes garbage, as the leaders of shards do.
+    Any number of compactors and brokers may do so at the same time. It prints a line for each
+    version of a manifest that it writes. Without --once and --topic it also sweeps the bucket
+    every archiver.sweep.interval.ms.
 
     [dim]tidelog compactor --store s3://my-bucket/log
     tidelog compactor --once --topic web[/dim]
@@ -68,13 +68,9 @@ def compactor(
     log_ignored(loaded.service_links)
     options = CompactorOptions(tuple(topic or ()), interval_s, once, alive_file)
     totals = asyncio.run(run_compactor(settings, options, _print_json if as_json else _print_text))
-    complain(f"{totals.versions} versions made in {totals.rounds} rounds; {totals.failures} partitions passed over")
+    complain(f"{totals.versions} versions made in {totals.rounds} rounds; {totals.failures} partitions skipped")
     if once and totals.failures:
-        raise typer.Exit(_code(totals))
-
-
-def _code(totals: Totals) -> int:
-    return DAMAGED if totals.damaged else UNAVAILABLE
+        raise typer.Exit(DAMAGED if totals.damaged else UNAVAILABLE)
 
 
 def _print_json(appended: Appended) -> None:
@@ -91,4 +87,4 @@ def _print_text(appended: Appended) -> None:
 
 def _print(line: str) -> None:
     print(line)
-    sys.stdout.flush()  # a program that reads along sees it at once
+    sys.stdout.flush()  # for a program that reads the lines as they come

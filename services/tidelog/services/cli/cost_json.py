@@ -1,7 +1,7 @@
-"""What `tidelog cluster cost --json` prints: the numbers of the brokers, and what they come to at a price table.
+"""The JSON of `tidelog cluster cost --json`: the counts of the brokers, and their cost by a price table.
 
-Dollars have four significant digits, ratios and numbers of requests (a topic's part of shared requests is a fraction)
-three decimals.
+Dollars have four significant digits. Ratios and numbers of requests have three decimals: a topic's share of a request
+that several topics share is a fraction.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.storage.stores.counting import RequestCounts
 
 @dataclass(frozen=True)
 class TopicCostLine:
-    """One topic, or all: `figures` as the brokers counted them, dollars and ratios made of them."""
+    """One topic, or all topics: `figures` as the brokers counted them, and the dollars and ratios made of them."""
 
     figures: TopicCostDescription
     requests_usd: float
@@ -31,8 +31,8 @@ class TopicCostLine:
 
 @dataclass(frozen=True)
 class CostDocument:
-    """`brokers` are those whose numbers are in it, `silent` those that did not answer. `month_usd` is null while a
-    broker is in `young`: it has counted for less than `observed_s_min`."""
+    """The numbers of `brokers`; those in `silent` did not answer. A broker in `young` has counted for less than
+    `observed_s_min`; `month_usd` is null while there is one."""
 
     prices: PriceTable
     brokers: tuple[str, ...]
@@ -46,7 +46,7 @@ class CostDocument:
 
 
 def cost_document(found: ClusterCost, prices: PriceTable) -> CostDocument:
-    """Pure."""
+    """The document of `found` at `prices`."""
     return CostDocument(
         prices=prices,
         brokers=tuple(broker.broker for broker in found.brokers),

@@ -1,4 +1,4 @@
-"""The exit codes of the command, for scripts. ``docs/cli.md`` has the same table."""
+"""The exit codes of the command, for scripts. docs/cli.md has the same table."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ INTERRUPTED = 130
 TERMINATED = 143
 
 MEANINGS = {
-    OK: "done; also when the reader of a pipe had enough and left",
-    FAILED: "refused or failed for another reason than those below",
+    OK: "done; also if the reader of a pipe closed it early",
+    FAILED: "refused, or failed for a reason that has no code below",
     USAGE: "the command line or the input is wrong, or a confirmation is missing: change it",
     UNAVAILABLE: "no broker or store answers, or it is overloaded: try again",
     NOT_FOUND: "there is no such topic, partition or object",
-    CONFLICT: "it exists already, or another came first",
-    DAMAGED: "an object of the bucket is damaged, or `bucket verify` or `attest` found what should not be",
+    CONFLICT: "it exists already, or another writer was first",
+    DAMAGED: "an object of the bucket is damaged, or `bucket verify` or `attest` found an error",
     INTERRUPTED: "interrupted by Ctrl-C; `serve` and `compactor` stop gracefully instead, with 0",
     TERMINATED: "ended by SIGTERM; `serve` and `compactor` stop gracefully instead, with 0",
 }
@@ -45,5 +45,5 @@ _BY_ERROR: tuple[tuple[type[TidelogError], int], ...] = (
 
 
 def exit_code_of(error: TidelogError) -> int:
-    """The code for `error`, by what the caller does next."""
+    """The code for `error`, by its class."""
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), FAILED)

@@ -1,12 +1,16 @@
-"""A stream of bytes as records, a line each, in bounded memory: what `tidelog topic produce` reads.
+"""Reads stdin or a file as lines, in bounded memory, for `tidelog topic produce`.
 
-The bytes before each newline are a record, all others kept; what follows the last newline, if anything, is one too.
-Newlines are found by numpy, and the lines of a block become one Arrow array over the block's own bytes, so that no
-Python runs per line unless a key is wanted.
+- `input_blocks` reads blocks of bytes. It decompresses gzip and zstd: both begin with bytes that no text begins with.
+- `line_arrays` cuts blocks into records. The bytes before each newline are a record; so are the bytes after the last
+  newline, if there are any. numpy finds the newlines, and the lines of a block become one Arrow array, so that no
+  Python code runs per line unless keys are wanted.
+- `keyed_table` adds the keys that `key_finder` takes out of the lines.
 """
 
 from __future__ import annotations
 
+import os
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias, cast
 
@@ -16,20 +20,43 @@ import pyarrow as pa
 
 from tidelog.storage.errors import Invalid, TooLarge
 
+BLOCK_BYTES = 1 << 20
 LINE_BYTES_MAX = 64 << 20
-"""Longer than any broker takes a record: the bound of what is kept while looking for a newline."""
+"""Bounds the bytes that are kept while looking for a newline. No broker takes a record of this size."""
 
+_GZIP, _ZSTD = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
+_GZIP_WINDOW = 31
+"""zlib's number for a gzip header and the largest window."""
+
+Blocks = Iterator[bytes]
 Lines: TypeAlias = "pa.Array[Any]"
-ReadBlock = Callable[[], bytes]
 KeyOf = Callable[[bytes], tuple[bytes | None, bytes]]
-"""A line to its key and its value."""
+"""From a line to its key and its value."""
 
 
-def line_arrays(read_block: ReadBlock) -> Iterator[Lines]:
-    """Arrays of lines (binary) until `read_block` gives no more bytes. Raises `TooLarge` for an endless line."""
+def input_blocks(descriptor: int, on_read: Callable[[int], None], *, decompress: bool = True) -> Blocks:
+    """Blocks until the end of the input. Calls `on_read` with the number of bytes read, before decompression. Raises
+    `Invalid` for compressed input that is damaged or cut off."""
+    raw = _raw_blocks(descriptor, on_read)
+    if not decompress:
+        return raw
+    start = b""
+    while any(len(start) < len(magic) and magic.startswith(start) for magic in (_GZIP, _ZSTD)):
+        block = next(raw, b"")
+        if not block:
+            break
+        start += block
+    everything = _behind(start, raw)
+    if start.startswith(_GZIP):
+        return _gunzipped(everything)
+    return _unzstd(everything) if start.startswith(_ZSTD) else everything
+
+
+def line_arrays(blocks: Blocks) -> Iterator[Lines]:
+    """Arrays of lines (binary). Raises `TooLarge` for a line longer than `LINE_BYTES_MAX`."""
     started: list[bytes] = []  # the pieces of a line whose newline has not come yet
     started_bytes = 0
-    while block := read_block():
+    for block in blocks:
         end = block.rfind(b"\n") + 1
         if not end:
             started.append(block)
@@ -49,8 +76,8 @@ def line_arrays(read_block: ReadBlock) -> Iterator[Lines]:
 
 
 def keyed_table(lines: Lines, key_of: KeyOf | None, *, required: bool = False) -> tuple[pa.Table, Invalid | None]:
-    """Lines as a table with `value`, and `key` where `key_of` finds one in a line. The table ends before the first line
-    that is wrong, or has no key where one is `required`; the error says why."""
+    """Lines as a table with `value`, and `key` if there is a `key_of`. The table ends before the first line that is
+    wrong, or has no key although one is `required`; the error says why."""
     if key_of is None:
         return pa.table({"value": lines}), None
     keys: list[bytes | None] = []
@@ -71,13 +98,13 @@ def keyed_table(lines: Lines, key_of: KeyOf | None, *, required: bool = False) -
 
 
 def key_finder(text: str) -> KeyOf:
-    """What ``-k`` asks for: ``json:FIELD`` (dots descend) takes the key from a JSON field and leaves the line as it is,
-    anything else is a separator between key and value (``\\t`` is a tab). Raises `Invalid`."""
+    """The function that ``-k`` asks for. ``json:FIELD`` (dots descend) takes the key from a JSON field and leaves the
+    line as it is. Any other text is a separator between key and value (``\\t`` is a tab). Raises `Invalid`."""
     if text.startswith("json:"):
         return _json_key(text.removeprefix("json:"))
     separator = text.replace("\\t", "\t").encode()
     if not separator:
-        raise Invalid("the key separator is empty: say as -k : or -k json:user.id", field="key")
+        raise Invalid("the key separator is empty: use -k : or -k json:user.id", field="key")
 
     def split_off(line: bytes) -> tuple[bytes | None, bytes]:
         key, found, value = line.partition(separator)
@@ -89,7 +116,7 @@ def key_finder(text: str) -> KeyOf:
 def _json_key(path: str) -> KeyOf:
     names = path.split(".")
     if not all(names):
-        raise Invalid(f"json:{path} names no field: say as -k json:user.id", field="key")
+        raise Invalid(f"json:{path} names no field: use -k json:user.id", field="key")
 
     def take_out(line: bytes) -> tuple[bytes | None, bytes]:
         try:
@@ -106,7 +133,7 @@ def _json_key(path: str) -> KeyOf:
 
 
 def _lines(data: bytes) -> Lines:
-    """The lines of `data`, which ends with a newline; each is a slice of a copy without the newlines' positions."""
+    """The lines of `data`, which ends with a newline, as slices of one copy without the newlines."""
     characters = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(characters == 10)
     starts = np.concatenate(([0], ends[:-1] + 1))
@@ -114,3 +141,62 @@ def _lines(data: bytes) -> Lines:
     offsets = np.concatenate(([0], np.cumsum(ends - starts))).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(kept.tobytes())]
     return pa.Array.from_buffers(pa.binary(), len(ends), buffers)
+
+
+def _raw_blocks(descriptor: int, on_read: Callable[[int], None]) -> Blocks:
+    while block := os.read(descriptor, BLOCK_BYTES):
+        on_read(len(block))
+        yield block
+
+
+def _behind(start: bytes, blocks: Blocks) -> Blocks:
+    if start:
+        yield start
+    yield from blocks
+
+
+def _gunzipped(blocks: Blocks) -> Blocks:
+    """As in gzip, several members are one input, and zeros may follow the last one."""
+    member, within = zlib.decompressobj(_GZIP_WINDOW), True
+    try:
+        for block in blocks:
+            while block := block if within else block.lstrip(b"\0"):
+                if not within:
+                    member, within = zlib.decompressobj(_GZIP_WINDOW), True
+                if plain := member.decompress(block, BLOCK_BYTES):
+                    yield plain
+                within = not member.eof
+                block = member.unconsumed_tail if within else member.unused_data
+        if within and (rest := member.flush()):
+            yield rest
+    except zlib.error as error:
+        raise Invalid(f"the gzip input is damaged: {error}", field="file") from error
+    if within and not member.eof:
+        raise Invalid("the gzip input ends too early: it was cut off", field="file")
+
+
+def _unzstd(blocks: Blocks) -> Blocks:
+    try:
+        with pa.CompressedInputStream(pa.PythonFile(cast(Any, _Readable(blocks)), "r"), "zstd") as stream:
+            while plain := stream.read(BLOCK_BYTES):
+                yield plain
+    except OSError as error:
+        raise Invalid(f"the zstd input is damaged or cut off: {error}", field="file") from error
+
+
+class _Readable:
+    """Blocks as a file object for Arrow."""
+
+    closed = False
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+        self._left = b""
+
+    def read(self, size: int) -> bytes:
+        block = self._left or next(self._blocks, b"")
+        self._left = block[size:]
+        return block[:size]
+
+    def close(self) -> None:
+        """Nothing to close: the descriptor belongs to the caller."""

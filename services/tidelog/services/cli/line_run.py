@@ -1,13 +1,14 @@
-"""The lines of one input on their way into one topic: what is in the log when it stops, and how to go on exactly there.
+"""Sends the lines of one input to one topic. If the run stops early, it says which lines are in the log and how to
+continue exactly there.
 
 Lines are counted from 1 over the whole input. A run stops at a line that is wrong or refused, at Ctrl-C, or when no
-broker answers. Then there are two cases:
+broker answers. There are two cases:
 
-- Every line that was handed over is answered. The next run begins at the next line: ``--resume-from-line N``.
-- The outcome of some lines is unknown. Each partition then holds a first part of the lines that belong to it, and the
-  log knows how many, because the run numbers its records by a producer id (inv. 7). ``--resume RUN`` asks for those
-  numbers and leaves out so many lines of each partition. For this, the partition of a line may depend on nothing but
-  the input: its key, or its place in the input (`PLACE_BYTES`).
+- The outcome of every line that was sent is known. The next run begins at the next line: ``--resume-from-line N``.
+- The outcome of some lines is unknown. Each partition then holds the first lines of those that belong to it. The log
+  knows how many, because the run numbers its records by a producer id (inv. 7). ``--resume RUN`` asks the broker for
+  these numbers and skips that many lines of each partition. Therefore the partition of a line must depend on the input
+  alone: on its key, or on its place in the input (`PLACE_BYTES`).
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ import pyarrow as pa
 
 from tidelog.client import Delivered, Producer, Refused
 from tidelog.services.cli.console import complain
-from tidelog.services.cli.lines import KeyOf, Lines, keyed_table
+from tidelog.services.cli.input_lines import KeyOf, Lines, keyed_table
 from tidelog.storage.errors import Invalid, TidelogError
 from tidelog.storage.partitioner import NO_PARTITION, partitions_of
 
 PLACE_BYTES = 1 << 20
-"""Lines without a key go to the partitions in turn, so many bytes of input to each."""
+"""Lines without a key go to the partitions in turn: this many bytes of input to each."""
 STOPPED_FLUSH_S = 5.0
-"""At an interrupt, how long the lines handed over already may take to be acknowledged."""
+"""How long an interrupted run waits for the acknowledgement of the lines that it has sent."""
 
 Partitions = npt.NDArray[np.int32]
 _RUN = re.compile(r"(\d{1,18})\.(\d{1,9})\.(\d{1,18})\.([0-9a-f]{32})")
@@ -41,8 +42,8 @@ _RUN = re.compile(r"(\d{1,18})\.(\d{1,9})\.(\d{1,18})\.([0-9a-f]{32})")
 
 @dataclass(frozen=True)
 class RunName:
-    """What ``--resume`` takes: the first line of the run, how many partitions there were, how many records were
-    acknowledged, and a random id.
+    """The value of ``--resume``: the first line of the run, the number of partitions, the number of acknowledged
+    records, and a random id.
 
     >>> RunName.parsed("1.4.1000." + "0" * 32).records
     1000
@@ -57,7 +58,9 @@ class RunName:
     def parsed(cls, text: str) -> RunName:
         found = _RUN.fullmatch(text)
         if not found:
-            raise Invalid("--resume takes what an earlier `topic produce` printed when it stopped", field="resume")
+            raise Invalid(
+                "--resume takes the text that an earlier `topic produce` printed when it stopped", field="resume"
+            )
         return cls(int(found[1]), int(found[2]), int(found[3]), found[4])
 
     def __str__(self) -> str:
@@ -74,7 +77,7 @@ class LineRules:
 
 
 class Tally:
-    """What became of records, told by the producer's threads."""
+    """Counts the outcomes of records. The producer's threads call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -92,7 +95,7 @@ class Tally:
 
 
 class LineRun:
-    """Sends lines from `first_line` on. `random_id` is None where the run cannot be resumed (acks is not all)."""
+    """Sends lines from `first_line` on. `random_id` is None if the run cannot be resumed (acks is not all)."""
 
     def __init__(
         self, producer: Producer, tally: Tally, rules: LineRules, *, first_line: int = 1, random_id: str | None = None
@@ -112,16 +115,16 @@ class LineRun:
 
     @property
     def records(self) -> int:
-        """How many records of this run, and of the one that it resumes, are in the log."""
+        """The records in the log that this run, or the run that it resumes, has sent."""
         return self._held_records + self._tally.acknowledged
 
     def resume(self, earlier: RunName) -> None:
-        """Leave out the lines that the log holds of `earlier`. Raises `Invalid` if that cannot be known any more."""
+        """Skip the lines of `earlier` that are in the log. Raises `Invalid` if the brokers no longer know them."""
         if self._producer.partition_count != earlier.partition_count:
             raise Invalid(
                 f"{self._producer.topic} had {earlier.partition_count} partitions and has "
-                f"{self._producer.partition_count}: which lines are in it cannot be known. Look at its end, and say "
-                "--resume-from-line",
+                f"{self._producer.partition_count}: it is unknown which lines are in it. Look at the end of the topic "
+                "and use --resume-from-line",
                 field="resume",
             )
         self._held = dict(self._producer.resume())
@@ -129,54 +132,54 @@ class LineRun:
         if self._held_records < earlier.records:
             raise Invalid(
                 f"the broker remembers {self._held_records:,} records of this run, and {earlier.records:,} were "
-                "acknowledged: it has forgotten the run. Look at the topic's end, and say --resume-from-line",
+                "acknowledged: it has forgotten the run. Look at the end of the topic and use --resume-from-line",
                 field="resume",
             )
 
     def send(self, lines: Lines) -> None:
-        """Hand over the next lines of the input. Raises `Invalid` for the first that is wrong, once those before it are
-        on their way, and for one that was refused."""
+        """Send the next lines of the input. Raises `Invalid` for the first line that is wrong, after sending those
+        before it, and for a line that a broker refused."""
         first, places = self._next_line, self._places(lines)
         before = min(max(0, self._first_line - first), len(lines))
         table, wrong = keyed_table(lines.slice(before), self._rules.key_of, required=self._rules.key_required)
         self._next_line = first + before + table.num_rows
-        self._hand_over(table, places[before : before + table.num_rows], first + before)
+        self._send_table(table, places[before : before + table.num_rows], first + before)
         if wrong is not None:
             raise Invalid(f"line {self._next_line:,} is wrong: {wrong}", field=wrong.field) from wrong
         self._raise_refusal()
 
     def flush(self) -> None:
-        """Return when everything is in the log."""
+        """Return when every line is in the log."""
         self._producer.flush()
         self._raise_refusal()
 
     @contextmanager
-    def telling_where_it_stops(self) -> Iterator[None]:
-        """Adds to an error, or prints at an interrupt, how many records are in the log and how to go on."""
+    def saying_where_it_stops(self) -> Iterator[None]:
+        """Add to an error, or print at an interrupt, how many records are in the log and how to continue."""
         try:
             yield
         except TidelogError as error:
-            error.add_note(self._how_to_go_on(None))
+            error.add_note(self._how_to_continue(None))
             raise
         except KeyboardInterrupt:
-            complain(f"stopped: {self._how_to_go_on(STOPPED_FLUSH_S)}")
+            complain(f"stopped: {self._how_to_continue(STOPPED_FLUSH_S)}")
             raise
 
     # ---- sending
 
     def _places(self, lines: Lines) -> Partitions:
-        """The partition of each line, if it has no key: the one that all lines go to, or by its place in the input."""
+        """The partition of each line if it has no key: the one that the user chose, or by its place in the input."""
         count = self._producer.partition_count
         if self._rules.partition is not None or count == 1:
             return np.full(len(lines), self._rules.partition or 0, np.int32)
-        offsets: Any = lines.buffers()[1]  # of whole arrays, as `line_arrays` gives them
-        starts = np.frombuffer(offsets, np.int32, len(lines) + 1) + np.arange(len(lines) + 1)  # newlines count, too
+        offsets: Any = lines.buffers()[1]  # `line_arrays` gives whole arrays
+        starts = np.frombuffer(offsets, np.int32, len(lines) + 1) + np.arange(len(lines) + 1)  # plus the newlines
         first, self._next_byte = self._next_byte, self._next_byte + int(starts[-1])
         stretches = np.arange(first // PLACE_BYTES, self._next_byte // PLACE_BYTES + 1)
         edges = np.searchsorted(starts[:-1], [*(stretches[1:] * PLACE_BYTES - first), self._next_byte - first])
         return np.repeat(stretches % count, np.diff(edges, prepend=0)).astype(np.int32)
 
-    def _hand_over(self, table: pa.Table, places: Partitions, first_line: int) -> None:
+    def _send_table(self, table: pa.Table, places: Partitions, first_line: int) -> None:
         if not table.num_rows:
             return
         by_key = self._rules.key_of is not None and self._rules.partition is None
@@ -200,7 +203,7 @@ class LineRun:
             self._producer.send_batch(table.slice(start, end - start), partition=int(places[start]))
 
     def _not_held(self, places: Partitions) -> npt.NDArray[np.int64]:
-        """The rows that the log does not hold yet."""
+        """The rows that are not in the log yet."""
         kept = np.ones(len(places), bool)
         for partition, held in self._held.items():
             rows = np.flatnonzero(places == partition)[:held]
@@ -217,28 +220,29 @@ class LineRun:
             raise Invalid(f"line {line:,} was refused and is not in the log: {reason}", field=refused.error.field)
 
     def _line_of(self, number: int) -> int:
-        """The line of the record that the producer was given after `number` others."""
+        """The line of the record that was sent after `number` others."""
         for lines in self._sent_again:
             if number < len(lines):
                 return int(lines[number])
             number -= len(lines)
         return number + self._base_line
 
-    def _how_to_go_on(self, flush_s: float | None) -> str:
+    def _how_to_continue(self, flush_s: float | None) -> str:
         answered = self._all_answered(flush_s)
-        told = f"{self.records:,} records are in {self._producer.topic}"
+        known = f"{self.records:,} records are in {self._producer.topic}"
         if answered:
-            return f"{told}. To go on with the same input: --resume-from-line {max(self._next_line, self._first_line)}"
+            next_line = max(self._next_line, self._first_line)
+            return f"{known}. To continue with the same input: --resume-from-line {next_line}"
         first_open = self._producer.first_open
         line = self._next_line if first_open is None else self._line_of(first_open)
-        told += f" for certain; line {line:,} is the first of which it is unknown"
+        known += f" for certain; line {line:,} is the first whose outcome is unknown"
         if self._random_id is None or self._tally.refused is not None:
-            return f"{told}. --resume-from-line {line} goes on there, and may repeat records"
+            return f"{known}. --resume-from-line {line} continues there and may repeat records"
         run = RunName(self._first_line, self._producer.partition_count, self.records, self._random_id)
-        return f"{told}. To go on exactly where the log ends, with the same input and options: --resume {run}"
+        return f"{known}. To continue exactly where the log ends, with the same input and options: --resume {run}"
 
     def _all_answered(self, flush_s: float | None) -> bool:
-        """Whether all that was handed over is in the log or refused, now or within `flush_s`."""
+        """Whether every line that was sent is in the log or refused, now or within `flush_s`."""
         try:
             self._producer.flush(flush_s)
         except TidelogError:
@@ -247,5 +251,5 @@ class LineRun:
 
 
 def _int32_array(numbers: Partitions) -> pa.Array[Any]:
-    """As Arrow has it, without a copy. `pa.array` would import pandas for it, which takes longer than most inputs."""
+    """An Arrow array without a copy. `pa.array` would import pandas, which takes longer than most inputs."""
     return pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers).data)])

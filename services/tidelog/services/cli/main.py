@@ -1,10 +1,10 @@
-"""The command `tidelog`: the tree of its commands, and how it ends.
+"""The command `tidelog`: the tree of its commands, and its exit code.
 
-Each command is in the module of its noun and imports what it needs when it runs, so `tidelog --help` answers at once.
-Errors of `tidelog.storage.errors` end the command with lines on stderr and a code of `exit_codes`.
+Each command is in the module of its noun and imports what it needs when it runs, so that `tidelog --help` is fast. An
+error of `tidelog.storage.errors` ends the command with lines on stderr and a code of `exit_codes`.
 
-Ctrl-C and SIGTERM end every command in the same way: SIGTERM is turned into the interrupt that Ctrl-C is, so what a
-command does on an interrupt (`produce` flushes, `bucket verify` saves its place) happens for both.
+SIGTERM is turned into the interrupt that Ctrl-C causes. So both end every command in the same way: `produce` flushes,
+`bucket verify` saves its place.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 topics = typer.Typer(help="Topics and their records.", no_args_is_help=True)
-clusters = typer.Typer(help="Brokers, shards and who leads them.", no_args_is_help=True)
+clusters = typer.Typer(help="Brokers, shards and their leaders.", no_args_is_help=True)
 buckets = typer.Typer(help="The bucket itself, without a broker.", no_args_is_help=True)
 
 app.command("serve")(serve.with_settings(serve.serve))
@@ -83,7 +83,7 @@ buckets.command("attest")(bucket_attest.attest)
 
 @app.command()
 def version() -> None:
-    """Print the version, as --version does.
+    """Print the version, like --version.
 
     [dim]tidelog version[/dim]
     """
@@ -105,11 +105,11 @@ def root(
         typer.Option("--version", help="Print the version and exit.", callback=_version_and_end, is_eager=True),
     ] = False,
 ) -> None:
-    """A log service with Kafka's semantics whose only truth is an object-storage bucket."""
+    """A Kafka-like log that stores everything in an S3 bucket."""
 
 
 def main() -> int:
-    """Run the command line; the exit code."""
+    """Run the command line and return its exit code."""
     sigterm = _Sigterm()
     signal.signal(signal.SIGTERM, sigterm)
     logging.getLogger("tidelog.client").handlers = [_Complaining()]
@@ -121,7 +121,7 @@ def _run() -> int:
     try:
         app(prog_name="tidelog")
     except SystemExit as end:
-        reader_left = isinstance(end.__context__, BrokenPipeError)  # Typer makes an exit code 1 of it
+        reader_left = isinstance(end.__context__, BrokenPipeError)  # Typer turns it into exit code 1
         return _quiet_end() if reader_left else _flushed(_code(end))
     except TidelogError as error:
         for line in (str(error), *getattr(error, "__notes__", ())):
@@ -136,7 +136,7 @@ def _run() -> int:
 
 @dataclass
 class _Sigterm:
-    """Turns SIGTERM into an interrupt, until a command installs a handler of its own (`serve`, `compactor`)."""
+    """Turns SIGTERM into an interrupt, until a command installs its own handler (`serve`, `compactor`)."""
 
     came: bool = False
 
@@ -146,7 +146,7 @@ class _Sigterm:
 
 
 class _Complaining(logging.Handler):
-    """Shows warnings of the client as the command's own lines on stderr."""
+    """Prints warnings of the client as lines on stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
         complain(record.getMessage())
@@ -160,7 +160,7 @@ def _code(end: SystemExit) -> int:
 
 
 def _flushed(code: int) -> int:
-    """`code`, once stdout has taken what was printed."""
+    """Flush stdout, then return `code`."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -169,7 +169,7 @@ def _flushed(code: int) -> int:
 
 
 def _quiet_end() -> int:
-    """The reader of our pipe has left: it had what it wanted. Python's own flush at exit must not complain either."""
+    """Return OK after the reader of our pipe has closed it. Python's own flush at exit must not complain either."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return OK
 

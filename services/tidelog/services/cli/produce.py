@@ -1,4 +1,4 @@
-"""`tidelog topic produce TOPIC < FILE`: a record a line, byte for byte, in bounded memory."""
+"""`tidelog topic produce TOPIC < FILE`: sends each line as a record, byte for byte, in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from tidelog.storage.errors import Invalid
 
 if TYPE_CHECKING:
     from tidelog.client import ProducerOptions
-    from tidelog.services.cli.line_run import LineRules, LineRun, RunName
+    from tidelog.services.cli.line_run import LineRun, RunName
+
+Acks = Literal["0", "1", "all"]
 
 FilesOption = Annotated[
     list[Path] | None, typer.Option("--file", "-f", help="Read this file instead of stdin. Repeatable.", metavar="FILE")
@@ -30,7 +32,7 @@ KeyOption = Annotated[
     typer.Option(
         "--key",
         "-k",
-        help="Where a line has its key: before a separator, or in a field of the JSON that it is.",
+        help="Where a line has its key: before a separator, or in a field of its JSON.",
         metavar="SEP|json:FIELD",
     ),
 ]
@@ -38,7 +40,7 @@ MissingKeyOption = Annotated[
     bool, typer.Option("--allow-missing-key", help="With -k: a line without a key becomes a record without one.")
 ]
 PartitionOption = Annotated[int | None, typer.Option("--partition", "-p", help="All records to this partition.", min=0)]
-AcksOption = Annotated[Literal["0", "1", "all"], typer.Option("--acks", help="When the broker answers: 0, 1 or all.")]
+AcksOption = Annotated[Acks, typer.Option("--acks", help="When the broker answers: 0, 1 or all.")]
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", help="Seconds to keep trying when the broker does not answer.", min=0)
 ]
@@ -48,11 +50,9 @@ FromLineOption = Annotated[
 ]
 ResumeOption = Annotated[
     str | None,
-    typer.Option("--resume", help="Go on where an earlier run stopped: what it printed.", metavar="RUN"),
+    typer.Option("--resume", help="Continue where an earlier run stopped: the text that it printed.", metavar="RUN"),
 ]
-DecompressOption = Annotated[
-    bool, typer.Option("--decompress/--no-decompress", help="Read gzip and zstd input as what it was compressed from.")
-]
+DecompressOption = Annotated[bool, typer.Option("--decompress/--no-decompress", help="Decompress gzip and zstd input.")]
 
 
 def produce(
@@ -69,49 +69,58 @@ def produce(
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """Append lines from stdin or files: a record a line, byte for byte. The topic is created if need be.
+    """Append lines from stdin or files, each as one record, byte for byte. Creates the topic if need be.
 
     Lines are counted from 1 over all files together. A command that stops early
-    says how many records are in the topic, and which option goes on exactly there.
+    says how many records are in the topic, and which option continues exactly there.
 
     [dim]tidelog topic produce web < access.log
     tidelog topic produce web -k json:user.id -f events.ndjson.gz
     tidelog topic produce web -f access.log --resume-from-line 1001[/dim]
     """
-    from tidelog.services.cli.line_run import LineRules, RunName
-    from tidelog.services.cli.lines import key_finder
+    from tidelog.client import Producer
+    from tidelog.services.cli.input_lines import key_finder
+    from tidelog.services.cli.line_run import LineRules, LineRun, RunName, Tally
 
     rules = LineRules(None if key is None else key_finder(key), key is not None and not allow_missing_key, partition)
     start = _start_of(acks, from_line, None if resume is None else RunName.parsed(resume))
-    options = _options(acks, timeout_s, start)
-    with _inputs(files) as inputs, Progress(f"to {topic}", _size_bytes(inputs)) as progress:
-        records = _produce(broker, topic, options, rules, start, inputs, progress, decompress=decompress)
+    options, tally = _options(acks, timeout_s, start), Tally()
+    with (
+        _inputs(files) as inputs,
+        Progress(f"to {topic}", _size_bytes(inputs)) as progress,
+        Producer(broker, topic, options, on_delivery=tally.delivered, on_refusal=tally.refuse) as producer,
+    ):
+        run = LineRun(producer, tally, rules, first_line=start.first_line, random_id=start.random_id)
+        if start.earlier is not None:
+            run.resume(start.earlier)
+        with run.saying_where_it_stops():
+            _send_all(run, inputs, progress, decompress=decompress)
     if as_json:
-        print_json({"topic": topic, "records": records})
+        print_json({"topic": topic, "records": run.records})
     else:
-        complain(f"{records:,} records to {topic}")
+        complain(f"{run.records:,} records to {topic}")
 
 
 @dataclass(frozen=True)
 class _Start:
-    """Where a run begins. `random_id` is None where a run cannot be resumed."""
+    """Where a run begins. `random_id` is None if the run cannot be resumed."""
 
     first_line: int
     random_id: str | None
     earlier: RunName | None
 
 
-def _start_of(acks: str, from_line: int | None, earlier: RunName | None) -> _Start:
+def _start_of(acks: Acks, from_line: int | None, earlier: RunName | None) -> _Start:
     from tidelog.storage.runtime import Runtime
 
     if earlier is not None:
         if from_line is not None or acks != "all":
-            raise Invalid("--resume needs --acks all, and knows its line: leave out --resume-from-line", field="resume")
+            raise Invalid("--resume needs --acks all and excludes --resume-from-line", field="resume")
         return _Start(earlier.first_line, earlier.random_id, earlier)
     return _Start(from_line or 1, Runtime().entropy.new_id() if acks == "all" else None, None)
 
 
-def _options(acks: Literal["0", "1", "all"], timeout_s: float, start: _Start) -> ProducerOptions:
+def _options(acks: Acks, timeout_s: float, start: _Start) -> ProducerOptions:
     from tidelog.client import ProducerOptions
 
     return ProducerOptions(
@@ -123,38 +132,11 @@ def _options(acks: Literal["0", "1", "all"], timeout_s: float, start: _Start) ->
     )
 
 
-def _produce(
-    broker: str,
-    topic: str,
-    options: ProducerOptions,
-    rules: LineRules,
-    start: _Start,
-    inputs: list[int],
-    progress: Progress,
-    *,
-    decompress: bool,
-) -> int:
-    """Send all lines; how many records are in the topic by this run."""
-    from tidelog.client import Producer
-    from tidelog.services.cli.line_run import LineRun, Tally
-
-    tally = Tally()
-    with Producer(broker, topic, options, on_delivery=tally.delivered, on_refusal=tally.refuse) as producer:
-        run = LineRun(producer, tally, rules, first_line=start.first_line, random_id=start.random_id)
-        if start.earlier is not None:
-            run.resume(start.earlier)
-        with run.telling_where_it_stops():
-            _send_all(run, inputs, progress, decompress=decompress)
-    return run.records
-
-
 def _send_all(run: LineRun, inputs: list[int], progress: Progress, *, decompress: bool) -> None:
-    from tidelog.services.cli.input_blocks import input_blocks
-    from tidelog.services.cli.lines import line_arrays
+    from tidelog.services.cli.input_lines import input_blocks, line_arrays
 
     for descriptor in inputs:
-        blocks = input_blocks(descriptor, progress.advance, decompress=decompress)
-        for lines in line_arrays(lambda blocks=blocks: next(blocks, b"")):  # type: ignore[misc]  # bound at once
+        for lines in line_arrays(input_blocks(descriptor, progress.advance, decompress=decompress)):
             run.send(lines)
             progress.records = run.records
     run.flush()
@@ -162,23 +144,19 @@ def _send_all(run: LineRun, inputs: list[int], progress: Progress, *, decompress
 
 @contextlib.contextmanager
 def _inputs(files: list[Path] | None) -> Iterator[list[int]]:
-    """The descriptors to read from, in their order."""
+    """The descriptors to read from, in order."""
     if not files:
         yield [sys.stdin.fileno()]
         return
-    descriptors: list[int] = []
-    try:
-        for file in files:
-            descriptors.append(os.open(file, os.O_RDONLY))
+    with contextlib.ExitStack() as opened:
+        try:
+            descriptors = [opened.enter_context(file.open("rb", buffering=0)).fileno() for file in files]
+        except OSError as error:
+            raise Invalid(f"{error.filename} cannot be read: {error.strerror}", field="file") from error
         yield descriptors
-    except OSError as error:
-        raise Invalid(f"{error.filename} cannot be read: {error.strerror}", field="file") from error
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
 
 
 def _size_bytes(descriptors: list[int]) -> int | None:
-    """The size of all inputs together; None if one is a pipe or a terminal, which has none."""
+    """The size of all inputs together; None if one of them is a pipe or a terminal."""
     found = [os.fstat(descriptor) for descriptor in descriptors]
     return sum(one.st_size for one in found) if all(stat.S_ISREG(one.st_mode) for one in found) else None

@@ -1,4 +1,4 @@
-"""How far long work is, on stderr: a bar on a terminal, a plain line now and then where there is none."""
+"""Shows the progress of long work on stderr: a bar on a terminal, elsewhere a plain line now and then."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 PLAIN_EVERY_S = 10.0
-"""Between two plain lines; work that takes less prints none."""
+"""Time between two plain lines. Shorter work prints none."""
 
 
 class Progress:
-    """Counts bytes of `total_bytes` (None: unknown). It shows them on a terminal as a bar; a command that reads stdin
-    shows none if stdin is a terminal, since a person types there. Without a terminal it prints a line each
-    `PLAIN_EVERY_S`, without control codes."""
+    """Counts bytes of `total_bytes` (None: unknown).
+
+    On a terminal it shows a bar, unless a person types the input (`reads_stdin`, and stdin is a terminal). Elsewhere it
+    prints a line every `PLAIN_EVERY_S`, without control codes."""
 
     def __init__(self, title: str, total_bytes: int | None, unit: str = "records", *, reads_stdin: bool = True) -> None:
         self.records = 0
@@ -34,17 +35,17 @@ class Progress:
 
     @property
     def shows(self) -> bool:
-        """Whether a person watches a bar."""
+        """Whether it shows a bar."""
         return self._bar is not None
 
     def expect(self, total_bytes: int) -> None:
-        """There are so many bytes in all, by an estimate."""
+        """Set an estimate of the bytes in all."""
         self._total_bytes = total_bytes
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], total=total_bytes)
 
     def advance(self, done_bytes: int) -> None:
-        """So many more bytes are done."""
+        """Count `done_bytes` more."""
         self._done_bytes += done_bytes
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], advance=done_bytes, records=f"{self.records:,} {self._unit}")

@@ -1,4 +1,4 @@
-"""`tidelog serve` and `tidelog config`: a flag for every setting, made from the table of the settings."""
+"""`tidelog serve` and `tidelog config`, and the flags that commands with settings share."""
 
 from __future__ import annotations
 
@@ -11,35 +11,23 @@ from typing import Annotated, Any
 import typer
 
 from tidelog.services.cli.console import print_json, print_table
+from tidelog.services.cli.options import JsonOption
 from tidelog.services.runtime.lean_arrow import choose_pool, leave_out_pandas
 from tidelog.services.runtime.setting import Setting
 from tidelog.services.runtime.settings_sources import LoadedSettings, known_settings, load_settings
 
 _METAVARS = {"text": "TEXT", "switch": "true|false", "count": "N", "size": "SIZE", "duration": "TIME"}
 
-
-def with_settings(command: Callable[..., None], *, groups: Collection[str] = ()) -> Callable[..., None]:
-    """`command(loaded, **others)` as a command that takes `--config` and a flag for each setting, or for those under
-    the headings `groups` only."""
-    flagged = {n: setting for n, setting in known_settings().items() if not groups or setting.group in groups}
-
-    def run(config: Path | None = None, **given: Any) -> None:
-        flags = {name: given.pop(setting.attribute) for name, setting in flagged.items()}
-        command(load_settings(config=config, environ=os.environ, flags=flags), **given)
-
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    parameters = [*own, _config_parameter(), *map(_flag, flagged.values())]
-    run.__doc__, run.__name__ = command.__doc__, command.__name__
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what Typer reads
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help="A TOML file of settings.", metavar="FILE", envvar="TIDELOG_CONFIG")
+]
 
 
 def serve(loaded: LoadedSettings) -> None:
     """Run a broker, until SIGTERM or Ctrl-C.
 
     Settings come from defaults < --config FILE < TIDELOG_* variables < flags.
-    Sizes are written 8MiB or 8388608, times 250ms, 30s or 30000.
+    Write sizes as 8MiB or 8388608, times as 250ms, 30s or 30000.
 
     [dim]tidelog serve --store s3://my-bucket/log --port 9000[/dim]
     """
@@ -50,10 +38,8 @@ def serve(loaded: LoadedSettings) -> None:
     raise typer.Exit(run_broker(loaded.settings, loaded.service_links))
 
 
-def config(
-    loaded: LoadedSettings, as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False
-) -> None:
-    """Show every setting as `serve` would have it, and where each value comes from.
+def config(loaded: LoadedSettings, as_json: JsonOption = False) -> None:
+    """Show the value of every setting as `serve` would use it, and the source of the value.
 
     [dim]tidelog config --config tidelog.toml[/dim]
     """
@@ -64,17 +50,33 @@ def config(
     print_table(("setting", "value", "from"), rows)
 
 
-def _config_parameter() -> inspect.Parameter:
-    option = typer.Option("--config", help="A TOML file of settings.", metavar="FILE", envvar="TIDELOG_CONFIG")
-    annotation = Annotated[Path | None, option]
-    return inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+def with_settings(command: Callable[..., None], *, groups: Collection[str] = ()) -> Callable[..., None]:
+    """`command(loaded, **others)` as a command that also takes `--config` and a flag for each setting, or for each
+    setting of `groups`."""
+    flagged = [setting for setting in known_settings().values() if not groups or setting.group in groups]
+
+    def run(config: Path | None = None, **given: Any) -> None:
+        flags = {setting.name: given.pop(setting.attribute) for setting in flagged}
+        command(load_settings(config=config, environ=os.environ, flags=flags), **given)
+
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    parameters = [*own, _parameter("config", ConfigOption), *map(_flag, flagged)]
+    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer reads it
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def _flag(setting: Setting) -> inspect.Parameter:
-    meaning = f"{setting.meaning} [dim]\\[{setting.shown(setting.default)}][/dim]"
-    metavar = "|".join(setting.choices) or _METAVARS[setting.kind]
     option = typer.Option(
-        setting.flag, help=meaning, metavar=metavar, rich_help_panel=setting.group, show_default=False
+        setting.flag,
+        help=f"{setting.meaning} [dim]\\[{setting.shown(setting.default)}][/dim]",
+        metavar="|".join(setting.choices) or _METAVARS[setting.kind],
+        rich_help_panel=setting.group,
+        show_default=False,
     )
-    annotation = Annotated[str | None, option]
-    return inspect.Parameter(setting.attribute, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    return _parameter(setting.attribute, Annotated[str | None, option])
+
+
+def _parameter(name: str, annotation: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

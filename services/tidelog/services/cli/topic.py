@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.services.cli.completion import topic_names
-from tidelog.services.cli.config_values import config_changes
-from tidelog.services.cli.console import check_may_ask, confirm, print_facts, print_json, print_table, time_text
-from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, TopicArgument
+from tidelog.services.cli.console import (
+    check_may_ask,
+    confirm,
+    print_answer,
+    print_facts,
+    print_json,
+    print_table,
+    time_text,
+)
+from tidelog.services.cli.options import (
+    DEFAULT_BROKER,
+    BrokerOption,
+    JsonOption,
+    TopicArgument,
+    YesOption,
+    admin_of,
+    topic_names,
+)
+from tidelog.services.runtime.setting import Kind, measured
 from tidelog.storage.errors import AlreadyExists, Invalid
 
 if TYPE_CHECKING:
@@ -24,24 +40,16 @@ NamesArgument = Annotated[
 ]
 ConfigOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        "-c",
-        help="A topic config, as retention.ms=7d or segment.bytes=1GiB. Repeatable.",
-        metavar="KEY=VALUE",
-    ),
+    typer.Option("--set", "-c", help="A topic config, as retention.ms=7d. Repeatable.", metavar="KEY=VALUE"),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Needed where stdin is no terminal.")]
-PartitionsOption = Annotated[int | None, typer.Option("--partitions", "-p", help="How many partitions.", min=1)]
+PartitionsOption = Annotated[int | None, typer.Option("--partitions", "-p", help="Number of partitions.", min=1)]
 
 
 def create(
     names: NewNamesArgument,
     partitions: PartitionsOption = None,
     configs: ConfigOption = None,
-    if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Leave a topic alone that exists already.")
-    ] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Skip topics that exist already.")] = False,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
@@ -49,10 +57,8 @@ def create(
 
     [dim]tidelog topic create web -p 4 -c retention.ms=7d -c segment.bytes=256MiB[/dim]
     """
-    from tidelog.client import Admin
-
-    changes = config_changes(configs or [])
-    with Admin(broker) as admin:
+    changes = _config_changes(configs or [])
+    with admin_of(broker) as admin:
         for name in names:
             try:
                 created = admin.create_topic(name, partitions, changes)
@@ -60,43 +66,34 @@ def create(
                 if not if_not_exists:
                     raise
                 continue
-            if as_json:
-                print_json(created)
-            else:
-                print(f"created {name} with {len(created.partitions)} partitions")
+            print_answer(created, _print_created, as_json=as_json)
 
 
 def list_topics(
     records: Annotated[
-        bool, typer.Option("--records", help="Count records too. May cost the broker a request a partition.")
+        bool, typer.Option("--records", help="Count records too. May cost the broker a request for each partition.")
     ] = False,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """List topics, with their partitions; with `--records`, with their records too.
+    """List topics with their partitions, and with --records their records.
 
     [dim]tidelog topic list --json[/dim]
     """
-    from tidelog.client import Admin
-
-    with Admin(broker) as admin:
+    with admin_of(broker) as admin:
         topics = admin.topics(detail=records)
     if as_json:
         print_json(topics)
         return
-    if records:
-        counted = [
-            (topic.name, len(topic.partitions), _count(topic.records), time_text(topic.created_at_ms))
-            for topic in topics
-        ]
-        print_table(("topic", "partitions", "records", "created"), counted)
-        return
     rows = [(topic.name, len(topic.partitions), time_text(topic.created_at_ms)) for topic in topics]
-    print_table(("topic", "partitions", "created"), rows)
-
-
-def _count(records: int | None) -> str | int:
-    return "unknown" if records is None else records
+    if not records:
+        print_table(("topic", "partitions", "created"), rows)
+        return
+    counts = ["unknown" if topic.records is None else topic.records for topic in topics]
+    counted = [
+        (name, partitions, count, created) for (name, partitions, created), count in zip(rows, counts, strict=True)
+    ]
+    print_table(("topic", "partitions", "records", "created"), counted)
 
 
 def describe(names: NamesArgument, broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:
@@ -104,15 +101,9 @@ def describe(names: NamesArgument, broker: BrokerOption = DEFAULT_BROKER, as_jso
 
     [dim]tidelog topic describe web[/dim]
     """
-    from tidelog.client import Admin
-
-    with Admin(broker) as admin:
+    with admin_of(broker) as admin:
         for name in names:
-            described = admin.topic(name)
-            if as_json:
-                print_json(described)
-            else:
-                _print_topic(described)
+            print_answer(admin.topic(name), _print_topic, as_json=as_json)
 
 
 def alter(
@@ -122,7 +113,7 @@ def alter(
     ] = None,
     configs: ConfigOption = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", help="A topic config to put back to its default.", metavar="KEY")
+        list[str] | None, typer.Option("--unset", help="A topic config to reset to its default.", metavar="KEY")
     ] = None,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
@@ -132,32 +123,21 @@ def alter(
     [dim]tidelog topic alter web --set retention.ms=30d
     tidelog topic alter web --unset retention.ms -p 8[/dim]
     """
-    from tidelog.client import Admin
-
-    changes: dict[str, str | None] = {**config_changes(configs or []), **dict.fromkeys(unset or [])}
+    changes: dict[str, str | None] = {**_config_changes(configs or []), **dict.fromkeys(unset or [])}
     if partitions is None and not changes:
-        raise Invalid("nothing to alter: say --partitions N, --set KEY=VALUE or --unset KEY")
-    with Admin(broker) as admin:
+        raise Invalid("nothing to alter: give --partitions N, --set KEY=VALUE or --unset KEY")
+    with admin_of(broker) as admin:
         altered = admin.alter_topic(topic, partitions=partitions, configs=changes)
-    if as_json:
-        print_json(altered)
-    else:
-        _print_topic(altered)
+    print_answer(altered, _print_topic, as_json=as_json)
 
 
-def delete(
-    names: NamesArgument,
-    yes: YesOption = False,
-    broker: BrokerOption = DEFAULT_BROKER,
-) -> None:
-    """Delete topics and all their records. It asks first on a terminal; without one it needs --yes.
+def delete(names: NamesArgument, yes: YesOption = False, broker: BrokerOption = DEFAULT_BROKER) -> None:
+    """Delete topics and all their records. Asks first on a terminal; elsewhere --yes is needed.
 
     [dim]tidelog topic delete web --yes[/dim]
     """
-    from tidelog.client import Admin
-
     check_may_ask(yes)
-    with Admin(broker) as admin:
+    with admin_of(broker) as admin:
         for name in names:
             if not yes:
                 confirm(f"Delete {name} and its {admin.topic(name).records:,} records?")
@@ -170,22 +150,22 @@ def delete_records(
     partition: Annotated[int, typer.Argument(help="The partition's number.", min=0, show_default=False)],
     before: Annotated[
         str,
-        typer.Argument(help="The first offset that stays, or latest for none.", metavar="OFFSET", show_default=False),
+        typer.Argument(
+            help="The first offset that stays; latest deletes all records.", metavar="OFFSET", show_default=False
+        ),
     ],
     yes: YesOption = False,
     broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete the records of a partition below an offset. It asks first on a terminal; without one it needs --yes.
+    """Delete the records of a partition below an offset. Asks first on a terminal; elsewhere --yes is needed.
 
     [dim]tidelog topic delete-records web 0 1000 --yes
     tidelog topic delete-records web 0 latest --yes[/dim]
     """
-    from tidelog.client import Admin
-
     before_offset = _before_offset(before)
     check_may_ask(yes)
-    with Admin(broker) as admin:
+    with admin_of(broker) as admin:
         if not yes:
             confirm(f"Delete the records of {topic}/{partition} below {before}?")
         log_start_offset = admin.delete_records(topic, partition, before_offset)
@@ -195,12 +175,31 @@ def delete_records(
         print(f"{topic}/{partition} begins at offset {log_start_offset}")
 
 
+def _config_changes(pairs: Sequence[str]) -> dict[str, str]:
+    """``KEY=VALUE`` pairs as people write them, with units turned into plain numbers of milliseconds and bytes. Raises
+    `Invalid`; the broker checks the rest."""
+    return dict(_config_change(pair) for pair in pairs)
+
+
+def _config_change(pair: str) -> tuple[str, str]:
+    key, equals, value = pair.partition("=")
+    if not equals or not key:
+        raise Invalid(f"--set must be KEY=VALUE, as retention.ms=7d, not {pair!r}", field="configs")
+    kinds: dict[str, Kind] = {"ms": "duration", "bytes": "size"}
+    kind = kinds.get(key.rpartition(".")[2])
+    return key, value if kind is None else str(measured(key, kind, value))
+
+
 def _before_offset(text: str) -> int:
     if text == "latest":
         return -1
     if not (text.isascii() and text.isdigit()):
-        raise Invalid(f"OFFSET is a number or latest, not {text!r}", field="before_offset")
+        raise Invalid(f"OFFSET must be a number or latest, not {text!r}", field="before_offset")
     return int(text)
+
+
+def _print_created(topic: TopicDescription) -> None:
+    print(f"created {topic.name} with {len(topic.partitions)} partitions")
 
 
 def _print_topic(topic: TopicDescription) -> None:

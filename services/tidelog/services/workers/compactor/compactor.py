@@ -133,7 +133,7 @@ class Compactor:
         self.report.failures += 1
         self.report.damaged += isinstance(error, Corrupt)
         fields = {"topic": place.topic, "partition": place.topic_partition.partition}
-        _log.warning("a partition was passed over: %s", error, extra={"fields": fields})
+        _log.warning("a partition was skipped: %s", error, extra={"fields": fields})
 
 
 def _appended(place: Place, manifest: Manifest) -> Appended:
