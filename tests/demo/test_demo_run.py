@@ -13,8 +13,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tidelog.services.demo import story
+from tidelog.services.demo.agreement import Fingerprint
 from tidelog.services.demo.command import demo
-from tidelog.services.demo.fingerprint import Fingerprint
 from tidelog.services.demo.narrator import Narrator, Rates
 from tidelog.storage.runtime import SystemClock
 
@@ -60,7 +60,7 @@ def test_a_number_that_differs_ends_it_with_1(tmp_path: Path, monkeypatch: pytes
 def test_rates_are_one_live_line_on_a_terminal(tmp_path: Path) -> None:
     with (tmp_path / "out").open("w+") as out:
         narrator = Narrator(Console(file=out, force_terminal=True, width=100), SystemClock())
-        with Rates(narrator, "acknowledged", 10) as rates:
+        with Rates(narrator, "acknowledged") as rates:
             rates.add(10, 1000)
         out.seek(0)
         assert "10 records" in out.read()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tidelog.services.demo.fingerprint import Fingerprint
+from tidelog.services.demo.agreement import Fingerprint
 from tidelog.services.demo.source import FILE_BLOCK_BYTES, EventSource, FileSource, Source, SourceBatch
 from tidelog.storage.partitioner import partitions_of
 

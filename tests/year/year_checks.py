@@ -10,7 +10,7 @@ from tests.year.year_source import NewestOfKeys, YearSource
 
 from tidelog.client import Admin, Consumer
 from tidelog.client.consumer import Batch
-from tidelog.services.demo.fingerprint import Fingerprint
+from tidelog.services.demo.agreement import Fingerprint
 
 PASS_MS = 120_000
 """How long a segment may be past its retention before a pass removes it."""

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.services.demo.agreement import Fingerprint
 from tidelog.services.demo.events import EventChunk, EventStream
-from tidelog.services.demo.fingerprint import Fingerprint
 from tidelog.storage.partitioner import partitions_of
 
 DAY_MS = 86_400_000

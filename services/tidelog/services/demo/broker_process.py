@@ -1,4 +1,4 @@
-"""The broker of the demo: `tidelog serve` in a process of its own, so that kill -9 is a real one."""
+"""The broker of the demo: `tidelog serve` in a separate process, so that kill -9 is real."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOG_TAIL_BYTES = 2000
 
 
 class BrokerProcess:
-    """Starts on a free port and comes back on the same one after `kill`; its data stays in `folder`."""
+    """Starts on a free port, and after `kill` on the same port again. Its data stays in `folder`."""
 
     def __init__(self, folder: Path, settings: Mapping[str, object], clock: Clock) -> None:
         self.port = free_port()
@@ -39,11 +39,11 @@ class BrokerProcess:
 
     @property
     def command(self) -> list[str]:
-        """What a user types to go on with this broker's data."""
+        """The command with which a user continues with this broker's data."""
         return ["tidelog", "serve", "--config", str(self._config)]
 
     def start(self) -> float:
-        """Seconds until it took requests. Raises `Unavailable` with the end of its log if it does not come up."""
+        """Start it; return the seconds until it was ready. Raises `Unavailable` with the end of its log if it fails."""
         began = self._clock.monotonic()
         program = "import sys; from tidelog.services.cli.main import main; sys.exit(main())"
         arguments = ["serve", "--config", str(self._config), "--port", str(self.port)]
@@ -53,13 +53,13 @@ class BrokerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for the demo, which then stops the broker in order
+                start_new_session=True,  # Ctrl-C goes to the demo, which then stops the broker
             )
         while not self.ready():
             if self._process.poll() is not None:
-                raise Unavailable(f"the broker ended at its start:\n{self._tail()}")
+                raise Unavailable(f"the broker ended while it started:\n{self._tail()}")
             if self._clock.monotonic() - began > START_SECONDS:
-                raise Unavailable(f"the broker did not come up within {START_SECONDS:.0f} s:\n{self._tail()}")
+                raise Unavailable(f"the broker was not ready within {START_SECONDS:.0f} s:\n{self._tail()}")
             pause(POLL_SECONDS)
         return self._clock.monotonic() - began
 
@@ -70,13 +70,13 @@ class BrokerProcess:
             return False
 
     def kill(self) -> None:
-        """kill -9: no flush, no goodbye."""
+        """kill -9: nothing is flushed."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
     def stop(self) -> None:
-        """Graceful; harmless if it is not running."""
+        """Stop it gracefully. Does nothing if it is not running."""
         if self._process is None or self._process.poll() is not None:
             return
         self._process.terminate()
@@ -90,7 +90,7 @@ class BrokerProcess:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
+    """A port of 127.0.0.1 that no process listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

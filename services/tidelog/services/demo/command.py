@@ -1,27 +1,22 @@
-"""The command `tidelog demo`: options in, the story or a JSON summary out, the verdict as exit code.
+"""The command `tidelog demo`: runs the demo and prints what happens, or a summary as JSON.
 
-Imports stand in the functions, so that `tidelog --help` is there at once.
+Modules are imported in the functions, so that `tidelog --help` is fast.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from tidelog.services.cli.console import print_json
+from tidelog.services.cli.exit_codes import FAILED
 from tidelog.storage.errors import Invalid
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from tidelog.services.demo.story import DemoSummary
-
-NUMBERS_DIFFER = 1
 PLAIN_WIDTH = 120
 
 
@@ -33,50 +28,40 @@ def demo(
             help="Produce the lines of this file instead (also .gz).", exists=True, dir_okay=False, readable=True
         ),
     ] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where the broker's data goes: a new folder.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the generator.")] = 7,
-    crash: Annotated[bool, typer.Option(help="Kill the broker with -9 in the middle.")] = True,
-    spark: Annotated[bool, typer.Option(help="Ask Spark too.")] = True,
+    folder: Annotated[Path | None, typer.Option(help="A new folder for the broker's data.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the generator.")] = 7,
+    crash: Annotated[bool, typer.Option(help="Kill the broker with kill -9 halfway.")] = True,
+    spark: Annotated[bool, typer.Option(help="Run two Spark queries.")] = True,
     json_summary: Annotated[
-        bool, typer.Option("--json", help="Print a summary as JSON; the story goes to stderr.")
+        bool, typer.Option("--json", help="Print a summary as JSON; everything else goes to stderr.")
     ] = False,
 ) -> None:
-    """The main job from end to end: a broker, a million events, a crash, a fetch and two Spark queries.
+    """Show the main job from end to end: a broker, a million events, a crash, a fetch and two Spark queries.
 
     Exit code 1 if any number differs between the generator, HTTP and Spark.
 
     [dim]tidelog demo --events 100000 --no-spark[/dim]
     """
+    from rich.console import Console
+
     from tidelog.services.demo.narrator import Narrator
     from tidelog.services.demo.story import DemoOptions, run_demo
     from tidelog.storage.runtime import SystemClock
 
-    options = DemoOptions(_fresh(folder), events, file, seed, crash, spark)
-    summary = run_demo(options, Narrator(_console(json_summary), SystemClock()))
+    stream = sys.stderr if json_summary else sys.stdout
+    console = Console(file=stream, highlight=False, width=None if stream.isatty() else PLAIN_WIDTH)
+    summary = run_demo(DemoOptions(_fresh(folder), events, file, seed, crash, spark), Narrator(console, SystemClock()))
     if json_summary:
-        sys.stdout.write(as_json(summary) + "\n")
+        print_json(asdict(summary) | {"agree": summary.agree, "usd": summary.bill.usd})
     if not summary.agree:
-        raise typer.Exit(NUMBERS_DIFFER)
-
-
-def as_json(summary: DemoSummary) -> str:
-    """The summary for programs."""
-    document = asdict(summary) | {"agree": summary.agree, "usd": summary.bill.usd}
-    return json.dumps(document, indent=1)
+        raise typer.Exit(FAILED)
 
 
 def _fresh(folder: Path | None) -> Path:
-    """A new empty folder; an existing one with something in it is refused."""
+    """A new empty folder. Raises `Invalid` if `folder` is not empty."""
     if folder is None:
         return Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Invalid(f"{folder} is not an empty folder: name a new one", field="folder")
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
-
-
-def _console(json_summary: bool) -> Console:
-    from rich.console import Console
-
-    stream = sys.stderr if json_summary else sys.stdout
-    return Console(file=stream, highlight=False, width=None if stream.isatty() else PLAIN_WIDTH)

@@ -1,13 +1,12 @@
-"""A stream of shop and service events, the same for the same seed: what the demo and the benchmarks produce.
+"""Generates a stream of shop and service events, the same for the same seed, for the demo and the benchmarks.
 
-An event is one JSON object of about 376 bytes, keyed by its user. How well it compresses is modelled on real streams of
-events: one unique id an event, a UUID of version 7 (RFC 9562: its time, then 74 random bits, which no codec can take
-away); an id, a country and an agent that come back with the user; names from short lists. Kafka with zstd stores these
-events in 0.148 of their bytes; issue 3 found 0.15 for its own.
+An event is one JSON object of about 376 bytes, keyed by its user. It compresses like real events: it has a unique id,
+a UUID of version 7 (RFC 9562: its time, then 74 random bits, which no codec can remove); an id, a country and an agent
+that repeat with the user; names from short lists. Kafka with zstd stores these events in 0.148 of their bytes.
 
-`EventStream` makes them in chunks as Arrow columns; no Python runs per event: numpy draws the numbers, Arrow joins the
-text, at several hundred thousand events a second on one core. The numbers that the JSON holds are integers
-(microseconds, cents), so that sums can be compared exactly with what Spark computes from the text.
+`EventStream` makes events in chunks of Arrow columns. numpy draws the numbers and Arrow joins the text, so that no
+Python runs per event: one core makes several hundred thousand events a second. Numbers in the JSON are integers
+(microseconds, cents), so that sums can be compared exactly with those that Spark computes from the text.
 
     for chunk in EventStream(seed=7).chunks(1_000_000):
         chunk.values      # binary: the JSON
@@ -28,7 +27,7 @@ import pyarrow.compute as pc
 
 from tidelog.storage.records import TIMESTAMP
 
-EPOCH_MS = 1_793_491_200_000  # 2026-11-01T00:00:00Z: where the stream's own time begins
+EPOCH_MS = 1_793_491_200_000  # 2026-11-01T00:00:00Z: the time of the first event
 CHUNK_EVENTS = 2_000
 USERS = 200_000
 
@@ -56,8 +55,8 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class EventChunk:
-    """Some events as columns. The integer columns are what stands in the JSON, for computing the expected answers;
-    `service` and `country` are positions in `SERVICES` and `COUNTRIES`."""
+    """Some events as columns. The integer columns repeat the JSON, for computing expected results. `service` and
+    `country` are positions in `SERVICES` and `COUNTRIES`."""
 
     keys: Column
     values: Column
@@ -73,8 +72,8 @@ class EventChunk:
 
 
 class EventStream:
-    """Events drawn from one seeded generator; iterate once. They begin at `began_ms` and follow each other by
-    `step_ms` on the average, which may be more than a whole number."""
+    """Events from one seeded generator; iterate once. They begin at `began_ms`; the average distance between two is
+    `step_ms`."""
 
     def __init__(self, seed: int, *, began_ms: int = EPOCH_MS, step_ms: float = 1.0) -> None:
         self._draw = np.random.Generator(np.random.PCG64(seed))
@@ -158,7 +157,7 @@ def _user_ids(user: Ints) -> Column:
 
 
 def _uuids(draw: np.random.Generator, time_ms: Ints) -> Column:
-    """Version 7 of RFC 9562 in its text form: 48 bits of milliseconds, 74 random ones, version and variant."""
+    """UUIDs of version 7 (RFC 9562) as text: 48 bits of milliseconds, 74 random bits, version and variant."""
     n = len(time_ms)
     raw = np.frombuffer(draw.bytes(16 * n), dtype=np.uint8).reshape(n, 16).copy()
     raw[:, :6] = time_ms.astype(">u8").view(np.uint8).reshape(n, 8)[:, 2:]
@@ -172,7 +171,7 @@ def _uuids(draw: np.random.Generator, time_ms: Ints) -> Column:
 
 
 def _fixed_width_text(characters: npt.NDArray[np.uint8]) -> Column:
-    """A matrix of ASCII, a row a string, as an Arrow column without a copy."""
+    """A matrix of ASCII characters, one row per string, as an Arrow column without a copy."""
     n, width = characters.shape
     offsets = np.arange(0, (n + 1) * width, width, dtype=np.int32)
     return pa.Array.from_buffers(pa.string(), n, [None, pa.py_buffer(offsets.data), pa.py_buffer(characters.data)])

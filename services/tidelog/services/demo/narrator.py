@@ -1,6 +1,6 @@
-"""How the demo speaks: headings, facts, tables, and a live line of rates on a terminal (plain lines elsewhere).
+"""What the demo prints: headings, facts, tables, and rates while records are sent or read.
 
-With `--json` the narration goes to stderr, so that stdout holds the summary alone.
+With `--json` all of it goes to stderr, so that stdout has the summary alone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from tidelog.storage.runtime import Clock
@@ -38,13 +37,13 @@ class Narrator:
         self.console.print(f"   [bold yellow]{text}[/]")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Numbers stand right, words left; a row of one cell is a remark."""
+        """Print rows under headings. Columns of numbers are aligned to the right."""
         table = Table(box=None, padding=(0, 0, 0, 3), header_style="dim")
         for at, column in enumerate(columns):
             numeric = bool(rows) and isinstance(rows[0][at], int | float) and not isinstance(rows[0][at], bool)
             table.add_column(column, justify="right" if numeric else "left", overflow="fold")
         for row in rows:
-            table.add_row(*(shown(cell) for cell in row))
+            table.add_row(*(_shown(cell) for cell in row))
         self.console.print(table)
 
     def commands(self, lines: Sequence[str]) -> None:
@@ -53,33 +52,24 @@ class Narrator:
 
 
 class Rates(AbstractContextManager["Rates"]):
-    """Records and bytes as they go by, from any thread. On a terminal one line is redrawn; elsewhere a line is written
-    each second."""
+    """Counts records and bytes from any thread. A terminal shows the rates in one live line; other outputs get a line
+    every second. The last line stays."""
 
-    def __init__(self, narrator: Narrator, verb: str, records_expected: int | None) -> None:
+    def __init__(self, narrator: Narrator, verb: str) -> None:
         self._narrator = narrator
         self._verb = verb
-        self._total = records_expected
-        self._began = narrator.clock.monotonic()
-        self._spoke = self._began
+        self._began = self._printed = narrator.clock.monotonic()
+        self._lock = threading.Lock()
+        self._live = narrator.console.status(verb)
         self.records = 0
         self.bytes = 0
-        self._lock = threading.Lock()
-        self._live: Progress | None = None
-        self._task: TaskID | None = None
 
     def __enter__(self) -> Rates:
-        if self._narrator.console.is_terminal:
-            bar = () if self._total is None else (BarColumn(bar_width=20),)
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), *bar, TimeElapsedColumn())
-            self._live = Progress(*columns, console=self._narrator.console, transient=True)
-            self._live.start()
-            self._task = self._live.add_task(self._verb, total=self._total)
+        self._live.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._live.stop()
         self._narrator.say(self._line())
 
     @property
@@ -91,11 +81,11 @@ class Rates(AbstractContextManager["Rates"]):
             self.records += records
             self.bytes += size_bytes
             now = self._narrator.clock.monotonic()
-            speaks = self._live is None and self.records != self._total and now - self._spoke >= PLAIN_LINE_SECONDS
-            self._spoke = now if speaks else self._spoke
-        if self._live is not None and self._task is not None:
-            self._live.update(self._task, completed=self.records, description=self._line())
-        elif speaks:
+            is_due = now - self._printed >= PLAIN_LINE_SECONDS
+            self._printed = now if is_due else self._printed
+        if self._narrator.console.is_terminal:
+            self._live.update(self._line())
+        elif is_due:
             self._narrator.say(self._line())
 
     def _line(self) -> str:
@@ -106,10 +96,7 @@ class Rates(AbstractContextManager["Rates"]):
         )
 
 
-def shown(cell: object) -> str:
-    """A cell as people read it."""
+def _shown(cell: object) -> str:
     if isinstance(cell, bool):
         return "yes" if cell else "NO"
-    if isinstance(cell, int):
-        return f"{cell:,}"
-    return str(cell)
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)

@@ -1,7 +1,7 @@
-"""What the demo produces: batches of records that know their partition, and the answers that queries must give.
+"""The records that the demo produces, and the results that queries over them must give.
 
-A source keeps the truth as it goes: a fingerprint of each partition, and for each query the exact rows that Spark has
-to find later. Nothing of it passes through the broker.
+While a source gives its batches, it keeps a fingerprint of each partition, and for each query the exact rows that Spark
+must find later. None of this passes through the broker.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidelog.services.demo.agreement import Column, Fingerprint
 from tidelog.services.demo.events import CHUNK_EVENTS, COUNTRIES, SERVICES, EventChunk, EventStream
-from tidelog.services.demo.fingerprint import Column, Fingerprint
 from tidelog.storage.partitioner import partitions_of
 
+EVENT_BYTES = 377
+GZIP_RATIO = 10  # a guess; only the archiver's threshold depends on it
 FILE_BLOCK_BYTES = 1 << 16
-TAIL_PART = 20  # the last one part in so many is the hot tail
+TAIL_PART = 20  # one part in 20 is the hot tail
 SERVER_ERROR = 500
 
 Cell: TypeAlias = int | str
@@ -31,7 +33,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Query:
-    """SQL over the view `records` (Kafka's columns), and the rows it must give, in this order."""
+    """SQL over the view `records` (Kafka's columns), and the rows that it must give, in this order."""
 
     title: str
     columns: Sequence[str]
@@ -41,7 +43,7 @@ class Query:
 
 @dataclass(frozen=True)
 class SourceBatch:
-    """Records to send. `partition` None: their keys choose it; `timestamps` None: the broker stamps them."""
+    """Records to send. Without `partition`, keys choose it; without `timestamps`, the broker sets them."""
 
     values: Column
     keys: Column | None = None
@@ -49,43 +51,17 @@ class SourceBatch:
     partition: int | None = None
 
 
-class Source(Protocol):
-    """Iterate `batches` once, then ask for the truth."""
-
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def topic(self) -> str: ...
-
-    @property
-    def records_expected(self) -> int | None:
-        """How many there will be, if that is known beforehand."""
-        ...
-
-    @property
-    def tail_batches(self) -> int:
-        """How many of the last batches are to be produced once the others have begun to turn cold."""
-        ...
-
-    def batches(self) -> Iterator[SourceBatch]: ...
-
-    def fingerprints(self) -> Sequence[Fingerprint]:
-        """One for each partition, of what `batches` has given."""
-        ...
-
-    def queries(self) -> Sequence[Query]: ...
-
-
 class EventSource:
-    """`events` generated events, each in the partition that Kafka's murmur2 gives its key."""
+    """`events` generated events, each in the partition that Kafka's murmur2 gives its key. Iterate `batches` once, then
+    ask for fingerprints and queries."""
 
     title = "shop and service events from the generator"
     topic = "events"
 
     def __init__(self, events: int, seed: int, partitions: int) -> None:
-        self.records_expected: int | None = events
+        self.raw_bytes = events * EVENT_BYTES
         self.tail_batches = _tail(events, CHUNK_EVENTS)
+        self._events = events
         self._stream = EventStream(seed)
         self._partitions = partitions
         self._fingerprints = [Fingerprint() for _ in range(partitions)]
@@ -93,8 +69,7 @@ class EventSource:
         self._by_country = np.zeros((len(COUNTRIES), 2), np.int64)
 
     def batches(self) -> Iterator[SourceBatch]:
-        assert self.records_expected is not None
-        for chunk in self._stream.chunks(self.records_expected):
+        for chunk in self._stream.chunks(self._events):
             self._count(chunk)
             partition_of = partitions_of(pa.chunked_array([chunk.keys]), self._partitions)
             for partition in range(self._partitions):
@@ -137,20 +112,21 @@ class EventSource:
 
 class FileSource:
     """The lines of a user's file (also .gz): the bytes before each newline are a record, without a key. Blocks of
-    lines go to the partitions in turn."""
+    lines go to the partitions in turn. Otherwise like `EventSource`."""
 
     topic = "lines"
 
     def __init__(self, path: Path, partitions: int) -> None:
         self.title = f"the lines of {path.name}"
-        self.records_expected: int | None = None
-        self.tail_batches = _tail(path.stat().st_size, FILE_BLOCK_BYTES)
+        size_bytes = path.stat().st_size
+        self.raw_bytes = size_bytes * (GZIP_RATIO if path.suffix == ".gz" else 1)
+        self.tail_batches = _tail(size_bytes, FILE_BLOCK_BYTES)
         self._path = path
         self._fingerprints = [Fingerprint() for _ in range(partitions)]
         self._first_words: Counter[str] = Counter()
 
     def batches(self) -> Iterator[SourceBatch]:
-        for turn, lines in enumerate(line_blocks(self._path)):
+        for turn, lines in enumerate(_line_blocks(self._path)):
             partition = turn % len(self._fingerprints)
             values: Column = pa.array(lines, pa.binary())
             keys: Column = pa.nulls(len(lines), pa.binary())
@@ -184,8 +160,12 @@ class FileSource:
         )
 
 
-def line_blocks(path: Path) -> Iterator[list[bytes]]:
-    """The file's lines without their newlines, some thousand at a time; the rest after the last newline is a line."""
+Source: TypeAlias = EventSource | FileSource
+
+
+def _line_blocks(path: Path) -> Iterator[list[bytes]]:
+    """The lines of the file without their newlines, some thousand at a time. The bytes after the last newline are a
+    line."""
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
         rest = b""
         while block := file.read(FILE_BLOCK_BYTES):
@@ -197,6 +177,7 @@ def line_blocks(path: Path) -> Iterator[list[bytes]]:
 
 
 def _tail(total: int, batch: int) -> int:
+    """How many of the last batches are produced after the others have begun to turn cold."""
     return max(1, total // batch // TAIL_PART)
 
 
@@ -205,11 +186,11 @@ def _first_words(lines: list[bytes]) -> Iterator[str]:
         try:
             yield line.decode().split(" ", 1)[0]
         except UnicodeDecodeError:
-            continue  # the query leaves such lines out too
+            continue  # the query also leaves such lines out
 
 
 def _exact_sums(groups: Ints, numbers: Ints, group_count: int) -> Ints:
-    """Sums by group in integers; `bincount` with weights would round them to doubles."""
+    """Sums by group as integers. `bincount` with weights would round them to doubles."""
     sums = np.zeros(group_count, np.int64)
     np.add.at(sums, groups, numbers)
     return sums

@@ -1,7 +1,6 @@
-"""The Spark part, in a process of its own: `python -m tidelog.spark_connector.sql`, which a user can run as well.
+"""The Spark queries of the demo, in a separate process: `python -m tidelog.spark_connector.sql`, a user's command.
 
-The services do not import Spark; without the extra `tidelog[spark]` the demo says so and goes on without these
-queries.
+The services do not import Spark. Without the extra `tidelog[spark]`, the demo says so and skips these queries.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ERROR_CHARACTERS = 2000
 
 @dataclass(frozen=True)
 class QueryRun:
-    """A statement's answer."""
+    """The result of one statement."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[int | str]]
@@ -33,7 +32,7 @@ class QueryRun:
 
 @dataclass(frozen=True)
 class SparkRun:
-    """What ran, and the answers in the order of the queries. `start_seconds`: until Spark was up."""
+    """The versions, and the results in the order of the queries. Spark was ready after `start_seconds`."""
 
     spark: str
     java: str

@@ -1,7 +1,6 @@
-"""The demo from end to end: produce through a crash, read back, look at the bucket, ask Spark, compare.
+"""Runs the demo: produce through a crash, read back, list the bucket, query with Spark, compare the numbers.
 
-`run_demo` tells its story to a `Narrator` and gives a `DemoSummary`. The broker is a real process on a local folder,
-which stays there afterwards; `summary.agree` says whether every number was the same on every way.
+The broker is a real process on a local folder. Its data stays there when the demo has ended.
 """
 
 from __future__ import annotations
@@ -14,22 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.client import Admin
-from tidelog.services.demo.bill import Bill, bill_of
+from tidelog.services.demo.agreement import Agreement, compare_fingerprints, compare_rows
 from tidelog.services.demo.broker_process import BrokerProcess
-from tidelog.services.demo.bucket_view import Kind, StoredObject, kinds_of
+from tidelog.services.demo.bucket_report import Bill, Kind, bill_of, kinds_in
 from tidelog.services.demo.narrator import Narrator
-from tidelog.services.demo.produce import Crash, Produced, produce
-from tidelog.services.demo.read_back import read_back
-from tidelog.services.demo.source import EventSource, FileSource, Source, SourceBatch
+from tidelog.services.demo.source import EVENT_BYTES, EventSource, FileSource, Source, SourceBatch
 from tidelog.services.demo.spark_queries import SparkRun, run_queries, spark_is_here
-from tidelog.services.demo.verdict import Agreement, compare_fingerprints, compare_rows
-from tidelog.storage.runtime import Runtime, pause
-from tidelog.storage.stores.opening import open_store
+from tidelog.services.demo.traffic import Crash, Produced, produce, read_back
+from tidelog.storage.runtime import pause
 
 PARTITIONS = 4
-EVENT_BYTES = 377
-GZIP_RATIO = 10
-WAL_RATIO = 0.1  # of a WAL entry to the records in it, guessed low; only the archive's threshold is set by it
+WAL_RATIO = 0.1  # a low guess of the size of a WAL entry per raw byte; only the archiver's threshold depends on it
 ARCHIVER_MIN_BYTES_MAX = 8 << 20
 ARCHIVER_MIN_BYTES_MIN = 1 << 10
 ARCHIVE_WAIT_SECONDS = 20.0
@@ -40,7 +34,7 @@ COUNT_SQL = "SELECT count(*) FROM records"
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """`file` None: generated events. `crash` False leaves the broker alone; `spark` False leaves Spark out."""
+    """Without a `file`, events are generated."""
 
     folder: Path
     events: int = 1_000_000
@@ -72,27 +66,28 @@ class DemoSummary:
 
 
 def run_demo(options: DemoOptions, narrator: Narrator) -> DemoSummary:
-    """Raises `TidelogError` if a step cannot be done at all; numbers that differ are in the summary."""
-    broker = BrokerProcess(options.folder, _settings(options), narrator.clock)
+    """Run all steps. Raises `TidelogError` if a step fails; numbers that differ are in the summary."""
+    source = (
+        EventSource(options.events, options.seed, PARTITIONS)
+        if options.file is None
+        else FileSource(options.file, PARTITIONS)
+    )
+    broker = BrokerProcess(options.folder, _settings(options.folder, source), narrator.clock)
     try:
-        return _Story(options, narrator, broker).tell()
+        return _Story(options, source, narrator, broker).tell()
     finally:
         broker.stop()
 
 
 class _Story:
-    """The steps, in the order in which they are told."""
+    """The steps, in their order."""
 
-    def __init__(self, options: DemoOptions, narrator: Narrator, broker: BrokerProcess) -> None:
+    def __init__(self, options: DemoOptions, source: Source, narrator: Narrator, broker: BrokerProcess) -> None:
         self._options = options
+        self._source = source
         self._narrator = narrator
         self._broker = broker
         self._bill = Bill()
-        self._source: Source = (
-            EventSource(options.events, options.seed, PARTITIONS)
-            if options.file is None
-            else FileSource(options.file, PARTITIONS)
-        )
 
     def tell(self) -> DemoSummary:
         began = self._narrator.clock.monotonic()
@@ -102,8 +97,7 @@ class _Story:
         cold = self._cold_records()
         kinds = self._show_bucket()
         spark = self._ask_spark(agreements)
-        self._bill = self._bill + bill_of(self._broker.url)
-        seconds = self._narrator.clock.monotonic() - began
+        self._note_bill()
         summary = DemoSummary(
             source=self._source.title,
             folder=str(self._options.folder),
@@ -115,7 +109,7 @@ class _Story:
             bill=self._bill,
             spark=spark,
             agreements=agreements,
-            seconds=seconds,
+            seconds=self._narrator.clock.monotonic() - began,
         )
         self._conclude(summary)
         return summary
@@ -126,38 +120,24 @@ class _Story:
         self._narrator.say(f"process {self._broker.pid} at {self._broker.url}, ready after {seconds:.1f} s")
         self._narrator.say(f"its data: {self._options.folder / 'data'}")
         with Admin(self._broker.url) as admin:
-            configs = {"retention.ms": -1}  # the events carry times of their own
+            configs = {"retention.ms": -1}  # the generated times may be old
             admin.create_topic(self._source.topic, PARTITIONS, configs)
 
     def _produce(self) -> Produced:
         ending = ", and kill -9 in the middle" if self._options.crash else ""
         self._narrator.step(f"Produce {self._source.title}{ending}")
-        crash = (
-            Crash(self._broker, self._narrator, self._records_estimated() // 2, self._note_bill)
-            if self._options.crash
-            else None
-        )
+        half = max(1, self._source.raw_bytes // EVENT_BYTES) // 2
+        crash = Crash(self._broker, self._narrator, half, self._note_bill) if self._options.crash else None
         tail: deque[SourceBatch] = deque()
         first = produce(_all_but_tail(self._source, tail), self._source.topic, self._broker, crash, self._narrator)
         if crash is not None and not crash.after_records:
             self._narrator.say("(too few records for a crash in the middle)")
         self._await_segments()
-        self._narrator.say("the archive has made its first segments; the rest of the records will be the hot tail:")
+        self._narrator.say("the archiver has written its first segments; the remaining records are the hot tail:")
         return first + produce(tail, self._source.topic, self._broker, None, self._narrator)
 
-    def _read_back(self, produced: Produced) -> tuple[list[Agreement], float]:
-        self._narrator.step("Read everything back over HTTP")
-        began = self._narrator.clock.monotonic()
-        url, topic = self._broker.url, self._source.topic
-        fetched = read_back(url, topic, PARTITIONS, produced.records, self._narrator)
-        rate = produced.records / max(1e-9, self._narrator.clock.monotonic() - began)
-        agreements = compare_fingerprints(self._source.fingerprints(), fetched)
-        once = all(agreement.agree for agreement in agreements)
-        self._narrator.say("each record is there once and in order" if once else "[bold red]records differ[/]")
-        return agreements, rate
-
     def _await_segments(self) -> None:
-        """Return when there are segments and the archive rests: what comes then stays hot for a while."""
+        """Return when there are segments and the archiver rests. Records that come now stay hot for a while."""
         clock = self._narrator.clock
         began = changed = clock.monotonic()
         cold = 0
@@ -172,9 +152,24 @@ class _Story:
         with Admin(self._broker.url) as admin:
             return sum(partition.cold_end for partition in admin.topic(self._source.topic).partitions)
 
+    def _note_bill(self) -> None:
+        """Add the requests of the present broker process. Its counts end with it."""
+        with Admin(self._broker.url) as admin:
+            self._bill = self._bill + bill_of(admin)
+
+    def _read_back(self, produced: Produced) -> tuple[list[Agreement], float]:
+        self._narrator.step("Read everything back over HTTP")
+        began = self._narrator.clock.monotonic()
+        fetched = read_back(self._broker.url, self._source.topic, PARTITIONS, produced.records, self._narrator)
+        rate = produced.records / max(1e-9, self._narrator.clock.monotonic() - began)
+        agreements = compare_fingerprints(self._source.fingerprints(), fetched)
+        once = all(agreement.agree for agreement in agreements)
+        self._narrator.say("each record is there once and in order" if once else "[bold red]records differ[/]")
+        return agreements, rate
+
     def _show_bucket(self) -> Sequence[Kind]:
-        self._narrator.step("What lies in the bucket")
-        kinds = kinds_of(asyncio.run(_objects(f"file:{self._options.folder / 'data'}")))
+        self._narrator.step("The objects in the bucket")
+        kinds = asyncio.run(kinds_in(f"file:{self._options.folder / 'data'}"))
         rows = [(kind.name, kind.objects, kind.size_bytes, kind.example) for kind in kinds]
         self._narrator.table(("kind", "objects", "bytes", "the last one"), rows)
         return kinds
@@ -188,7 +183,7 @@ class _Story:
             return None
         queries = self._source.queries()
         run = run_queries(self._broker.url, self._source.topic, queries)
-        self._narrator.say(f"Spark {run.spark}, {run.java}; up after {run.start_seconds:.1f} s")
+        self._narrator.say(f"Spark {run.spark}, {run.java}; ready after {run.start_seconds:.1f} s")
         for query, result in zip(queries, run.results, strict=True):
             self._narrator.say(f"{query.title} ({result.seconds:.1f} s)")
             self._narrator.table(query.columns, result.rows)
@@ -203,10 +198,8 @@ class _Story:
         narrator.say(f"{summary.cold_records:,} records cold, {summary.hot_records:,} hot when Spark began to read")
         narrator.step("What these requests would have cost on S3")
         narrator.table(("request", "count", "price"), summary.bill.rows())
-        narrator.say(
-            f"${summary.bill.usd:.4f} in all; a local store commits at will, S3 at most 4 times a second a shard"
-        )
-        narrator.step("Go on by hand")
+        narrator.say(f"${summary.bill.usd:.4f} in all. On S3 a shard commits at most 4 times a second, here at will")
+        narrator.step("Continue by hand")
         narrator.commands(self._commands())
         verdict = "[bold green]every number agrees[/]" if summary.agree else "[bold red]NUMBERS DIFFER[/]"
         narrator.console.print(f"\n{verdict}, {summary.seconds:.0f} s in all")
@@ -221,52 +214,26 @@ class _Story:
             f"rm -r {shlex.quote(str(self._options.folder))}",
         ]
 
-    def _note_bill(self) -> None:
-        """Counts die with the process that is about to be killed."""
-        self._bill = self._bill + bill_of(self._broker.url)
 
-    def _records_estimated(self) -> int:
-        if self._options.file is None:
-            return self._options.events
-        return max(1, _raw_bytes(self._options) // EVENT_BYTES)
+def _short(number: int | str | None) -> int | str:
+    """A number as it is; a fingerprint by its first digits."""
+    return "" if number is None else number[:12] if isinstance(number, str) else number
 
 
-def _short(said: int | str | None) -> int | str:
-    """A fingerprint by its first digits, as it stands in the table."""
-    return "" if said is None else said[:12] if isinstance(said, str) else said
-
-
-def _settings(options: DemoOptions) -> dict[str, object]:
-    """A broker as `tidelog serve` starts it, but with an archive that works in small steps, so that this little data
-    gives both segments and a hot tail."""
-    wal_bytes = int(_raw_bytes(options) * WAL_RATIO / PARTITIONS)
+def _settings(folder: Path, source: Source) -> dict[str, object]:
+    """The default settings, but with an archiver that works in small steps: so little data gives segments and a hot
+    tail."""
+    wal_bytes = int(source.raw_bytes * WAL_RATIO / PARTITIONS)
     return {
-        "store": f"file:{options.folder / 'data'}",
+        "store": f"file:{folder / 'data'}",
         "archiver.min.bytes": max(ARCHIVER_MIN_BYTES_MIN, min(ARCHIVER_MIN_BYTES_MAX, wal_bytes // 3)),
         "log.format": "text",
     }
 
 
-def _raw_bytes(options: DemoOptions) -> int:
-    if options.file is None:
-        return options.events * EVENT_BYTES
-    return options.file.stat().st_size * (GZIP_RATIO if options.file.suffix == ".gz" else 1)
-
-
 def _all_but_tail(source: Source, tail: deque[SourceBatch]) -> Iterator[SourceBatch]:
-    """The source's batches; the last `source.tail_batches` of them are left in `tail`."""
+    """The batches of `source`, but the last `source.tail_batches` of them are left in `tail`."""
     for batch in source.batches():
         tail.append(batch)
         if len(tail) > source.tail_batches:
             yield tail.popleft()
-
-
-async def _objects(url: str) -> list[StoredObject]:
-    store = open_store(url, runtime=Runtime())
-    try:
-        found: list[StoredObject] = []
-        while page := await store.list("", start_after=found[-1].key if found else ""):
-            found += [StoredObject(info.key, info.size) for info in page]
-        return found
-    finally:
-        await store.aclose()

@@ -1,54 +1,47 @@
-"""Producing through a crash: the idempotent producer of `tidelog.client` does not notice more than a pause.
+"""Sends the records of the demo through a crash of the broker, and reads them back.
 
-The broker is killed while requests are under way and others wait. The producer sends those again to the broker that
-comes back, with their first sequences, so that each record is in the log once (inv. 7).
+The broker is killed while some requests are in progress and others wait. The idempotent producer of `tidelog.client`
+sends them again to the new broker, with the same sequences, so that each record is in the log once (inv. 7).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple, dataclass
 
 import pyarrow as pa
 
-from tidelog.client import Delivered, Producer, ProducerOptions
+from tidelog.client import Consumer, Delivered, Producer, ProducerOptions
+from tidelog.services.demo.agreement import Column, Fingerprint
 from tidelog.services.demo.broker_process import BrokerProcess
 from tidelog.services.demo.narrator import Narrator, Rates
 from tidelog.services.demo.source import SourceBatch
+from tidelog.storage.errors import Corrupt
 
 MIB = 1 << 20
-OFFSET_BYTES = 4  # what Arrow keeps for each value beside its bytes
+OFFSET_BYTES = 4  # Arrow keeps them for each value, besides its bytes
 OPTIONS = ProducerOptions(request_bytes=2 * MIB, buffer_bytes=32 * MIB)
+POLL_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Produced:
     """What was acknowledged, and how long the broker was away (0: it was not killed)."""
 
-    records: int
-    value_bytes: int
-    seconds: float
-    outage_seconds: float
-    killed_after_records: int
-
-    @property
-    def records_per_s(self) -> float:
-        return self.records / self.seconds
+    records: int = 0
+    value_bytes: int = 0
+    seconds: float = 0.0
+    outage_seconds: float = 0.0
+    killed_after_records: int = 0
 
     def __add__(self, other: Produced) -> Produced:
-        return Produced(
-            self.records + other.records,
-            self.value_bytes + other.value_bytes,
-            self.seconds + other.seconds,
-            self.outage_seconds + other.outage_seconds,
-            self.killed_after_records + other.killed_after_records,
-        )
+        return Produced(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
 class Crash:
-    """kill -9 and a new start, once, in a thread of its own while the producer goes on: as soon as `due_after` records
-    are acknowledged. `before` is called just before."""
+    """Kills the broker with kill -9 and starts a new one, once, in its own thread while the producer continues. It
+    begins when `due_after` records are acknowledged, and calls `before` first."""
 
     def __init__(self, broker: BrokerProcess, narrator: Narrator, due_after: int, before: Callable[[], None]) -> None:
         self.due_after = due_after
@@ -62,14 +55,14 @@ class Crash:
         self.after_records = 0
 
     def begin(self, records: int) -> None:
-        """The first call starts it, the others do nothing."""
+        """Start it. Only the first call has an effect."""
         with self._lock:
             if not self.after_records:
                 self.after_records = records
                 self._thread.start()
 
     def finish(self) -> None:
-        """Wait until the broker is back. Raises what its start raised."""
+        """Wait until the new broker is ready. Raises the error of its start."""
         if self._thread.ident is not None:
             self._thread.join()
         if self._failure is not None:
@@ -86,44 +79,59 @@ class Crash:
             self._narrator.say(
                 f"a new broker, process {self._broker.pid}, took the log over after {self.outage_seconds:.1f} s"
             )
-        except Exception as error:  # handed to the thread that waits in `finish`
+        except Exception as error:  # `finish` raises it in the thread that waits
             self._failure = error
-
-
-class Acknowledged:
-    """Counts what the broker has acknowledged, as the producer's threads hear of it; begins the crash on the way."""
-
-    def __init__(self, rates: Rates, crash: Crash | None) -> None:
-        self._rates = rates
-        self._crash = crash
-        self.record_bytes = 0.0  # an average, for the rates alone
-
-    def __call__(self, delivered: Delivered) -> None:
-        self._rates.add(delivered.count, int(delivered.count * self.record_bytes))
-        if self._crash is not None and self._rates.records >= self._crash.due_after:
-            self._crash.begin(self._rates.records)
 
 
 def produce(
     batches: Iterable[SourceBatch], topic: str, broker: BrokerProcess, crash: Crash | None, narrator: Narrator
 ) -> Produced:
-    """Send all batches, with a crash on the way. Returns once every record is acknowledged."""
+    """Send all batches, with a crash in between. Returns when every record is acknowledged."""
     records = size = 0
-    with Rates(narrator, "acknowledged", None) as rates:
-        acknowledged = Acknowledged(rates, crash)
-        with Producer(broker.url, topic, OPTIONS, on_delivery=acknowledged) as producer:
+
+    def count(delivered: Delivered) -> None:
+        rates.add(delivered.count, delivered.count * size // records)
+        if crash is not None and rates.records >= crash.due_after:
+            crash.begin(rates.records)
+
+    with Rates(narrator, "acknowledged") as rates:
+        with Producer(broker.url, topic, OPTIONS, on_delivery=count) as producer:
             for batch in batches:
                 records += len(batch.values)
                 size += batch.values.nbytes - OFFSET_BYTES * len(batch.values)
-                acknowledged.record_bytes = size / records
                 producer.send_batch(_table(batch))
             producer.flush()
         if crash is not None:
             crash.finish()
         seconds = rates.seconds
     if crash is None:
-        return Produced(records, size, seconds, 0.0, 0)
+        return Produced(records, size, seconds)
     return Produced(records, size, seconds, crash.outage_seconds, crash.after_records)
+
+
+def read_back(url: str, topic: str, partitions: int, records: int, narrator: Narrator) -> Sequence[Fingerprint]:
+    """A fingerprint of each partition, read over HTTP from the first record to the last. Ends early if the topic has
+    fewer than `records`; the fingerprints then differ. Raises `Corrupt` if offsets are not consecutive."""
+    prints = [Fingerprint() for _ in range(partitions)]
+    with Rates(narrator, "fetched") as rates, Consumer(url, topic, start="earliest") as consumer:
+        while rates.records < records:
+            batch = consumer.poll(timeout_s=POLL_SECONDS)
+            if batch is None:
+                break
+            before = prints[batch.partition].value_bytes
+            _add(prints[batch.partition], batch.partition, batch.records)
+            rates.add(batch.records.num_rows, prints[batch.partition].value_bytes - before)
+    return prints
+
+
+def _add(fingerprint: Fingerprint, partition: int, records: pa.Table) -> None:
+    offset = fingerprint.records
+    for batch in records.to_batches():
+        given: Column = batch.column("offset")
+        if len(given) and (given[0].as_py(), given[-1].as_py()) != (offset, offset + len(given) - 1):
+            raise Corrupt(f"partition {partition}", f"offset {given[0].as_py()} came where {offset} was next")
+        fingerprint.update(batch.column("key"), batch.column("value"))
+        offset += len(given)
 
 
 def _table(batch: SourceBatch) -> pa.Table:

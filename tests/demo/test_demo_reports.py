@@ -1,19 +1,12 @@
-"""The verdict, the bill and the view of the bucket: pure parts of the demo."""
+"""The comparison of numbers, the bill and the objects by kind."""
 
 import pyarrow as pa
 import pytest
 
-from tidelog.services.demo.bill import Bill, parse_bill
-from tidelog.services.demo.bucket_view import StoredObject, kinds_of
-from tidelog.services.demo.fingerprint import Fingerprint
-from tidelog.services.demo.verdict import Agreement, compare_fingerprints, compare_rows
-
-METRICS = """# HELP tidelog_store_requests_total Requests to the store, every try
-# TYPE tidelog_store_requests_total counter
-tidelog_store_requests_total{kind="wal",verb="create"} 2000.0
-tidelog_store_requests_total{kind="segment",verb="create"} 3.0
-tidelog_store_requests_total{kind="wal",verb="get"} 10000.0
-"""
+from tidelog.services.demo.agreement import Agreement, Fingerprint, compare_fingerprints, compare_rows
+from tidelog.services.demo.bucket_report import Bill, kinds_of
+from tidelog.storage.object_store import ObjectInfo
+from tidelog.storage.stores.counting import RequestCounts
 
 
 def fingerprint(*values: bytes) -> Fingerprint:
@@ -52,23 +45,23 @@ def test_rows_agree_only_if_all_are_the_same(found: list[list[object]], agree: b
 
 
 def test_a_bill_is_priced_as_s3_does() -> None:
-    bill = parse_bill(METRICS)
-    assert bill.requests == {"create": 2003, "get": 10000}
+    bill = Bill(RequestCounts(puts=2003, gets=10_000))
     assert bill.usd == pytest.approx(2003 * 0.005 / 1000 + 10000 * 0.0004 / 1000)
+    assert bill.rows() == [("gets", 10_000, "$0.004000"), ("puts", 2003, "$0.010015")]
 
 
 def test_bills_of_two_brokers_add_up() -> None:
-    assert (Bill({"get": 1}) + Bill({"get": 2, "put": 3})).requests == {"get": 3, "put": 3}
+    assert Bill(RequestCounts(gets=1)) + Bill(RequestCounts(puts=3, gets=2)) == Bill(RequestCounts(puts=3, gets=3))
 
 
 def test_objects_are_told_apart_by_kind() -> None:
     objects = [
-        StoredObject("wal/0000/00000000000000000000.parquet", 10),
-        StoredObject("wal/0000/_floor", 1),
-        StoredObject("topics/t/0123456789abcdef0123456789abcdef/partition=0/0-9-x.parquet", 100),
-        StoredObject("topics/t/0123456789abcdef0123456789abcdef/_manifest/00000/0.json", 5),
-        StoredObject("meta/0.json", 2),
-        StoredObject("strange", 3),
+        ObjectInfo("wal/0000/00000000000000000000.parquet", 10, "", 0),
+        ObjectInfo("wal/0000/_floor", 1, "", 0),
+        ObjectInfo("topics/t/0123456789abcdef0123456789abcdef/partition=0/0-9-x.parquet", 100, "", 0),
+        ObjectInfo("topics/t/0123456789abcdef0123456789abcdef/_manifest/00000/0.json", 5, "", 0),
+        ObjectInfo("meta/0.json", 2, "", 0),
+        ObjectInfo("strange", 3, "", 0),
     ]
     found = {kind.name: (kind.objects, kind.size_bytes) for kind in kinds_of(objects)}
     assert found == {
