@@ -63,7 +63,7 @@ def test_few_times_have_no_p99_but_a_longest() -> None:
     assert str(found) == "request p50 1.0 ms, longest of 99 500.0 ms"
 
 
-def test_what_was_not_measured_is_not_zero() -> None:
+def test_missing_measurements_are_not_zero() -> None:
     assert Latency.of([]) is None
     with pytest.raises(ValueError, match="measures no latencies"):
         _ = LoadResult(10, 1_000_000, 2.0, 5, 0, 0.5).p99_ms

@@ -45,7 +45,7 @@ async def test_a_store_that_stops_answering_lets_no_more_than_the_bound_be_ackno
         assert values_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"%d" % number for number in range(16)]
 
 
-async def test_one_that_waits_in_vain_is_told_that_the_outcome_is_unknown_and_so_is_its_retry() -> None:
+async def test_a_produce_that_waits_in_vain_has_an_unknown_outcome_and_so_has_its_retry() -> None:
     gated = GatedObjectStore(MemoryObjectStore())
     options = ProduceOptions(Acks.LEADER, partition=0, producer=ProducerSequence("p", 0, 0))
     async with running_broker(gated, shards=1, acks1_loss_max_ms=0, commit_timeout_ms=50) as broker:
@@ -60,7 +60,7 @@ async def test_one_that_waits_in_vain_is_told_that_the_outcome_is_unknown_and_so
         assert (answer.base_offset, answer.duplicate) == (0, True)
 
 
-async def test_one_that_waits_at_a_leader_that_is_fenced_is_told() -> None:
+async def test_a_request_that_waits_at_a_fenced_leader_gets_an_answer() -> None:
     store = MemoryObjectStore()
     gated = GatedObjectStore(store)
     async with running_broker(gated, shards=1, acks1_loss_max_ms=0) as first:

@@ -54,6 +54,6 @@ def test_the_budget_is_kept_to_the_byte() -> None:
     assert budget.used_bytes == 100
 
 
-def test_what_never_fits_is_too_large_rather_than_overloaded() -> None:
+def test_records_that_never_fit_are_too_large_rather_than_overloaded() -> None:
     with pytest.raises(TooLarge):
         BufferBudget(100).reserve(101)

@@ -159,7 +159,7 @@ async def test_many_partitions_of_little_traffic_are_archived_seldom_and_few_eac
     await broker.aclose()
 
 
-async def test_archiving_goes_on_by_itself_and_moves_the_floor(store: ObjectStore) -> None:
+async def test_archiving_continues_by_itself_and_moves_the_floor(store: ObjectStore) -> None:
     async with running_broker(store, shards=1, archiver_interval_ms=0) as broker:
         await broker.create_topic(ANYBODY, "t", 1, {})
         await broker.produce(ANYBODY, "t", numbered(0, 50), ProduceOptions())

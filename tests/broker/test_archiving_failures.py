@@ -77,7 +77,7 @@ async def delete_log(store: ObjectStore) -> None:
         await store.delete(key)
 
 
-async def test_one_partition_fails_while_others_are_under_way_and_the_next_pass_goes_on() -> None:
+async def test_one_partition_fails_while_others_are_under_way_and_the_next_pass_continues() -> None:
     store = MemoryObjectStore()
     refusing = RefusingStore(store)
     async with running_broker(refusing, shards=1, cache_max_bytes=0) as broker:

@@ -26,7 +26,7 @@ def test_work_stands_back_while_it_is_not_hurried() -> None:
         assert threads.submit(_niceness).result() == max(own, NICENESS)
 
 
-def test_an_error_reaches_who_submitted_it() -> None:
+def test_an_error_reaches_the_caller_who_submitted_the_work() -> None:
     with BackgroundThreads(1) as threads, pytest.raises(ZeroDivisionError):
         threads.submit(divmod, 1, 0).result()
 

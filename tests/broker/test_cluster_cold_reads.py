@@ -77,7 +77,7 @@ async def test_a_reader_of_a_backlog_asks_for_its_manifest_once() -> None:
         assert b.measurements().cluster.forwarded == 0
 
 
-async def test_what_was_archived_since_the_manifest_was_read_is_the_leaders_to_answer() -> None:
+async def test_the_leader_answers_for_records_archived_since_the_manifest_was_read() -> None:
     async with running_world(dict.fromkeys(NAMES, MemoryObjectStore()), shards=1) as world:
         a, b = world.brokers["a"], world.brokers["b"]
         await a.create_topic(ANYBODY, "t", 1, {})
@@ -116,7 +116,7 @@ async def test_a_reader_at_the_end_of_the_log_asks_for_its_manifest_ever_more_se
         assert await cold.holds(topic, 0, 10, leader_known=True)
 
 
-async def test_a_topic_that_was_deleted_elsewhere_is_not_told_as_damaged() -> None:
+async def test_a_topic_that_was_deleted_elsewhere_is_not_reported_as_damaged() -> None:
     """`b` did not learn of the deletion, like a broker that is cut off from etcd. The topic's objects are already
     deleted."""
     store = MemoryObjectStore()

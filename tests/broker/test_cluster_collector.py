@@ -19,7 +19,7 @@ def gauges(broker: MemberBroker) -> dict[str, float]:
     return {family.name.removeprefix("tidelog_"): family.samples[0].value for family in registry.collect()}
 
 
-async def test_brokers_shards_and_those_that_nobody_leads_are_told() -> None:
+async def test_brokers_shards_and_those_that_nobody_leads_are_reported() -> None:
     async with running_world(dict.fromkeys(("a", "b"), MemoryObjectStore()), shards=3) as world:
         whole = {
             "cluster_brokers": 2,

@@ -96,7 +96,7 @@ async def test_a_release_commits_and_answers_what_was_taken() -> None:
         assert values_of(await world.brokers["b"].fetch(ANYBODY, "t", 0, 5, ALL)) == [b"9"]
 
 
-async def test_a_paused_leader_is_fenced_at_its_next_commit_and_showed_nobody_what_is_not_in_the_log() -> None:
+async def test_a_paused_leader_is_fenced_at_its_next_commit_and_showed_no_uncommitted_record() -> None:
     inner = MemoryObjectStore()
     gated = GatedObjectStore(inner)
     async with running_world({"a": gated, "b": inner, "c": inner}, shards=1) as world:
@@ -135,7 +135,7 @@ async def test_a_leader_that_does_not_know_yet_that_it_was_replaced_denies_no_ne
             await a.local.fetch(ANYBODY, "t", 0, 3, ALL)
 
 
-async def test_a_leader_that_does_not_know_yet_that_it_was_replaced_refuses_no_append_by_what_is_over() -> None:
+async def test_a_leader_that_was_replaced_unknowingly_refuses_no_append_by_its_old_state() -> None:
     """Either answer would be final for the client: clients do not retry after a conflict."""
     store = MemoryObjectStore()
     async with running_world(dict.fromkeys(NAMES, store), shards=1) as world:
@@ -152,7 +152,7 @@ async def test_a_leader_that_does_not_know_yet_that_it_was_replaced_refuses_no_a
             await b.local.produce(ANYBODY, "t", numbered(4, 1), ProduceOptions(partition=0, expected_offset=1))
 
 
-async def test_a_conflict_over_an_append_that_commits_meanwhile_tells_the_offset_behind_it() -> None:
+async def test_a_conflict_with_an_append_that_commits_meanwhile_gives_the_offset_after_it() -> None:
     store = GatedObjectStore(MemoryObjectStore())
     async with running_world({"a": store}, shards=1) as world:
         broker = world.brokers["a"]
@@ -173,7 +173,7 @@ async def test_a_conflict_over_an_append_that_commits_meanwhile_tells_the_offset
         assert conflict.value.next_offset == 1
 
 
-async def test_producers_that_wait_at_a_leader_which_was_replaced_are_soon_told() -> None:
+async def test_producers_that_wait_at_a_replaced_leader_soon_get_an_answer() -> None:
     inner = MemoryObjectStore()
     gated = GatedObjectStore(inner)
     async with running_world({"a": gated, "b": inner, "c": inner}, shards=1) as world:
@@ -201,7 +201,7 @@ async def test_a_claim_with_an_epoch_that_the_log_has_seen_is_fenced_and_nothing
         assert world.brokers["b"].local.shards.led() == {0: 2}
 
 
-async def test_archiving_ends_with_leadership_and_the_next_leader_goes_on_with_it() -> None:
+async def test_archiving_ends_with_leadership_and_the_next_leader_continues_with_it() -> None:
     inner = MemoryObjectStore()
     gated = GatedObjectStore(inner)
     async with running_world({"a": gated, "b": inner}, shards=1) as world:

@@ -75,7 +75,7 @@ async def test_a_drained_broker_leads_nothing_and_still_takes_requests() -> None
         assert len(a.local.shards.led()) == 2
 
 
-async def test_a_second_process_of_a_broker_takes_its_place_and_the_first_one_is_told_to_end() -> None:
+async def test_a_second_process_of_a_broker_replaces_the_first_one_which_ends() -> None:
     store = MemoryObjectStore()
     async with running_members(("a", store)) as members:
         first = members.brokers["a"]

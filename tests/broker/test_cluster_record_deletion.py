@@ -153,7 +153,7 @@ async def test_a_replay_elsewhere_asks_for_a_newer_manifest_twice_a_second_and_l
         assert 10 / READERS_TRUST_S / 2 <= spent.requests(Verb.HEAD) <= 2 * 10 / READERS_TRUST_S
 
 
-async def test_retention_goes_on_at_the_next_leader() -> None:
+async def test_retention_continues_at_the_next_leader() -> None:
     clock = SetClock()
     async with running_world(dict.fromkeys(NAMES, MemoryObjectStore()), clock=clock) as world:
         leader = await a_topic(world)

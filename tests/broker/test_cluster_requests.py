@@ -60,7 +60,7 @@ async def test_the_shares_of_one_request_go_to_their_leaders_and_its_answer_name
         assert world.brokers["c"].measurements().cluster.forwarded == 4
 
 
-async def test_what_came_a_hop_already_is_not_sent_on() -> None:
+async def test_a_request_is_forwarded_at_most_once() -> None:
     async with running_world(three(MemoryObjectStore())) as world:
         await world.brokers["a"].create_topic(ANYBODY, "t", 3, {})
         there = await led_by(world, "t", "b")
@@ -118,7 +118,7 @@ async def test_a_request_that_finds_no_leader_in_time_is_refused_and_nothing_is_
         assert offsets_of(await world.brokers["b"].fetch(ANYBODY, "t", 0, 0, ALL)) == []
 
 
-async def test_a_long_poll_goes_on_at_the_next_leader() -> None:
+async def test_a_long_poll_continues_at_the_next_leader() -> None:
     async with running_world(three(MemoryObjectStore()), shards=1) as world:
         await world.brokers["a"].create_topic(ANYBODY, "t", 1, {})
         polls = [
@@ -169,7 +169,7 @@ async def test_changes_of_a_topic_through_ever_another_broker_rest_on_each_other
             await b.delete_topic(ANYBODY, "t")
 
 
-async def test_a_deleted_topic_is_gone_everywhere_and_its_name_begins_anew() -> None:
+async def test_a_deleted_topic_is_gone_everywhere_and_its_name_begins_again() -> None:
     async with running_world(three(MemoryObjectStore())) as world:
         a, b, c = (world.brokers[name] for name in NAMES)
         before = await a.create_topic(ANYBODY, "t", 3, {})

@@ -84,7 +84,7 @@ async def test_bytes_are_hot_until_they_are_archived_and_cold_then() -> None:
     assert (cold.archive.cold.raw_bytes, cold.archive.cold.records) == (100_000, 100)
 
 
-async def test_a_broker_that_has_just_started_reads_what_it_does_not_know() -> None:
+async def test_a_broker_that_has_just_started_reads_unknown_state_from_the_bucket() -> None:
     store = MemoryObjectStore()
     async with running_broker(store) as broker:
         await broker.create_topic(ANYBODY, "t", 3, {})
@@ -110,7 +110,7 @@ async def test_each_broker_of_a_cluster_tells_of_the_shards_that_it_leads() -> N
     assert sum(of(each, "t").counts.records_in for each in costs) == 30
 
 
-async def test_what_upkeep_wrote_is_counted_once_and_what_it_left_shown() -> None:
+async def test_bytes_written_by_upkeep_are_counted_once_and_the_remaining_bytes_shown() -> None:
     async with running_broker(MemoryObjectStore(), shards=1) as broker:
         await broker.create_topic(ANYBODY, "t", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0"})
         for keys in (10, 5):
@@ -153,7 +153,7 @@ async def test_one_answer_reads_no_more_manifests_than_it_may() -> None:
     await broker.aclose()
 
 
-def test_what_a_version_wrote_is_counted_by_why() -> None:
+def test_bytes_of_a_version_are_counted_by_their_cause() -> None:
     measurements = Measurements()
     small, large = segment(0, 9, size_bytes=100), segment(0, 9, size_bytes=70)
     for kind, written in ((ChangeKind.ARCHIVE, small), (ChangeKind.MERGE, large), (ChangeKind.COMPACT, small)):

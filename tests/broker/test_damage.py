@@ -178,7 +178,7 @@ async def test_delete_records_beyond_a_lost_entry_says_so_and_elsewhere_works() 
 
 @pytest.mark.parametrize("harm", [delete, flip])
 @pytest.mark.parametrize("archived", [False, True])
-async def test_a_reader_is_told_which_offsets_are_lost_and_goes_on_behind_them(harm: Harm, archived: bool) -> None:
+async def test_a_reader_is_told_which_offsets_are_lost_and_continues_behind_them(harm: Harm, archived: bool) -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1, cache_max_bytes=0) as broker:
         await broker.create_topic(ANYBODY, "t", 1, {})
@@ -226,7 +226,7 @@ async def test_a_log_that_lost_an_entry_opens_and_serves_the_rest(harm: Harm, se
             assert await cold_ends(broker, 2) == [first, 30] if partition == 0 else [30, first]
 
 
-async def test_a_broker_that_finds_a_loss_keeps_what_the_entry_held_for_the_next_one() -> None:
+async def test_a_broker_that_finds_a_loss_keeps_the_spans_of_the_entry_for_the_next_broker() -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
         await broker.create_topic(ANYBODY, "t", 2, {})

@@ -52,7 +52,7 @@ async def test_a_passing_refusal_delays_a_produce_and_nothing_else() -> None:
         assert values_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"0", b"1"]
 
 
-async def test_a_produce_that_waits_too_long_is_told_denied_and_may_be_retried_without_a_duplicate() -> None:
+async def test_a_produce_that_waits_too_long_gets_denied_and_may_be_retried_without_a_duplicate() -> None:
     store = RefusingStore()
     async with running_broker(store, shards=1, commit_timeout_ms=50, shutdown_timeout_ms=50) as broker:
         await broker.create_topic(ANYBODY, "t", 1, {})
@@ -152,7 +152,7 @@ async def test_a_broker_alone_that_stops_gives_up_leading_again() -> None:
         assert len(await store.list("wal/")) == entries
 
 
-async def test_a_broker_whose_s3_user_loses_its_permissions_for_a_while_goes_on_by_itself(
+async def test_a_broker_whose_s3_user_loses_its_permissions_for_a_while_continues_by_itself(
     minio_bucket: S3Bucket, caplog: pytest.LogCaptureFixture
 ) -> None:
     admin = MinioAdmin(minio_bucket.endpoint)

@@ -41,7 +41,7 @@ async def test_a_second_broker_fences_the_first_which_does_not_fight_back(store:
             assert [shard.leading for shard in status.shards] == [False]
 
 
-async def test_whoever_waits_at_a_fenced_broker_is_told() -> None:
+async def test_requests_that_wait_at_a_fenced_broker_get_an_answer() -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as first:
         await first.create_topic(ANYBODY, "t", 1, {})

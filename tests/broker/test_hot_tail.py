@@ -18,7 +18,7 @@ def test_the_oldest_go_once_the_bound_is_passed() -> None:
     assert tail.held_bytes == 3 * COST
 
 
-def test_what_is_read_stays_longer() -> None:
+def test_records_that_are_read_stay_longer() -> None:
     tail = HotTail(2 * COST)
     tail.put(EntryName(0, 0), TABLE, 1_000)
     tail.put(EntryName(0, 1), TABLE, 1_000)

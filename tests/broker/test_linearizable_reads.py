@@ -91,7 +91,7 @@ async def test_a_replaced_leader_that_hears_of_the_new_one_asks_it() -> None:
         assert values_of(await a.fetch(ANYBODY, "t", 0, 3, ALL)) == [b"3", b"4"]
 
 
-async def test_who_asks_for_it_gets_the_older_end_and_nobody_steps_down() -> None:
+async def test_a_request_with_fresh_false_gets_the_older_end_and_no_leader_steps_down() -> None:
     async with running_world(two(), shards=1, settings=HASTY) as world:
         a, _ = await deposed(world)
         assert await a.resolve(ANYBODY, "t", 0, LATEST, fresh=False) == 3
@@ -113,7 +113,7 @@ async def test_a_broker_that_sends_on_to_a_replaced_leader_gets_no_older_end_eit
                 await QUESTIONS[question](c)
 
 
-async def test_a_manifest_beyond_its_end_tells_a_leader_that_it_was_replaced() -> None:
+async def test_a_manifest_beyond_its_end_shows_a_leader_that_it_was_replaced() -> None:
     async with running_world(two(), shards=1, settings=HASTY) as world:
         a, _ = await deposed(world, archived=True)
         leader = world.brokers["a"].local.shards.leading(0)

@@ -74,7 +74,7 @@ async def test_without_its_index_a_log_opens_all_the_same(harm: str) -> None:
         assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == list(range(ENTRIES))
 
 
-async def test_the_next_leader_goes_on_with_the_block() -> None:
+async def test_the_next_leader_continues_with_the_block() -> None:
     store = MemoryObjectStore()
     await written_log(store)
     async with running_broker(store, shards=1) as broker:
@@ -148,7 +148,7 @@ async def test_a_log_that_lost_too_many_entries_is_not_opened() -> None:
 
 
 @pytest.mark.parametrize("back", [0, 5])
-async def test_what_a_lost_entry_held_is_known_from_the_index(back: int) -> None:
+async def test_the_contents_of_a_lost_entry_are_known_from_the_index(back: int) -> None:
     store = MemoryObjectStore()
     await written_log(store)
     lost = await last_indexed(store) - back

@@ -37,7 +37,7 @@ def faulty(inner: ObjectStore, seed: int = 1) -> FaultyObjectStore:
     return FaultyObjectStore(inner, WELL, Runtime(entropy=SeededEntropy(seed)))
 
 
-async def test_after_an_outage_all_goes_on_without_a_restart(store: ObjectStore) -> None:
+async def test_after_an_outage_all_continues_without_a_restart(store: ObjectStore) -> None:
     outage = faulty(store)
     async with running_broker(outage, shards=1, buffer_max_bytes=300_000, commit_timeout_ms=60_000) as broker:
         await broker.create_topic(ANYBODY, "t", 1, {})

@@ -41,7 +41,7 @@ def test_a_producer_that_was_silent_for_too_long_is_forgotten() -> None:
     assert (len(table), len(memory)) == (1, 1)
 
 
-def test_a_producer_that_goes_on_is_not_forgotten() -> None:
+def test_a_producer_that_continues_is_not_forgotten() -> None:
     clock = SetClock()
     table = ProducerTable(memory=ProducerMemory(clock, DAY_S, 100))
     for number in range(5):

@@ -232,7 +232,7 @@ async def test_timestamps_follow_the_topic(store: ObjectStore) -> None:
 # ---- deletion
 
 
-async def test_deleting_a_topic_lets_go_of_who_waits_for_it() -> None:
+async def test_deleting_a_topic_ends_requests_that_wait_for_it() -> None:
     async with running_broker(MemoryObjectStore()) as broker:
         await broker.create_topic(ANYBODY, "t", 1, {})
         await broker.produce(ANYBODY, "t", numbered(0, 2), TO_ZERO)

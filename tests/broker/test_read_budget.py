@@ -25,7 +25,7 @@ def table_of(chunks: list[list[int]]) -> pa.Table:
 
 @settings(deadline=None)  # the first example loads Arrow's functions
 @given(chunks=SIZES, records_max=st.integers(1, 12), bytes_max=st.integers(0, 40))
-def test_what_is_taken_is_the_longest_beginning_that_fits(
+def test_a_fetch_returns_the_longest_prefix_that_fits(
     chunks: list[list[int]], records_max: int, bytes_max: int
 ) -> None:
     budget = ReadBudget(records_max, bytes_max)

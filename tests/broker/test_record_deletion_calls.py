@@ -60,7 +60,7 @@ async def test_an_offset_below_the_beginning_changes_nothing() -> None:
         assert (await broker.partition_log(ANYBODY, "t", 0)).manifest_version == version
 
 
-async def test_what_no_log_has_is_refused() -> None:
+async def test_a_position_that_no_log_has_is_refused() -> None:
     async with running_broker(MemoryObjectStore(), shards=1) as broker:
         await with_records(broker)
         with pytest.raises(OutOfRange) as beyond:

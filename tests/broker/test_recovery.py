@@ -103,7 +103,7 @@ async def test_an_old_epoch_is_shut_out_after_a_restart_too(bucket: Bucket) -> N
         assert raised.value.current_epoch == 4
 
 
-async def test_what_was_in_flight_when_a_broker_died_is_there_whole_or_not_at_all() -> None:
+async def test_a_batch_in_flight_when_a_broker_died_is_there_whole_or_not_at_all() -> None:
     inner = MemoryObjectStore()
     gated = GatedObjectStore(inner)
     dying = open_broker(Settings(store="memory:", shards=1), Runtime(), store=gated)
@@ -189,7 +189,7 @@ async def test_a_broker_on_minio_keeps_what_it_acknowledged(minio_bucket: S3Buck
         assert await broker.resolve(ANYBODY, "t", 0, Position(Anchor.LATEST)) == fetched[0].high_watermark
 
 
-async def test_what_the_floor_passes_while_headers_are_read_is_let_go() -> None:
+async def test_entries_that_the_floor_passes_while_headers_are_read_are_dropped() -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
         await broker.create_topic(ANYBODY, "t", 2, {})

@@ -175,7 +175,7 @@ async def test_a_lost_segment(harm: Harm) -> None:
 
 @pytest.mark.parametrize("harm", [flip, cut])
 @pytest.mark.parametrize("rounds", [1, 3])
-async def test_a_damaged_manifest_is_made_anew_of_what_is_there(harm: Harm, rounds: int) -> None:
+async def test_a_damaged_manifest_is_created_again_of_what_is_there(harm: Harm, rounds: int) -> None:
     store = MemoryObjectStore()
     async with running_broker(store, shards=1) as broker:
         await broker.create_topic(ANYBODY, "t", PARTITIONS, {})

@@ -34,7 +34,7 @@ def test_records_without_a_key_go_to_one_partition() -> None:
     assert (share.partition, values(share)) == (5, [b"a", b"b"])
 
 
-def test_what_goes_to_one_partition_is_not_copied() -> None:
+def test_a_table_for_one_partition_is_not_copied() -> None:
     one = draft([b"a" * 100, b"b" * 100], keys=[b"k", b"k"])
     (share,) = routed(one, 8)
     assert share.records.column("value").chunk(0).buffers()[2].address == (

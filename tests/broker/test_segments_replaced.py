@@ -96,7 +96,9 @@ async def expire_and_collect(store: ObjectStore, log: ManifestLog, count: int) -
 
 @READERS
 @pytest.mark.parametrize("merged_after", [0, 1, 4, 7])
-async def test_a_reader_pages_on_through_what_was_merged_away_and_collected(reader: Reader, merged_after: int) -> None:
+async def test_a_reader_continues_through_segments_that_were_merged_and_deleted(
+    reader: Reader, merged_after: int
+) -> None:
     store = MemoryObjectStore()
     async with reader(store) as broker:
         log = await manifest_log(store, broker)
@@ -112,7 +114,7 @@ async def test_a_reader_pages_on_through_what_was_merged_away_and_collected(read
 
 
 @READERS
-async def test_a_time_is_found_in_what_was_merged_away_and_collected(reader: Reader) -> None:
+async def test_a_time_is_found_in_segments_that_were_merged_and_deleted(reader: Reader) -> None:
     store = MemoryObjectStore()
     async with reader(store) as broker:
         await broker.fetch(ANYBODY, "t", 0, 0, FEW)
@@ -121,7 +123,7 @@ async def test_a_time_is_found_in_what_was_merged_away_and_collected(reader: Rea
 
 
 @READERS
-async def test_a_reader_of_what_has_expired_is_told_the_range(reader: Reader) -> None:
+async def test_a_reader_of_expired_records_gets_the_range(reader: Reader) -> None:
     store = MemoryObjectStore()
     async with reader(store) as broker:
         first = await broker.fetch(ANYBODY, "t", 0, 0, FEW)

@@ -35,7 +35,7 @@ async def a_bucket() -> SweptBucket:
     return bucket
 
 
-async def test_what_is_a_day_old_goes_and_is_counted_by_reason() -> None:
+async def test_orphans_a_day_old_are_deleted_and_counted_by_reason() -> None:
     bucket = await a_bucket()
     sweep = slow_sweep(bucket.store)
     await sweep.run()
@@ -76,7 +76,7 @@ async def test_it_asks_for_no_more_than_a_few_things_a_second() -> None:
     assert clock.now_s - began_s >= (counting.usage().requests() - 1) / REQUESTS_PER_S > 1
 
 
-async def test_it_tells_in_one_line_what_it_deleted(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_log_line_lists_the_deletions(caplog: pytest.LogCaptureFixture) -> None:
     bucket = await a_bucket()
     bucket.pass_a_day()
     with caplog.at_level(logging.INFO, "tidelog.services.workers.sweeping"):

@@ -55,7 +55,7 @@ def sweeps_of(broker: LocalBroker) -> int:
     return broker.measurements().sweeps.finished
 
 
-async def test_orphans_go_after_the_grace_while_records_come_and_what_lives_stays() -> None:
+async def test_orphans_are_deleted_after_the_grace_while_records_arrive_and_live_objects_stay() -> None:
     bucket = SweptBucket()
     await bucket.fill()
     changes = {"shards": 2, "archiver_sweep_interval_ms": EACH_MINUTE, "archiver_interval_ms": 1_000}
@@ -89,7 +89,9 @@ async def test_an_idle_broker_makes_no_put_however_often_it_sweeps() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"archiver_sweep_interval_ms": 0}, {"archiver_upkeep": False}])
-async def test_one_that_is_told_not_to_or_leaves_it_to_a_compactor_lists_no_topics(changes: dict[str, object]) -> None:
+async def test_a_broker_that_may_not_sweep_or_leaves_it_to_a_compactor_lists_no_topics(
+    changes: dict[str, object],
+) -> None:
     bucket = SweptBucket()
     store, clock = HeldLists(bucket.clock), FastClock(FAST)
     async with running_broker(store, clock=clock, **{"archiver_sweep_interval_ms": EACH_MINUTE, **changes}) as broker:
@@ -145,7 +147,7 @@ async def test_a_sweep_that_fails_again_and_again_is_begun_less_and_less_often()
         assert at_s[-1] - at_s[-2] < 1_000, "after one that reached its end the waits begin anew"
 
 
-async def test_a_broker_that_stops_in_the_midst_asks_for_nothing_more_and_the_next_one_begins_anew() -> None:
+async def test_a_broker_that_stops_in_the_midst_asks_for_nothing_more_and_the_next_one_begins_again() -> None:
     bucket = SweptBucket()
     bucket.store = store = HeldLists(bucket.clock)
     await bucket.fill()

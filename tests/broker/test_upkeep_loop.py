@@ -62,7 +62,7 @@ async def segments_of(store: ObjectStore) -> int:
     return sum([info.key.endswith(".parquet") async for info in list_all(store, TOPICS_PREFIX)])
 
 
-async def test_old_segments_go_by_themselves_while_produce_goes_on(store: ObjectStore) -> None:
+async def test_old_segments_go_by_themselves_while_produce_continues(store: ObjectStore) -> None:
     clock = SetClock()
     async with running_broker(store, shards=1, archiver_interval_ms=10, clock=clock) as broker:
         await broker.create_topic(ANYBODY, "t", 1, AN_HOUR)
@@ -83,7 +83,7 @@ async def test_old_segments_go_by_themselves_while_produce_goes_on(store: Object
             assert (refused.value.log_start_offset, refused.value.high_watermark) == (offset - 5, offset)
 
 
-async def test_the_objects_of_what_expired_go_after_the_grace() -> None:
+async def test_the_objects_of_expired_segments_are_deleted_after_the_grace() -> None:
     store, clock = MemoryObjectStore(), SetClock()
     async with running_broker(store, shards=1, clock=clock) as broker:
         await broker.create_topic(ANYBODY, "t", 1, AN_HOUR)
@@ -101,7 +101,7 @@ async def test_the_objects_of_what_expired_go_after_the_grace() -> None:
         assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 10, ALL)) == list(range(10, 20))
 
 
-async def test_a_restart_in_between_goes_on_and_waits_a_whole_grace(bucket: Callable[[], ObjectStore]) -> None:
+async def test_a_restart_in_between_continues_and_waits_a_whole_grace(bucket: Callable[[], ObjectStore]) -> None:
     clock, looked = SetClock(), bucket()
     async with running_broker(bucket(), shards=1, clock=clock) as broker:
         await broker.create_topic(ANYBODY, "t", 1, AN_HOUR)
@@ -272,7 +272,7 @@ async def test_upkeep_waits_for_producers_but_not_for_ever() -> None:
         await waiting
 
 
-def test_a_spill_folder_that_is_not_there_is_told_before_the_broker_opens(tmp_path: Path) -> None:
+def test_a_missing_spill_folder_is_reported_before_the_broker_opens(tmp_path: Path) -> None:
     settings = replace(SETTINGS, archiver_spill_folder=str(tmp_path / "none"))
     with pytest.raises(Invalid, match="create it") as refused:
         broker_parts(settings, Runtime(), MemoryObjectStore())

@@ -190,7 +190,7 @@ def _as_map(records: Sequence[Sent]) -> dict[bytes, bytes]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_what_is_to_stay_stays_whatever_happens_to_those_who_look_after_it(seed: int) -> None:
+async def test_no_record_that_must_stay_is_lost_by_any_failure_of_upkeep(seed: int) -> None:
     world = World(seed)
     await world.open()
     await world.create()

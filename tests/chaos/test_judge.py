@@ -34,7 +34,7 @@ def test_every_rule_has_a_history_that_breaks_it() -> None:
     assert {rule for rule, _ in BAD.values()} == set(Rule)
 
 
-def test_what_acks_1_lost_is_told_though_no_rule_forbids_it() -> None:
+def test_losses_of_acks_1_are_reported_although_no_rule_forbids_them() -> None:
     verdict = judge(GOOD["acks=1 loses what a fault finds, and nobody minds"])
     assert verdict.lost_of_acks_1 == 3
     assert "3 of acks=1 lost by faults" in str(verdict)
@@ -52,7 +52,7 @@ def test_a_history_survives_its_text(name: str) -> None:
     assert parse_history(format_history(history)) == history
 
 
-def test_a_verdict_counts_all_and_tells_the_first() -> None:
+def test_a_verdict_counts_all_violations_and_lists_the_first() -> None:
     verdict = judge(story(*(sent("p", n, at=n, base=n) for n in range(100)), held()))
     assert verdict.broken[Rule.LOST] == 100
     assert len(verdict.violations) == KEPT_OF_A_RULE_MAX

@@ -27,7 +27,7 @@ quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 
 @given(seeds)
 @quick
-def test_what_a_right_service_does_passes(seed: int) -> None:
+def test_a_correct_service_passes(seed: int) -> None:
     verdict = judge(random_history(random.Random(seed)))
     assert verdict.holds, verdict
 
@@ -277,7 +277,7 @@ def test_a_million_values_are_judged_in_seconds() -> None:
     assert time.monotonic() - began < JUDGE_S_MAX
 
 
-def test_a_damaged_answer_names_who_was_wronged() -> None:
+def test_a_damaged_answer_names_the_client_that_got_it() -> None:
     wrong = Append("p", TOPIC, 0, 0, 1, 0, 1, Outcome.OK, (Place(0, 3, 1),))
     (violation,) = judge(story(wrong, held(Run(0, "p", 0, 1)))).violations
     assert "p:0..0" in str(violation)

@@ -65,7 +65,7 @@ def test_an_open_link_passes_everything(port: tuple[int, Network]) -> None:
         assert client.recv(100) == b"hello"
 
 
-def test_a_refusing_link_resets_what_is_open_and_what_comes(port: tuple[int, Network]) -> None:
+def test_a_refusing_link_resets_open_and_new_connections(port: tuple[int, Network]) -> None:
     listen, network = port
     with connected(listen) as client:
         client.sendall(b"hello")

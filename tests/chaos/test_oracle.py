@@ -145,7 +145,7 @@ def test_a_history_that_was_kept_is_judged_by_a_command(tmp_path: Path, capsys: 
     assert "t/0 is violated" in capsys.readouterr().out
 
 
-def test_what_is_no_history_is_refused() -> None:
+def test_an_invalid_history_is_refused() -> None:
     unplaced = sent("p", 0, at=0, outcome=Outcome.OK, partition=0)
     assert program().is_file()
     with pytest.raises(OracleFailed):

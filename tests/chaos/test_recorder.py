@@ -116,7 +116,7 @@ async def test_a_second_final_read_that_fails_breaks_the_run(tmp_path: Path) -> 
             await _read_again(means, means.workload.brokers[0], "t", 0)
 
 
-async def test_an_answer_that_no_fault_excuses_is_told(tmp_path: Path) -> None:
+async def test_an_answer_that_no_fault_excuses_is_reported(tmp_path: Path) -> None:
     desk = Desk([(500, {"code": "internal", "detail": "oh"})], tmp_path / "history")
     async with desk.means() as means:
         await read_once(means.caller, means.recorder, "r", means.workload.brokers[0], "t", 0, 0)

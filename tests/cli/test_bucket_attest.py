@@ -38,7 +38,7 @@ async def test_an_attestation_is_a_table_for_people(store: LocalObjectStore) -> 
     assert b"2 partitions: proved" in told.stderr
 
 
-async def test_what_grew_is_proved_and_what_was_altered_is_named(store: LocalObjectStore, tmp_path: Path) -> None:
+async def test_an_archive_that_grew_is_proved_and_an_altered_one_named(store: LocalObjectStore, tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
     kept.write_bytes(run_tidelog(["bucket", "attest", "--json", "--store", store.url]).stdout)
     await history_of(store).run(3)
@@ -57,7 +57,9 @@ async def test_what_grew_is_proved_and_what_was_altered_is_named(store: LocalObj
 
 
 @pytest.mark.parametrize("text", [b"", b"{}\n", b"not what attest printed\n"])
-async def test_a_file_that_is_no_attestation_is_refused(store: LocalObjectStore, tmp_path: Path, text: bytes) -> None:
+async def test_a_file_that_is_not_an_attestation_is_refused(
+    store: LocalObjectStore, tmp_path: Path, text: bytes
+) -> None:
     file = tmp_path / "other.json"
     file.write_bytes(text)
     refused = run_tidelog(["bucket", "attest", "--since", str(file), "--store", store.url])

@@ -51,7 +51,7 @@ def damage(bucket: Path) -> str:
     return str(entry.relative_to(bucket))
 
 
-def test_repair_tells_what_is_lost_and_records_it_if_told_to(own: Path) -> None:
+def test_repair_reports_losses_and_records_them_on_request(own: Path) -> None:
     key, store = damage(own), f"file:{own}"
     entry = own / key
     entry.write_bytes(b"X" * 20 + entry.read_bytes()[20:] + b"1")  # the records are damaged, the footer is not
@@ -100,7 +100,7 @@ def test_a_bar_shows_on_a_terminal(bucket: Path) -> None:
     assert b"sound" in shown
 
 
-def test_sweep_only_tells_unless_it_is_told_to_delete(own: Path) -> None:
+def test_sweep_only_reports_by_default(own: Path) -> None:
     stray = own / staging_prefix("dead") / "part"
     stray.parent.mkdir(parents=True)
     stray.write_bytes(b"x" * 10)

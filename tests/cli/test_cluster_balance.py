@@ -36,6 +36,6 @@ def test_balance_counts_the_brokers_that_may_lead(
     assert balance_text(members(leaders, draining)) == text
 
 
-def test_a_cluster_of_brokers_that_all_drain_is_told() -> None:
+def test_a_cluster_of_brokers_that_all_drain_is_reported() -> None:
     alone = MembershipDescription("id", "main", "etcd", "", (member("a", draining=True),), ())
     assert balance_text(alone) == "no broker may lead any"

@@ -24,7 +24,7 @@ def produced(tidelog: Tidelog) -> None:
 
 
 @pytest.mark.usefixtures("produced")
-def test_a_table_shows_each_topic_and_what_is_nobodys(tidelog: Tidelog) -> None:
+def test_a_table_shows_each_topic_and_the_requests_of_no_topic(tidelog: Tidelog) -> None:
     run = tidelog("cluster", "cost")
     shown = run.stdout.decode()
     assert run.returncode == 0, run.stderr
@@ -35,7 +35,7 @@ def test_a_table_shows_each_topic_and_what_is_nobodys(tidelog: Tidelog) -> None:
 
 
 @pytest.mark.usefixtures("produced")
-def test_json_has_what_was_counted_and_what_it_comes_to(tidelog: Tidelog, tmp_path: Path) -> None:
+def test_json_has_the_counts_and_their_cost(tidelog: Tidelog, tmp_path: Path) -> None:
     prices = tmp_path / "prices.toml"
     prices.write_text('name = "dear"\nput_usd_per_1000 = 5000\n')
     run = tidelog("cluster", "cost", "--json", "--prices", str(prices))

@@ -107,7 +107,7 @@ async def test_a_broker_without_etcd_does_not_start_on_a_bucket_that_was_bound(
     assert f"cluster.name={keys.name}".encode() in ended.stderr
 
 
-def test_a_cluster_goes_on_where_a_broker_without_etcd_stopped(
+def test_a_cluster_continues_where_a_broker_without_etcd_stopped(
     etcd: EtcdServer, keys: ClusterKeys, bucket: str, tmp_path: Path
 ) -> None:
     recovered(etcd, keys, bucket, "--yes")

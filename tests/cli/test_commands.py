@@ -67,7 +67,7 @@ def test_keys_formats_counts_and_positions(tidelog: Tidelog) -> None:
     assert tidelog("topic", "consume", "keyed", "-n", "0").stdout == b""
 
 
-def test_json_tells_bytes_that_are_no_text(tidelog: Tidelog) -> None:
+def test_json_tells_bytes_that_are_not_text(tidelog: Tidelog) -> None:
     assert tidelog("topic", "produce", "bytes", stdin=b"\xff\ntext\n").returncode == 0
     lines = [json.loads(line) for line in tidelog("topic", "consume", "bytes", "-e", "--json").stdout.splitlines()]
     assert [line["value"] for line in lines] == [{"base64": "/w=="}, "text"]
@@ -140,7 +140,7 @@ def test_a_damaged_bucket_ends_verify_with_6(tidelog: Tidelog, store: Path, tmp_
         (["config", "--config", "no-such.toml"], 2, b"no-such.toml"),
     ],
 )
-def test_a_mistake_is_told_on_stderr_with_its_code(
+def test_a_mistake_is_reported_on_stderr_with_its_code(
     tidelog: Tidelog, arguments: list[str], code: int, told: bytes
 ) -> None:
     ended = tidelog(*arguments)
@@ -234,7 +234,7 @@ def test_every_command_has_an_example_in_its_help() -> None:
     assert [path for path, one in found.items() if f"[dim]{path}" not in (one.help or "")] == []
 
 
-def test_version_and_completion_are_told(tidelog: Tidelog) -> None:
+def test_version_and_completion_are_reported(tidelog: Tidelog) -> None:
     assert tidelog("version").stdout.startswith(b"tidelog 0.")
     assert tidelog("--version").stdout == tidelog("version").stdout
     in_a_shell = ["bash", "-c", '"$@"; exit $?', "bash", *TIDELOG, "--show-completion"]  # it asks for its parent

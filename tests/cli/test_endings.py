@@ -57,7 +57,7 @@ def test_a_signal_ends_a_command_that_waits_for_its_broker(
     assert b"Aborted" not in errors
 
 
-def test_sigterm_keeps_the_lines_that_were_read_and_says_where_to_go_on(
+def test_sigterm_keeps_the_lines_that_were_read_and_says_where_to_continue(
     tidelog: Tidelog, broker: BrokerProcess
 ) -> None:
     tidelog("topic", "create", "ended")
@@ -107,7 +107,7 @@ def test_a_person_is_asked_before_a_topic_is_deleted(broker: BrokerProcess, answ
         assert ("asked" in {topic.name for topic in admin.topics()}) is bool(code)
 
 
-def test_an_offset_beyond_the_end_is_told(
+def test_an_offset_beyond_the_end_is_reported(
     broker: BrokerProcess, here: Callable[..., int], capfd: pytest.CaptureFixture[str]
 ) -> None:
     with Admin(broker.url) as admin:
@@ -157,7 +157,7 @@ def test_nothing_is_completed_without_a_broker(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_wrong_address_is_told_at_once(
+def test_a_wrong_address_is_reported_at_once(
     here: Callable[..., int], capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "lines").touch()

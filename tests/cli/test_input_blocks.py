@@ -67,7 +67,7 @@ def test_input_is_what_it_was_compressed_from(raw: bytes, plain: bytes) -> None:
         (ZSTD[:20] + bytes(1_000), "damaged"),
     ],
 )
-def test_damaged_input_is_told(raw: bytes, told: str) -> None:
+def test_damaged_input_is_reported(raw: bytes, told: str) -> None:
     with pytest.raises(Invalid, match=told):
         read(raw)
 

@@ -41,7 +41,7 @@ def test_a_broker_loads_no_pandas_yet_others_may(noisy_pandas: Path) -> None:
     assert "pandas loaded" in output_of(LEAN + "import pandas", noisy_pandas)
 
 
-def test_a_broker_takes_memory_from_jemalloc_unless_told_otherwise(tmp_path: Path) -> None:
+def test_a_broker_takes_memory_from_jemalloc_by_default(tmp_path: Path) -> None:
     assert "jemalloc" in output_of(LEAN + FIRST_VALUES, tmp_path)
     assert "system" in output_of(LEAN + FIRST_VALUES, tmp_path, ARROW_DEFAULT_MEMORY_POOL="system")
 

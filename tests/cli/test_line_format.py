@@ -30,6 +30,6 @@ def test_a_record_is_rendered(text: str, record: Record, expected: bytes) -> Non
 
 
 @pytest.mark.parametrize("wrong", ["%", "%q", "a%", "\\q", "\\", "\\x4"])
-def test_what_is_no_format_is_refused(wrong: str) -> None:
+def test_an_invalid_format_is_refused(wrong: str) -> None:
     with pytest.raises(Invalid, match="format"):
         LineFormat(wrong, "web")

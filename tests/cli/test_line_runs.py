@@ -127,7 +127,7 @@ def test_a_wrong_line_stops_behind_those_before_it(broker: BrokerProcess, topic:
     assert_each_once_in_order(broker.url, topic, [line.partition(b":")[2] for line in LINES])
 
 
-def test_a_refused_line_is_named_and_the_rest_goes_on_behind_it(broker: BrokerProcess, topic: str) -> None:
+def test_a_refused_line_is_named_and_the_rest_continues_behind_it(broker: BrokerProcess, topic: str) -> None:
     lines = [*LINES[:449], bytes(2_000_000).replace(b"\0", b"x"), *LINES[450:]]
     with (
         pytest.raises(Invalid, match=r"line 450 was refused and is not in the log: .*max\.message\.bytes") as stopped,
@@ -140,7 +140,7 @@ def test_a_refused_line_is_named_and_the_rest_goes_on_behind_it(broker: BrokerPr
     assert_each_once_in_order(broker.url, topic, [*LINES[:449], *LINES[450:]])
 
 
-def test_without_sequences_it_says_that_going_on_may_repeat(broker: BrokerProcess, topic: str) -> None:
+def test_without_sequences_it_says_that_continuing_may_repeat(broker: BrokerProcess, topic: str) -> None:
     options = replace(OPTIONS, acks="1", producer_id=None, delivery_timeout_s=0.3)
     with (
         Relay(broker.url, lose=losing_from(2)).running() as relay,
@@ -159,12 +159,12 @@ def test_a_run_that_the_broker_has_forgotten_is_not_resumed(broker: BrokerProces
 
 
 @pytest.mark.parametrize("text", ["", "1", "1.2.3.xyz", "a.1.1." + RUN_ID])
-def test_what_is_no_run_is_refused(text: str) -> None:
+def test_an_invalid_run_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match="--resume takes"):
         RunName.parsed(text)
 
 
-def test_the_command_says_the_line_and_goes_on_from_there(tidelog: Tidelog) -> None:
+def test_the_command_says_the_line_and_continues_from_there(tidelog: Tidelog) -> None:
     stopped = tidelog("topic", "produce", "stopped", "-k", ":", stdin=b"a:1\nb:2\nwrong\nc:4\n")
     assert stopped.returncode == 2
     assert b"line 3 is wrong" in stopped.stderr

@@ -24,7 +24,7 @@ def test_lines_do_not_depend_on_where_blocks_end(given_blocks: list[bytes]) -> N
     assert lines_of(*given_blocks) == expected
 
 
-def test_what_follows_the_last_newline_is_a_record() -> None:
+def test_the_bytes_after_the_last_newline_are_a_record() -> None:
     assert lines_of(b"one\ntw", b"o") == [b"one", b"two"]
 
 
@@ -63,7 +63,7 @@ def test_a_key_that_names_nothing_is_refused(wrong: str) -> None:
         key_finder(wrong)
 
 
-def test_a_line_that_is_no_json_is_told() -> None:
+def test_a_line_that_is_not_json_is_reported() -> None:
     with pytest.raises(Invalid, match="not JSON"):
         key_finder("json:id")(b"plain text")
 

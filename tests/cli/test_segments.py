@@ -36,6 +36,6 @@ def test_its_urls_are_files_that_hold_what_was_produced(archiving: BrokerProcess
     assert table.startswith(b"PARTITION  FIRST  LAST  RECORDS")
 
 
-def test_a_topic_that_is_not_there_is_told(archiving: BrokerProcess) -> None:
+def test_a_topic_that_is_not_there_is_reported(archiving: BrokerProcess) -> None:
     ended = run_tidelog(["topic", "segments", "nothing"], broker=archiving.url)
     assert (ended.returncode, ended.stdout) == (4, b"")

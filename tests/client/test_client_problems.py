@@ -49,7 +49,7 @@ def test_a_leader_elsewhere_or_nowhere_took_nothing_and_may_be_asked_again() -> 
         assert {"committed": (), **vars(back)} == {"committed": (), **vars(error), "retry_after_s": 1.0}
 
 
-def test_what_is_in_the_log_is_told_with_an_unknown_outcome() -> None:
+def test_partitions_in_the_log_are_reported_with_an_unknown_outcome() -> None:
     for error in (errors.Fenced("k"), errors.Unavailable("m")):
         error.committed = (0, 2)
         response = problem_of(error).response()
@@ -67,7 +67,7 @@ def test_an_overload_without_a_time_comes_back_after_the_default() -> None:
     ("status", "kind"),
     [(502, errors.Unavailable), (401, errors.Denied), (404, errors.NotFound), (418, errors.Invalid)],
 )
-def test_an_answer_that_is_no_problem_is_judged_by_its_status(status: int, kind: type[errors.TidelogError]) -> None:
+def test_an_answer_that_is_not_a_problem_is_judged_by_its_status(status: int, kind: type[errors.TidelogError]) -> None:
     assert type(error_of(status, {}, b"<html>")) is kind
 
 

@@ -41,7 +41,7 @@ def test_a_topic_is_summed_over_brokers_and_its_debt_is_as_old_as_the_oldest() -
     assert (summed.requests.puts, summed.bytes_in, summed.debt_age_ms, summed.stored_bytes) == (3, 30, 5, 11)
 
 
-def test_a_month_goes_on_as_each_broker_did_since_it_started() -> None:
+def test_a_month_continues_as_each_broker_did_since_it_started() -> None:
     old = broker("a", numbers(RequestCounts(puts=300)), days=10)
     young = broker("b", numbers(RequestCounts(puts=30)), days=1)
     found = ClusterCost((old, young))

@@ -18,7 +18,7 @@ def produce(broker: str, topic: str, count: int, partition: int = 0, first: int 
     ("start", "expected"),
     [("start", 0), ("end", 10), ("7", 7), (7, 7), ("-3", 7), ("-30", 0), ("@4500", 5), ("@1970-01-01T00:00:09Z", 9)],
 )
-def test_it_begins_where_it_is_told(broker: str, topic: str, start: str | int, expected: int) -> None:
+def test_it_begins_at_the_given_position(broker: str, topic: str, start: str | int, expected: int) -> None:
     produce(broker, topic, 10)
     with Consumer(broker, topic, partitions=[0], start=start) as consumer:
         assert consumer.positions == {0: expected}
@@ -59,7 +59,7 @@ def test_not_following_stops_at_the_end_of_its_beginning(broker: str, topic: str
     assert found == [b"%d" % n for n in range(5)]
 
 
-def test_seek_goes_back_and_positions_go_on(broker: str, topic: str) -> None:
+def test_seek_goes_back_and_positions_continue(broker: str, topic: str) -> None:
     produce(broker, topic, 10)
     with Consumer(broker, topic, partitions=[0]) as consumer:
         first = consumer.poll(timeout_s=20)
@@ -80,7 +80,7 @@ def test_a_position_beyond_the_log_tells_the_range(broker: str, topic: str) -> N
     assert (refused.value.log_start_offset, refused.value.high_watermark) == (0, 3)
 
 
-def test_what_is_not_there_is_told(broker: str, topic: str) -> None:
+def test_a_missing_topic_is_reported(broker: str, topic: str) -> None:
     with pytest.raises(NotFound):
         Consumer(broker, "no-such-topic")
     with pytest.raises(Invalid, match="no partition 3"):

@@ -30,7 +30,7 @@ def test_keys_stand_in_the_rows_of_their_records() -> None:
     assert table.column("key").to_pylist() == [None, None, b"k", None, b"l", None]
 
 
-def test_what_few_records_carry_stands_in_their_rows() -> None:
+def test_columns_of_few_records_are_set_in_their_rows() -> None:
     draft = draft_of((b"k", b"a"), (None, b"b"))
     draft.extras[1] = Extras(timestamp_ms=1_000, headers=[("h", b"1"), ("n", None)], partition=3)
     table, named = draft.table()
@@ -41,7 +41,7 @@ def test_what_few_records_carry_stands_in_their_rows() -> None:
     assert named.to_pylist() == [None, 3]
 
 
-def test_a_value_that_is_no_bytes_is_refused() -> None:
+def test_a_value_that_is_not_bytes_is_refused() -> None:
     with pytest.raises(Invalid, match="bytes or None"):
         draft_of((None, 7)).table()  # type: ignore[arg-type]  # the mistake under test
 

@@ -61,7 +61,7 @@ def test_addresses_are_used_in_turn() -> None:
 
 
 @pytest.mark.parametrize("addresses", ["", "http://a:1,", "http://a:1,ftp://b"])
-def test_what_is_no_address_is_refused(addresses: str) -> None:
+def test_an_invalid_address_is_refused(addresses: str) -> None:
     with pytest.raises(Invalid, match="HOST:PORT"):
         Brokers(addresses)
 
@@ -81,7 +81,7 @@ def test_if_none_is_there_the_error_says_so() -> None:
         connection.call(Request("GET", "/v1/cluster"))
 
 
-def test_a_refusal_with_nothing_taken_is_sent_to_the_next_whatever_it_is(broker: str) -> None:
+def test_after_any_refusal_with_nothing_taken_the_next_broker_is_asked(broker: str) -> None:
     with refusing(NOT_LEADER, **{"Retry-After": "0"}) as (url, asked):
         with Connection(f"{url},{broker}") as connection:
             request = Request("POST", "/v1/topics", body=[memoryview(b"{}")], repeatable=False)

@@ -86,7 +86,7 @@ def test_it_is_empty_once_all_is_done() -> None:
     assert queue.bytes == 0
 
 
-def test_dropping_forgets_what_waits_but_not_what_is_under_way() -> None:
+def test_dropping_discards_waiting_batches_but_not_the_one_in_flight() -> None:
     queue = lanes()
     queue.put(share(0, b"a"))
     parcel = queue.take()

@@ -28,7 +28,7 @@ def test_a_list_of_several_pages_is_read_to_its_end(broker: str) -> None:
                 admin.delete_topic(name)
 
 
-def test_details_are_told_if_they_are_asked_for(broker: str, topic: str) -> None:
+def test_details_are_reported_if_they_are_asked_for(broker: str, topic: str) -> None:
     with Admin(broker) as admin:
         [found] = [described for described in admin.topics(detail=True) if described.name == topic]
     assert found.records == 0

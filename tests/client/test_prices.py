@@ -32,7 +32,7 @@ def test_a_file_prices_requests_and_storage(tmp_path: Path) -> None:
     assert prices.name == "elsewhere"
 
 
-def test_what_a_file_leaves_out_costs_nothing(tmp_path: Path) -> None:
+def test_prices_that_a_file_leaves_out_are_zero(tmp_path: Path) -> None:
     prices = read_prices(written(tmp_path, "head_usd_per_1000 = 3\n"))
     assert prices.requests_usd(RequestCounts(puts=5, gets=5, lists=5, deletes=5)) == 0
     assert prices.head_usd == 0.003
@@ -49,7 +49,7 @@ def test_what_a_file_leaves_out_costs_nothing(tmp_path: Path) -> None:
         ("= 3", "TOML|Invalid|line"),
     ],
 )
-def test_a_file_that_is_no_price_table_is_refused_by_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_price_table_is_refused_with_the_mistake(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(Invalid, match=said):
         read_prices(written(tmp_path, text))
 

@@ -126,7 +126,7 @@ def test_a_request_that_fails_for_good_fails_its_producer_and_every_later_call(b
         producer.close()
 
 
-def test_an_answer_that_was_lost_is_told_as_a_duplicate(broker: str, topic: str) -> None:
+def test_an_answer_that_was_lost_is_reported_as_a_duplicate(broker: str, topic: str) -> None:
     lost: list[Answered] = []
 
     def lose_the_first(seen: Answered) -> bool:

@@ -52,7 +52,7 @@ def test_a_bad_record_is_refused_by_name_and_the_others_of_its_batch_arrive(brok
     assert sum(one.count for one in delivered) == 1_000
 
 
-def test_without_a_callback_the_flush_tells_once_and_the_producer_goes_on(broker: str, topic: str) -> None:
+def test_without_a_callback_the_flush_tells_once_and_the_producer_continues(broker: str, topic: str) -> None:
     with Producer(broker, topic, ONE_REQUEST) as producer:
         expected = send_with_a_bad_one(producer, bad=3, count=10)
         producer.send(TOO_LARGE, partition=0)
@@ -179,7 +179,7 @@ def test_it_is_the_same_without_sequences(broker: str, topic: str, acks: str) ->
     assert values_of(broker, topic, 0) == expected
 
 
-def test_a_record_that_is_no_bytes_does_not_sink_its_batch(broker: str, topic: str) -> None:
+def test_a_record_that_is_not_bytes_does_not_sink_its_batch(broker: str, topic: str) -> None:
     with Producer(broker, topic, ONE_REQUEST) as producer:
         producer.send(b"before", partition=0)
         producer.send([1, 2], partition=0)  # type: ignore[arg-type]  # the mistake under test

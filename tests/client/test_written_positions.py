@@ -27,6 +27,6 @@ def test_a_position_is_sent_as_the_interface_takes_it(written: str | int, sent: 
 
 
 @pytest.mark.parametrize("wrong", ["", "@", "--1", "1.5", "begin", "9" * 20])
-def test_what_is_no_position_is_refused_with_the_forms(wrong: str) -> None:
+def test_an_invalid_position_is_refused_with_the_forms(wrong: str) -> None:
     with pytest.raises(Invalid, match="start, end, N, -N or @time"):
         checked_position(wrong)

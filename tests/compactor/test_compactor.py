@@ -85,7 +85,7 @@ async def test_a_round_merges_what_is_due_and_the_records_stay() -> None:
         assert await one_round(compactor) == []
 
 
-async def test_a_round_expires_what_is_too_much() -> None:
+async def test_a_round_expires_segments_beyond_the_limit() -> None:
     async with scene() as there:
         await there.broker.create_topic(ANYBODY, "t", 1, {"retention.bytes": 1})
         await there.fill("t", 4)

@@ -39,7 +39,7 @@ def segments_in(folder: Path) -> set[Path]:
     return set(folder.glob("topics/**/*.parquet"))
 
 
-async def test_an_orphan_goes_and_what_lives_stays_until_a_signal_ends_it(tmp_path: Path) -> None:
+async def test_orphans_are_deleted_and_live_objects_stay_until_a_signal_ends_it(tmp_path: Path) -> None:
     orphan = await a_folder_with_an_orphan(tmp_path)
     (live,) = segments_in(tmp_path) - {orphan}
     settings = Settings(store=f"file:{tmp_path}", archiver_upkeep=False, archiver_sweep_interval_ms=1)
@@ -51,6 +51,6 @@ async def test_an_orphan_goes_and_what_lives_stays_until_a_signal_ends_it(tmp_pa
 
 
 @pytest.mark.parametrize("options", [CompactorOptions(once=True), CompactorOptions(topics=("t",))])
-def test_one_that_came_for_a_moment_or_for_a_topic_leaves_it_to_others(options: CompactorOptions) -> None:
+def test_a_compactor_for_one_round_or_one_topic_does_not_sweep(options: CompactorOptions) -> None:
     assert not options.sweeps
     assert CompactorOptions().sweeps

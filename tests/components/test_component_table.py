@@ -40,12 +40,12 @@ def test_the_table_says_what_is_missing_what_is_left_out_and_how_to_get_it(tmp_p
     assert "  minio: install Go 1.24 or newer" in done.stdout
 
 
-def test_what_is_missing_fails_where_all_are_required(tmp_path: Path) -> None:
+def test_a_missing_component_fails_where_all_are_required(tmp_path: Path) -> None:
     assert run(tmp_path, "prepare", "minio", require_all=True).returncode == 1
     assert run(tmp_path, "list", require_all=True).returncode == 1
 
 
-def test_what_is_there_is_told_and_nothing_is_announced(tmp_path: Path) -> None:
+def test_ready_components_are_listed_and_nothing_is_announced(tmp_path: Path) -> None:
     (tmp_path / "tidelog/tools").mkdir(parents=True)
     (tmp_path / "tidelog/tools/minio").write_bytes(b"")
     done = run(tmp_path, "prepare", "minio", require_all=True)

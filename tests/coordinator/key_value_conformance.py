@@ -40,7 +40,7 @@ class ReadAndWriteConformance:
         """A prefix for this test only."""
         return f"/test-{uuid.uuid4().hex}/"
 
-    async def test_what_was_put_is_read_back(self, store: KeyValueStore, prefix: str) -> None:
+    async def test_a_value_that_was_put_is_read_back(self, store: KeyValueStore, prefix: str) -> None:
         revision = await store.put(prefix + "a", b"value")
         item = await store.get(prefix + "a")
         assert item is not None
@@ -83,7 +83,7 @@ class ReadAndWriteConformance:
         assert await store.get(prefix + "a") is None
         assert await store.delete(prefix + "a") is False
 
-    async def test_a_key_put_after_a_delete_begins_anew(self, store: KeyValueStore, prefix: str) -> None:
+    async def test_a_key_put_after_a_delete_begins_again(self, store: KeyValueStore, prefix: str) -> None:
         await store.put(prefix + "a", b"first")
         await store.put(prefix + "a", b"second")
         await store.delete(prefix + "a")
@@ -135,7 +135,7 @@ class ReadAndWriteConformance:
         (then,) = (await store.range(prefix, revision=revision)).items
         assert then.value == b"old"
 
-    async def test_a_forgotten_revision_is_told_apart(self, store: KeyValueStore, prefix: str) -> None:
+    async def test_a_forgotten_revision_is_distinguished(self, store: KeyValueStore, prefix: str) -> None:
         old = await store.put(prefix + "a", b"old")
         new = await store.put(prefix + "a", b"new")
         await self.forget(store, new)

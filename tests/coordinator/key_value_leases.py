@@ -52,7 +52,7 @@ class LeaseConformance:
         await store.revoke(second.lease_id)
         assert [item.key for item in (await store.range(prefix)).items] == [prefix + "none"]
 
-    async def test_what_is_asked_of_a_lease_that_is_over_says_so(self, store: KeyValueStore, prefix: str) -> None:
+    async def test_requests_for_an_expired_lease_say_so(self, store: KeyValueStore, prefix: str) -> None:
         lease = await store.grant(60.0)
         await store.revoke(lease.lease_id)
         with pytest.raises(LeaseLost):

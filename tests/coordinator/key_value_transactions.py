@@ -85,7 +85,7 @@ class TransactionConformance:
         for result in (done, refused):
             assert [None if item is None else item.value for item in result.found] == [b"c", None, b"a"]
 
-    async def test_what_is_done_together_has_one_revision(self, store: KeyValueStore, prefix: str) -> None:
+    async def test_the_changes_of_a_transaction_have_one_revision(self, store: KeyValueStore, prefix: str) -> None:
         await store.put(prefix + "old", b"")
         result = await store.transact(
             [], [PutKey(prefix + "a", b""), PutKey(prefix + "b", b""), DeleteKey(prefix + "old")]

@@ -66,7 +66,7 @@ class WatchConformance:
                 await store.put(prefix + name, b"")
             assert [event.item.key for event in await take(watch, 2)] == [prefix + "a/1", prefix + "a/"]
 
-    async def test_what_was_done_together_comes_together(self, store: KeyValueStore, prefix: str) -> None:
+    async def test_the_events_of_a_transaction_come_together(self, store: KeyValueStore, prefix: str) -> None:
         start = await store.put(prefix + "old", b"")
         done = await store.transact(
             [], [PutKey(prefix + "a", b""), DeleteKey(prefix + "old"), PutKey(prefix + "b", b"")]

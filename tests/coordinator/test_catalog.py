@@ -81,7 +81,7 @@ async def test_topics_and_partitions_have_limits_that_a_refusal_names() -> None:
         await catalog.alter("shop", 5, {}, shard_count=1)
 
 
-async def test_what_is_beyond_a_lowered_limit_stays_and_can_be_altered() -> None:
+async def test_topics_beyond_a_lowered_limit_stay_and_can_be_altered() -> None:
     store = MemoryObjectStore()
     before = await opened(store)
     await before.create("web", 4, {}, shard_count=1)

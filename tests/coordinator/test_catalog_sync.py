@@ -89,7 +89,7 @@ async def test_a_topic_made_altered_and_deleted_elsewhere_is_heard_of_without_a_
         other.catalog.get("web")
 
 
-async def test_a_topic_deleted_and_created_again_is_told_as_both(cluster: Cluster) -> None:
+async def test_a_topic_deleted_and_created_again_is_reported_as_both(cluster: Cluster) -> None:
     first = await cluster.one.catalog.create("web", 1, {}, shard_count=4)
     await cluster.other.hears()
     cluster.kv.cut = True
@@ -116,7 +116,7 @@ async def test_the_number_is_published_once_the_key_value_store_answers_again(cl
     assert await cluster.published() == b"1"
 
 
-async def test_an_entry_whose_writer_died_before_it_told_is_found_in_time(cluster: Cluster) -> None:
+async def test_an_entry_whose_writer_died_before_it_signalled_is_found_in_time(cluster: Cluster) -> None:
     await cluster.one.sync.aclose()
     topic = await cluster.one.catalog.create("web", 1, {}, shard_count=4)
     await cluster.clock.run(READ_ANYHOW_S + 2 * POLL_S)
@@ -137,7 +137,7 @@ async def test_the_number_is_never_lowered(cluster: Cluster) -> None:
     assert await cluster.published() == b"7"
 
 
-async def test_all_who_refresh_at_once_share_a_request_and_know_what_was_there_before(cluster: Cluster) -> None:
+async def test_simultaneous_refreshes_share_a_request_and_see_earlier_entries(cluster: Cluster) -> None:
     await cluster.one.sync.aclose()
     await cluster.one.catalog.create("web", 1, {}, shard_count=4)
     before = cluster.other.requests.usage()
@@ -154,7 +154,7 @@ class StuckBucket(MemoryObjectStore):
         return await super().get(key, byte_range)
 
 
-async def test_who_refreshes_while_the_broker_stops_is_told_so() -> None:
+async def test_a_refresh_while_the_broker_stops_fails_and_says_so() -> None:
     clock = SteppedClock()
     kv = EmbeddedKeyValueStore(Runtime(clock, SeededEntropy(0)))
     broker = Broker(StuckBucket(), kv, clock, 1)

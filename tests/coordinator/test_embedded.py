@@ -232,14 +232,14 @@ async def test_a_late_entry_cannot_land_behind_a_later_change(scene: Scene) -> N
     assert await contents(await scene.open()) == {"other": b""}
 
 
-async def test_what_another_process_wrote_is_read_before_a_change_is_decided(scene: Scene) -> None:
+async def test_writes_of_another_process_are_read_before_a_change_is_decided(scene: Scene) -> None:
     one, other = await scene.open(), await scene.open()
     await one.put("a", b"1")
     result = await other.transact([absent("a")], [PutKey("a", b"2")], [GetKey("a")])
     assert [item.value for item in result.found if item] == [b"1"]
 
 
-async def test_a_watch_that_is_too_far_behind_is_told_where_to_begin(scene: Scene) -> None:
+async def test_a_watch_that_is_too_far_behind_learns_where_to_begin(scene: Scene) -> None:
     store = EmbeddedKeyValueStore(Runtime(scene.clock, SeededEntropy(9)), history_events_max=10)
     for number in range(30):
         await store.put("k", b"%d" % number)

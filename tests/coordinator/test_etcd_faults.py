@@ -99,7 +99,7 @@ async def test_a_silent_watch_on_a_paused_member_moves(etcd_cluster: EtcdCluster
     print(f"moved after {time.monotonic() - paused_s:.2f} s")
 
 
-async def test_without_members_calls_end_in_time_and_go_on_after(
+async def test_without_members_calls_end_in_time_and_continue_after(
     etcd_cluster: EtcdCluster, store: EtcdKeyValueStore
 ) -> None:
     lease = await store.grant(60.0)
@@ -143,7 +143,7 @@ async def test_a_hung_store_ends_calls_in_time(server: EtcdServer, lone_store: E
     assert await lone_store.keep_alive(lease.lease_id) == lease.ttl_s
 
 
-async def test_what_was_compacted_while_a_watch_was_cut_off_is_told(server: EtcdServer) -> None:
+async def test_a_compaction_while_a_watch_was_cut_off_is_reported(server: EtcdServer) -> None:
     with CutProxy(server.url) as proxy:
         near = EtcdKeyValueStore(EtcdSettings((server.url,)), Runtime())
         far = EtcdKeyValueStore(EtcdSettings((proxy.url,)), Runtime())

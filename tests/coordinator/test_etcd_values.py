@@ -24,7 +24,7 @@ def test_endpoints_are_hosts_and_ports() -> None:
 @pytest.mark.parametrize(
     "endpoint", ["etcd:2379", "http://etcd", "ftp://etcd:1", "http://etcd:port", "", "http://e:1/x"]
 )
-def test_what_is_no_endpoint_is_refused(endpoint: str) -> None:
+def test_an_invalid_endpoint_is_refused(endpoint: str) -> None:
     with pytest.raises(Invalid):
         EtcdSettings((endpoint,))
 
@@ -64,7 +64,7 @@ def test_a_key_of_foreign_bytes_comes_through() -> None:
 
 
 @pytest.mark.parametrize(("field", "operand"), [(Field.VALUE, 1), (Field.VERSION, b"1")])
-def test_a_compare_with_what_cannot_be_equal_is_refused(field: Field, operand: bytes | int) -> None:
+def test_a_compare_with_an_impossible_value_is_refused(field: Field, operand: bytes | int) -> None:
     with pytest.raises(Invalid):
         transaction_of([Compare("a", field, operand)], [PutKey("b", b"")], [])
 
@@ -78,7 +78,7 @@ class TestIncarnations:
         tracker.observe(header(revision=10, raft_term=3), begun=None, linearizable=True)
         return tracker
 
-    def test_going_on_is_the_same_store(self, tracker: IncarnationTracker) -> None:
+    def test_a_growing_revision_is_the_same_store(self, tracker: IncarnationTracker) -> None:
         before = known(tracker)
         tracker.observe(header(revision=10, raft_term=3), begun=before, linearizable=True)
         tracker.observe(header(revision=12, raft_term=4), begun=before, linearizable=True)

@@ -152,7 +152,7 @@ async def test_growth_that_was_cut_off_between_bucket_and_store_is_finished() ->
     assert await named(bucket, kv) == (grown, grown)
 
 
-async def test_two_clusters_on_one_bucket_are_told_of_each_other() -> None:
+async def test_two_clusters_on_one_bucket_are_refused_by_name() -> None:
     bucket, kv, other_bucket, other_kv = CutBucket(), etcd(), CutBucket(), etcd(1)
     owner = await start(bucket, kv, "first", seed=1)
     other = await start(other_bucket, other_kv, "second", seed=2)
@@ -162,7 +162,7 @@ async def test_two_clusters_on_one_bucket_are_told_of_each_other() -> None:
         assert part in str(raised.value)
 
 
-async def test_a_second_name_in_the_same_store_is_told_whose_bucket_it_is() -> None:
+async def test_a_second_cluster_name_in_the_same_store_learns_the_buckets_owner() -> None:
     bucket, kv = CutBucket(), etcd()
     owner = await start(bucket, kv, "first")
     with pytest.raises(WrongCluster, match=rf"'first' \({owner.cluster_id}\).*cluster\.name=first"):
@@ -217,7 +217,7 @@ async def test_a_bucket_of_a_broker_alone_is_bound_by_recover_and_not_by_a_start
         await start(bucket, etcd())
 
 
-async def test_a_bucket_from_before_identities_goes_on_alone_and_is_bound_by_recover() -> None:
+async def test_a_bucket_from_before_identities_continues_alone_and_is_bound_by_recover() -> None:
     bucket = CutBucket()
     journal = Journal(bucket, Runtime())
     await journal.open()

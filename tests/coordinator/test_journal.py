@@ -42,7 +42,7 @@ def state(journal: Journal) -> dict[str, object]:
     return {key: msgspec.json.decode(raw) for key, raw in journal.items("")}
 
 
-async def test_what_was_written_is_there_after_opening_again() -> None:
+async def test_written_entries_are_there_after_reopening() -> None:
     store = MemoryObjectStore()
     journal = await opened(store)
     await journal.update(lambda: (put("a", 1), put("b", 2)))
@@ -62,7 +62,7 @@ async def test_opening_a_long_journal_reads_from_the_last_checkpoint_on() -> Non
     assert (spent.requests(Verb.LIST), spent.requests(Verb.GET)) == (1, 5)
 
 
-async def test_a_decision_rests_on_what_another_writer_wrote_first() -> None:
+async def test_a_decision_uses_entries_that_another_writer_wrote_first() -> None:
     store = MemoryObjectStore()
     first, second = await opened(store, 1), await opened(store, 2)
     await first.update(lambda: (put("n", 1),))
@@ -211,7 +211,7 @@ def test_an_unknown_format_version_is_refused_by_its_number() -> None:
 ENTRY = JournalEntry(1, "ab" * 16, 1_700_000_000_000, (put("topics/web", {"partitions": 3}), Delete("b")), {})
 
 
-def test_an_entry_is_what_it_was_before_and_a_checksum() -> None:
+def test_an_entry_has_its_earlier_form_plus_a_checksum() -> None:
     """So an older Tidelog can read it, and this one can read entries of an older one."""
     before = msgspec.json.encode(ENTRY)
     assert encode_entry(ENTRY).startswith(before[:-1])

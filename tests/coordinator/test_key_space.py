@@ -116,7 +116,7 @@ def test_events_lead_from_any_revision_kept_to_now(requests: list[list[Request]]
 
 
 @given(groups)
-def test_what_is_forgotten_is_refused_alike_by_watches_and_ranges(requests: list[list[Request]]) -> None:
+def test_discarded_revisions_are_refused_by_watches_and_ranges(requests: list[list[Request]]) -> None:
     space, _ = run(requests, HISTORY_EVENTS)
     if space.oldest_revision > 2:
         with pytest.raises(Compacted) as watched:

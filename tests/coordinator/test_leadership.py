@@ -113,7 +113,7 @@ async def test_draining_a_broker_that_is_not_there_names_those_that_are() -> Non
 
 
 @virtually
-async def test_who_stops_hands_over_and_leaves_nothing_behind() -> None:
+async def test_a_broker_that_stops_hands_over_and_leaves_nothing_behind() -> None:
     async with founded() as cluster:
         await cluster.start_all("a", "b", "c")
         begun = len(cluster.logs.history)
@@ -208,7 +208,7 @@ async def test_at_rest_the_store_hears_keep_alives_and_rare_checks_alone() -> No
 
 
 @virtually
-async def test_whoever_waits_for_a_change_hears_of_it() -> None:
+async def test_callers_that_wait_for_a_change_are_woken() -> None:
     async with founded() as cluster:
         await cluster.start_all("a", "b")
         view, clock = cluster.members["a"].leadership.view, cluster.runtime.clock

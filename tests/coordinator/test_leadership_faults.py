@@ -14,7 +14,7 @@ TTL_S = SETTINGS.lease_ttl_s
 
 
 @virtually
-async def test_nobody_moves_while_the_store_is_away_and_all_goes_on_after() -> None:
+async def test_nobody_moves_while_the_store_is_away_and_all_continues_after() -> None:
     async with founded() as cluster:
         await cluster.start_all("a", "b", "c")
         leaders, told = cluster.leaders(), len(cluster.logs.history)
@@ -49,7 +49,7 @@ async def test_a_broker_cut_off_beyond_its_lease_is_replaced_and_comes_back() ->
 
 
 @virtually
-async def test_an_empty_store_is_not_believed_and_leaders_go_on() -> None:
+async def test_an_empty_store_is_not_believed_and_leaders_continue() -> None:
     async with founded() as cluster:
         await cluster.start_all("a", "b", "c")
         leaders, told = cluster.leaders(), len(cluster.logs.history)

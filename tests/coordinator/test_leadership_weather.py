@@ -20,13 +20,13 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, 120, SEEDS_EACH))
-def test_whatever_happens_the_cluster_comes_to_rest(first: int) -> None:
+def test_after_any_faults_the_cluster_comes_to_rest(first: int) -> None:
     _all_come_to_rest(range(first, first + SEEDS_EACH))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1_200)
-def test_whatever_happens_in_many_lives() -> None:
+def test_many_seeded_lives_come_to_rest() -> None:
     _all_come_to_rest(range(1_000, 1_500))
 
 

@@ -85,7 +85,7 @@ async def test_more_keys_than_a_page_holds() -> None:
 
 
 @virtually
-async def test_a_first_reading_that_fails_is_told() -> None:
+async def test_a_first_reading_that_fails_is_reported() -> None:
     it = Mirrored()
     it.network.cut()
     with pytest.raises(Unavailable):
@@ -93,7 +93,7 @@ async def test_a_first_reading_that_fails_is_told() -> None:
 
 
 @virtually
-async def test_a_compacted_watch_reads_anew() -> None:
+async def test_a_compacted_watch_rereads() -> None:
     async with mirrored() as it:
         it.network.cut()
         for number in range(200):  # more than the store keeps
@@ -137,7 +137,7 @@ async def test_a_refresh_shows_what_was_written_before_it() -> None:
 
 
 @virtually
-async def test_another_store_is_read_anew() -> None:
+async def test_another_store_is_reread() -> None:
     async with mirrored() as it:
         other = EmbeddedKeyValueStore(it.runtime)
         await other.put(PREFIX + "anchor", b"other")
@@ -147,7 +147,7 @@ async def test_another_store_is_read_anew() -> None:
 
 
 @virtually
-async def test_an_empty_store_is_refused_until_it_has_what_counts() -> None:
+async def test_an_empty_store_is_refused_until_it_has_the_required_keys() -> None:
     async with mirrored() as it:
         await it.store.put(PREFIX + "a", b"1")
         await it.a_while()
@@ -165,7 +165,7 @@ async def test_an_empty_store_is_refused_until_it_has_what_counts() -> None:
 
 
 @virtually
-async def test_what_counts_deleted_is_refused_too() -> None:
+async def test_a_store_without_the_required_keys_is_refused_too() -> None:
     async with mirrored() as it:
         await it.store.delete(PREFIX + "anchor")
         await it.a_while()

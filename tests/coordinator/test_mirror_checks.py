@@ -81,7 +81,7 @@ async def test_a_delete_that_the_watch_swallowed_is_found_out_though_later_chang
     await mirror.aclose()
 
 
-async def test_a_watch_that_keeps_up_is_never_opened_anew(kv: KeyValueStore, prefix: str) -> None:
+async def test_a_watch_that_keeps_up_is_never_reopened(kv: KeyValueStore, prefix: str) -> None:
     """Other clients write and delete all the time, under this prefix and elsewhere in the store."""
     mirror = KeyMirror(kv, prefix, Runtime())
     await kv.put(prefix + "a", b"")

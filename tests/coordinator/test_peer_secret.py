@@ -36,7 +36,7 @@ async def test_the_snapshot_has_it() -> None:
     await store.aclose()
 
 
-async def test_a_value_that_cannot_be_read_is_named_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreadable_secret_is_named_but_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     store = EmbeddedKeyValueStore(Runtime())
     await store.put(KEYS.peer_secret, b'{"secret": "hidden"')
     with pytest.raises(Corrupt) as refusal:

@@ -189,7 +189,7 @@ async def test_a_leader_key_without_a_lease_is_deleted_unless_its_broker_is_ther
     await kv.revoke(lease_id)
 
 
-async def test_a_leader_key_that_was_written_anew_after_it_was_read_stays(cluster: Cluster) -> None:
+async def test_a_leader_key_that_was_rewritten_after_it_was_read_stays(cluster: Cluster) -> None:
     await cluster.kv.put(KEYS.leader(0), encode_value(LeaderRecord("gone", "g1", 7)))
     plan = await cluster.plan()
     anew = encode_value(LeaderRecord("new", "n1", 8))
@@ -198,7 +198,7 @@ async def test_a_leader_key_that_was_written_anew_after_it_was_read_stays(cluste
     assert (await contents(cluster.kv))[KEYS.leader(0)] == anew
 
 
-async def test_what_is_higher_in_the_store_stays(cluster: Cluster) -> None:
+async def test_higher_epochs_in_the_store_stay(cluster: Cluster) -> None:
     await cluster.kv.put(KEYS.epoch(0), b"9")
     await cluster.kv.put(KEYS.epoch(3), b"1")
     await cluster.kv.put(KEYS.journal, b"1000")

@@ -104,7 +104,7 @@ async def test_an_outage_within_the_lease_changes_nothing() -> None:
 
 
 @virtually
-async def test_a_lost_lease_is_replaced_and_eligibility_begins_anew() -> None:
+async def test_a_lost_lease_is_replaced_and_eligibility_begins_again() -> None:
     async with registered() as it:
         await it.a_while(5.0)
         lease_id = it.registration.lease_id

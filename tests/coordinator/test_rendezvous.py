@@ -67,7 +67,7 @@ def test_the_order_of_the_inputs_and_doubles_do_not_matter(
 
 
 @given(clusters())
-def test_what_was_assigned_stays_assigned(cluster: tuple[list[int], list[str], dict[int, str]]) -> None:
+def test_assigned_shards_stay_assigned(cluster: tuple[list[int], list[str], dict[int, str]]) -> None:
     shards, brokers, leaders = cluster
     assignment = assign(shards, brokers, leaders)
     assert assign(shards, brokers, assignment) == assignment

@@ -24,7 +24,7 @@ def test_a_lost_record_shows_in_number_and_fingerprint() -> None:
     assert [one.agree for one in found] == [False, False]
 
 
-def test_a_way_that_says_nothing_does_not_disagree() -> None:
+def test_a_missing_result_does_not_disagree() -> None:
     assert Agreement("records", 3, http=3).agree
     assert not Agreement("records", 3, http=3, spark=2).agree
 
@@ -54,7 +54,7 @@ def test_bills_of_two_brokers_add_up() -> None:
     assert Bill(RequestCounts(gets=1)) + Bill(RequestCounts(puts=3, gets=2)) == Bill(RequestCounts(puts=3, gets=3))
 
 
-def test_objects_are_told_apart_by_kind() -> None:
+def test_objects_are_distinguished_by_kind() -> None:
     objects = [
         ObjectInfo("wal/0000/00000000000000000000.parquet", 10, "", 0),
         ObjectInfo("wal/0000/_floor", 1, "", 0),

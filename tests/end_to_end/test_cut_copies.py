@@ -21,7 +21,7 @@ VALUE = {"text": "x" * 480}
 
 
 @pytest.mark.skipif(CURL is None, reason="needs curl")
-def test_curl_fails_when_its_broker_stops_amid_a_copy_and_goes_on_from_the_position(tmp_path: Path) -> None:
+def test_curl_fails_when_its_broker_stops_amid_a_copy_and_continues_from_the_position(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path, {"store": f"file:{tmp_path / 'data'}", "num.partitions": 2})
     broker.start()
     try:

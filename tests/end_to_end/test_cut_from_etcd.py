@@ -112,7 +112,7 @@ def end_told(url: str, topic: str, partition: int, question: str, acknowledged: 
 QUESTIONS = ("latest", "time", "log", "fetch", "poll")
 
 
-def test_brokers_that_lose_etcd_alone_give_no_older_end_and_consumers_go_on(whole: Cluster) -> None:
+def test_brokers_that_lose_etcd_alone_give_no_older_end_and_consumers_continue(whole: Cluster) -> None:
     """Two of three are cut off: each forwards to the other, as far as it knows."""
     brokers, topic = whole.brokers, "truth"
     for partition in range(PARTITIONS):
@@ -160,7 +160,7 @@ def test_a_consumer_that_waits_at_a_broker_when_it_loses_etcd_gets_every_record_
             assert time.monotonic() - began_s < SEEN_WITHIN_S, f"{seen} of {len(acknowledged)}"
 
 
-def test_requests_that_waited_in_a_paused_broker_are_answered_by_what_is_so_then(whole: Cluster) -> None:
+def test_requests_that_waited_in_a_paused_broker_are_answered_by_the_state_after_the_pause(whole: Cluster) -> None:
     brokers, topic = whole.brokers, "paused"
     for partition in range(PARTITIONS):
         append(brokers[0].url, topic, partition)

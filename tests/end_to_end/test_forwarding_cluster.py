@@ -190,7 +190,7 @@ def followed(broker: BrokerProcess, path: str) -> Generator[int]:
                     yield int(last_id)
 
 
-def test_clients_go_on_while_brokers_are_restarted_and_killed(
+def test_clients_continue_while_brokers_are_restarted_and_killed(
     brokers: list[BrokerProcess], members: Callable[[], MembershipDescription]
 ) -> None:
     members()

@@ -41,7 +41,7 @@ def _mount(disk: Path) -> bool:
     return which(command[0]) is not None and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def test_a_full_disk_refuses_and_goes_on_once_there_is_room(start_broker: StartBroker, small_disk: Path) -> None:
+def test_a_full_disk_refuses_and_continues_once_there_is_room(start_broker: StartBroker, small_disk: Path) -> None:
     broker = start_broker({"store": f"file:{small_disk / 'data'}", "commit.timeout.ms": 2_000})
     with Admin(broker.url) as admin:
         admin.create_topic("load", partitions=3)

@@ -56,7 +56,7 @@ def test_nothing_produced_is_nothing_consumed(broker: BrokerProcess) -> None:
     assert round_trip(broker, "nothing", b"") == b""
 
 
-def test_what_came_back_outlives_the_broker(broker: BrokerProcess) -> None:
+def test_round_trip_data_outlives_the_broker(broker: BrokerProcess) -> None:
     data = AWKWARD["random bytes"]
     assert round_trip(broker, "kept", data) == data
     broker.kill()

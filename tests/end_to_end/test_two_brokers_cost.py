@@ -13,7 +13,7 @@ from tidelog.client import Admin, Producer
 PARTITIONS, RECORDS = 4, 400
 
 
-def test_all_brokers_are_asked_and_who_is_silent_is_named(
+def test_all_brokers_are_asked_and_a_silent_one_is_named(
     start_broker: StartBroker, etcd: EtcdServer, tmp_path: Path
 ) -> None:
     settings = {

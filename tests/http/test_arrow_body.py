@@ -160,7 +160,7 @@ def test_a_claim_below_what_is_there_does_not_hurt() -> None:
         b"\xff\xff\xff\xff\x08\0\0\0" + b"\xff" * 8,
     ],
 )
-def test_what_is_no_stream_cannot_be_read(body: bytes) -> None:
+def test_an_invalid_stream_cannot_be_read(body: bytes) -> None:
     with pytest.raises(Unreadable):
         decode(body)
 
@@ -220,7 +220,7 @@ def test_offsets_that_point_outside_the_values_are_refused() -> None:
             decode(body.replace(offsets, struct.pack("<iii", *wrong)))
 
 
-def test_header_keys_that_are_no_utf8_are_refused() -> None:
+def test_header_keys_that_are_not_utf8_are_refused() -> None:
     table = values_table([b"x"]).append_column("headers", pa.array([[("hhhhhhhh", b"v")]], HEADERS))
     with pytest.raises(Unreadable):
         decode(arrow_stream(table).replace(b"hhhhhhhh", b"hh\xffhhhhh"))

@@ -49,7 +49,7 @@ async def test_chunks_are_joined(reader: BodyReader) -> None:
     assert await read(reader, arriving([b"x" * LIMIT_BYTES])) == b"x" * LIMIT_BYTES
 
 
-async def test_a_body_whose_length_is_told_comes_in_one_buffer_of_that_size(reader: BodyReader) -> None:
+async def test_a_body_with_a_declared_length_comes_in_one_buffer_of_that_size(reader: BodyReader) -> None:
     before = pa.total_allocated_bytes()
     body = await read(reader, arriving([b"x" * 300, b"y" * 600], content_length="900"))
     assert body == b"x" * 300 + b"y" * 600
@@ -57,18 +57,18 @@ async def test_a_body_whose_length_is_told_comes_in_one_buffer_of_that_size(read
 
 
 @pytest.mark.usefixtures("_all_given_back")
-async def test_a_body_that_ends_before_its_told_length_is_what_came(reader: BodyReader) -> None:
+async def test_a_body_that_ends_before_its_declared_length_is_kept_as_received(reader: BodyReader) -> None:
     assert await read(reader, arriving([b"ab", b"cd"], content_length="900")) == b"abcd"
 
 
 @pytest.mark.usefixtures("_all_given_back")
-async def test_a_body_longer_than_its_told_length_cannot_be_read(reader: BodyReader) -> None:
+async def test_a_body_longer_than_its_declared_length_cannot_be_read(reader: BodyReader) -> None:
     with pytest.raises(Unreadable, match="Content-Length"):
         await read(reader, arriving([b"ab", b"cd"], content_length="3"))
 
 
 @pytest.mark.usefixtures("_all_given_back")
-async def test_lengths_that_are_told_take_no_more_memory_than_bodies_may(reader: BodyReader) -> None:
+async def test_declared_lengths_take_no_more_memory_than_bodies_may(reader: BodyReader) -> None:
     """A body with a large declared length and little data is collected in pieces if others have declared too much."""
     with reader.in_flight() as first:
         await reader.read(arriving([b"a", b"b"], content_length="900"), first)
@@ -94,7 +94,7 @@ async def test_a_body_without_a_length_is_refused_at_the_chunk_past_the_limit(re
 
 
 @pytest.mark.parametrize("length", ["-1", "abc", "", "1e9", "٣"])
-async def test_a_content_length_that_is_no_number_is_left_to_the_bytes_that_come(
+async def test_a_content_length_that_is_not_a_number_is_left_to_the_bytes_that_come(
     reader: BodyReader, length: str
 ) -> None:
     assert await read(reader, arriving([b"ab"], content_length=length)) == b"ab"

@@ -71,7 +71,7 @@ async def test_a_chunked_body_without_an_end_is_refused_at_the_limit(served: Ser
     assert served.service.bodies.in_flight_bytes == 0
 
 
-async def test_what_is_no_http_is_answered_400_and_closed(served: Served) -> None:
+async def test_a_request_that_is_not_http_gets_400_and_is_closed(served: Served) -> None:
     for garbage in (
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 50 + b"\r\n\r\n",
         b"GET\r\n\r\n",
@@ -93,7 +93,7 @@ async def test_requests_may_follow_each_other_on_one_connection_without_waiting(
     assert offsets == [0, 1, 2, 3, 4]
 
 
-async def test_a_connection_goes_on_after_a_refusal(served: Served) -> None:
+async def test_a_connection_continues_after_a_refusal(served: Served) -> None:
     async with connected(served) as wire:
         for body, status in ((b"{", 400), (BODY, 200), (b"[]", 422), (BODY, 200)):
             await wire.send(head("POST", PATH, content_type=JSON, content_length=str(len(body))) + body)

@@ -33,7 +33,7 @@ async def archived(client: httpx.AsyncClient, offset: int) -> dict[str, object]:
                 return log
 
 
-async def test_a_fetch_does_not_tell_cold_from_hot(
+async def test_a_fetch_gives_the_same_for_cold_and_hot_records(
     client: httpx.AsyncClient, live: httpx.AsyncClient, web: dict[int, int], tmp_path: Path
 ) -> None:
     before = (await client.get(f"{P0}/records")).json()["records"]

@@ -57,7 +57,7 @@ async def fetched(client: httpx.AsyncClient, query: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("ages")
-async def test_a_fetch_within_a_gap_goes_on_at_the_next_record(client: httpx.AsyncClient) -> None:
+async def test_a_fetch_within_a_gap_continues_at_the_next_record(client: httpx.AsyncClient) -> None:
     for offset in (0, 1, 2):
         found = await fetched(client, f"offset={offset}")
         assert [(record["offset"], record["value"]) for record in found["records"]] == [

@@ -39,7 +39,9 @@ async def ended(wire: Wire) -> bytes:
         return await wire.reader.read()
 
 
-async def test_a_connection_beyond_the_bound_is_told_so_and_closed(served: Served, all_taken: list[Wire]) -> None:
+async def test_a_connection_beyond_the_bound_gets_a_refusal_and_is_closed(
+    served: Served, all_taken: list[Wire]
+) -> None:
     async with connected(served) as wire:
         await wire.send(head("GET", "/v1/cluster"))
         answer = await wire.answer()
@@ -53,7 +55,7 @@ async def test_a_connection_beyond_the_bound_is_told_so_and_closed(served: Serve
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
-async def test_what_asks_about_the_broker_is_answered_beyond_the_bound(
+async def test_requests_about_the_broker_itself_are_answered_beyond_the_bound(
     served: Served, all_taken: list[Wire], path: str
 ) -> None:
     async with connected(served) as wire:

@@ -114,7 +114,7 @@ async def test_the_position_is_known_at_every_cut(served: Served, live: httpx.As
     assert read == {0: 3, 1: 3}
 
 
-async def test_position_lines_come_for_who_asks(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_position_lines_are_sent_on_request(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow_routes, "HEARTBEAT_MS", 20)
     async with connected(served) as wire:
         answer = await follow(wire, "offset=earliest&positions=true")
@@ -192,7 +192,7 @@ async def test_an_event_stream_that_is_cut_says_why_and_where(
     assert b"1:3" in last.split(b"\n")[0]
 
 
-async def test_what_was_not_sent_is_not_in_the_position(broker: LocalBroker) -> None:
+async def test_unsent_records_are_not_in_the_position(broker: LocalBroker) -> None:
     """A broker that stops while a page waits for its slow reader drops that page."""
     followed = FollowedTopic(broker, ANYBODY, "web", {0: 0, 1: 3}, FetchLimits(2, 1 << 20, 1_000), beat_s=9)
     lines = FollowedLines(followed, LineOptions(base64=False, bounded=False, positions=True))

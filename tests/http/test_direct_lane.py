@@ -62,7 +62,7 @@ async def _asked(method: str, path: str, **more: object) -> str:
         ("GET", "/healthz", "routed"),
     ],
 )
-async def test_a_path_is_told_by_its_shape(method: str, path: str, answer: str) -> None:
+async def test_a_path_is_recognised_by_its_shape(method: str, path: str, answer: str) -> None:
     assert await _asked(method, path) == answer
 
 

@@ -21,7 +21,7 @@ async def offsets(client: httpx.AsyncClient, query: str) -> list[int]:
     return [record["offset"] for record in answer.json()["records"]]
 
 
-async def test_json_tells_records_and_where_to_go_on(client: httpx.AsyncClient, web: dict[int, int]) -> None:
+async def test_json_tells_records_and_where_to_continue(client: httpx.AsyncClient, web: dict[int, int]) -> None:
     answer = await client.get(P0)
     body = answer.json()
     times = [record.pop("timestamp") for record in body["records"]]
@@ -124,7 +124,7 @@ async def test_parameters_that_cannot_be_read_are_refused(
     assert problem(await client.get(f"{P0}?{query}"), 400, "invalid")["field"] == field
 
 
-async def test_what_is_not_there_is_not_found(client: httpx.AsyncClient, web: dict[int, int]) -> None:
+async def test_missing_topics_and_partitions_are_not_found(client: httpx.AsyncClient, web: dict[int, int]) -> None:
     for tail in ("records", "log", "offset?at=latest", "offset?at=1"):
         problem(await client.get(f"/v1/topics/web/partitions/2/{tail}"), 404, "not_found")
         problem(await client.get(f"/v1/topics/nothing/partitions/0/{tail}"), 404, "not_found")

@@ -67,7 +67,7 @@ async def test_an_answer_given_here_names_this_broker(leader: ListeningBroker) -
     assert (await leader.http.get(f"{PATH}/log")).headers["tidelog-leader"] == leader.url
 
 
-async def test_the_produce_that_makes_a_topic_is_told_who_leads_it(leader: ListeningBroker) -> None:
+async def test_the_produce_that_creates_a_topic_learns_its_leader(leader: ListeningBroker) -> None:
     made = await leader.http.post("/v1/topics/new/partitions/0/records", json={"records": [{"value": "x"}]})
     assert made.headers["tidelog-leader"] == leader.url
 
@@ -118,7 +118,7 @@ async def test_a_refusal_of_the_leader_is_passed_on(asked: ListeningBroker, lead
     assert problem(beyond, 416, "out_of_range")["high_watermark"] == 0
 
 
-async def test_what_cannot_be_read_is_refused_before_it_is_sent_on(asked: ListeningBroker) -> None:
+async def test_an_unreadable_request_is_refused_before_it_is_forwarded(asked: ListeningBroker) -> None:
     asked.broker.led_by("http://127.0.0.1:1")
     problem(await asked.http.get(f"{PATH}/records?max=1"), 400, "invalid")
     problem(await asked.http.post(f"{PATH}/records", content=b"{}"), 415, "unsupported_media_type")
@@ -223,7 +223,7 @@ async def test_a_request_waits_for_a_shard_that_moves(asked: ListeningBroker, le
     assert await values(leader) == ["one"]
 
 
-async def test_a_shard_that_nobody_comes_to_lead_is_told_in_time(asked: ListeningBroker) -> None:
+async def test_a_shard_that_nobody_comes_to_lead_is_reported_in_time(asked: ListeningBroker) -> None:
     asked.broker.led_by(None)
     refused = await produce(asked, "one")
     problem(refused, 503, "leader_unknown")
@@ -279,7 +279,7 @@ async def test_an_event_stream_comes_through_and_ends_with_its_client(
         assert (await anext(stream.aiter_text())).startswith("id: 1\n")
 
 
-async def test_a_broker_that_stops_ends_what_it_passes_on_as_whole_answers(
+async def test_a_broker_that_stops_ends_forwarded_streams_as_complete_answers(
     asked: ListeningBroker, leader: ListeningBroker
 ) -> None:
     polled = asyncio.ensure_future(asked.http.get(f"{PATH}/records?offset=0&wait_ms=15000"))
@@ -290,7 +290,7 @@ async def test_a_broker_that_stops_ends_what_it_passes_on_as_whole_answers(
     assert (await stream).status_code == 200
 
 
-async def test_a_leader_at_an_ipv6_address_is_told_with_brackets(leader: ListeningBroker) -> None:
+async def test_a_leader_at_an_ipv6_address_is_reported_with_brackets(leader: ListeningBroker) -> None:
     settings = replace(SETTINGS, host="fd00::7", port=8080, etcd_endpoints="http://127.0.0.1:2379")
     app = create_app(leader.broker, settings, Runtime())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://[fd00::7]:8080") as http:

@@ -102,7 +102,7 @@ async def test_a_client_that_leaves_amid_its_body_leaves_nothing_behind(asked: L
         await happens(lambda: asked.service.bodies.in_flight_bytes == 0)
 
 
-async def test_a_body_that_comes_too_slowly_is_told_so(asked: ListeningBroker) -> None:
+async def test_a_body_that_comes_too_slowly_is_refused_with_the_reason(asked: ListeningBroker) -> None:
     async with scripted_peer(Turn(answer(200, PRODUCED))) as peer:
         asked.broker.led_by(peer.url)
         async with connected(asked) as wire:

@@ -177,7 +177,7 @@ async def test_a_request_of_another_site_without_an_origin_is_refused_unless_a_u
 
 
 @pytest.mark.parametrize("origin", ["*", "console.example.com", "https://console.example.com/", "https://"])
-def test_a_setting_that_is_no_origin_is_refused_at_the_start(origin: str) -> None:
+def test_a_setting_that_is_not_an_origin_is_refused_at_the_start(origin: str) -> None:
     settings = replace(SETTINGS, http_origins_allowed=origin)
     with pytest.raises(Invalid) as refusal:
         create_app(open_broker(settings, Runtime()), settings, Runtime())
@@ -193,7 +193,7 @@ def test_a_setting_that_is_no_origin_is_refused_at_the_start(origin: str) -> Non
 @pytest.mark.parametrize(
     "media", [None, "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "Multipart/Form-Data"]
 )
-async def test_what_a_form_can_send_changes_nothing(
+async def test_requests_that_a_form_can_send_change_nothing(
     client: httpx.AsyncClient, web: dict[int, int], path: str, media: str | None
 ) -> None:
     headers = {"content-type": media} if media else {}

@@ -83,7 +83,7 @@ def test_a_timestamp_may_be_iso_8601_with_a_zone(text: str, time_ms: int) -> Non
         b'{"records":[{"value":{"json":' + b"[" * 100_000 + b"]" * 100_000 + b"}}]}",
     ],
 )
-def test_what_is_no_json_cannot_be_read(body: bytes) -> None:
+def test_a_body_that_is_not_json_cannot_be_read(body: bytes) -> None:
     with pytest.raises(Unreadable):
         decode_json(body, 100)
 

@@ -120,7 +120,7 @@ def test_lines_in_pieces_are_the_same_records(body: bytes, as_text: bool) -> Non
         b'{"records":[' + b"[" * 10_000 + b"]}",
     ],
 )
-def test_a_large_body_that_is_no_json_is_refused(body: bytes) -> None:
+def test_a_large_body_that_is_not_json_is_refused(body: bytes) -> None:
     with pytest.raises(Invalid):
         decode_json(body, 1_000)
 

@@ -41,7 +41,7 @@ async def test_a_leader_that_comes_back_is_waited_for() -> None:
             await done.wait()
 
 
-async def test_what_the_block_raises_comes_through() -> None:
+async def test_an_error_in_the_block_is_raised() -> None:
     with pytest.raises(KeyError):
         async with LeaderWatch(lambda: True, EVERY_S):
             raise KeyError

@@ -73,7 +73,7 @@ def test_an_unknown_level_or_format_is_refused(level: str, log_format: str) -> N
     assert refusal.value.field in ("log.level", "log.format")
 
 
-async def test_a_fault_is_logged_with_its_cause_and_not_told(
+async def test_a_fault_is_logged_with_its_cause_but_not_sent_to_the_client(
     app: FastAPI, broker: LocalBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> None:

@@ -67,7 +67,7 @@ async def test_a_long_poll_without_a_commit_ends_empty(served: Served, live: htt
 @pytest.mark.parametrize(
     ("path", "accept"), [(f"{P0}?offset=1&wait_ms=60000", "*/*"), (P0, EVENTS), (ALL, EVENTS), (ALL, NDJSON)]
 )
-async def test_whatever_waits_ends_when_its_client_leaves(
+async def test_waiting_requests_end_when_their_client_leaves(
     served: Served, live: httpx.AsyncClient, path: str, accept: str
 ) -> None:
     await produce(live, "first")
@@ -94,7 +94,7 @@ async def test_waiters_are_bounded(served: Served, live: httpx.AsyncClient) -> N
     assert {answer.status_code for answer in await asyncio.gather(*polls)} == {200}
 
 
-async def test_events_go_on_with_new_records_and_resume_after_an_id(served: Served, live: httpx.AsyncClient) -> None:
+async def test_events_continue_with_new_records_and_resume_after_an_id(served: Served, live: httpx.AsyncClient) -> None:
     await produce(live, "a", "b")
     async with events(live, P0) as stream:
         assert [(await anext(stream))[0] for _ in range(2)] == ["0", "1"]
@@ -134,7 +134,7 @@ async def test_all_partitions_are_followed_and_resumed(served: Served, live: htt
     await happens(lambda: waiters(served) == 0)
 
 
-async def test_a_follow_begins_at_the_end_unless_told_otherwise(served: Served, live: httpx.AsyncClient) -> None:
+async def test_a_follow_begins_at_the_end_by_default(served: Served, live: httpx.AsyncClient) -> None:
     await produce(live, "old")
     async with events(live, ALL) as stream:
         await happens(lambda: waiters(served) == 1)

@@ -54,7 +54,7 @@ def test_a_position_is_read(text: str, position: Position) -> None:
         "@2026-13-01T00:00:00Z",
     ],
 )
-def test_what_is_no_position_is_refused_with_the_parameters_name(text: str) -> None:
+def test_an_invalid_position_is_refused_with_the_parameters_name(text: str) -> None:
     with pytest.raises(Unreadable) as refusal:
         parse_position(text, "at")
     assert refusal.value.field == "at"

@@ -64,7 +64,7 @@ def every_kind(root: type[errors.TidelogError]) -> list[type[errors.TidelogError
         (HTTPException(404), 404, "not_found", {}),
     ],
 )
-def test_an_error_is_told_by_its_status_its_code_and_its_own_fields(
+def test_an_error_is_reported_by_its_status_its_code_and_its_own_fields(
     error: Exception, status: int, code: str, extra: dict[str, object]
 ) -> None:
     members = msgspec.json.decode(problem_of(error).body())
@@ -80,7 +80,7 @@ def test_no_kind_of_error_is_an_internal_one() -> None:
     assert [kind for kind in kinds if verdict_on(kind) is INTERNAL] == []
 
 
-def test_what_can_be_retried_says_when() -> None:
+def test_retryable_problems_say_when_to_retry() -> None:
     assert problem_of(errors.Overloaded("x", retry_after_s=2.5)).response().headers["retry-after"] == "3"
     assert problem_of(errors.Unavailable("x")).response().headers["retry-after"] == "1"
     assert "retry-after" not in problem_of(errors.Invalid("x")).response().headers
@@ -92,7 +92,7 @@ def test_an_unknown_outcome_names_the_partitions_that_are_in_the_log() -> None:
     assert problem_of(error).extra["committed"] == (0, 2)
 
 
-def test_an_error_of_another_kind_is_not_told_to_the_client() -> None:
+def test_an_unexpected_error_is_not_shown_to_the_client() -> None:
     problem = problem_of(RuntimeError("password=secret"))
     assert (problem.status, problem.code) == (500, "internal")
     assert "secret" not in problem.body().decode()

@@ -59,7 +59,7 @@ async def test_a_body_that_is_not_allowed_deletes_nothing(
 
 
 @pytest.mark.usefixtures("web")
-async def test_what_cannot_be_read_or_found_deletes_nothing(client: httpx.AsyncClient) -> None:
+async def test_an_unreadable_request_or_unknown_partition_deletes_nothing(client: httpx.AsyncClient) -> None:
     body = {"before_offset": 1}
     json_kind = {"content-type": "application/json"}
     problem(await client.post(CALL, content=b"{", headers=json_kind), 400, "invalid")

@@ -61,7 +61,9 @@ async def test_a_client_that_waits_half_a_second_is_answered_then(
 
 
 @pytest.mark.parametrize("timeout", ["soon", "-1", "1.5", "", str(TIMEOUT_MS_MAX + 1)])
-async def test_a_timeout_that_is_no_number_of_milliseconds_is_refused(client: httpx.AsyncClient, timeout: str) -> None:
+async def test_a_timeout_that_is_not_a_number_of_milliseconds_is_refused(
+    client: httpx.AsyncClient, timeout: str
+) -> None:
     answer = await client.get("/v1/topics", headers={"Tidelog-Timeout-Ms": timeout})
     assert answer.status_code == 422
     assert answer.json()["field"] == "Tidelog-Timeout-Ms"

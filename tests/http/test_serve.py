@@ -103,7 +103,7 @@ def test_streams_and_long_polls_do_not_hold_up_a_stop() -> None:
 
 
 @pytest.mark.parametrize("kill", [signal.SIGTERM, signal.SIGKILL])
-def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path, kill: signal.Signals) -> None:
+def test_acknowledged_records_are_there_after_a_restart(tmp_path: Path, kill: signal.Signals) -> None:
     store = f"file:{tmp_path}"
     with broker(store) as (process, address):
         assert [produce(address, str(number)) for number in range(5)] == [0, 1, 2, 3, 4]
@@ -147,7 +147,7 @@ def test_a_stop_under_load_answers_what_it_took(tmp_path: Path) -> None:
     assert len(found) == len(set(found))
 
 
-def test_a_port_in_use_is_told_in_a_sentence_and_touches_no_store(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_in_a_sentence_and_touches_no_store(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         process = start(f"file:{tmp_path / 'data'}", port)
@@ -159,7 +159,7 @@ def test_a_port_in_use_is_told_in_a_sentence_and_touches_no_store(tmp_path: Path
 
 
 @pytest.mark.parametrize("store", ["ftp://x", "nothing"])
-def test_a_store_that_cannot_be_is_told_in_a_sentence(store: str) -> None:
+def test_a_store_that_cannot_be_is_reported_in_a_sentence(store: str) -> None:
     process = start(store)
     line = next_line(process)
     assert process.wait(STOP_S) == 1
@@ -168,7 +168,7 @@ def test_a_store_that_cannot_be_is_told_in_a_sentence(store: str) -> None:
     assert "cause" not in line
 
 
-def test_an_address_that_cannot_be_listened_on_is_told_in_a_sentence() -> None:
+def test_an_address_that_cannot_be_listened_on_is_reported_in_a_sentence() -> None:
     process = start("memory:", host="192.0.2.1")
     line = next_line(process)
     assert process.wait(STOP_S) == 1

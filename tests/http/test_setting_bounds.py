@@ -32,7 +32,7 @@ async def test_topics_and_partitions_beyond_their_limits_are_refused(client: htt
     assert "topics.max" in problem(produced, 422, "invalid")["detail"]
 
 
-async def test_a_producer_that_was_forgotten_at_the_bound_begins_anew(client: httpx.AsyncClient) -> None:
+async def test_a_producer_that_was_forgotten_at_the_bound_begins_again(client: httpx.AsyncClient) -> None:
     async def produce(producer: str) -> dict[str, object]:
         headers = {"Tidelog-Producer-Id": producer, "Tidelog-Producer-Epoch": "0", "Tidelog-Sequence": "0"}
         answer = await client.post(P0, json={"records": [{"value": "x"}]}, headers=headers)

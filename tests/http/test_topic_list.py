@@ -52,7 +52,7 @@ async def test_a_list_comes_in_pages_by_name(client: httpx.AsyncClient, topics: 
     assert await names_of(client, detail=detail, limit=LIMIT_MAX + 1) == [topics]
 
 
-async def test_a_page_goes_on_behind_a_topic_that_was_deleted(client: httpx.AsyncClient, topics: list[str]) -> None:
+async def test_a_page_continues_behind_a_topic_that_was_deleted(client: httpx.AsyncClient, topics: list[str]) -> None:
     first = (await client.get("/v1/topics?limit=2")).json()
     await client.delete(f"/v1/topics/{first['next']}")
     assert (await client.get(f"/v1/topics?limit=2&after={first['next']}")).json()["topics"][0]["name"] == "t2"
@@ -80,7 +80,7 @@ async def test_a_list_after_a_restart_asks_the_bucket_nothing() -> None:
 @pytest.mark.parametrize(
     ("error", "code"), [(Corrupt("a/manifest", "cut off"), "corrupt"), (NotFound("gone"), "not_found")]
 )
-async def test_one_topic_whose_details_fail_is_named_and_the_others_are_told(
+async def test_one_topic_whose_details_fail_is_named_and_the_others_are_reported(
     client: httpx.AsyncClient,
     broker: LocalBroker,
     topics: list[str],

@@ -38,7 +38,7 @@ def test_the_position_of_as_many_partitions_as_one_may_hold_fits_a_head(offset_m
     assert position_headers({**scattered, POSITION_PARTITIONS_MAX: 0}) == {}
 
 
-def test_what_was_read_since_is_appended() -> None:
+def test_records_read_since_are_appended() -> None:
     begun = position_text(dict.fromkeys(range(20), 5))
     assert parse_position_text(f"{begun},3:6,3:7", "x") == {**dict.fromkeys(range(20), 5), 3: 7}
 
@@ -50,7 +50,7 @@ TOKEN = position_text(dict.fromkeys(range(20), 5))
     "text",
     ["", "5", "0:", "0:1,", "x:1", "0:1;1:1", "-1:0", "~", "~x", "~AAAA", TOKEN[:-4], TOKEN[1:], f"{TOKEN}AAAA,", "~é"],
 )
-def test_what_is_no_position_is_refused(text: str) -> None:
+def test_an_invalid_position_is_refused(text: str) -> None:
     with pytest.raises(Unreadable, match="Last-Event-ID"):
         parse_position_text(text, "Last-Event-ID")
 

@@ -91,7 +91,7 @@ async def test_an_alter_that_is_not_allowed_changes_nothing(
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b'{"name":"\\ud800"}'])
-async def test_a_body_that_is_no_json_is_refused(client: httpx.AsyncClient, content: bytes) -> None:
+async def test_a_body_that_is_not_json_is_refused(client: httpx.AsyncClient, content: bytes) -> None:
     for method, path in (("POST", "/v1/topics"), ("PATCH", "/v1/topics/web")):
         answer = await client.request(method, path, content=content, headers={"content-type": "application/json"})
         assert answer.status_code in (400, 422), answer.text

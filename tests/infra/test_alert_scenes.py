@@ -132,7 +132,7 @@ def promtool() -> Path:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_what_fires_over(name: str, promtool: Path, tmp_path: Path) -> None:
+def test_every_alert_fires_for_its_own_problem(name: str, promtool: Path, tmp_path: Path) -> None:
     changed, fired = SCENES[name]
     series = [{"series": series, "values": values} for series, values in {**WELL, **changed}.items()]
     samples = [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in sorted(fired)]

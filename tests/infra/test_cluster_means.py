@@ -33,7 +33,7 @@ def test_the_cluster_has_the_shape_that_the_machine_allows(wish: Wish, minio: bo
 
 
 @pytest.mark.parametrize("wish", [Wish(brokers=3), Wish(etcd_nodes=3)])
-def test_what_was_asked_for_and_cannot_be_had_is_refused_with_how_to_get_it(wish: Wish) -> None:
+def test_a_requested_component_that_is_missing_is_refused_with_how_to_get_it(wish: Wish) -> None:
     with pytest.raises(Failed, match=r"needs etcd.*install Go"):
         choose_shape(wish, minio=True, etcd=False)
 

@@ -86,7 +86,7 @@ def test_images_are_pinned_to_a_release(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", compose_file.services())
-def test_what_is_waited_for_can_come_true(name: str) -> None:
+def test_health_conditions_that_services_wait_for_exist(name: str) -> None:
     services = compose_file.services()
     for other, wanted in services[name].get("depends_on", {}).items():
         assert wanted["condition"] != "service_healthy" or "healthcheck" in services[other]
@@ -94,7 +94,7 @@ def test_what_is_waited_for_can_come_true(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", compose_file.services())
-def test_what_is_mounted_from_here_is_here_and_read_only(name: str) -> None:
+def test_mounted_files_exist_and_are_read_only(name: str) -> None:
     for volume in compose_file.services()[name].get("volumes", []):
         source, _, rest = volume.partition(":")
         if source.startswith("."):

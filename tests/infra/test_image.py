@@ -56,7 +56,7 @@ def test_it_is_labelled_with_the_projects_version() -> None:
     assert f'licenses="{project["license"]}"' in FILE.read_text()
 
 
-def test_what_is_copied_is_in_the_context_and_what_the_wheel_needs_is_copied() -> None:
+def test_copied_files_are_in_the_context_and_the_wheels_inputs_are_copied() -> None:
     sources = [part for line in instructions("COPY") if "--from" not in line for part in shlex.split(line)[:-1]]
     for source in sources:
         assert any(fnmatch.fnmatch(allowed, f"{source}*") for allowed in _allowed()), source

@@ -28,7 +28,7 @@ def alone(tmp_path: Path) -> Path:
     return tmp_path / "cluster"
 
 
-def test_a_cluster_goes_on_where_it_was_stopped(alone: Path) -> None:
+def test_a_cluster_continues_where_it_was_stopped(alone: Path) -> None:
     with LocalCluster(alone, ALONE) as cluster:
         cluster.start()
         ports, secrets = dict(cluster.addresses), cluster.secrets

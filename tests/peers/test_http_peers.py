@@ -226,7 +226,7 @@ async def test_a_peer_that_is_silent_is_not_waited_for_without_end() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"\xff" * 64])
-async def test_an_answer_that_is_none_is_told_as_damaged(peers: HttpPeers, body: bytes) -> None:
+async def test_an_answer_that_is_none_is_reported_as_damaged(peers: HttpPeers, body: bytes) -> None:
     async with scripted_peer(Turn(answer(200, body))) as peer:
         leader = Leader("a", peer.url)
         with pytest.raises(Corrupt):

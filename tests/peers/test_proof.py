@@ -37,7 +37,7 @@ def test_a_proof_holds_for_the_request_that_it_was_made_for_and_for_no_other() -
 
 
 @pytest.mark.parametrize("proof", ["", " ", "1", "x y", "-1 00", "\N{SUPERSCRIPT TWO} 00", f"{'9' * 17} 00", "1e3 00"])
-def test_what_has_another_form_is_no_proof(proof: str) -> None:
+def test_a_value_of_another_form_is_no_proof(proof: str) -> None:
     assert proofs(OLD, SetClock()).fault(proof, "GET", TARGET, "alice")
 
 

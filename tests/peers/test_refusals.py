@@ -65,7 +65,7 @@ def test_there_is_a_sample_of_every_kind_that_has_a_verdict() -> None:
     assert without - {errors.NoSuchObject} == {errors.Contended, errors.RecordsLost}, "told as what it is a kind of"
 
 
-def test_an_object_that_the_store_does_not_have_is_no_topic_that_is_not_there() -> None:
+def test_a_missing_object_is_not_reported_as_a_missing_topic() -> None:
     """Clients take `not_found` as final; after `unavailable` they ask another broker."""
     assert type(told(errors.NoSuchObject("get s3://b/wal/1: there is no such object"))) is errors.Unavailable
 
@@ -81,7 +81,7 @@ def test_an_error_comes_back_as_it_was(error: errors.TidelogError) -> None:
     assert {name: vars(back)[name] for name in members} == members
 
 
-def test_what_is_in_the_log_already_comes_back_with_an_unknown_outcome() -> None:
+def test_committed_partitions_come_back_with_an_unknown_outcome() -> None:
     for error in (errors.Unavailable("x"), errors.Fenced("x")):
         error.committed = (0, 2)
         back = told(error)

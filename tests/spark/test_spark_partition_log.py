@@ -73,7 +73,7 @@ def test_through_the_broker_all_of_a_range_is_hot() -> None:
 
 
 @pytest.mark.parametrize(("start", "end"), [(9, 42), (10, 43), (43, 43), (0, 5)])
-def test_offsets_that_the_log_does_not_hold_are_data_loss_and_the_range_is_told(start: int, end: int) -> None:
+def test_offsets_that_the_log_does_not_hold_are_data_loss_and_the_range_is_reported(start: int, end: int) -> None:
     with pytest.raises(
         DataLoss, match=rf"web-3: .*\[{start}, {end}\).* holds \[10, 42\).*failOnDataLoss=false"
     ) as loss:

@@ -62,7 +62,7 @@ def test_offsets_by_partition_come_as_json_with_kafkas_names_for_the_ends() -> N
     assert options.end == AtOffsets("endingOffsets", (("web", 0, 50), ("web", 1, -1)))
 
 
-def test_timestamps_go_before_offsets_and_the_start_has_to_match_unless_told_otherwise() -> None:
+def test_timestamps_go_before_offsets_and_the_start_has_to_match_by_default() -> None:
     given = {"subscribe": "web", "startingOffsets": "earliest", "startingTimestamp": "5", "endingTimestamp": "9"}
 
     assert parse_options(given).start == AtTimestamp(5, must_match=True)

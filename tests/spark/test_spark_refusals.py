@@ -72,7 +72,7 @@ def test_without_a_broker_the_data_source_says_how_to_name_one(spark: SparkSessi
         source.load().count()
 
 
-def test_with_data_loss_allowed_what_is_there_is_read(reader: Reader) -> None:
+def test_with_data_loss_allowed_the_remaining_records_are_read(reader: Reader) -> None:
     frame = reader(subscribe="web", endingOffsets='{"web": {"0": 250}}', failOnDataLoss=False)
 
     assert frame.count() == 100

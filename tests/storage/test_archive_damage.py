@@ -104,7 +104,7 @@ async def test_many_lost_entries_are_gone_over_a_bounded_number_a_pass() -> None
     assert (await manifest_of(store, SHOP)).cold_end == 1
 
 
-async def test_a_floor_that_was_moved_past_a_lost_entry_lets_archiving_go_on() -> None:
+async def test_a_floor_that_was_moved_past_a_lost_entry_lets_archiving_continue() -> None:
     scene = await small_scene(store := MemoryObjectStore())
     await store.delete(scene.wal.key(2))
     archiver = archiver_of(scene, store)

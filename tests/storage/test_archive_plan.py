@@ -37,7 +37,7 @@ def test_each_partition_gets_its_records_in_order_across_entries() -> None:
 
 
 @pytest.mark.parametrize("cold_end", [10, 11, 13, 14, 16, 17, 18, 1_000])
-def test_what_a_manifest_has_is_skipped(cold_end: int) -> None:
+def test_records_in_the_manifest_are_skipped(cold_end: int) -> None:
     assert web_plan().records_from(cold_end).equals(record_table(range(cold_end, 17)))
 
 

@@ -48,7 +48,7 @@ async def test_a_pass_makes_one_segment_a_partition_and_moves_the_floor() -> Non
     await check_logs(scene, store)
 
 
-async def test_the_next_pass_goes_on_where_the_last_ended() -> None:
+async def test_the_next_pass_continues_where_the_last_ended() -> None:
     store = MemoryObjectStore()
     scene = await small_scene(store)
     archiver = archiver_of(scene, store)
@@ -233,7 +233,7 @@ async def test_a_version_of_another_worker_costs_no_other_upload() -> None:
     await check_logs(scene, store)
 
 
-async def test_what_another_archiver_has_let_go_of_is_looked_for_and_not_missed() -> None:
+async def test_the_archiver_finds_entries_that_another_archiver_has_archived_and_deleted() -> None:
     """The manifest that this archiver knows ends before the log begins."""
     store = MemoryObjectStore()
     scene = await small_scene(store)

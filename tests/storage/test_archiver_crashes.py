@@ -158,7 +158,7 @@ async def test_nothing_is_deleted_that_is_not_archived() -> None:
     assert len(await keys(store, "wal/0000/0")) == 5
 
 
-async def test_an_entry_made_anew_below_the_floor_is_not_archived() -> None:
+async def test_an_entry_created_again_below_the_floor_is_not_archived() -> None:
     """A writer that stalled creates a number that was deleted: that entry was never committed."""
     store = MemoryObjectStore()
     scene = await small_scene(store)

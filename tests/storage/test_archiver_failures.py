@@ -48,7 +48,7 @@ class FailingUploads(CrashingStore):
         return await super().put(key, data, if_version=if_version)
 
 
-async def test_where_one_partition_fails_those_under_way_are_finished_and_the_next_pass_goes_on() -> None:
+async def test_where_one_partition_fails_those_under_way_are_finished_and_the_next_pass_continues() -> None:
     store = MemoryObjectStore()
     scene = await small_scene(store)
     failing = FailingUploads(store)
@@ -69,7 +69,7 @@ async def test_where_one_partition_fails_those_under_way_are_finished_and_the_ne
     await check_logs(scene, store)
 
 
-async def test_what_a_pass_has_made_is_told_though_it_failed() -> None:
+async def test_the_work_of_a_failed_pass_is_reported() -> None:
     store = MemoryObjectStore()
     scene = await small_scene(store)
     archiver = archiver_of(scene, FailingUploads(store))

@@ -141,7 +141,7 @@ def another_segment(before: Manifest) -> Manifest:
     return replace(before, segments=(*before.segments, segment), cold_end=segment.next_offset)
 
 
-async def test_a_past_that_was_written_anew_with_all_its_hashes_is_told(store: MemoryObjectStore) -> None:
+async def test_a_past_that_was_rewritten_with_all_its_hashes_is_reported(store: MemoryObjectStore) -> None:
     """Only a person who kept an earlier head can notice this."""
     await history_of(store).run(5, [ChangeKind.ARCHIVE])
     earlier, _, _ = await attested(store)
@@ -224,7 +224,7 @@ ALTERATIONS: dict[str, tuple[Callable[[MemoryObjectStore], Awaitable[None]], str
 
 
 @pytest.mark.parametrize("name", ALTERATIONS)
-async def test_an_archive_that_was_altered_is_told_and_the_others_are_proved(
+async def test_an_archive_that_was_altered_is_reported_and_the_others_are_proved(
     store: MemoryObjectStore, name: str
 ) -> None:
     alter, said = ALTERATIONS[name]
@@ -240,7 +240,7 @@ async def test_an_archive_that_was_altered_is_told_and_the_others_are_proved(
 
 
 @pytest.mark.parametrize("alteration", ["missing", "damaged", "a step left out", "a hash exchanged"])
-async def test_a_history_that_was_altered_is_told(store: MemoryObjectStore, alteration: str) -> None:
+async def test_a_history_that_was_altered_is_reported(store: MemoryObjectStore, alteration: str) -> None:
     _, earlier = await collected_scene(store)
     history = ManifestHistory(store, TOPIC, WEB)
     key, block = history.key(4, 7), await history.read(4, 7)

@@ -225,7 +225,7 @@ async def test_a_partition_of_few_versions_and_no_garbage_is_never_due(scene: Co
 
 
 @pytest.mark.parametrize("broken", ["missing", "damaged", "of another history"])
-async def test_a_version_that_cannot_be_kept_is_told_and_nothing_of_its_block_is_deleted(
+async def test_a_version_that_cannot_be_kept_is_reported_and_nothing_of_its_block_is_deleted(
     store: MemoryObjectStore, broken: str
 ) -> None:
     scene = CollectScene(store)
@@ -252,7 +252,7 @@ async def test_a_version_that_cannot_be_kept_is_told_and_nothing_of_its_block_is
     assert await scene.blocks() == []
 
 
-async def test_a_number_made_anew_below_the_history_is_deleted_and_changes_nothing(scene: CollectScene) -> None:
+async def test_a_number_created_again_below_the_history_is_deleted_and_changes_nothing(scene: CollectScene) -> None:
     """A stalled worker's create arrived late (see `manifest_log`)."""
     await scene.grow(BLOCK_VERSIONS * 2 + 1)
     await scene.collector().see_wait_and_run()

@@ -81,7 +81,7 @@ async def test_a_claim_that_loses_its_number_reads_the_tail_again(log: ShardLog)
     assert (log.writer.epoch, log.writer.next_seq) == (2, 3)
 
 
-async def test_a_claim_that_created_a_deleted_number_anew_reads_the_tail_again(log: ShardLog) -> None:
+async def test_a_claim_that_created_a_deleted_number_again_reads_the_tail_again(log: ShardLog) -> None:
     log.writer.begin_claim()
     await log.states(2)
     await log.rival_commits(2)
@@ -113,7 +113,7 @@ async def test_the_floor_is_read_once_the_trust_is_over(log: ShardLog) -> None:
     assert log.store.requests == [f"create {entry_key(1)}", FLOOR]
 
 
-async def test_what_counts_is_when_the_answer_came_not_when_the_put_was_sent(log: ShardLog) -> None:
+async def test_trust_counts_until_the_answer_came_not_until_the_put_was_sent(log: ShardLog) -> None:
     await putting(log)
     assert await log.states(1) == [State.CHECKING_TRUST]
     log.clock.now_s += FLOOR_TRUST_S
@@ -198,14 +198,14 @@ async def test_anothers_entry_fences(log: ShardLog) -> None:
     assert log.writer.in_doubt is None
 
 
-async def test_a_number_made_anew_fences_by_the_floor(log: ShardLog) -> None:
+async def test_a_number_created_again_fences_by_the_floor(log: ShardLog) -> None:
     await putting(log)
     await log.rival_commits(2)
     await log.truncate(3)
     assert await log.states(3) == [State.CHECKING_TRUST, State.CHECKING_FLOOR, State.FENCED]
 
 
-async def test_the_own_entry_made_anew_and_found_by_a_conflict_fences_too(log: ShardLog) -> None:
+async def test_the_own_entry_created_again_and_found_by_a_conflict_fences_too(log: ShardLog) -> None:
     await putting(log)
     await log.rival_commits(2)
     await log.truncate(3)
@@ -223,7 +223,7 @@ async def test_a_conflict_whose_entry_is_deleted_meanwhile_fences(log: ShardLog)
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2], ids=["searching", "putting", "checking the floor"])
-async def test_a_claim_goes_on_where_the_store_failed(log: ShardLog, steps: int) -> None:
+async def test_a_claim_continues_where_the_store_failed(log: ShardLog, steps: int) -> None:
     log.writer.begin_claim()
     await log.states(2 * steps)
     before = log.writer.state
@@ -279,7 +279,7 @@ async def test_refused_commits_are_logged_when_they_begin_now_and_then_and_when_
     assert "expired" in told[0].message
 
 
-async def test_waits_double_and_begin_anew_after_a_success(log: ShardLog) -> None:
+async def test_waits_double_and_begin_again_after_a_success(log: ShardLog) -> None:
     await putting(log)
     log.clock.now_s += FLOOR_TRUST_S
     log.store.answers.extend([Answer(Unavailable("503"))] * 4)

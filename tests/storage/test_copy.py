@@ -55,7 +55,7 @@ async def test_an_empty_bucket_can_be_copied() -> None:
 
 
 @pytest.mark.parametrize("deletes", [False, True])
-async def test_the_source_may_go_on_at_any_request_of_a_copy(deletes: bool) -> None:
+async def test_the_source_may_continue_at_any_request_of_a_copy(deletes: bool) -> None:
     """The source appends and archives between any two requests, immediately or, with deletion, over twice the smallest
     grace."""
     pause, reached = 0, True
@@ -91,7 +91,7 @@ class Busy(CrashingStore):
             await self._act()
 
 
-async def test_a_source_that_goes_on_before_every_request_is_copied_once_it_slows_down() -> None:
+async def test_a_source_that_continues_before_every_request_is_copied_once_it_slows_down() -> None:
     store, alive = await source_bucket()
     target = MemoryObjectStore()
     acknowledged: dict[object, int] = dict(alive.scene.next_offsets)

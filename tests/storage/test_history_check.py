@@ -120,7 +120,7 @@ async def test_blocks_are_looked_at_where_all_manifests_are_lost(store: MemoryOb
     assert [finding.key for finding in await checked(store)] == [blocks[-1]]
 
 
-async def test_what_workers_make_history_meanwhile_is_no_fault(store: MemoryObjectStore) -> None:
+async def test_versions_that_become_history_during_the_check_are_no_fault(store: MemoryObjectStore) -> None:
     """Between any two requests of the check, versions are appended, made history, and deleted."""
     scene = CollectScene(store)
     await scene.grow(12)

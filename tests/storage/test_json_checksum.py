@@ -16,7 +16,7 @@ OBJECTS = st.dictionaries(st.text(max_size=8), st.none() | st.integers() | st.te
 
 
 @given(document=OBJECTS)
-def test_a_reader_of_before_finds_what_was_there_and_one_field_more(document: dict[str, object]) -> None:
+def test_an_older_reader_finds_its_fields_and_one_more(document: dict[str, object]) -> None:
     text = json.dumps(document).encode()
     stored = with_checksum(text)
     check_checksum("key", stored)

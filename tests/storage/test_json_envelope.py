@@ -15,7 +15,7 @@ LARGE = msgspec.json.encode(["a name that repeats itself"] * 4_000)
 
 
 @given(value=st.recursive(st.none() | st.text() | st.integers(0, 2**53), lambda inner: st.lists(inner, max_size=5)))
-def test_what_is_sealed_is_unsealed(value: object) -> None:
+def test_a_sealed_envelope_is_unsealed(value: object) -> None:
     content = msgspec.json.encode(value)
     assert unseal(KEY, seal(3, content), 3) == content
 
@@ -62,7 +62,7 @@ def test_another_format_version_is_refused_in_both_forms() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"null", b"{}\n", b'{"format_version":1}', b"\xff\n\xff", b"[" * 99_999])
-def test_what_is_no_envelope_is_corrupt(data: bytes) -> None:
+def test_an_invalid_envelope_is_corrupt(data: bytes) -> None:
     with pytest.raises(Corrupt) as caught:
         unseal(KEY, data, 1)
     assert caught.value.name == KEY

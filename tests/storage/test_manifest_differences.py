@@ -145,7 +145,7 @@ async def test_another_base_than_the_one_it_was_made_from_is_refused(store: Memo
 
 
 @pytest.mark.usefixtures("short")
-async def test_a_base_that_is_missing_or_itself_a_difference_is_told(store: MemoryObjectStore) -> None:
+async def test_a_base_that_is_missing_or_itself_a_difference_is_reported(store: MemoryObjectStore) -> None:
     history, good = await long_history(store)
     content = msgspec.json.decode(unseal("", good, MANIFEST_FORMAT_VERSION))
     content["base_version"] = 3

@@ -74,7 +74,7 @@ async def test_a_block_is_created_once_and_found_by_its_versions() -> None:
     assert await history.read(0, 3) == block
 
 
-async def test_another_block_of_that_name_is_told_and_stays() -> None:
+async def test_another_block_of_that_name_is_reported_and_stays() -> None:
     history = ManifestHistory(MemoryObjectStore(), TOPIC, WEB)
     first, other = await a_block(), await a_block(ChangeKind.EXPIRE)
     assert first != other
@@ -104,6 +104,6 @@ async def test_versions_that_do_not_follow_each_other_are_refused(steps: object)
 
 
 @pytest.mark.parametrize("content", [b"null", b"[]", b'{"steps":[]}', msgspec.json.encode({"steps": [{}]})])
-def test_what_is_no_block_is_corrupt(content: bytes) -> None:
+def test_an_invalid_block_is_corrupt(content: bytes) -> None:
     with pytest.raises(Corrupt, match="is not a history block"):
         decode_block("key", seal(1, content))

@@ -99,7 +99,7 @@ def test_an_unknown_format_version_is_refused() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b"{}", b'{"format_version":2}', b"\xff", b"[" * 100_000])
-def test_what_is_no_manifest_is_corrupt(body: bytes) -> None:
+def test_an_invalid_manifest_is_corrupt(body: bytes) -> None:
     with pytest.raises(Corrupt) as caught:
         decode_manifest(KEY, body)
     assert caught.value.name == KEY

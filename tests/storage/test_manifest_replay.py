@@ -66,12 +66,12 @@ async def test_neither_end_moves_back(name: str) -> None:
 
 
 @pytest.mark.parametrize("shift", [-1, 1])
-async def test_a_step_out_of_turn_is_told(shift: int) -> None:
+async def test_a_step_out_of_turn_is_reported(shift: int) -> None:
     replay, last = await replay_of(3)
     step = replace(after(last, ChangeKind.COLLECT), version=3 + shift)
     assert replay.take(hashed(step, last)) == f"version {3 + shift} follows version 2"
 
 
-async def test_a_head_that_is_no_hash_of_its_step_is_told() -> None:
+async def test_a_head_that_is_no_hash_of_its_step_is_reported() -> None:
     replay, last = await replay_of(3)
     assert "does not hash to its head" in str(replay.take(after(last, ChangeKind.COLLECT)))

@@ -62,7 +62,7 @@ async def test_a_number_that_is_collected_while_its_append_is_judged_is_not_won(
     assert await late.latest() == history.versions[-1]
 
 
-async def test_who_never_looked_does_not_win_a_number_that_was_collected_either(store: MemoryObjectStore) -> None:
+async def test_a_worker_that_never_looked_does_not_win_a_collected_number_either(store: MemoryObjectStore) -> None:
     history = history_of(store)
     await history.run(3)
     await store.delete(history.log.key(0))

@@ -33,7 +33,7 @@ def absent(payloads: list[Payload]) -> tuple[bool, bool]:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 63, 64, 8_191, 8_192, 20_000, 50_000])
-def test_what_nobody_wrote_is_told(rows: int) -> None:
+def test_a_key_that_nobody_wrote_is_reported(rows: int) -> None:
     assert absent([(None, b"v", None)] * rows) == (True, True)
 
 

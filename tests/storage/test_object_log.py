@@ -63,7 +63,7 @@ async def test_keys_sort_as_their_numbers(log: ObjectLog) -> None:
     assert log.key(9) < log.key(10) < log.key(10**18)
 
 
-async def test_an_empty_log_goes_on_at_the_floor_given(log: ObjectLog) -> None:
+async def test_an_empty_log_continues_at_the_floor_given(log: ObjectLog) -> None:
     assert await numbers(log) == []
     assert await log.next_number() == 0
     assert await log.next_number(5) == 5

@@ -19,7 +19,7 @@ from tidelog.storage.upkeep.record_deletion import CONFLICTS_MAX, delete_records
 
 
 @given(MANIFESTS, st.integers(0, 40))
-def test_what_is_below_the_offset_is_gone_and_nothing_else(manifest: Manifest, offset: int) -> None:
+def test_only_records_below_the_offset_are_gone(manifest: Manifest, offset: int) -> None:
     offset = min(offset, manifest.cold_end)
     after = deleted_below(manifest, offset)
     assert after.log_start_offset == max(offset, manifest.log_start_offset)

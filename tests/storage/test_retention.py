@@ -54,7 +54,9 @@ def test_the_segments_that_stay_are_the_models(manifest: Manifest, rules: Upkeep
 
 
 @given(MANIFESTS, RULES, st.integers(0, 200))
-def test_what_is_due_is_due_exactly_then_and_not_before(manifest: Manifest, rules: UpkeepRules, now_ms: int) -> None:
+def test_retention_is_due_exactly_at_its_time_and_not_before(
+    manifest: Manifest, rules: UpkeepRules, now_ms: int
+) -> None:
     due_at_ms = ExpireTask(Runtime()).due_at_ms(manifest, rules, now_ms)
     if due_at_ms is None:
         assert expired(manifest, rules, FOR_EVER_MS) == 0

@@ -188,7 +188,7 @@ async def test_a_segment_of_another_size_than_its_manifest_says_is_corrupt(
     assert caught.value.name == segment.key
 
 
-async def test_a_flip_in_a_row_group_is_noticed_by_who_reads_it_alone(encoded: tuple[Segment, bytes]) -> None:
+async def test_a_flip_in_a_row_group_affects_only_readers_of_that_group(encoded: tuple[Segment, bytes]) -> None:
     segment, body = encoded
     store = MemoryObjectStore()
     middle = len(body) // 2

@@ -12,7 +12,7 @@ from tidelog.storage.runtime import SystemClock
 from tidelog.storage.single_flight import SingleFlight
 
 
-async def test_who_asks_in_the_moment_when_a_read_has_ended_gets_a_read_of_its_own() -> None:
+async def test_a_caller_that_asks_just_when_a_read_has_ended_gets_a_new_read() -> None:
     """This moment lies between the end of the read's task and the callbacks that report it."""
     flights: SingleFlight[str, int] = SingleFlight()
     gates = [asyncio.get_running_loop().create_future() for _ in range(2)]

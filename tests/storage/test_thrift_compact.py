@@ -47,7 +47,7 @@ def plain(value: Written) -> Value:
 
 
 @given(STRUCTS.map(ascending))
-def test_what_is_written_is_read_back(struct: Struct) -> None:
+def test_written_values_are_read_back(struct: Struct) -> None:
     written = write_struct(struct)
     reader = StructReader(memoryview(written))
     assert reader.struct() == plain(struct)

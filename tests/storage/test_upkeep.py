@@ -118,7 +118,7 @@ async def test_workers_that_are_faster_again_and_again_are_a_conflict() -> None:
     assert len(ran) == CONFLICTS_MAX
 
 
-def test_what_is_due_first_counts() -> None:
+def test_the_first_due_time_counts() -> None:
     ran: list[str] = []
     assert upkeep_of().due_at_ms(dense([]), RULES) is None
     assert upkeep_of(StepsTask("a", 0, ran)).due_at_ms(dense([]), RULES) is None

@@ -133,7 +133,7 @@ async def test_a_bucket_whose_older_versions_are_history_is_sound() -> None:
     assert await bucket.findings(deep=True) == []
 
 
-async def test_manifests_that_are_all_lost_are_told_by_where_the_log_begins() -> None:
+async def test_manifests_that_are_all_lost_are_reported_by_where_the_log_begins() -> None:
     bucket = await bucket_of_scene()
     for place in (WEB, WEB_1):
         for segment in (await manifest_of(bucket.store, place)).segments:
@@ -163,7 +163,7 @@ async def test_a_manifest_whose_base_is_missing_is_named() -> None:
     expect_named(found, f"{prefix}{1:020d}.json", "difference to version 0, which is missing")
 
 
-async def test_gaps_that_compaction_left_are_none() -> None:
+async def test_gaps_from_compaction_are_no_fault() -> None:
     bucket = await bucket_of_scene()
     manifest = await manifest_of(bucket.store, WEB)
     made = encode_segment("web", WEB, record_table([1, 4, 7]), "ab" * 16)

@@ -290,7 +290,7 @@ async def test_a_search_that_knows_of_entries_lists_from_the_last_of_them_on() -
 
 
 @pytest.mark.parametrize("known_end", [4, 6, 7, 9])
-async def test_what_a_search_was_told_is_let_go_once_the_log_is_truncated_beyond_it(known_end: int) -> None:
+async def test_results_of_a_search_are_dropped_when_the_log_is_truncated_beyond_them(known_end: int) -> None:
     log = ShardLog()
     await log.rival_commits(5)
     await log.truncate(6)

@@ -201,6 +201,6 @@ def test_somebody_elses_parquet_is_corrupt() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1PAR1", b"\xff\xff\xff\x7fPAR1", b"hello " * 100])
-def test_what_is_no_parquet_is_corrupt(data: bytes) -> None:
+def test_a_body_that_is_not_parquet_is_corrupt(data: bytes) -> None:
     with pytest.raises(Corrupt):
         codec.decode(KEY, data)

@@ -47,7 +47,7 @@ async def write(index: WalIndex, some: list[IndexedEntry]) -> None:
         await index.put(start, encode_block(rows))
 
 
-async def test_what_was_written_is_read_back_from_the_floor_on(index: WalIndex) -> None:
+async def test_the_written_index_is_read_back_from_the_floor_on(index: WalIndex) -> None:
     written = entries(700, 2 * BLOCK_ENTRIES + 40)
     await write(index, written)
     assert await index.read(700) == written
@@ -59,7 +59,7 @@ async def test_a_log_without_an_index_has_none(index: WalIndex) -> None:
     assert await index.read(0) == []
 
 
-async def test_what_lies_behind_a_gap_is_told_too(index: WalIndex) -> None:
+async def test_entries_after_a_gap_are_reported_too(index: WalIndex) -> None:
     await write(index, entries(3, 50))
     await write(index, entries(BLOCK_ENTRIES, BLOCK_ENTRIES + 50))
     assert await index.read(0) == entries(3, 50) + entries(BLOCK_ENTRIES, BLOCK_ENTRIES + 50)

@@ -49,14 +49,14 @@ async def test_the_next_entry_can_be_made_while_one_is_in_flight(log: ShardLog) 
     assert (await log.wal.header(2)).entry_id == second.header.entry_id
 
 
-async def test_a_new_epoch_voids_what_was_made_for_the_old_one(log: ShardLog) -> None:
+async def test_a_new_epoch_discards_entries_prepared_for_the_old_one(log: ShardLog) -> None:
     old = log.entry()
     await log.writer.claim()
     with pytest.raises(Invalid, match="of epoch 1"):
         await log.writer.commit(old)
 
 
-async def test_of_two_leaders_the_older_is_fenced_and_the_log_goes_on(log: ShardLog) -> None:
+async def test_of_two_leaders_the_older_is_fenced_and_the_log_continues(log: ShardLog) -> None:
     await log.rival.claim()
     with pytest.raises(Fenced):
         await log.writer.commit(log.entry())

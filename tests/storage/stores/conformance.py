@@ -32,7 +32,7 @@ class ObjectStoreConformance:
     versions_follow_content = True
     """Whether equal bytes have equal versions, as on S3. A store may instead give each write its own version."""
 
-    async def test_what_was_created_is_read_back(self, store: ObjectStore) -> None:
+    async def test_a_created_object_is_read_back(self, store: ObjectStore) -> None:
         version = await store.create("a/b", CONTENT)
         stored = await store.get("a/b")
         assert stored.data == CONTENT

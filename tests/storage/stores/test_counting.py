@@ -70,7 +70,7 @@ async def test_usage_is_a_value_and_what_was_spent_is_a_difference() -> None:
         ("", OTHER),
     ],
 )
-def test_a_key_tells_what_it_is_for(key: str, purpose: Purpose) -> None:
+def test_the_purpose_of_an_object_follows_from_its_key(key: str, purpose: Purpose) -> None:
     assert purpose_of(key) == purpose
 
 

@@ -120,7 +120,7 @@ async def test_one_that_hangs_is_sent_again_and_the_first_answer_counts(
         ("create", lambda store: store.create("b", b"x" * (HEDGED_BYTES_MAX + 1))),
     ],
 )
-async def test_what_could_undo_a_later_write_and_what_is_large_is_sent_once(
+async def test_overwrites_and_large_bodies_are_sent_once(
     hanging: HangingStore, hedging: HedgingObjectStore, verb: str, call: Call
 ) -> None:
     hanging.hangs = 1
@@ -157,7 +157,7 @@ async def test_if_both_fail_that_is_said(hanging: HangingStore, hedging: Hedging
         await hedging.get("a", SOME)
 
 
-async def test_of_a_create_that_took_effect_and_hung_the_second_one_is_told_that_it_lost(
+async def test_when_a_create_took_effect_and_hung_its_second_attempt_gets_a_conflict(
     hanging: HangingStore, hedging: HedgingObjectStore
 ) -> None:
     hanging.hangs, hanging.effect = 1, True

@@ -127,7 +127,7 @@ class TestWhatADirectoryCannotHold:
         with pytest.raises(Invalid, match="too long"):
             await store.create("x" * 256, b"")
 
-    async def test_what_is_no_file_is_not_found(self, store: LocalObjectStore, root: Path) -> None:
+    async def test_a_path_that_is_not_a_regular_file_is_not_found(self, store: LocalObjectStore, root: Path) -> None:
         os.mkfifo(root / "pipe")
         with pytest.raises(NotFound):
             await store.get("pipe")
@@ -153,7 +153,7 @@ class TestWhatTheSystemSays:
             (errno.EROFS, Denied, "permissions"),
         ],
     )
-    async def test_a_failed_write_is_told_and_leaves_nothing(
+    async def test_a_failed_write_is_reported_and_leaves_nothing(
         self,
         store: LocalObjectStore,
         root: Path,

@@ -48,7 +48,7 @@ async def test_a_bucket(url: str) -> None:
 @pytest.mark.parametrize(
     "url", ["", "data", "memory:x", "file:", "file://host/path", "s3:", "s3://", "s3:///p", "s3:bucket", "gs://bucket"]
 )
-def test_what_is_no_store_is_invalid_and_told_the_known_forms(url: str) -> None:
+def test_an_invalid_store_is_refused_with_the_known_forms(url: str) -> None:
     with pytest.raises(Invalid, match=r"file:PATH|s3://BUCKET"):
         open_store(url, runtime=Runtime())
 

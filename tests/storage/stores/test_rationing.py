@@ -19,7 +19,7 @@ from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.rationing import PacedObjectStore, ThrottledObjectStore
 
 
-async def test_so_many_a_second_pass_whatever_they_are() -> None:
+async def test_a_limited_number_of_requests_of_any_kind_pass_per_second() -> None:
     clock = InstantClock()
     store = PacedObjectStore(MemoryObjectStore(), Runtime(clock), 4.0)
     began_s = clock.now_s
@@ -45,7 +45,7 @@ async def test_time_without_requests_earns_none() -> None:
     assert clock.slept_s == [0.25] * 2
 
 
-async def test_of_many_who_ask_at_once_one_is_under_way() -> None:
+async def test_of_many_simultaneous_calls_one_is_in_flight() -> None:
     inner = GatedStore(MemoryObjectStore(), 0)
     store = PacedObjectStore(inner, Runtime(InstantClock()), 4.0)
     lists = [asyncio.create_task(store.list("")) for _ in range(5)]
@@ -66,7 +66,7 @@ async def test_one_that_is_given_up_makes_room_for_the_next() -> None:
     assert first.cancelled()
 
 
-async def test_what_lies_under_it_is_found_through_it(tmp_path: Path) -> None:
+async def test_the_wrapped_store_is_found_through_the_wrapper(tmp_path: Path) -> None:
     """A sweep asks the wrapper for unfinished uploads, also through a throttled store."""
     local = LocalObjectStore(tmp_path)
     throttled = ThrottledObjectStore(local, Runtime(), 1_000)

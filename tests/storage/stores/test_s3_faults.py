@@ -89,7 +89,7 @@ async def test_silence_is_unavailable_after_its_time(call: Call) -> None:
 
 
 @every_call
-async def test_what_is_not_http_is_unavailable(call: Call) -> None:
+async def test_an_answer_that_is_not_http_is_unavailable(call: Call) -> None:
     with MisbehavingServer(raw(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")) as server:
         async with store_at(server.url) as store:
             with pytest.raises(Unavailable):
@@ -124,7 +124,9 @@ async def test_403_is_denied(call: Call) -> None:
         ("429 Too Many Requests", "TooManyRequests", Unavailable),
     ],
 )
-async def test_a_refused_create_is_told_by_what_to_do(status: str, code: str, expected: type[TidelogError]) -> None:
+async def test_a_refused_create_is_reported_with_what_to_do(
+    status: str, code: str, expected: type[TidelogError]
+) -> None:
     with MisbehavingServer(refusal(status, code)) as server:
         async with store_at(server.url) as store:
             with pytest.raises(expected) as told:

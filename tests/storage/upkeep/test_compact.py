@@ -75,7 +75,7 @@ async def test_neighbours_that_lose_records_are_gathered(partition: Partition) -
     await partition.check()
 
 
-async def test_what_is_left_of_a_segment_may_be_several(partition: Partition) -> None:
+async def test_a_segment_may_be_rewritten_as_several(partition: Partition) -> None:
     """For example after segment.bytes was reduced."""
     await partition.append([(b"key-%05d" % (number % 900), b"v" * 100) for number in range(1_000)])
     [segment] = (await partition.manifest()).segments

@@ -58,7 +58,7 @@ async def test_retention_may_take_segments_away_during_a_pass(partition: Partiti
     assert task.due_at_ms(await log.latest(), RULES, partition.clock.now_ms()) is None
 
 
-async def test_what_lies_below_the_log_start_by_then_is_not_put_back(partition: Partition) -> None:
+async def test_records_below_the_new_log_start_are_not_put_back(partition: Partition) -> None:
     for keys in ("ab", "ac", "ad"):
         await partition.append(puts(keys))
     expiring = _ExpiringStore(partition.store, partition)

@@ -166,7 +166,7 @@ async def test_a_spill_folder_that_cannot_be_written_to_changes_nothing(tmp_path
     await finish(partition)
 
 
-async def test_a_disk_that_is_full_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
+async def test_a_full_disk_is_reported_and_nothing_is_lost(tmp_path: Path) -> None:
     """At any point: during the keys, or later during the segments."""
     refused = 0
     for size_bytes in range(0, 6_000, 250):

@@ -78,7 +78,7 @@ def test_a_segment_with_a_record_within_the_lag_ends_the_pass() -> None:
     assert plan_end(manifest, replace(RULES, min_compaction_lag_ms=99)) == 30
 
 
-def test_what_is_held_by_the_lag_does_not_count_as_dirty() -> None:
+def test_records_held_by_the_lag_do_not_count_as_dirty() -> None:
     manifest = manifest_of(100, 60, 60, clean=1, timestamps_ms=(0, 0, NOW_MS))
     rules = replace(RULES, min_compaction_lag_ms=50)
     assert plan_end(manifest, rules) is None

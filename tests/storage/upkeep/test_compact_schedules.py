@@ -205,7 +205,7 @@ async def run(folder: Path, actions: Sequence[Action]) -> Schedule:
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(actions=schedules)
-def test_no_order_of_things_changes_what_a_reader_ends_with(
+def test_no_order_of_events_changes_the_final_map_of_a_reader(
     tmp_path_factory: pytest.TempPathFactory, actions: list[Action]
 ) -> None:
     folder = tmp_path_factory.getbasetemp() / "schedules"

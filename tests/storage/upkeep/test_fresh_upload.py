@@ -75,7 +75,7 @@ async def test_an_upload_in_time_is_named_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(("s", "wall_s"), [(GRACE_S, 0.0), (0.0, GRACE_S), (GRACE_S, -GRACE_S), (-0.0, GRACE_S / 1.9)])
-async def test_a_worker_that_stalled_by_either_clock_uploads_anew_under_new_names(s: float, wall_s: float) -> None:
+async def test_a_worker_that_stalled_by_either_clock_uploads_again_under_new_names(s: float, wall_s: float) -> None:
     store, clock = MemoryObjectStore(), SplitClock()
     latest = 1  # the latest manifest is requested before the uploads
     manifest = await appended(StallingStore(store, clock, latest + 2, s=s, wall_s=wall_s), clock)
@@ -142,7 +142,7 @@ async def test_versions_of_others_in_between_cost_no_other_upload() -> None:
     assert await named_and_there(store, manifest)
 
 
-async def test_what_has_no_place_in_the_latest_version_any_more_is_a_conflict() -> None:
+async def test_an_upload_without_a_place_in_the_latest_version_is_a_conflict() -> None:
     store = MemoryObjectStore()
     with pytest.raises(Conflict, match="no place"):
         await put_into_latest(OvertakenStore(store, 1, log_start_offset=3), ManualClock())
@@ -154,7 +154,7 @@ async def test_a_worker_that_is_overtaken_again_and_again_gives_up() -> None:
         await put_into_latest(OvertakenStore(MemoryObjectStore(), NEVER), ManualClock())
 
 
-async def test_an_upload_that_grew_old_while_others_were_faster_is_made_anew() -> None:
+async def test_an_upload_that_grew_old_while_others_were_faster_is_created_again() -> None:
     store, clock = MemoryObjectStore(), SplitClock()
 
     class SlowlyOvertaken(OvertakenStore):
@@ -185,7 +185,7 @@ class SweepingStore(OvertakenStore):
 
 @pytest.mark.parametrize("known", [False, True], ids=["asked for the newest", "going by its own"])
 @pytest.mark.parametrize("sweeps", [1, 2])
-async def test_after_a_sweep_in_between_all_is_uploaded_anew(known: bool, sweeps: int) -> None:
+async def test_after_a_sweep_in_between_all_is_uploaded_again(known: bool, sweeps: int) -> None:
     store, clock = MemoryObjectStore(), ManualClock()
     sweeping = SweepingStore(store, 0)
     log = ManifestLog(sweeping, "web", WEB)

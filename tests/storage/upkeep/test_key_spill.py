@@ -68,7 +68,7 @@ def test_all_but_the_newest_row_of_each_key_are_superseded(
     assert superseded(folder, keys, memory_bytes, hash_keys, step) == expected(keys)
 
 
-def test_what_fits_in_memory_touches_no_disk(tmp_path: Path) -> None:
+def test_keys_that_fit_in_memory_touch_no_disk(tmp_path: Path) -> None:
     assert superseded(tmp_path / "spill", [b"a", b"b", b"a"], 1 << 20) == {0}
     assert not (tmp_path / "spill").exists()
 
@@ -102,7 +102,7 @@ def test_a_process_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     spill = KeySpill(tmp_path / "file" / "spill", 1)
     with pytest.raises(Unavailable, match="cannot be kept under"):

@@ -60,7 +60,7 @@ def events(count: int, first: int = 0) -> pa.Table:
 # ---- what it does
 
 
-async def test_small_segments_become_one_and_the_manifest_says_what_of(tmp_path: Path) -> None:
+async def test_small_segments_become_one_and_the_manifest_names_the_inputs(tmp_path: Path) -> None:
     store = MemoryObjectStore()
     records = await filled(store)
     before = await manifest_of(store)
@@ -113,7 +113,7 @@ async def test_a_fan_in_becomes_a_segment_of_level_1_which_is_merged_once_more(t
     assert (await records_of(store)).equals(records)
 
 
-async def test_the_archiver_goes_on_while_segments_are_merged(tmp_path: Path) -> None:
+async def test_the_archiver_continues_while_segments_are_merged(tmp_path: Path) -> None:
     store = MemoryObjectStore()
     await filled(store)
     after = await merge(Growing(store), tmp_path)
@@ -271,7 +271,7 @@ async def test_duckdb_reads_and_prunes_a_merged_segment(tmp_path: Path) -> None:
     assert all((offset is not None) == (column == "key") for column, offset in chunks)
 
 
-async def test_pages_have_an_index_and_what_is_final_is_smaller(tmp_path: Path) -> None:
+async def test_pages_have_an_index_and_final_segments_are_smaller(tmp_path: Path) -> None:
     path = await merged_events(tmp_path)
     group = pq.read_metadata(path).row_group(0)
     columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
