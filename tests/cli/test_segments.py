@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 from tests.end_to_end.broker_process import BrokerProcess, run_tidelog, wait_until
@@ -39,3 +41,51 @@ def test_its_urls_are_files_that_hold_what_was_produced(archiving: BrokerProcess
 def test_a_topic_that_is_not_there_is_reported(archiving: BrokerProcess) -> None:
     ended = run_tidelog(["topic", "segments", "nothing"], broker=archiving.url)
     assert (ended.returncode, ended.stdout) == (4, b"")
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "archive.md"
+
+
+def test_the_queries_of_the_archives_page_run_and_its_list_holds_each_record_once(
+    archiving: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [{"user": f"user-{n % 3}", "path": "/cart" if n % 4 else "/", "ms": n} for n in range(40)]
+    run_tidelog(["topic", "create", "shop", "-c", "segment.ms=1s"], broker=archiving.url)
+
+    def urls() -> bytes:
+        return run_tidelog(["topic", "segments", "shop", "--urls"], broker=archiving.url).stdout
+
+    def files() -> list[Path]:
+        return [Path(url.removeprefix("file://")) for url in urls().decode().split()]
+
+    def is_merged() -> bool:
+        listed = files()
+        is_whole = f"-{len(records) - 1:020d}-" in listed[-1].name
+        return is_whole and sum(1 for _ in listed[0].parent.glob("*.parquet")) > len(listed)
+
+    for part in (records[:20], records[20:]):
+        before = urls()
+        lines = "\n".join(json.dumps(record) for record in part)
+        run_tidelog(["topic", "produce", "shop"], broker=archiving.url, stdin=lines.encode())
+        wait_until(lambda before=before: urls() != before, 20.0, lambda: "not archived")
+    wait_until(is_merged, 30.0, lambda: urls().decode())
+    (tmp_path / "web.urls").write_bytes(urls())
+    (tmp_path / "tidelog-data").symlink_to(files()[0].parents[4])
+    monkeypatch.chdir(tmp_path)
+    listing, records_of_cart, paths, glob = (
+        statement
+        for block in re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
+        for statement in block.replace("topics/web/", "topics/shop/").split(";")
+        if statement.strip()
+    )
+    database = duckdb.connect()
+
+    def rows(query: str) -> list[dict[str, object]]:
+        return database.execute(query).to_arrow_table().to_pylist()  # `fetchall` wants pytz for timestamps
+
+    database.execute(listing)
+    assert [(row["user"], row["ms"]) for row in rows(records_of_cart)][:2] == [("user-0", 39), ("user-2", 38)]
+    assert {row["path"]: row["records"] for row in rows(paths)} == {"/": 10, "/cart": 30}
+    assert rows(glob)[0]['max("offset")'] == 39
+    twice = glob.replace('max("offset")', "count(*) AS records")
+    assert int(str(rows(twice)[0]["records"])) > len(records), "the danger that the page names first"
