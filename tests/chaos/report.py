@@ -200,6 +200,8 @@ def _handovers(outcome: Outcome) -> dict[str, Quantiles]:
 def _markdown(report: Report) -> Iterable[str]:
     yield f"# Chaos, seed {report.seed}: {'holds' if report.holds else 'BROKEN'}"
     yield ""
+    yield "This is the report of one run of `make chaos`. \"Holds\" means that no rule was broken."
+    yield ""
     yield f"Commit {report.commit}."
     yield f"{report.minutes:g} minutes, {report.brokers} brokers, {report.etcd_nodes} nodes of etcd, MinIO."
     yield f"{len(report.faults)} faults of {len(report.kinds)} kinds."
@@ -213,11 +215,15 @@ def _markdown(report: Report) -> Iterable[str]:
     yield "| latency | count | p50 ms | p99 ms | max ms |"
     yield "|---|---|---|---|---|"
     yield _row("acknowledged appends", report.append)
-    yield _row("of those, in calm weather", report.calm_append)
+    yield _row("acknowledged appends outside faults", report.calm_append)
     for kind, handovers in report.handovers.items():
         yield _row(f"{kind}, of a shard, by the brokers' logs", handovers)
     yield ""
-    yield "| kind of fault | times | longest outage s | where | longest cure s | slowest recovery s |"
+    yield "An *outage* is the time between two acknowledged appends to a partition. A *cure* is the time from a producer's"
+    yield "first failure of a batch to its acknowledgement. A *recovery* is the time from the end of a fault until every"
+    yield "partition takes appends again."
+    yield ""
+    yield "| kind of fault | times | longest outage s | partition | longest cure s | longest recovery s |"
     yield "|---|---|---|---|---|---|"
     for of in report.kinds:
         figures = f"{of.outage_s_max:.2f} | {of.outage_at} | {of.cure_s_max:.2f} | {of.recovery_s_max:.2f}"

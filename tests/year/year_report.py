@@ -36,8 +36,8 @@ def _portable(outcome: YearOutcome) -> YearOutcome:
 def _page(outcome: YearOutcome) -> Iterator[str]:
     yield from _head(outcome)
     yield from _table(("check", "holds", "figures"), [(c.name, _yes(c.holds), c.shown) for c in outcome.checks])
-    yield from _section("What was done to the broker")
-    yield from _table(("day", "what", "away"), [(f.day, f.what, f"{f.away_s:.1f} s") for f in outcome.faults])
+    yield from _section("Faults of the broker")
+    yield from _table(("day", "fault", "time away"), [(f.day, f.what, f"{f.away_s:.1f} s") for f in outcome.faults])
     yield from _bucket(outcome)
     yield from _reads(outcome)
 
@@ -46,6 +46,8 @@ def _head(outcome: YearOutcome) -> Iterator[str]:
     options, raw_bytes = outcome.options, sum(outcome.raw_bytes.values())
     records = sum(sum(counts) for counts in outcome.records.values())
     yield "# A year of events"
+    yield ""
+    yield "This is the report of one run of `make year`."
     yield ""
     yield (
         f"{options.days} days, {records:,} records, {size_text(raw_bytes)} of keys and values, seed {options.seed}; "
@@ -58,7 +60,7 @@ def _head(outcome: YearOutcome) -> Iterator[str]:
 
 def _bucket(outcome: YearOutcome) -> Iterator[str]:
     """The contents of the bucket and their cost."""
-    yield from _section("What lies in the bucket")
+    yield from _section("Objects in the bucket")
     yield from _table(
         ("kind", "objects", "bytes"), [(k.kind, f"{k.objects:,}", size_text(k.size_bytes)) for k in outcome.kinds]
     )
@@ -66,21 +68,21 @@ def _bucket(outcome: YearOutcome) -> Iterator[str]:
     yield from _table(_TOPIC_COLUMNS, [_topic(outcome, topic) for topic in outcome.costs.topics])
     yield from _section("Requests and dollars at S3 Standard's prices")
     yield from _table(
-        ("topic", "PUT", "GET", "LIST", "DELETE", "$ so far", "$ per GB written", "$ a month, stored"),
+        ("topic", "PUT", "GET", "LIST", "DELETE", "$ so far", "$ per GB written", "$ per month, storage"),
         [_requests(topic) for topic in (*outcome.costs.topics, _rest(outcome))],
     )
     yield from _section("Segments of each partition")
     yield from _table(
-        ("topic", "partition", "segments", "largest", "all", "sizes"),
+        ("topic", "partition", "segments", "largest", "together", "sizes"),
         [row for topic, partitions in outcome.segments.items() for row in _segments(topic, partitions)],
     )
 
 
 def _reads(outcome: YearOutcome) -> Iterator[str]:
-    fresh = ", each sort of a broker that has just started" if outcome.options.fresh_reads else ""
+    fresh = ", each kind by a broker that has just started" if outcome.options.fresh_reads else ""
     yield from _section(f"Single reads{fresh}")
     yield from _table(
-        ("read by", "reads", "p50", "p90", "longest", "requests, mean", "most", "wrong"),
+        ("read by", "reads", "p50", "p90", "longest", "requests, mean", "requests, most", "wrong"),
         [
             (
                 read.what,
@@ -101,14 +103,14 @@ _TOPIC_COLUMNS = (
     "topic",
     "records",
     "raw",
-    "cold",
-    "of raw",
+    "stored",
+    "stored / raw",
     "segments",
     "archived",
     "merged",
     "compacted",
     "write amplification",
-    "left by compaction",
+    "kept by compaction",
 )
 
 
