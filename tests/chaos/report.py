@@ -200,7 +200,7 @@ def _handovers(outcome: Outcome) -> dict[str, Quantiles]:
 def _markdown(report: Report) -> Iterable[str]:
     yield f"# Chaos, seed {report.seed}: {'holds' if report.holds else 'BROKEN'}"
     yield ""
-    yield "This is the report of one run of `make chaos`. \"Holds\" means that no rule was broken."
+    yield 'This is the report of one run of `make chaos`. "Holds" means that no rule was broken.'
     yield ""
     yield f"Commit {report.commit}."
     yield f"{report.minutes:g} minutes, {report.brokers} brokers, {report.etcd_nodes} nodes of etcd, MinIO."
@@ -219,9 +219,9 @@ def _markdown(report: Report) -> Iterable[str]:
     for kind, handovers in report.handovers.items():
         yield _row(f"{kind}, of a shard, by the brokers' logs", handovers)
     yield ""
-    yield "An *outage* is the time between two acknowledged appends to a partition. A *cure* is the time from a producer's"
-    yield "first failure of a batch to its acknowledgement. A *recovery* is the time from the end of a fault until every"
-    yield "partition takes appends again."
+    yield "An *outage* is the time between two acknowledged appends to a partition. A *cure* is the time from a"
+    yield "producer's first failure of a batch to its acknowledgement. A *recovery* is the time from the end of a fault"
+    yield "until every partition takes appends again."
     yield ""
     yield "| kind of fault | times | longest outage s | partition | longest cure s | longest recovery s |"
     yield "|---|---|---|---|---|---|"

@@ -104,7 +104,7 @@ _TOPIC_COLUMNS = (
     "records",
     "raw",
     "stored",
-    "stored / raw",
+    "compressed / raw",
     "segments",
     "archived",
     "merged",
