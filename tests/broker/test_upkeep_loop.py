@@ -19,7 +19,7 @@ from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.archive.upkeep_loop import PATIENCE_S, SETTLE_S
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.runtime.upkeep_wiring import upkeep_limits
+from tidelog.services.runtime.opening import upkeep_limits
 from tidelog.services.runtime.wiring import broker_parts
 from tidelog.storage.errors import Invalid, OutOfRange
 from tidelog.storage.layout import TOPICS_PREFIX

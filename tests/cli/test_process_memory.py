@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.services.runtime.lean_arrow import choose_pool
+from tidelog.services.runtime.process_memory import choose_pool
 
 FIRST_VALUES = "import pyarrow as pa; pa.array([1]); print(pa.default_memory_pool().backend_name)"
-LEAN = (
-    "from tidelog.services.runtime.lean_arrow import choose_pool, leave_out_pandas; choose_pool(); leave_out_pandas(); "
-)
+LEAN = "from tidelog.services.runtime.process_memory import bound_memory; bound_memory(); "
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tidelog.coordinator.journal import Journal
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.runtime.upkeep_wiring import build_upkeep
+from tidelog.services.runtime.opening import build_upkeep
 from tidelog.services.workers.compactor.compactor import Appended, Compactor
 from tidelog.storage.errors import Invalid
 from tidelog.storage.layout import TopicPartition, manifest_prefix

@@ -14,7 +14,7 @@ from tests.http.requests import problem
 
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.runtime.logs import configure_logs
-from tidelog.storage.errors import Corrupt, Invalid
+from tidelog.storage.errors import Corrupt
 
 
 @pytest.fixture(autouse=True)
@@ -64,13 +64,6 @@ def test_text_is_for_people() -> None:
 
 def test_the_level_bounds_what_is_logged() -> None:
     assert "listening" not in logged("json", "error")
-
-
-@pytest.mark.parametrize(("level", "log_format"), [("loud", "json"), ("info", "xml")])
-def test_an_unknown_level_or_format_is_refused(level: str, log_format: str) -> None:
-    with pytest.raises(Invalid) as refusal:
-        configure_logs(level, log_format)
-    assert refusal.value.field in ("log.level", "log.format")
 
 
 async def test_a_fault_is_logged_with_its_cause_but_not_sent_to_the_client(

@@ -47,8 +47,7 @@ async def _recover(settings: Settings, *, dry_run: bool, yes: bool) -> RecoveryP
     from tidelog.coordinator.cluster.cluster_keys import ClusterKeys
     from tidelog.coordinator.journal import Journal
     from tidelog.coordinator.recovery.recover import apply_recovery, plan_recovery
-    from tidelog.services.runtime.etcd_opening import open_etcd
-    from tidelog.services.runtime.store_opening import open_named_store
+    from tidelog.services.runtime.opening import open_etcd, open_named_store
     from tidelog.storage.runtime import Runtime
     from tidelog.storage.stores.retrying import RetryingObjectStore
 

@@ -13,7 +13,7 @@ import typer
 from tidelog.services.cli.bucket import check_there
 from tidelog.services.cli.console import complain, size_text
 from tidelog.services.cli.exit_codes import DAMAGED, UNAVAILABLE
-from tidelog.services.runtime.lean_arrow import choose_pool, leave_out_pandas
+from tidelog.services.runtime.process_memory import bound_memory
 from tidelog.services.runtime.settings_sources import LoadedSettings, log_ignored
 
 if TYPE_CHECKING:
@@ -55,16 +55,13 @@ def compactor(
     [dim]tidelog compactor --store s3://my-bucket/log
     tidelog compactor --once --topic web[/dim]
     """
-    choose_pool()
-    leave_out_pandas()
+    bound_memory()
     from tidelog.services.runtime.logs import configure_logs
-    from tidelog.services.runtime.malloc_bounds import bound_malloc
     from tidelog.services.workers.compactor.process import CompactorOptions, run_compactor
 
     settings = loaded.settings
     check_there(settings.store)
     configure_logs(settings.log_level, settings.log_format)
-    bound_malloc()
     log_ignored(loaded.service_links)
     options = CompactorOptions(tuple(topic or ()), interval_s, once, alive_file)
     totals = asyncio.run(run_compactor(settings, options, _print_json if as_json else _print_text))

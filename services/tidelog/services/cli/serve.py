@@ -12,7 +12,7 @@ import typer
 
 from tidelog.services.cli.console import print_json, print_table
 from tidelog.services.cli.options import JsonOption
-from tidelog.services.runtime.lean_arrow import choose_pool, leave_out_pandas
+from tidelog.services.runtime.process_memory import bound_memory
 from tidelog.services.runtime.setting import Setting
 from tidelog.services.runtime.settings_sources import LoadedSettings, known_settings, load_settings
 
@@ -31,8 +31,7 @@ def serve(loaded: LoadedSettings) -> None:
 
     [dim]tidelog serve --store s3://my-bucket/log --port 9000[/dim]
     """
-    choose_pool()
-    leave_out_pandas()
+    bound_memory()
     from tidelog.services.runtime.serving import serve as run_broker
 
     raise typer.Exit(run_broker(loaded.settings, loaded.service_links))

@@ -1,13 +1,13 @@
-"""Health of the container's main process, by its role: ``python -m tidelog.services.runtime.container_health``.
+"""The health check of the container image: ``python -m tidelog.services.runtime.container_health``.
 
-The image has one health check for all roles. The role stands in the command line of process 1:
+One check serves all roles of the image. The role is in the command line of process 1:
 
     tidelog serve                          healthy while ``/healthz`` answers on the broker's port
-    tidelog compactor --alive-file FILE    healthy while FILE was renewed within `ALIVE_S_MAX`
-    anything else                          healthy while it runs, which the container engine sees by itself
+    tidelog compactor --alive-file FILE    healthy if FILE was renewed within `ALIVE_S_MAX`
+    anything else                          healthy while it runs; the container engine sees that by itself
 
-Exit code 0 is healthy, 1 is not, and the reason is printed. Only the standard library is imported: this runs every few
-seconds.
+Exit code 0 means healthy. With exit code 1 the reason is printed. Only the standard library is imported, because this
+runs every few seconds.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ALIVE_S_MAX = 60.0
 
 
 class Unhealthy(Exception):
-    """The main process does not do its work; the text says how that is known."""
+    """The main process does not work. The text has the evidence."""
 
 
 def check(command: Sequence[str], variables: Mapping[str, str], now_s: float) -> None:
-    """Look at the process that `command` started, under `variables`. Raises `Unhealthy`."""
+    """Check the process that was started by `command` with `variables`. Raises `Unhealthy`."""
     if "serve" in command:
         _check_answer(_port(command, variables))
     elif "compactor" in command and (file := _option(command, "--alive-file")):
@@ -38,12 +38,12 @@ def check(command: Sequence[str], variables: Mapping[str, str], now_s: float) ->
 
 
 def main() -> int:
-    """The command; its exit code."""
+    """Run the check and return its exit code."""
     command = MAIN_PROCESS.read_bytes().decode().split("\0")
     try:
-        check(command, os.environ, time.time())  # noqa: TID251  # compared with a file's time, which the system's clock gave
+        check(command, os.environ, time.time())  # noqa: TID251  # file times come from the same clock
     except Unhealthy as unhealthy:
-        print(unhealthy)  # noqa: T201  # engines keep what a health check prints
+        print(unhealthy)  # noqa: T201  # container engines keep the output of a health check
         return 1
     return 0
 
@@ -66,13 +66,13 @@ def _check_age(file: Path, now_s: float) -> None:
 
 
 def _port(command: Sequence[str], variables: Mapping[str, str]) -> int:
-    """The flag's, else the variable's, unless Kubernetes made that one of a Service (`settings_sources`)."""
-    told = _option(command, "--port") or variables.get("TIDELOG_PORT", "")
-    return int(told) if told.isdigit() else DEFAULT_PORT
+    """The port of the flag, else of the variable, unless Kubernetes made the variable (`settings_sources`)."""
+    port = _option(command, "--port") or variables.get("TIDELOG_PORT", "")
+    return int(port) if port.isdigit() else DEFAULT_PORT
 
 
 def _option(command: Sequence[str], name: str) -> str:
-    """The value of ``--name VALUE`` or ``--name=VALUE``; empty if it was not given."""
+    """The value of ``--name VALUE`` or ``--name=VALUE``; empty if the option was not given."""
     for word, following in zip(command, [*command[1:], ""], strict=True):
         if word == name:
             return following

@@ -1,7 +1,7 @@
-"""Structured logs on stderr: a line of text on a terminal, a JSON object a line elsewhere.
+"""Structured logs on stderr: lines of text on a terminal, elsewhere one JSON object per line.
 
-Only the standard library's logging: what a module logs is its message, its level and, by ``extra={"fields": …}``, what
-a program should not have to parse out of the message.
+Modules use the standard library's logging. They pass values that programs need by ``extra={"fields": …}``, so that no
+program must parse the message.
 """
 
 from __future__ import annotations
@@ -13,16 +13,12 @@ from typing import TextIO
 
 import msgspec
 
-from tidelog.storage.errors import Invalid
-
-LEVELS = ("debug", "info", "warning", "error")
-FORMATS = ("auto", "text", "json")
 _ENCODER = msgspec.json.Encoder(enc_hook=repr)
 _UNFINISHED = "ASGI callable returned without completing response."
 
 
 class JsonLines(logging.Formatter):
-    """``{"time", "level", "logger", "message", …fields, "cause"}``, one object a line."""
+    """``{"time", "level", "logger", "message", …fields, "cause"}``, one object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -47,11 +43,7 @@ class TextLines(logging.Formatter):
 
 
 def configure_logs(level: str, log_format: str, stream: TextIO | None = None) -> None:
-    """Send the logs of this process to `stream` (stderr). `Invalid` for a level or format that is not known."""
-    if level not in LEVELS:
-        raise Invalid(f"log.level is one of {' | '.join(LEVELS)}, not {level!r}", field="log.level")
-    if log_format not in FORMATS:
-        raise Invalid(f"log.format is one of {' | '.join(FORMATS)}, not {log_format!r}", field="log.format")
+    """Send the logs of this process to `stream` (None: stderr)."""
     out = sys.stderr if stream is None else stream
     text = log_format == "text" or (log_format == "auto" and out.isatty())
     lines = logging.StreamHandler(out)
@@ -59,12 +51,12 @@ def configure_logs(level: str, log_format: str, stream: TextIO | None = None) ->
     logging.basicConfig(level=level.upper(), handlers=[lines], force=True)
     for noisy in ("uvicorn", "botocore", "aiobotocore", "urllib3", "asyncio"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLogger().level))
-    logging.getLogger("uvicorn.error").addFilter(_is_no_cut)
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cut_answer)
 
 
-def _is_no_cut(record: logging.LogRecord) -> bool:
-    """uvicorn reports an answer that is left unfinished as an error. It is left so on purpose, and whoever cut it has
-    logged why (`stream_answer`, `forwarded_answer`)."""
+def _is_no_cut_answer(record: logging.LogRecord) -> bool:
+    """False for uvicorn's error about an unfinished answer. Such an answer was cut on purpose, and `stream_answer` or
+    `forwarded_answer` has logged the reason."""
     return record.msg != _UNFINISHED
 
 

@@ -1,8 +1,8 @@
-"""Slices of work on the event loop: so many steps in one turn, the others in later turns.
+"""Bounds the steps that waiting tasks take in one turn of the event loop.
 
-Tasks that are woken together (a commit wakes a thousand waiting fetches) run one after the other in one turn of the
-event loop, and every other request waits for all of them. Each calls `take` before its step; `take` returns at once for
-the first `steps_max` of a turn, and in a later turn for the others, in their order.
+A commit may wake a thousand waiting fetches. They would all run in one turn of the event loop, and every other request
+would wait for them. Each task calls `take` before its step: `take` returns at once for the first `steps_max` of a turn,
+and in later turns for the others, in their order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import deque
 
 
 class LoopTurns:
-    """Bounds the steps of one turn to `steps_max`. Belongs to one event loop."""
+    """At most `steps_max` steps per turn. Belongs to one event loop."""
 
     def __init__(self, steps_max: int) -> None:
         self._steps_max = steps_max
@@ -21,7 +21,7 @@ class LoopTurns:
         self._renewing = False
 
     async def take(self) -> None:
-        """Return in a turn that has a step left."""
+        """Wait for a turn that has a step left."""
         loop = asyncio.get_running_loop()
         if not self._renewing:
             self._renewing = True
@@ -34,7 +34,7 @@ class LoopTurns:
         await turn
 
     def _renew(self, loop: asyncio.AbstractEventLoop) -> None:
-        """A turn has passed: let the next ones go."""
+        """Let the next tasks go; a turn has passed."""
         self._steps_left = self._steps_max
         while self._queue and self._steps_left:
             turn = self._queue.popleft()

@@ -1,4 +1,4 @@
-"""From settings to the upkeep of segments and to sweeps, the same for a broker and for `tidelog compactor`."""
+"""Opens the parts that the settings name and that several processes share: the store, etcd, upkeep and sweeps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 from tempfile import gettempdir
+from typing import TYPE_CHECKING
 
 from tidelog.services.runtime.settings import Settings
 from tidelog.services.workers.sweeping.slow_sweep import SlowSweep, sweep_settings
@@ -14,13 +15,49 @@ from tidelog.services.workers.sweeping.sweep_loop import SweepLoop, Turn
 from tidelog.storage.errors import Invalid
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.opening import open_store
+from tidelog.storage.stores.s3_settings import S3Settings
 from tidelog.storage.upkeep.rules import UpkeepLimits
 from tidelog.storage.upkeep.upkeep import Upkeep
 from tidelog.storage.upkeep.upkeep_tasks import upkeep_store, upkeep_tasks
 
+if TYPE_CHECKING:
+    from tidelog.coordinator.etcd.store import EtcdKeyValueStore
+
+
+def open_named_store(settings: Settings, runtime: Runtime) -> ObjectStore:
+    """The store that `settings.store` names, without wrappers. Raises `Invalid` for an unknown kind of store."""
+    limits = S3Settings(
+        connect_s_max=settings.store_connect_timeout_ms / 1000, request_s=settings.store_request_timeout_ms / 1000
+    )
+    return open_store(settings.store, runtime=runtime, s3=limits)
+
+
+def open_etcd(settings: Settings, runtime: Runtime) -> EtcdKeyValueStore:
+    """The etcd at `settings.etcd_endpoints`, for the running event loop. It connects when it is first used. Raises
+    `Invalid`."""
+    from tidelog.coordinator.etcd.settings import EtcdSettings
+    from tidelog.coordinator.etcd.store import EtcdKeyValueStore
+
+    if settings.etcd_endpoints is None:
+        raise Invalid("no etcd is named: give etcd.endpoints, as http://HOST:2379", field="etcd.endpoints")
+    endpoints = (endpoint.strip() for endpoint in settings.etcd_endpoints.split(","))
+    return EtcdKeyValueStore(
+        EtcdSettings(
+            tuple(endpoint for endpoint in endpoints if endpoint),
+            username=settings.etcd_username,
+            password=settings.etcd_password,
+            ca_file=settings.etcd_ca_file,
+            cert_file=settings.etcd_cert_file,
+            key_file=settings.etcd_key_file,
+            timeout_s=settings.etcd_timeout_ms / 1_000,
+        ),
+        runtime,
+    )
+
 
 def upkeep_limits(settings: Settings) -> UpkeepLimits:
-    """What one worker may take."""
+    """The limits of one worker."""
     return UpkeepLimits(
         memory_bytes=settings.archiver_memory_bytes,
         bandwidth_bytes=settings.archiver_bandwidth_bytes or None,
@@ -29,8 +66,8 @@ def upkeep_limits(settings: Settings) -> UpkeepLimits:
 
 
 def build_upkeep(settings: Settings, store: ObjectStore, runtime: Runtime, executor: Executor | None = None) -> Upkeep:
-    """All tasks over `store`. `executor` does what takes the processor; None: the event loop's own. Raises `Invalid` if
-    the settings name a folder that cannot be written to."""
+    """All upkeep tasks over `store`. Work that needs the processor runs in `executor`, or in the event loop's own.
+    Raises `Invalid` if the folder for spills cannot be written to."""
     limits = upkeep_limits(settings)
     tasks = upkeep_tasks(upkeep_store(store, runtime, limits), runtime, limits, executor, _spill_folder(settings))
     return Upkeep(tasks, runtime)
@@ -39,7 +76,7 @@ def build_upkeep(settings: Settings, store: ObjectStore, runtime: Runtime, execu
 def build_sweeps(
     settings: Settings, store: ObjectStore, runtime: Runtime, turn_now: Callable[[], Turn | None]
 ) -> SweepLoop:
-    """Sweeps of `store` by whoever's turn it is, within the bandwidth that upkeep has."""
+    """Sweeps of `store` while `turn_now` gives a turn, with the bandwidth of upkeep."""
     rationed = upkeep_store(store, runtime, upkeep_limits(settings))
     sweep = SlowSweep(rationed, runtime, sweep_settings(settings.delete_grace_ms))
     return SweepLoop(sweep, turn_now, runtime, settings.archiver_sweep_interval_ms / 1000)
@@ -49,7 +86,7 @@ def _spill_folder(settings: Settings) -> Path:
     folder = Path(settings.archiver_spill_folder or gettempdir())
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise Invalid(
-            f"archiver.spill.folder is {folder}, which is no folder that can be written to: create it, or name another",
+            f"archiver.spill.folder: cannot write to {folder}. Create this folder, or name another one",
             field="archiver.spill.folder",
         )
     return folder

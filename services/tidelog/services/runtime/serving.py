@@ -20,7 +20,6 @@ from tidelog.services.broker.served_broker import ServedBroker
 from tidelog.services.runtime.front_door import FrontDoor
 from tidelog.services.runtime.front_doors import front_doors
 from tidelog.services.runtime.logs import configure_logs
-from tidelog.services.runtime.malloc_bounds import bound_malloc
 from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.settings_sources import log_ignored
 from tidelog.services.runtime.wiring import open_broker
@@ -40,7 +39,6 @@ def serve(settings: Settings, service_links: Collection[str] = ()) -> int:
     in the log. `service_links`: ignored variables, to be logged."""
     configure_logs(settings.log_level, settings.log_format)
     log_ignored(service_links)
-    bound_malloc()
     runtime = Runtime()
     doors = front_doors(runtime)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

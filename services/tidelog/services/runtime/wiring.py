@@ -6,7 +6,7 @@ RetryingObjectStore( HedgingObjectStore( CountingObjectStore( the store that `se
                                      ShardPartitions, Wal
     PartitionReader                  HotTail, EntryReader, SegmentReader
     ArchiveLoop                        TopicRemover
-    UpkeepLoop                     over each shard's ShardUpkeep; the tasks are `upkeep_wiring`'s
+    UpkeepLoop                     over each shard's ShardUpkeep; `opening` builds its tasks
     SweepLoop                        over the whole bucket, while shard 0 is led here
 """
 
@@ -42,9 +42,8 @@ from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.services.broker.shard.shard_upkeep import ShardUpkeep
 from tidelog.services.broker.telemetry.damages import Damages
 from tidelog.services.broker.telemetry.measurements import Measurements
+from tidelog.services.runtime.opening import build_sweeps, build_upkeep, open_named_store
 from tidelog.services.runtime.settings import Settings
-from tidelog.services.runtime.store_opening import open_named_store
-from tidelog.services.runtime.upkeep_wiring import build_sweeps, build_upkeep
 from tidelog.services.workers.sweeping.sweep_loop import Turn
 from tidelog.storage.archiver import Archiver, ArchiverSettings
 from tidelog.storage.errors import Invalid
@@ -93,7 +92,7 @@ def _cluster_broker(parts: BrokerParts) -> ClusterBroker:
     from tidelog.services.broker.cluster.membership import Membership
     from tidelog.services.peers.http_peers import HttpPeers
     from tidelog.services.peers.proof import PeerProofs
-    from tidelog.services.runtime.etcd_opening import open_etcd
+    from tidelog.services.runtime.opening import open_etcd
 
     settings, runtime = parts.settings, parts.resources.runtime
     _check_reachable(settings)

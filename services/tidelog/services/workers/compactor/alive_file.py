@@ -1,7 +1,8 @@
-"""Shows that a compactor is alive: a file whose modification time is renewed while the event loop runs.
+"""Shows that a compactor is alive: renews the modification time of a file while the event loop runs.
 
-A compactor listens on no port, so a health check reads this file's age (`tidelog.services.runtime.container_health`).
-Work on records runs in threads, so a long merge does not stop the renewal; an event loop that hangs does.
+A compactor listens on no port, so its health check reads the age of this file
+(`tidelog.services.runtime.container_health`). Work on records runs in threads. So a long merge does not stop the
+renewal, but an event loop that hangs does.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ RENEWAL_S = ALIVE_S_MAX / 6
 
 @contextlib.asynccontextmanager
 async def kept_alive(file: Path | None, clock: Clock) -> AsyncIterator[None]:
-    """Renew `file` in the background, and remove it at the end; None: do nothing. Raises `Invalid` if it cannot be
-    written."""
+    """Renew `file` in the background, and remove it at the end. None: do nothing. Raises `Invalid` if the file cannot
+    be written."""
     if file is None:
         yield
         return

@@ -1,9 +1,9 @@
-"""Tends every partition of a bucket, one after the other, round after round.
+"""Maintains every partition of a bucket, one after the other, in rounds.
 
-What there is to tend stands in the journal, which is read on before each round and never written. A round visits the
-partitions in an order of its own, so that several compactors of one bucket seldom meet; where they do, one of them
-finds a version it did not make and starts over from that (`upkeep`). What fails in one partition does not keep the
-others waiting.
+The journal lists the partitions. A compactor reads new entries of it before each round and never writes it. Each round
+starts at a random partition, so that several compactors of one bucket seldom meet. If two do meet, one of them finds a
+version that it did not make and starts over from that version (`upkeep`). A failure in one partition does not delay the
+others.
 
     compactor = Compactor(store, upkeep, runtime)
     async for step in compactor.round():
@@ -31,16 +31,16 @@ from tidelog.storage.upkeep.task import Place
 from tidelog.storage.upkeep.upkeep import Upkeep
 
 STEPS_A_VISIT_MAX = 8
-"""A partition with more to do is visited again in the next round, so that it does not keep the others waiting."""
+"""Steps in one visit. A partition with more work waits for the next round, so that the others get their turn."""
 LOGS_MAX = 10_000
-"""Manifests kept between rounds; beyond that a visit costs a GET more."""
+"""Manifests that are kept between rounds. A visit to any other partition costs one more GET."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Appended:
-    """A version that this compactor made of a partition; `segments` and `size_bytes` are what is there now."""
+    """A manifest version that this compactor wrote. `segments` and `size_bytes` are those of the partition now."""
 
     topic: str
     partition: int
@@ -54,8 +54,7 @@ class Appended:
 
 @dataclass
 class RoundReport:
-    """What a round came to. `due_at_ms`: when the first partition has something to do again; None: not before another
-    version."""
+    """The results of a round. `due_at_ms` is when the first partition has work again; None: not before it changes."""
 
     partitions: int = 0
     versions: int = 0
@@ -65,7 +64,7 @@ class RoundReport:
 
 
 class Compactor:
-    """`topics`: the names of those to tend; none: all. Raises `Unavailable`, `Corrupt` of the journal."""
+    """Maintains the topics named by `topics`; empty: all. Raises `Unavailable` and `Corrupt` of the journal."""
 
     def __init__(
         self, store: ObjectStore, journal: Journal, upkeep: Upkeep, runtime: Runtime, topics: Collection[str] = ()
@@ -80,14 +79,14 @@ class Compactor:
         self.report = RoundReport()
 
     async def open(self) -> None:
-        """Read the topics. Raises `Invalid` if one that was asked for is not there."""
+        """Read the topics. Raises `Invalid` if one of the named topics does not exist."""
         await self._journal.open()
         known = {topic.name for topic in self._catalog.list_topics()}
         if missing := sorted(self._names - known):
             raise Invalid(f"the bucket has no topic {missing[0]!r}", field="topic")
 
     async def round(self) -> AsyncIterator[Appended]:
-        """Visit every partition once; `report` tells of it afterwards."""
+        """Visit every partition once, and yield each version written. `report` has the results afterwards."""
         self.report = RoundReport()
         await self._journal.catch_up()
         for topic, number in self._partitions():
@@ -107,7 +106,7 @@ class Compactor:
                 yield _appended(place, step.manifest)
             self._note_due(step.due_at_ms)
         except Conflict:
-            self._note_due(self._runtime.clock.now_ms())  # others are at work here: in the next round
+            self._note_due(self._runtime.clock.now_ms())  # another worker is active here; retry in the next round
         except TidelogError as error:
             self._note_failure(place, error)
 
@@ -138,7 +137,7 @@ class Compactor:
 
 def _appended(place: Place, manifest: Manifest) -> Appended:
     change = manifest.change
-    assert change is not None, "a version says what it changed"
+    assert change is not None, "every version records its change"
     return Appended(
         topic=place.topic,
         partition=place.topic_partition.partition,

@@ -1,9 +1,9 @@
-"""`tidelog compactor` as a process: from its settings to the rounds, until a signal or until nothing is due.
+"""Runs `tidelog compactor`: opens the bucket, then runs rounds until a signal comes or nothing is due.
 
-Beside the rounds it sweeps the bucket (`sweeping`), for brokers that leave upkeep to it leave that to it as well.
+It also sweeps the bucket (`sweeping`), because brokers that leave upkeep to a compactor do not sweep.
 
-SIGTERM and SIGINT end it between any two requests to the store. That is always safe: what was uploaded without a
-manifest is an orphan, and whoever comes next starts from the newest manifest.
+SIGTERM and SIGINT end it between two requests to the store. That is always safe: a segment that was uploaded without a
+manifest version is an orphan, and the next worker starts from the newest manifest.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.coordinator.journal import Journal
+from tidelog.services.runtime.opening import build_sweeps, build_upkeep, open_named_store
 from tidelog.services.runtime.settings import Settings
-from tidelog.services.runtime.store_opening import open_named_store
-from tidelog.services.runtime.upkeep_wiring import build_sweeps, build_upkeep
 from tidelog.services.workers.compactor.alive_file import kept_alive
 from tidelog.services.workers.compactor.compactor import Appended, Compactor, RoundReport
 from tidelog.storage.errors import Unavailable
@@ -28,15 +27,15 @@ from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.retrying import RetryingObjectStore
 
 PAUSE_S_MIN = 1.0
-"""Between two rounds, whatever is due."""
+"""The least pause between two rounds."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class CompactorOptions:
-    """`topics`: those to tend, none for all; `interval_s`: between two rounds, if nothing is due before; `alive_file`:
-    renewed while it runs."""
+    """`topics`: the topics to maintain, empty for all. `interval_s`: the pause between rounds, unless work is due
+    earlier. `alive_file`: renewed while the compactor runs."""
 
     topics: tuple[str, ...] = ()
     interval_s: float = 60.0
@@ -45,13 +44,13 @@ class CompactorOptions:
 
     @property
     def sweeps(self) -> bool:
-        """Whether the bucket is swept as well: not by one that came for a moment, or for some topics only."""
+        """Whether it sweeps the bucket: not if it runs once, or for some topics only."""
         return not self.once and not self.topics
 
 
 @dataclass(frozen=True)
 class Totals:
-    """What all rounds came to. `failures`: visits that failed in the last round, `damaged`: for what they found."""
+    """The results of all rounds. `failures` of the last round, among them those for a `damaged` object."""
 
     rounds: int = 0
     versions: int = 0
@@ -62,16 +61,19 @@ class Totals:
         return Totals(self.rounds + 1, self.versions + report.versions, report.failures, report.damaged)
 
 
-async def run_compactor(settings: Settings, options: CompactorOptions, told: Callable[[Appended], None]) -> Totals:
-    """Tend the bucket that `settings.store` names; `told` hears of every version. Returns after a signal, or with
-    `once` after the first round that had nothing to do. Raises `Invalid`, `Unavailable`, `Corrupt` if it cannot begin.
-    """
+async def run_compactor(
+    settings: Settings, options: CompactorOptions, on_version: Callable[[Appended], None]
+) -> Totals:
+    """Maintain the bucket that `settings.store` names; call `on_version` for every version written. Returns after a
+    signal, or with `once` after the first round without work. Raises `Invalid`, `Unavailable` or `Corrupt` if it cannot
+    begin."""
     runtime = Runtime()
-    async with _opened(settings, runtime) as store:
-        compactor = _compactor(settings, options, runtime, store)
+    async with contextlib.aclosing(RetryingObjectStore(open_named_store(settings, runtime), runtime)) as store:
+        upkeep = build_upkeep(settings, store, runtime)
+        compactor = Compactor(store, Journal(store, runtime), upkeep, runtime, options.topics)
         await compactor.open()
         _log.info("tending", extra={"fields": {"store": store.url, "topics": list(options.topics) or "all"}})
-        rounds = _Rounds(compactor, options, runtime, told)
+        rounds = _Rounds(compactor, options, runtime, on_version)
         async with _sweeping(settings, options, runtime, store), kept_alive(options.alive_file, runtime.clock):
             with _ended_by_signals(asyncio.create_task(rounds.run())) as running:
                 await asyncio.wait((running,))
@@ -82,15 +84,15 @@ async def run_compactor(settings: Settings, options: CompactorOptions, told: Cal
 
 
 class _Rounds:
-    """Round after round, with a pause between."""
+    """Runs rounds with pauses in between."""
 
     def __init__(
-        self, compactor: Compactor, options: CompactorOptions, runtime: Runtime, told: Callable[[Appended], None]
+        self, compactor: Compactor, options: CompactorOptions, runtime: Runtime, on_version: Callable[[Appended], None]
     ) -> None:
         self._compactor = compactor
         self._options = options
         self._clock = runtime.clock
-        self._told = told
+        self._on_version = on_version
         self.totals = Totals()
 
     async def run(self) -> None:
@@ -105,13 +107,11 @@ class _Rounds:
     async def _round(self) -> RoundReport:
         try:
             async for appended in self._compactor.round():
-                self._told(appended)
+                self._on_version(appended)
         except Unavailable as error:
             if self._options.once:
                 raise
-            _log.warning(
-                "the topics could not be read, the next round is in %.0f s: %s", self._options.interval_s, error
-            )
+            _log.warning("cannot read the topics, next round in %.0f s: %s", self._options.interval_s, error)
         return self._compactor.report
 
     def _pause_s(self, report: RoundReport) -> float:
@@ -121,13 +121,8 @@ class _Rounds:
         return max(PAUSE_S_MIN, min(self._options.interval_s, until_due_s))
 
 
-def _compactor(settings: Settings, options: CompactorOptions, runtime: Runtime, store: ObjectStore) -> Compactor:
-    upkeep = build_upkeep(settings, store, runtime)
-    return Compactor(store, Journal(store, runtime), upkeep, runtime, options.topics)
-
-
 class _Always:
-    """It is always a compactor's turn to sweep: what sweeps beside it, a broker or another compactor, does no harm."""
+    """A compactor may always sweep. A broker or another compactor that sweeps at the same time does no harm."""
 
     async def while_it_lasts(self, work: Coroutine[None, None, None]) -> None:
         await work
@@ -137,7 +132,7 @@ class _Always:
 async def _sweeping(
     settings: Settings, options: CompactorOptions, runtime: Runtime, store: ObjectStore
 ) -> AsyncIterator[None]:
-    """Sweep meanwhile, if the compactor is one that does."""
+    """Sweep in the background, if `options.sweeps`."""
     always = _Always()
     sweeps = build_sweeps(settings, store, runtime, lambda: always)
     if options.sweeps:
@@ -148,18 +143,9 @@ async def _sweeping(
         await sweeps.close()
 
 
-@contextlib.asynccontextmanager
-async def _opened(settings: Settings, runtime: Runtime) -> AsyncIterator[ObjectStore]:
-    store = RetryingObjectStore(open_named_store(settings, runtime), runtime)
-    try:
-        yield store
-    finally:
-        await store.aclose()
-
-
 @contextlib.contextmanager
 def _ended_by_signals(running: asyncio.Task[None]) -> Iterator[asyncio.Task[None]]:
-    """A signal cancels `running`."""
+    """Cancel `running` at SIGTERM or SIGINT."""
     loop = asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT)
     for number in signals:

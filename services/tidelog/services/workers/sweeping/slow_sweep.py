@@ -1,11 +1,11 @@
-"""Sweeps of a whole bucket that nobody notices: a few requests a second, one at a time, a partition at a time.
+"""Sweeps a whole bucket slowly: a few requests per second, one at a time, one partition at a time.
 
     sweep = SlowSweep(store, runtime, sweep_settings(delete_grace_ms))
-    await sweep.run()                        # from the beginning to the end; may be cut off anywhere
+    await sweep.run()                        # once through the bucket; may be cancelled anywhere
     sweep.counts.deleted                     # by reason, since the process started
 
-A bucket in which nothing is stray is only read: a LIST for each thousand objects, and for each partition that has
-segments a LIST and a GET of its manifest. So an idle cluster makes no PUT.
+A sweep that finds nothing to delete only reads: a LIST per thousand objects, and a LIST and a GET of the manifest per
+partition with segments. So an idle cluster makes no PUT.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.rationing import PacedObjectStore
 
 REQUESTS_PER_S = 5.0
-"""A page of a listing takes a processor some milliseconds: at this pace a fiftieth of one. Ten thousand partitions take
-an hour."""
-PLACES_TOLD_MAX = 10
-"""Of what was left alone, named in the log; `tidelog bucket sweep` names all."""
+"""A page of a listing takes some milliseconds of a processor, so this pace uses a fiftieth of one. Ten thousand
+partitions take an hour."""
+PLACES_LOGGED_MAX = 10
+"""Places that the log names among those left alone. `tidelog bucket sweep` names all."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class SweepCounts:
-    """What the sweeps of this process came to: how many reached their end and how many did not, and what they deleted
-    by reason. Of the last that reached its end: what was too young to be judged, and how many places it left alone."""
+    """The results of the sweeps of this process: how many finished and how many were cut off, and what they deleted, by
+    reason. Of the last finished sweep: the bytes that were too young to delete, and the places it left alone."""
 
     finished: int = 0
     cut_off: int = 0
@@ -58,12 +58,13 @@ class SweepCounts:
 
 
 def sweep_settings(delete_grace_ms: int) -> SweepSettings:
-    """For workers that delete `delete_grace_ms` after something is no longer needed: no grace of a sweep is shorter."""
+    """Settings for a bucket whose workers delete objects `delete_grace_ms` after their last use. The grace of a sweep
+    is never shorter."""
     return SweepSettings(max(DAY_MS, delete_grace_ms), delete=True, partitions_at_once=1)
 
 
 class SlowSweep:
-    """Sweeps `store`, one at a time. `counts` grow with every object that goes."""
+    """Sweeps `store`. `counts` grow with every deleted object."""
 
     def __init__(
         self, store: ObjectStore, runtime: Runtime, settings: SweepSettings, *, requests_per_s: float = REQUESTS_PER_S
@@ -76,8 +77,8 @@ class SlowSweep:
         self.counts = SweepCounts()
 
     async def run(self) -> None:
-        """Once through the bucket. Raises `Unavailable`, `Denied`, `Corrupt` of the journal; what went until then is
-        counted, and running again is always right."""
+        """Sweep once through the bucket. Raises `Unavailable`, `Denied` and `Corrupt` of the journal. Objects that were
+        deleted before an error are counted, and it is always safe to run again."""
         sweep = BucketSweep(self._store, self._topics, self._runtime, self._settings)
         finished = False
         try:
@@ -87,28 +88,28 @@ class SlowSweep:
             finished = True
         finally:
             self.counts = self.counts.with_end(sweep.report, finished=finished)
-            _tell(sweep.report, finished=finished)
-            self._tell_of_uploads(sweep.report.unjudged.get(UNFINISHED_UPLOADS))
+            _log_end(sweep.report, finished=finished)
+            self._warn_of_uploads(sweep.report.unjudged.get(UNFINISHED_UPLOADS))
 
-    def _tell_of_uploads(self, reason: str | None) -> None:
-        """Once in the life of the process: it is the same each day."""
+    def _warn_of_uploads(self, reason: str | None) -> None:
+        """Warn once per process; the reason is the same every day."""
         if reason is None or self._said_uploads:
             return
         self._said_uploads = True
         _log.warning(
-            "unfinished multipart uploads are not swept, all else is: %s. On S3 grant s3:ListBucketMultipartUploads, "
+            "the sweep skips unfinished multipart uploads: %s. On S3 grant s3:ListBucketMultipartUploads, "
             "s3:ListMultipartUploadParts and s3:AbortMultipartUpload, or remove them by a lifecycle rule",
             reason,
         )
 
 
-def _tell(report: SweepReport, *, finished: bool) -> None:
-    """One line, however it ended."""
+def _log_end(report: SweepReport, *, finished: bool) -> None:
+    """Log one line about a sweep."""
     fields = {
         "deleted": report.deleted,
         "deleted_bytes": report.deleted_bytes,
         **report.found,
         "too_young": report.young,
-        "left_alone": sorted(report.unjudged)[:PLACES_TOLD_MAX],
+        "left_alone": sorted(report.unjudged)[:PLACES_LOGGED_MAX],
     }
     _log.info("swept the bucket" if finished else "a sweep of the bucket was cut off", extra={"fields": fields})
