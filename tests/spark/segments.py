@@ -9,9 +9,15 @@ import pyarrow as pa
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.segments.segment_codec import encode_segment
+from tidelog.wire.topics import SegmentDescription
 
 RECORDS_IN_SEGMENT = 1_000
 SEGMENT_ID, TOPIC_ID = "5e" * 16, "70" * 16
+
+
+def segment(key: str, base: int, last: int, min_timestamp: int, max_timestamp: int) -> SegmentDescription:
+    """A description of a segment without gaps."""
+    return SegmentDescription(key, base, last, last - base + 1, 0, min_timestamp, max_timestamp, "")
 
 
 def write_segment(root: Path) -> str:

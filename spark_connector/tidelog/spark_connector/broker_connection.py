@@ -1,25 +1,25 @@
-"""A connection to a broker for Spark's processes: five GETs of `docs/http-api.md`, over the standard library.
+"""A connection to a broker for Spark's processes: five GETs of `docs/http-api.md` over the standard library.
 
-Spark's executors run this module, and they may carry nothing but pyspark and pyarrow; so it is not `tidelog.client`,
-which needs more. Records come as Arrow streams. An answer that says "later" (429, 503) or a broken connection is tried
-again, a few times, since all calls only read.
+Spark's executors run this module with pyspark, pyarrow, numpy and msgspec only. `tidelog.client` needs more packages.
+All calls only read, so a call is sent again a few times if the broker asks for it (429, 503) or the connection breaks.
 """
 
 from __future__ import annotations
 
 import http.client
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
+import msgspec
 import pyarrow as pa
 
-from tidelog.spark_connector.partition_log import ColdSegment, PartitionLog
-from tidelog.storage.errors import Invalid, NotFound, OutOfRange, TidelogError, Unavailable
+from tidelog.storage.errors import Corrupt, Fenced, Unavailable
 from tidelog.storage.runtime import pause
+from tidelog.wire.errors import error_of_answer
+from tidelog.wire.topics import ListedTopic, OffsetAnswer, PartitionLogDescription, TopicDescription, TopicPage
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 TIMEOUT_S = 60
@@ -28,27 +28,19 @@ PAUSE_S = 0.2
 PAUSE_S_MAX = 5.0
 RECORDS_PER_FETCH_MAX = 100_000
 
-
-@dataclass(frozen=True)
-class TopicDescription:
-    """What a read needs of a topic. `timestamp_type` as Kafka numbers it: 0 CreateTime, 1 LogAppendTime."""
-
-    name: str
-    topic_id: str
-    partition_count: int
-    timestamp_type: int
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Fetch:
-    """One answer; reading goes on at `next_offset`."""
+    """The records of one answer. Reading continues at `next_offset`."""
 
     batches: tuple[pa.RecordBatch, ...]
     next_offset: int
 
 
 class BrokerConnection:
-    """One kept-alive connection; for one thread at a time."""
+    """One kept-alive connection, for one thread at a time."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -64,58 +56,51 @@ class BrokerConnection:
         self.close()
 
     def close(self) -> None:
-        """Closing again does nothing."""
+        """Calling it again does nothing."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def topics(self) -> list[TopicDescription]:
+    def topics(self) -> list[ListedTopic]:
         """Every topic, page by page."""
-        page = self._json("/v1/topics")
-        found = [_topic(entry) for entry in page["topics"]]
-        while "next" in page:
-            page = self._json(f"/v1/topics?after={quote(page['next'], safe='')}")
-            found += [_topic(entry) for entry in page["topics"]]
+        page = self._value("/v1/topics", TopicPage)
+        found = [*page.topics]
+        while page.next is not None:
+            page = self._value(f"/v1/topics?after={quote(page.next, safe='')}", TopicPage)
+            found += page.topics
         return found
 
     def topic(self, name: str) -> TopicDescription:
         """Raises `NotFound`."""
-        return _topic(self._json(f"/v1/topics/{quote(name, safe='')}"))
+        return self._value(f"/v1/topics/{quote(name, safe='')}", TopicDescription)
 
-    def partition_log(self, topic: str, partition: int) -> PartitionLog:
-        """What to read, in one consistent answer. Raises `NotFound`."""
-        answer = self._json(f"{_partition_path(topic, partition)}/log")
-        return PartitionLog(
-            topic=answer["topic"],
-            topic_id=answer["topic_id"],
-            partition=answer["partition"],
-            log_start_offset=answer["log_start_offset"],
-            cold_end=answer["cold_end"],
-            high_watermark=answer["high_watermark"],
-            store_url=answer["store"],
-            segments=tuple(_segment(entry) for entry in answer["segments"]),
-        )
+    def partition_log(self, topic: str, partition: int) -> PartitionLogDescription:
+        """The segments and the offsets of a partition in one consistent answer. Raises `NotFound`."""
+        return self._value(f"{_partition_path(topic, partition)}/log", PartitionLogDescription)
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
-        """The first record at or after `timestamp_ms`, else the high watermark."""
-        answer = self._json(f"{_partition_path(topic, partition)}/offset?at=@{timestamp_ms}")
-        return int(answer["offset"])
+        """The offset of the first record at or after `timestamp_ms`; without one, the high watermark."""
+        return self._value(f"{_partition_path(topic, partition)}/offset?at=@{timestamp_ms}", OffsetAnswer).offset
 
     def fetch(self, topic: str, partition: int, start: int, end: int) -> Fetch:
-        """Some records of ``[start, end)``, from `start` on. Raises `OutOfRange`, `NotFound`."""
+        """Some records of ``[start, end)``, beginning at `start`. Raises `OutOfRange`, `NotFound`."""
         query = urlencode({"offset": start, "max_records": min(end - start, RECORDS_PER_FETCH_MAX)})
         headers, body = self._get(f"{_partition_path(topic, partition)}/records?{query}", accept=ARROW_STREAM)
         with pa.ipc.open_stream(body) as stream:
             return Fetch(tuple(stream), next_offset=int(headers["tidelog-next-offset"]))
 
-    def _json(self, path: str) -> Any:
-        return json.loads(self._get(path, accept="application/json")[1])
+    def _value(self, path: str, shape: type[T]) -> T:
+        body = self._get(path, accept="application/json")[1]
+        try:
+            return msgspec.json.decode(body, type=shape)
+        except msgspec.MsgspecError as error:
+            raise Corrupt(f"the answer of {self.url}{path}", f"is not what docs/http-api.md says ({error})") from error
 
     def _get(self, path: str, *, accept: str) -> tuple[Mapping[str, str], bytes]:
         for attempt in range(1, ATTEMPTS):
             try:
                 return self._get_once(path, accept)
-            except Unavailable:
+            except (Unavailable, Fenced):
                 pause(min(PAUSE_S * 2**attempt, PAUSE_S_MAX))
         return self._get_once(path, accept)
 
@@ -131,9 +116,12 @@ class BrokerConnection:
                 f"no broker answers at {self.url} ({error!r}): start one with `tidelog serve`, "
                 "or name its address with the option 'broker'"
             ) from error
+        headers = {name.lower(): value for name, value in response.getheaders()}
         if response.status != http.client.OK:
-            raise _error_of(response.status, body, f"{self.url}{path}")
-        return {name.lower(): value for name, value in response.getheaders()}, body
+            refusal = error_of_answer(response.status, headers, body)
+            refusal.add_note(f"{self.url}{path} answered {response.status}")
+            raise refusal
+        return headers, body
 
     def _open(self) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if self._address.scheme == "https" else http.client.HTTPConnection
@@ -142,38 +130,3 @@ class BrokerConnection:
 
 def _partition_path(topic: str, partition: int) -> str:
     return f"/v1/topics/{quote(topic, safe='')}/partitions/{partition}"
-
-
-def _topic(answer: Mapping[str, Any]) -> TopicDescription:
-    return TopicDescription(
-        name=answer["name"],
-        topic_id=answer["topic_id"],
-        partition_count=len(answer["partitions"]),
-        timestamp_type=int(answer["configs"].get("message.timestamp.type") == "LogAppendTime"),
-    )
-
-
-def _segment(answer: Mapping[str, Any]) -> ColdSegment:
-    return ColdSegment(
-        key=answer["key"],
-        base_offset=answer["base_offset"],
-        last_offset=answer["last_offset"],
-        records=answer["records"],
-        min_timestamp_ms=answer["min_timestamp"],
-        max_timestamp_ms=answer["max_timestamp"],
-    )
-
-
-def _error_of(status: int, body: bytes, url: str) -> TidelogError:
-    try:
-        problem = json.loads(body)
-        detail = str(problem["detail"])
-    except (ValueError, KeyError, TypeError):
-        problem, detail = {}, f"{body[:200]!r}"
-    text = f"{url} answered {status}: {detail}"
-    if status == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
-        low, high = problem["log_start_offset"], problem["high_watermark"]
-        return OutOfRange(text, log_start_offset=low, high_watermark=high)
-    if status == http.client.NOT_FOUND:
-        return NotFound(text)
-    return Unavailable(text) if status in (429, 502, 503, 504) else Invalid(text)

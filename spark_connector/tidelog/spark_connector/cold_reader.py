@@ -1,8 +1,8 @@
-"""Reads a slice of a segment from the bucket: only the row groups that the slice and the times ask for.
+"""Reads a slice of a segment from the bucket: only the row groups that the slice and the timestamps ask for.
 
-The object's form and checksums are `tidelog.storage`'s business; here are the way to its bytes, by pyarrow's file
-systems, and the choice of what to read. Runs in Spark's Python workers, several at a time on a machine, so that one
-stretch of row groups is in memory at a time and pyarrow's own threads are left off.
+This module reads bytes by pyarrow's file systems and chooses row groups. `tidelog.storage` decodes the object and
+checks its checksums. The code runs in Spark's Python workers, several at a time on a machine. Therefore only one run of
+neighbouring row groups is in memory at a time, and pyarrow's own threads are not used.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from tidelog.spark_connector.partition_log import ColdSlice
 from tidelog.spark_connector.pruning import Interval
 from tidelog.spark_connector.s3_access import s3_file_system
+from tidelog.spark_connector.slices import ColdSlice
 from tidelog.storage.errors import Corrupt, Denied, Invalid, NotFound, Unavailable
 from tidelog.storage.parquet.parquet_format import TAIL_BYTES, Footer, RowGroup, decode_rows, footer_bytes
 from tidelog.storage.segments.segment_codec import SEGMENT_FLAVOR, decode_segment_footer
 
 FOOTER_GUESS_BYTES = 64 * 1024
-"""Read at once from an object's end; most footers are shorter, and need no second request."""
+"""Read first from the end of an object. Most footers are shorter, so they need no second request."""
 
 STRETCH_RAW_BYTES = 16 << 20
-"""Neighbouring row groups are read and decoded together up to about so many bytes of records."""
+"""Neighbouring row groups are read and decoded together up to about this many bytes of records."""
 
 
 class StoreReader:
-    """The segments of a store by their keys, read-only. `url` as the broker tells it: ``file:///path`` or
-    ``s3://bucket/prefix``; other schemes are `Invalid`."""
+    """Reads segments of a store by their keys. `url` is the store's URL from the broker: ``file:///path`` or
+    ``s3://bucket/prefix``. Raises `Invalid` for other schemes."""
 
     def __init__(self, url: str) -> None:
         address = urlsplit(url)
@@ -43,10 +43,10 @@ class StoreReader:
             self._files = pafs.LocalFileSystem()
             self._root = str(Path(unquote(address.path)))
         else:
-            raise Invalid(f"{url!r} is no store that can be read directly: use file:///PATH or s3://BUCKET/PREFIX")
+            raise Invalid(f"{url!r} is not a store that can be read directly: use file:///PATH or s3://BUCKET/PREFIX")
 
     def read(self, piece: ColdSlice, columns: Sequence[str], timestamps_ms: Interval) -> Iterator[pa.RecordBatch]:
-        """The rows of `piece` in order of offsets, without those row groups that have no timestamp in
+        """The rows of `piece` in the order of offsets, without the row groups that have no timestamp in
         `timestamps_ms`. Raises `NotFound` (the object is gone), `Corrupt`, `Denied`, `Unavailable`."""
         key = piece.segment.key
         try:
@@ -57,7 +57,7 @@ class StoreReader:
         except PermissionError as error:
             raise Denied(f"{self._url} does not let {key} be read: {error}") from error
         except OSError as error:
-            # pyarrow tells S3's refusals by their text alone.
+            # pyarrow reports S3's refusals only in the text of the error.
             kind = Denied if "ACCESS_DENIED" in str(error) else Unavailable
             raise kind(f"{self._url} did not give {key}: {error}") from error
 
@@ -108,7 +108,7 @@ def _may_hold(footer: Footer, group: RowGroup, column: str, interval: Interval) 
 
 
 def stretches(groups: Sequence[RowGroup]) -> Iterator[list[RowGroup]]:
-    """Neighbours together, up to `STRETCH_RAW_BYTES`: what one request reads."""
+    """Neighbouring row groups in one list, up to `STRETCH_RAW_BYTES`. One request reads each list."""
     stretch: list[RowGroup] = []
     for group in groups:
         raw_bytes = sum(member.raw_bytes for member in stretch) + group.raw_bytes
@@ -121,6 +121,6 @@ def stretches(groups: Sequence[RowGroup]) -> Iterator[list[RowGroup]]:
 
 
 def _between(rows: pa.Table, start: int, end: int) -> pa.Table:
-    """The rows with offsets in ``[start, end)``; offsets ascend, so they are one stretch."""
+    """The rows with offsets in ``[start, end)``. Offsets ascend, so these rows are consecutive."""
     first, last = np.searchsorted(rows["offset"].to_numpy(), [start, end])
     return rows.slice(int(first), int(last - first))

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.spark_connector.broker_connection import BrokerConnection
-from tidelog.spark_connector.partition_log import HotSlice, report_loss
+from tidelog.spark_connector.slices import HotSlice, report_loss
 from tidelog.storage.errors import Corrupt, NotFound, OutOfRange
 
 
 class HotReader:
-    """Slices of one topic. That the name still means `topic_id` is asked when a slice is read, so that a topic deleted
-    and created again under its name is an error and not other records."""
+    """Reads slices of one topic. After each slice it checks that the name still belongs to `topic_id`, so that a topic
+    that was deleted and created again is an error instead of other records."""
 
     def __init__(self, connection: BrokerConnection, topic: str, topic_id: str, *, fail_on_data_loss: bool) -> None:
         self._connection = connection
@@ -23,7 +23,7 @@ class HotReader:
         self._fail_on_data_loss = fail_on_data_loss
 
     def read(self, piece: HotSlice, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of `piece` in order of offsets. Raises `DataLoss`, `NotFound`, `Unavailable`."""
+        """The rows of `piece` in the order of offsets. Raises `DataLoss`, `NotFound`, `Unavailable`."""
         position = piece.start
         while position < piece.end:
             try:
@@ -41,7 +41,7 @@ class HotReader:
         self._check_same_topic()
 
     def _after_loss(self, piece: HotSlice, position: int, error: OutOfRange) -> int:
-        """Where to go on if records at `position` are gone and that is allowed."""
+        """The offset to continue at if the records at `position` are gone and data loss is allowed."""
         low, high = error.log_start_offset, error.high_watermark
         name = f"{self._topic}-{piece.partition}"
         report_loss(name, position, piece.end, low, high, fail=self._fail_on_data_loss)

@@ -1,8 +1,8 @@
-"""Starts Spark's JVM, and explains why it did not start.
+"""Starts Spark's JVM, and quotes its output if it does not start.
 
-pyspark reports ``JAVA_GATEWAY_EXITED`` and nothing else. The reason is what Java, Spark's start script or its resolver
-wrote, partly to stdout, where nobody looks for it. So after such a failure the same command runs once more, with both
-streams read, and the error quotes them.
+pyspark reports only ``JAVA_GATEWAY_EXITED``. Java, Spark's start script or its package resolver wrote the reason,
+partly to stdout. So after such a failure the same command runs once more with both streams captured, and the error
+quotes them.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ QUOTED_CHARACTERS_MAX = 2000
 
 
 class JvmExited(Unavailable):
-    """Spark's JVM ended before it could be used; the message quotes it."""
+    """Spark's JVM ended before it could be used. The message quotes its output."""
 
 
 def start_session(java: JavaRuntime, settings: Mapping[str, str]) -> SparkSession:
-    """A session under `settings`, on the Java that `use_java` found. Raises `JvmExited`."""
+    """A session with `settings`, on the Java that `use_java` found. Raises `JvmExited`."""
     try:
         return SparkSession.builder.config(map=dict(settings)).getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() != GATEWAY_EXITED:
             raise
         raise JvmExited(
-            f"Spark's JVM ended at its start. {java.describe()}:\n{_words(settings)}\n"
+            f"Spark's JVM ended at its start. {java.describe()}:\n{_output_of_second_start(settings)}\n"
             "If Java itself does not start, set JAVA_HOME to a Java 17 or newer that does. "
             "Spark's start scripts also need bash on PATH."
         ) from error
 
 
-def _words(settings: Mapping[str, str]) -> str:
-    """The end of what pyspark's own command writes, stack traces left out."""
+def _output_of_second_start(settings: Mapping[str, str]) -> str:
+    """The end of the output of pyspark's own command, without stack traces."""
     conf = [argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")]
     command = [str(Path(_find_spark_home()) / "bin" / "spark-submit"), *conf, "pyspark-shell"]
     with tempfile.TemporaryDirectory() as folder:
@@ -52,7 +52,7 @@ def _words(settings: Mapping[str, str]) -> str:
         try:
             answer = subprocess.run(
                 command,
-                stdin=subprocess.DEVNULL,  # at whose end a JVM that did start ends
+                stdin=subprocess.DEVNULL,  # a JVM that does start ends when its stdin ends
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

@@ -1,4 +1,4 @@
-"""A Spark on this machine alone, for demos, tests and benchmarks: small, quiet, with the data source registered."""
+"""A local Spark session for demos, tests and benchmarks: small, quiet, with the data source registered."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def local_session(
     settings: Mapping[str, str] | None = None,
     java: JavaRuntime | None = None,
 ) -> SparkSession:
-    """A session on `cores` threads of this process's own JVM, without the web interface; with `s3` it can read
-    ``s3://`` stores under the AWS variables. `java`: what the caller's `use_java` answered, else it is called here.
+    """A session on `cores` threads of a JVM of this process, without the web interface. With `s3` it can read ``s3://``
+    stores by the AWS variables. `java` is the result of `use_java`; without it, `use_java` is called here.
 
-    Raises `JavaNotFound`, `JvmExited` if that Java does not start, and `NotFound` where the jars for S3 are missing.
+    Raises `JavaNotFound`, `JvmExited` if that Java does not start, and `NotFound` if the jars for S3 are missing.
     """
     java = java or use_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -1,9 +1,11 @@
-"""`read`: the rows of the data source, faster. Cold segments go through Spark's own Parquet reader, which prunes
-columns, pushes filters down and stays in the JVM. A small hot tail is fetched at once, by the driver; only a large one
-takes the way through Python workers.
+"""`read`: the rows of the data source, faster.
 
-One snapshot is taken when `read` is called, and the DataFrame keeps to it: every action on it sees the same records
-(until retention deletes them).
+- Spark's own Parquet reader reads the cold segments: it prunes columns, pushes filters down and stays in the JVM.
+- The driver fetches a small hot tail when `read` is called. Only a large one is read by the data source: that starts
+  Python twice in the driver, to plan, and once per task. In a new session this takes seconds, longer than counting a
+  few million cold records, and it needs Python on the executors.
+
+`read` takes one snapshot. Every action on the DataFrame sees the same records, until retention deletes them.
 """
 
 from __future__ import annotations
@@ -14,26 +16,31 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType, TimestampType
 
-from tidelog.spark_connector.broker_connection import TopicDescription
-from tidelog.spark_connector.hot_table import fetched
 from tidelog.spark_connector.options import ReadOptions, parse_options
-from tidelog.spark_connector.partition_log import ColdSlice, HotSlice
-from tidelog.spark_connector.rows import HEADERS, row_schema
+from tidelog.spark_connector.rows import HEADERS, ReadTask, arrow_schema, read_task, row_schema
+from tidelog.spark_connector.slices import ColdSlice, HotSlice, TopicRef
 from tidelog.spark_connector.snapshot import TopicSnapshot, slices_to_read, store_of, take_snapshot
 from tidelog.spark_connector.source import TidelogDataSource, register
 
 VERIFY_CHECKSUMS = "parquet.page.verify-checksum.enabled"
-"""Off in Parquet's Java reader unless asked for; segments carry the checksums."""
+"""Parquet's Java reader checks the checksums of segments only with this setting."""
 
 LISTED_AT_ONCE = 32
-"""Spark looks at so many paths in the driver, and starts a job for more
-(``spark.sql.sources.parallelPartitionDiscovery.threshold``): for 44 local files 0.7 s instead of 0.1. On S3, where each
-takes two requests, the job is right."""
+"""Spark lists up to this many paths in the driver and starts a job for more
+(``spark.sql.sources.parallelPartitionDiscovery.threshold``). For 44 local files the job takes 0.7 s instead of 0.1. On
+S3, where each path takes two requests, the job is right."""
 SCANS_MAX = 8
+
+HOT_SLICES_MAX = 32
+HOT_RECORDS_MAX = 10_000
+HOT_BYTES_MAX = 1 << 20
+"""The driver fetches a hot tail up to these sizes. Its rows stay in the query's plan and are sent with its tasks, so
+for larger ones starting Python is cheaper."""
 
 _SEGMENT_SCHEMA = StructType(
     [
@@ -72,13 +79,13 @@ def _frames(spark: SparkSession, options: ReadOptions, topic: TopicSnapshot, sch
         segments = _segments(spark, options, topic, borders).where(_within(borders))
         yield _cold_rows(segments, topic.topic, schema)
     if hot:
-        rows = fetched(options, topic.topic, hot, schema)
+        rows = _fetched(options, topic.topic, hot, schema)
         yield _hot_rows(spark, options, topic, hot, schema) if rows is None else spark.createDataFrame(rows, schema)
 
 
 def scans(slices: Sequence[ColdSlice], store_url: str | None) -> list[Sequence[ColdSlice]]:
-    """`slices` as one scan, or on a local store as a few even ones that Spark lists without a job for it. Two or three
-    scans also end more evenly: Spark cuts each one by its bytes, and of three tasks on two cores one runs alone."""
+    """`slices` as one scan, or on a local store as a few equal scans that Spark lists without a job. Two or three scans
+    also end more evenly: Spark cuts each one by its bytes, and of three tasks on two cores one runs alone."""
     count = -(-len(slices) // LISTED_AT_ONCE)
     if count > SCANS_MAX or store_url is None or urlsplit(store_url).scheme != "file":
         count = min(1, count)
@@ -100,7 +107,7 @@ def _segments(
 
 
 def _spark_root(store_url: str) -> str:
-    """The store as Hadoop names it: S3 is s3a, and a path is not percent-encoded."""
+    """The store's URL for Hadoop: the scheme of S3 is s3a, and a path is not percent-encoded."""
     address = urlsplit(store_url)
     if address.scheme == "s3":
         return f"s3a://{address.netloc}{address.path}".rstrip("/")
@@ -108,12 +115,12 @@ def _spark_root(store_url: str) -> str:
 
 
 def _literal(path: str) -> str:
-    """Spark expands patterns in the paths it is to read; a folder's name may look like one."""
+    """`path` with its pattern characters escaped, because Spark expands patterns in the paths it reads."""
     return re.sub(r"([\\*?{}\[\]])", r"\\\1", path)
 
 
 def _within(slices: Sequence[ColdSlice]) -> Column:
-    """Rows of `slices`. The outer bounds come first, alone, so that Spark can push them down to the row groups."""
+    """Rows of `slices`. The outer bounds are a condition of their own, which Spark can push down to the row groups."""
     outer = F.col("offset").between(min(s.start for s in slices), max(s.end for s in slices) - 1)
     if len(slices) == 1:
         return outer
@@ -125,26 +132,40 @@ def _of_slice(piece: ColdSlice) -> Column:
 
 
 def _any_of(conditions: Sequence[Column]) -> Column:
-    """A balanced tree: Spark's analysis recurses, and thousands of partitions would be too deep a chain."""
+    """A balanced tree. Spark's analysis recurses, and a chain of thousands of partitions would be too deep."""
     if len(conditions) == 1:
         return conditions[0]
     middle = len(conditions) // 2
     return _any_of(conditions[:middle]) | _any_of(conditions[middle:])
 
 
-def _cold_rows(segments: DataFrame, topic: TopicDescription, schema: StructType) -> DataFrame:
-    constants = {
-        "topic": F.lit(topic.name),
-        "timestampType": F.lit(topic.timestamp_type),
-    }
+def _cold_rows(segments: DataFrame, topic: TopicRef, schema: StructType) -> DataFrame:
+    constants = {"topic": F.lit(topic.name), "timestampType": F.lit(topic.timestamp_type)}
     return segments.select([constants.get(name, F.col(name)).alias(name) for name in schema.names])
+
+
+def _fetched(options: ReadOptions, topic: TopicRef, slices: Sequence[HotSlice], schema: StructType) -> pa.Table | None:
+    """The rows of `slices`, fetched now. None if there are too many, or if the options ask for tasks of a size."""
+    if len(slices) > HOT_SLICES_MAX or sum(piece.end - piece.start for piece in slices) > HOT_RECORDS_MAX:
+        return None
+    if options.tasks_min or options.records_per_task_max:
+        return None
+    task = ReadTask(topic, tuple(slices), options.broker, None, options.fail_on_data_loss)
+    batches: list[pa.RecordBatch] = []
+    size_bytes = 0
+    for batch in read_task(task, schema):
+        batches.append(batch)
+        size_bytes += batch.nbytes
+        if size_bytes > HOT_BYTES_MAX:
+            return None
+    return pa.Table.from_batches(batches, arrow_schema(schema))
 
 
 def _hot_rows(
     spark: SparkSession, options: ReadOptions, topic: TopicSnapshot, slices: Sequence[HotSlice], schema: StructType
 ) -> DataFrame:
-    """Exactly `slices`, by the data source. It looks at the log anew, so what was archived since the snapshot was taken
-    comes from the bucket, and the offsets stay the same."""
+    """The rows of `slices` by the data source. It plans again, so it reads records from the bucket that were archived
+    since the snapshot; the offsets stay the same."""
     register(spark)
     name = topic.topic.name
     source = spark.read.format(TidelogDataSource.name()).schema(schema)

@@ -1,17 +1,18 @@
-"""What a read is asked for, under the option names of Spark's Kafka source, with that source's meaning in batch reads.
+"""The options of a read. Names and meaning are those of Spark's Kafka source in batch reads.
 
     which records     exactly one of subscribe (names, by commas), assign (JSON {"topic": [0, 1]}), subscribePattern
-                      (a regular expression that has to match a whole topic name)
+                      (a regular expression that must match the whole topic name)
     from              startingTimestamp (ms), else startingOffsets: earliest (default) or JSON
                       {"topic": {"0": 23, "1": -2}}
     up to             endingTimestamp (ms), else endingOffsets: latest (default) or JSON, exclusive
     how               includeHeaders, failOnDataLoss, startingOffsetsByTimestampStrategy, minPartitions,
                       maxRecordsPerPartition
 
--2 is earliest and -1 is latest, as in Kafka; a batch cannot start at the latest or end at the earliest. Tidelog's own
-options: `broker` (its URL) and `store` (where readers find the bucket, if not where the broker says).
+As in Kafka, -2 is earliest and -1 is latest, and a batch read cannot start at the latest or end at the earliest offset.
+Tidelog adds `broker` (its URL) and `store` (the URL under which readers find the bucket, if the broker's URL does not
+work for them).
 
-Everything here is pure: no broker is asked, so that a wrong option fails before anything is read.
+Parsing is pure and asks no broker, so a wrong option fails before anything is read.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class AtLatest:
 
 @dataclass(frozen=True)
 class AtTimestamp:
-    """The first record at or after `timestamp_ms`. Where there is none: the high watermark, or an error with
+    """The first record at or after `timestamp_ms`. Without one, it is the high watermark, or an error with
     `must_match`."""
 
     timestamp_ms: int
@@ -115,7 +116,8 @@ class ReadOptions:
 
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
-    """Options as a user wrote them; names in any case, as everywhere in Spark. `Invalid` names the culprit."""
+    """Parse the options as the user wrote them, with names in any case, as in Spark. Raises `Invalid` with the option
+    in `field`."""
     options = _by_known_name(given)
     return ReadOptions(
         subscription=_subscription(options),

@@ -1,9 +1,9 @@
-"""Packs what Spark's executors need of Tidelog into a zip for ``--py-files``, where it is not installed on them:
+"""Packs the parts of Tidelog that Spark's executors need into a zip for ``--py-files``:
 
     python -m tidelog.spark_connector.package tidelog.zip
     spark-submit --py-files tidelog.zip ...
 
-The executors' Python then needs only pyspark, pyarrow, numpy and msgspec.
+Beside the zip, the executors' Python needs only pyspark, pyarrow, numpy and msgspec.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
-PACKED = ("tidelog.spark_connector", "tidelog.storage")
+PACKED = ("tidelog.spark_connector", "tidelog.wire", "tidelog.storage")
 
 
 def write_package(target: Path) -> None:
-    """Write the zip. A namespace package inside a zip is found only if its folder has an entry of its own."""
+    """Write the zip. Python finds a namespace package in a zip only if its folder has an entry of its own."""
     with ZipFile(target, "w", ZIP_DEFLATED) as archive:
         archive.mkdir("tidelog")
         for name in PACKED:

@@ -1,7 +1,7 @@
-"""What a query's filters say about offsets, times, partitions and topics, so that the rest is never read.
+"""Turns a query's filters into bounds of offsets, timestamps, partitions and topics, so that the rest is not read.
 
-Spark hands its filters to the data source and still applies them itself, so a bound here may be loose but never
-too tight: what is not understood narrows nothing.
+Spark passes its filters to the data source and still applies them itself. So a bound may be loose, but never too tight,
+and an unknown filter narrows nothing.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from tidelog.spark_connector.partition_log import ColdSlice, Slice
+from tidelog.spark_connector.slices import ColdSlice, Slice
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Whole numbers from `low` to `high`, both in it; None: no bound."""
+    """Whole numbers from `low` to `high`, both included; None: no bound."""
 
     low: int | None = None
     high: int | None = None
@@ -39,13 +39,13 @@ class Interval:
         return Interval(max(lows, default=None), min(highs, default=None))
 
     def meets(self, low: int, high: int) -> bool:
-        """Whether any of ``low .. high`` lies in it."""
+        """Whether the interval holds any of ``low .. high``."""
         return (self.low is None or high >= self.low) and (self.high is None or low <= self.high)
 
 
 @dataclass(frozen=True)
 class Pruning:
-    """All have to hold; None: any partition, any topic."""
+    """Bounds that hold together; None: any partition, any topic."""
 
     offsets: Interval = field(default_factory=Interval)
     timestamps_ms: Interval = field(default_factory=Interval)
@@ -56,7 +56,7 @@ class Pruning:
         return self.topics is None or name in self.topics
 
     def narrowed(self, slices: Iterable[Slice]) -> list[Slice]:
-        """What is left of `slices`; only a cold one tells its timestamps."""
+        """The rest of `slices` within the bounds. Only cold slices know their timestamps."""
         kept = (self._within_offsets(piece) for piece in slices if self._takes(piece))
         return [piece for piece in kept if piece.start < piece.end]
 
@@ -65,7 +65,7 @@ class Pruning:
             return False
         if not isinstance(piece, ColdSlice):
             return True
-        return self.timestamps_ms.meets(piece.segment.min_timestamp_ms, piece.segment.max_timestamp_ms)
+        return self.timestamps_ms.meets(piece.segment.min_timestamp, piece.segment.max_timestamp)
 
     def _within_offsets(self, piece: Slice) -> Slice:
         low = piece.start if self.offsets.low is None else max(piece.start, self.offsets.low)
@@ -74,7 +74,7 @@ class Pruning:
 
 
 def pruning_of(filters: Sequence[Filter]) -> Pruning:
-    """What `filters`, all of which have to hold, say together."""
+    """The bounds of all `filters` together."""
     pruning = Pruning()
     for condition in filters:
         pruning = _with(pruning, condition)
@@ -105,7 +105,7 @@ def _with_names(pruning: Pruning, column: str, condition: Filter) -> Pruning:
 
 
 def _bounds(condition: Filter, number: Any) -> tuple[int | None, int | None] | None:
-    """Bounds that hold for whatever meets `condition`. Strictness is given away: one value more is no harm."""
+    """Bounds of all values that meet `condition`. A strict bound becomes a loose one, which is harmless."""
     if isinstance(condition, In):
         values = [number(value) for value in condition.value]
         return (min(values), max(values)) if values and None not in values else None
@@ -124,8 +124,8 @@ def _whole_number(value: object) -> int | None:
 
 
 def _milliseconds(value: object) -> int | None:
-    """The millisecond a moment lies in. Records have whole milliseconds, so as a lower bound it is loose by less than
-    one, and as an upper bound exact."""
+    """The millisecond that contains a moment. Records have whole milliseconds, so a lower bound is loose by less than
+    one millisecond and an upper bound is exact."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
     return (value - _EPOCH) // timedelta(milliseconds=1)

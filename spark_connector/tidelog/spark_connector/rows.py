@@ -1,4 +1,4 @@
-"""The rows a read gives: Kafka's columns, as Spark types them, and how a task's slices become Arrow batches of them."""
+"""The rows of a read: Kafka's columns in Spark's types, and how the slices of a task become Arrow batches of them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tidelog.spark_connector.broker_connection import BrokerConnection, TopicDescription
+from tidelog.spark_connector.broker_connection import BrokerConnection
 from tidelog.spark_connector.cold_reader import StoreReader
 from tidelog.spark_connector.hot_reader import HotReader
-from tidelog.spark_connector.partition_log import ColdSlice, Slice, reads_logger
 from tidelog.spark_connector.pruning import Interval
+from tidelog.spark_connector.slices import ColdSlice, Slice, TopicRef, reads_logger
 from tidelog.storage.errors import Invalid, NotFound
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -45,7 +45,8 @@ def row_schema(*, include_headers: bool) -> StructType:
 
 
 def checked_schema(asked: StructType, *, include_headers: bool) -> StructType:
-    """`asked` if it takes some of the columns with their types (fewer columns read faster), else `Invalid`."""
+    """`asked`, which may name some of the columns (fewer columns read faster). Raises `Invalid` for other columns or
+    types."""
     known = {field.name: field.dataType for field in row_schema(include_headers=include_headers)}
     wrong = [field.simpleString() for field in asked if known.get(field.name) != field.dataType]
     if wrong:
@@ -56,9 +57,9 @@ def checked_schema(asked: StructType, *, include_headers: bool) -> StructType:
 
 @dataclass(frozen=True)
 class ReadTask:
-    """What one Spark task reads: slices of one topic, and from where. `store` None: through the broker alone."""
+    """The slices of one topic that one Spark task reads, and their source. `store` None: only through the broker."""
 
-    topic: TopicDescription
+    topic: TopicRef
     slices: tuple[Slice, ...]
     broker: str
     store: str | None
@@ -72,7 +73,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def read_task(task: ReadTask, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """The task's rows, columns as in `schema`, in the Arrow types that Spark expects for it."""
+    """The task's rows with the columns of `schema`, in the Arrow types that Spark expects."""
     columns = arrow_schema(schema)
     stored = [name for name in columns.names if name in _STORED_COLUMNS] or ["offset"]
     with BrokerConnection(task.broker) as connection:
@@ -91,10 +92,10 @@ def _cold(task: ReadTask, piece: ColdSlice, columns: list[str]) -> Iterator[pa.R
         message = f"{error}: offsets [{piece.start}, {piece.end}) of {task.topic.name}-{piece.partition} are gone"
         if task.fail_on_data_loss:
             raise NotFound(f"{message}. Start the query again, or set failOnDataLoss=false") from error
-        reads_logger.warning("%s; going on without them (failOnDataLoss=false)", message)
+        reads_logger.warning("%s; the read continues without them (failOnDataLoss=false)", message)
 
 
-def _as_rows(batch: pa.RecordBatch, topic: TopicDescription, partition: int, schema: pa.Schema) -> pa.RecordBatch:
+def _as_rows(batch: pa.RecordBatch, topic: TopicRef, partition: int, schema: pa.Schema) -> pa.RecordBatch:
     constants = {"topic": topic.name, "partition": partition, "timestampType": topic.timestamp_type}
     columns = [
         pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows)

@@ -1,8 +1,8 @@
-"""The usual AWS settings, for the two readers of an ``s3://`` store that are not Tidelog's own.
+"""Passes the AWS variables to the two libraries with which Spark reads an ``s3://`` store.
 
 The broker takes endpoint, region and credentials from the AWS variables (``AWS_ENDPOINT_URL``, ``AWS_REGION``,
-``AWS_ACCESS_KEY_ID`` ...). pyarrow, which the data source reads with, and Hadoop's ``s3a``, which Spark's own Parquet
-reader uses, know the credentials' variables too, but not all of the others; this module hands those on.
+``AWS_ACCESS_KEY_ID`` ...). pyarrow (for the data source) and Hadoop's ``s3a`` (for Spark's own Parquet reader) find the
+credentials themselves, but not endpoint and region in every case. This module passes those on.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ DEFAULT_REGION = "us-east-1"
 
 
 def s3_options(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Settings for a `SparkSession` whose `read` shall reach an ``s3://`` store, from the AWS variables:
+    """Settings for a `SparkSession` that reads an ``s3://`` store, from the AWS variables:
 
         SparkSession.builder.config(map={"spark.jars.packages": HADOOP_AWS_PACKAGE, **s3_options()})
 
-    Credentials are not among them: ``s3a`` finds the variables (and a role of the machine) by itself, and so they do
-    not end in a configuration that others can read. Path style is used at an endpoint that is not Amazon's.
+    Credentials are not among the settings, which others may be able to read: ``s3a`` finds the variables or the
+    machine's role itself. Path style is used at an endpoint that is not Amazon's.
     """
     environ = os.environ if environ is None else environ
     endpoint = _endpoint(environ)
@@ -36,7 +36,7 @@ def s3_options(environ: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def s3_file_system(environ: Mapping[str, str] | None = None) -> S3FileSystem:
-    """pyarrow's file system under the same settings."""
+    """pyarrow's file system with the same settings."""
     environ = os.environ if environ is None else environ
     endpoint = _endpoint(environ)
     return S3FileSystem(

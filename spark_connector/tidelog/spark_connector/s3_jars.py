@@ -1,9 +1,9 @@
-"""The jars of Hadoop's ``s3a``, fetched from Maven Central once per machine: four of them, 674 MB.
+"""Downloads the jars of Hadoop's ``s3a`` from Maven Central once per machine: four jars, 674 MB.
 
     python -m tidelog.spark_connector.s3_jars
 
-``spark.jars.packages`` does as well, but copies them for every session. `local_session` takes those fetched here
-where they are needed, on its class path, uncopied.
+``spark.jars.packages`` downloads them too, but copies them for every session. `local_session` puts these jars on its
+class path without copying them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tidelog.spark_connector.cache_folder import cache_folder
-from tidelog.spark_connector.java_runtime import use_java
+from tidelog.spark_connector.java_runtime import cache_folder, use_java
 from tidelog.spark_connector.jvm_start import start_session
 from tidelog.spark_connector.s3_access import HADOOP_AWS_PACKAGE
 from tidelog.storage.errors import NotFound, TidelogError
@@ -25,19 +24,19 @@ EXIT_FAILED = 1
 
 
 def s3_jars(environ: Mapping[str, str] | None = None) -> list[Path]:
-    """The fetched jars. Raises `NotFound` with the command that fetches them."""
+    """The downloaded jars. Raises `NotFound` with the command that downloads them."""
     folder = _folder(os.environ if environ is None else environ)
     if not folder.is_dir():
         raise NotFound(
-            f"the jars with which Spark reads s3:// are not in {folder}: fetch them (674 MB) with "
+            f"the jars with which Spark reads s3:// are not in {folder}: download them (674 MB) with "
             "`python -m tidelog.spark_connector.s3_jars`"
         )
     return sorted(folder.glob("*.jar"))
 
 
 def fetch_s3_jars(environ: Mapping[str, str] | None = None) -> list[Path]:
-    """Fetch the jars if they are not here. Spark's own resolver does it, beside the place where they shall be; the
-    folder appears whole or not at all. Raises `JavaNotFound`, and `JvmExited` with the resolver's words."""
+    """Download the jars if they are missing. Spark's own resolver downloads them to a temporary folder beside the final
+    one, which is renamed when it is complete. Raises `JavaNotFound`, and `JvmExited` with the resolver's output."""
     environ = os.environ if environ is None else environ
     folder = _folder(environ)
     if not folder.is_dir():
@@ -67,7 +66,7 @@ def _resolve(ivy: Path) -> None:
 
 
 def main() -> int:
-    """The program; exit code 1 and the reason on stderr if the jars cannot be had."""
+    """The program. It exits with code 1 and the reason on stderr if the download fails."""
     try:
         sys.stdout.write("".join(f"{jar}\n" for jar in fetch_s3_jars()))
     except TidelogError as error:

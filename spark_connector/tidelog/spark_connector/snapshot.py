@@ -1,6 +1,6 @@
-"""One snapshot of the log for one read: which offsets of which partitions, decided once, by one answer a partition.
+"""One snapshot of the log for one read: the offsets of each partition, decided once, from one answer per partition.
 
-What is produced or archived after the snapshot was taken does not change what the read gives.
+Records that are produced or archived after the snapshot do not change the result of the read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tidelog.spark_connector.broker_connection import BrokerConnection, TopicDescription
+from tidelog.spark_connector.broker_connection import BrokerConnection
 from tidelog.spark_connector.options import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -22,15 +22,16 @@ from tidelog.spark_connector.options import (
     ReadOptions,
     TopicNames,
 )
-from tidelog.spark_connector.partition_log import (
-    PartitionLog,
+from tidelog.spark_connector.slices import (
     PartitionRange,
     Slice,
+    TopicRef,
     bounded_range,
     slices_of,
     through_broker,
 )
 from tidelog.storage.errors import Invalid, NotFound
+from tidelog.wire.topics import ListedTopic, PartitionLogDescription, TopicDescription
 
 CONNECTIONS_MAX = 8
 PARTITIONS_PER_CONNECTION = 16
@@ -39,14 +40,14 @@ THROUGH_BROKER = "broker"
 
 @dataclass(frozen=True)
 class TopicSnapshot:
-    """What a read takes of a topic, partition by partition."""
+    """The ranges of a topic that a read takes, in the order of partitions."""
 
-    topic: TopicDescription
+    topic: TopicRef
     ranges: tuple[PartitionRange, ...]
 
 
 def take_snapshot(options: ReadOptions) -> list[TopicSnapshot]:
-    """Ask the broker what there is now. Raises `NotFound`, `Invalid`, `DataLoss`, `Unavailable`."""
+    """Ask the broker for the present state of the log. Raises `NotFound`, `Invalid`, `DataLoss`, `Unavailable`."""
     with BrokerConnection(options.broker) as connection:
         chosen = _chosen_topics(options, connection)
     wanted = [(topic.name, partition) for topic, partitions in chosen for partition in partitions]
@@ -60,7 +61,7 @@ def take_snapshot(options: ReadOptions) -> list[TopicSnapshot]:
 
 
 def slices_to_read(options: ReadOptions, topic: TopicSnapshot) -> list[Slice]:
-    """The topic's slices: cold from the bucket, unless only the broker can reach it."""
+    """The topic's slices. All of them are hot if only the broker can reach the bucket."""
     return [
         piece
         for wanted in topic.ranges
@@ -68,54 +69,53 @@ def slices_to_read(options: ReadOptions, topic: TopicSnapshot) -> list[Slice]:
     ]
 
 
-def store_of(options: ReadOptions, log: PartitionLog) -> str | None:
-    """The URL under which readers find the bucket; None: through the broker alone (a store in its memory, or
+def store_of(options: ReadOptions, log: PartitionLogDescription) -> str | None:
+    """The URL under which readers find the bucket; None if only the broker reaches it (``memory:``, or the option
     ``store=broker``)."""
-    url = options.store or log.store_url
+    url = options.store or log.store
     return None if url == THROUGH_BROKER or url.startswith("memory:") else url
 
 
 def check_covers(bound: Bound, wanted: Sequence[tuple[str, int]]) -> None:
-    """Kafka's rule: offsets given by partition have to name exactly the partitions read, else `Invalid`."""
+    """Check Kafka's rule: offsets given by partition must name exactly the partitions read. Raises `Invalid`."""
     if not isinstance(bound, AtOffsets):
         return
     named = {(topic, partition) for topic, partition, _ in bound.offsets}
-    for difference, what in ((set(wanted) - named, "lacks"), (named - set(wanted), "names, though it is not read,")):
+    for difference, verb in ((set(wanted) - named, "lacks"), (named - set(wanted), "names, though it is not read,")):
         if difference:
             some = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(difference)[:10])
             raise Invalid(
-                f"{bound.option} {what} {some}: name exactly the partitions that are read; "
+                f"{bound.option} {verb} {some}: name exactly the partitions that are read; "
                 f"{EARLIEST_OFFSET} is earliest, {LATEST_OFFSET} latest",
                 field=bound.option,
             )
 
 
-def _chosen_topics(
-    options: ReadOptions, connection: BrokerConnection
-) -> list[tuple[TopicDescription, tuple[int, ...]]]:
+def _chosen_topics(options: ReadOptions, connection: BrokerConnection) -> list[tuple[TopicRef, Sequence[int]]]:
     subscription = options.subscription
-    if isinstance(subscription, TopicNames):
-        topics = [connection.topic(name) for name in subscription.names]
-        return [(topic, tuple(range(topic.partition_count))) for topic in topics]
     if isinstance(subscription, Assignment):
         return _assigned(subscription, connection)
-    matching = [topic for topic in connection.topics() if subscription.pattern.fullmatch(topic.name)]
-    return [(topic, tuple(range(topic.partition_count))) for topic in matching]
+    topics: Iterable[TopicDescription | ListedTopic]
+    if isinstance(subscription, TopicNames):
+        topics = [connection.topic(name) for name in subscription.names]
+    else:
+        topics = [topic for topic in connection.topics() if subscription.pattern.fullmatch(topic.name)]
+    return [(TopicRef.of(topic), range(len(topic.partitions))) for topic in topics]
 
 
-def _assigned(assignment: Assignment, connection: BrokerConnection) -> list[tuple[TopicDescription, tuple[int, ...]]]:
-    chosen = []
+def _assigned(assignment: Assignment, connection: BrokerConnection) -> list[tuple[TopicRef, Sequence[int]]]:
+    chosen: list[tuple[TopicRef, Sequence[int]]] = []
     for name in dict.fromkeys(topic for topic, _ in assignment.partitions):
         topic = connection.topic(name)
         numbers = tuple(partition for of, partition in assignment.partitions if of == name)
-        if (largest := max(numbers)) >= topic.partition_count:
-            raise NotFound(f"topic {name} has no partition {largest}: it has {topic.partition_count}, from 0")
-        chosen.append((topic, numbers))
+        if (largest := max(numbers)) >= len(topic.partitions):
+            raise NotFound(f"topic {name} has no partition {largest}: it has {len(topic.partitions)}, from 0")
+        chosen.append((TopicRef.of(topic), numbers))
     return chosen
 
 
 def _ranges(options: ReadOptions, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], PartitionRange]:
-    """A few connections share the work where there are many partitions."""
+    """The range of each partition. Several connections share the work if there are many partitions."""
     shares = min(CONNECTIONS_MAX, -(-len(wanted) // PARTITIONS_PER_CONNECTION))
     if shares <= 1:
         return dict(_share_of_ranges(options, wanted))
@@ -132,7 +132,8 @@ def _share_of_ranges(
 
 
 def _range(options: ReadOptions, connection: BrokerConnection, topic: str, partition: int) -> PartitionRange:
-    # The log first: a time resolved after it can only lie beyond its end, and is cut there.
+    # The log is read first: an offset that is resolved from a time afterwards can only lie beyond the log's end, and
+    # is then cut to it.
     log = connection.partition_log(topic, partition)
     return bounded_range(
         log,
@@ -143,7 +144,7 @@ def _range(options: ReadOptions, connection: BrokerConnection, topic: str, parti
     )
 
 
-def _offset_of(bound: Bound, log: PartitionLog, connection: BrokerConnection) -> int:
+def _offset_of(bound: Bound, log: PartitionLogDescription, connection: BrokerConnection) -> int:
     if isinstance(bound, AtEarliest):
         return log.log_start_offset
     if isinstance(bound, AtLatest):
@@ -154,7 +155,7 @@ def _offset_of(bound: Bound, log: PartitionLog, connection: BrokerConnection) ->
     return {EARLIEST_OFFSET: log.log_start_offset, LATEST_OFFSET: log.high_watermark}.get(given, given)
 
 
-def _offset_at_time(bound: AtTimestamp, log: PartitionLog, connection: BrokerConnection) -> int:
+def _offset_at_time(bound: AtTimestamp, log: PartitionLogDescription, connection: BrokerConnection) -> int:
     offset = connection.offset_at(log.topic, log.partition, bound.timestamp_ms)
     if offset >= log.high_watermark and bound.must_match:
         raise Invalid(

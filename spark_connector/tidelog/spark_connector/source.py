@@ -3,12 +3,12 @@
     register(spark)
     spark.read.format("tidelog").option("subscribe", "web").load()
 
-Planning runs in a Python process on the driver and takes the snapshot; each task then reads its slices in a Python
-worker and hands Arrow batches to the JVM. As with Kafka's source, every action (count, show, write ...) plans anew and
-so sees the log of its own moment; `tidelog.spark_connector.read` plans once and is faster.
+Planning runs in a Python process on the driver and takes the snapshot. Each task then reads its slices in a Python
+worker and passes Arrow batches to the JVM. As with Kafka's source, every action (count, show, write ...) plans again
+and sees the log at that moment. `tidelog.spark_connector.read` plans once and is faster.
 
-Spark's Python sources have no column pruning. Naming a schema, ``spark.read.schema("offset long")``, reads those
-columns alone.
+Spark does not prune columns of Python sources. To read some columns only, name them in a schema:
+``spark.read.schema("offset long")``.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.types import StructType
 
 from tidelog.spark_connector.options import ReadOptions, parse_options
-from tidelog.spark_connector.partition_log import Slice, dealt_to_tasks, offsets_per_task
 from tidelog.spark_connector.pruning import Pruning, pruning_of
 from tidelog.spark_connector.rows import ReadTask, checked_schema, read_task, row_schema
+from tidelog.spark_connector.slices import Slice, dealt_to_tasks, offsets_per_task
 from tidelog.spark_connector.snapshot import TopicSnapshot, slices_to_read, store_of, take_snapshot
 
 FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format ``tidelog`` known to `spark`, with filters pushed down to it, which switches on the session's
-    setting ``spark.sql.python.filterPushdown.enabled``. ``spark.dataSource.register(TidelogDataSource)`` leaves the
-    settings as they are, and does without."""
+    """Register the format ``tidelog`` in `spark` with filter pushdown. This switches on the session's setting
+    ``spark.sql.python.filterPushdown.enabled``. ``spark.dataSource.register(TidelogDataSource)`` registers it without
+    pushdown and changes no setting."""
     spark.conf.set(FILTER_PUSHDOWN, "true")
     spark.dataSource.register(PushdownTidelogDataSource)
 
 
 class TidelogDataSource(DataSource):
-    """Batch reads, all filters left to Spark. Wrong options fail in ``load()``."""
+    """Batch reads without filter pushdown. Wrong options fail in ``load()``."""
 
     @classmethod
     def name(cls) -> str:
@@ -52,15 +52,15 @@ class TidelogDataSource(DataSource):
 
 
 class PushdownTidelogDataSource(TidelogDataSource):
-    """The same, using filters on offset, timestamp, partition and topic to read less. Its own class because Spark
-    refuses a reader with `pushFilters` while the setting is off."""
+    """Batch reads that use filters on offset, timestamp, partition and topic to read less. It is a class of its own
+    because Spark refuses a reader with `pushFilters` while the setting is off."""
 
     def reader(self, schema: StructType) -> PushdownTidelogReader:
         return PushdownTidelogReader(parse_options(self.options), schema)
 
 
 class TidelogReader(DataSourceReader):
-    """Plans by a snapshot, reads by slices."""
+    """Plans from a snapshot and reads slices."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
@@ -71,12 +71,12 @@ class TidelogReader(DataSourceReader):
         return [InputPartition(task) for task in plan_tasks(self._options, self._pruning)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # With nothing to read Spark calls once all the same, without a task.
+        # If there is nothing to read, Spark still calls once, without a task.
         return iter(()) if partition.value is None else read_task(partition.value, self._schema)
 
 
 class PushdownTidelogReader(TidelogReader):
-    """Narrows its plan by the query's filters, and leaves all of them to Spark too."""
+    """Narrows its plan by the query's filters. Spark applies all of them again."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - the name is Spark's
         self._pruning = pruning_of(filters)
@@ -84,7 +84,7 @@ class PushdownTidelogReader(TidelogReader):
 
 
 def plan_tasks(options: ReadOptions, pruning: Pruning) -> list[ReadTask]:
-    """Take a snapshot and deal what is left of it after pruning to tasks."""
+    """Take a snapshot, prune it, and distribute the remaining slices over tasks."""
     snapshot = take_snapshot(options)
     wanted = [
         (topic, pruning.narrowed(slices_to_read(options, topic)))

@@ -1,10 +1,10 @@
-"""SQL over a topic from the shell, on a Spark of this machine:
+"""SQL over a topic from the shell, on a local Spark:
 
     python -m tidelog.spark_connector.sql --broker http://127.0.0.1:8080 --topic web \\
         "SELECT partition, count(*) FROM records GROUP BY 1 ORDER BY 1"
 
-The view `records` has Kafka's columns and is one snapshot of the topic, cold segments and hot tail together. Each
-statement's rows are printed as a table; with `--json`, as one JSON document for all statements.
+The view `records` has Kafka's columns and is one snapshot of the topic: cold segments and hot tail together. The rows
+of each statement are printed as a table, or with `--json` as one JSON document for all statements.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXIT_REFUSED = 1
 
 @dataclass(frozen=True)
 class StatementResult:
-    """Rows as lists of cells, and how long Spark took for them."""
+    """The rows as lists of cells, and the time that Spark took."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -40,7 +40,7 @@ class StatementResult:
 
 @dataclass(frozen=True)
 class SqlReport:
-    """All statements of one run, and what ran them. `start_seconds`: until Spark was up."""
+    """All statements of one run, and the versions that ran them. `start_seconds` is the time until Spark was up."""
 
     spark: str
     java: str
@@ -69,8 +69,8 @@ def run_statements(broker: str, topic: str, statements: Sequence[str], runtime: 
 
 
 def main() -> int:
-    """The program; exit code 1 and the reason on stderr if the broker, the topic or Java is not there, or Spark refuses
-    a statement."""
+    """The program. It exits with code 1 and the reason on stderr if the broker, the topic or Java is missing, or if
+    Spark refuses a statement."""
     parser = argparse.ArgumentParser(prog="python -m tidelog.spark_connector.sql", description="SQL over a topic")
     parser.add_argument("--broker", default=DEFAULT_BROKER)
     parser.add_argument("--topic", required=True)

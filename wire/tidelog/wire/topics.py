@@ -108,6 +108,11 @@ class PartitionLogDescription(msgspec.Struct, frozen=True):
     store: str
     segments: tuple[SegmentDescription, ...]
 
+    @property
+    def name(self) -> str:
+        """The partition's name in messages, as ``web-0``."""
+        return f"{self.topic}-{self.partition}"
+
 
 class OffsetAnswer(msgspec.Struct, frozen=True):
     """The offset that a position stands for now."""

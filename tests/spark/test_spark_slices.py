@@ -8,14 +8,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.spark.segments import segment
 
-from tidelog.spark_connector.partition_log import (
+from tidelog.spark_connector.slices import (
     OFFSETS_PER_TASK,
-    ColdSegment,
     ColdSlice,
     DataLoss,
     HotSlice,
-    PartitionLog,
     PartitionRange,
     Slice,
     bounded_range,
@@ -25,16 +24,24 @@ from tidelog.spark_connector.partition_log import (
     through_broker,
 )
 from tidelog.storage.errors import Invalid
+from tidelog.wire.topics import PartitionLogDescription
 
 
-def segment(base: int, last: int) -> ColdSegment:
-    return ColdSegment(f"{base}-{last}.parquet", base, last, last - base + 1, 1_000 + base, 1_000 + last)
-
-
-def log_of(*borders: int, high_watermark: int) -> PartitionLog:
+def log_of(*borders: int, high_watermark: int) -> PartitionLogDescription:
     """Segments between consecutive `borders`; the first is the log start, the last the cold end."""
-    segments = tuple(segment(low, high - 1) for low, high in pairwise(borders))
-    return PartitionLog("web", "id", 3, borders[0], borders[-1], high_watermark, "file:///store", segments)
+    segments = tuple(segment(f"{low}.parquet", low, high - 1, 0, 0) for low, high in pairwise(borders))
+    return PartitionLogDescription(
+        topic="web",
+        topic_id="id",
+        partition=3,
+        shard=0,
+        log_start_offset=borders[0],
+        cold_end=borders[-1],
+        high_watermark=high_watermark,
+        manifest_version=1,
+        store="file:///store",
+        segments=segments,
+    )
 
 
 def offsets_in(slices: list[Slice]) -> list[int]:

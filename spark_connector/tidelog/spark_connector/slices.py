@@ -1,10 +1,12 @@
-"""What a reader knows of a partition at one moment, and what of it one read takes: values and pure decisions.
+"""Ranges and slices: the offsets of a partition that one read takes, and where they are read from.
 
-A `PartitionLog` is the broker's answer to ``/log``: segments hold ``[log_start_offset, cold_end)``, the broker the rest
-up to the high watermark, with no gap and no overlap (inv. 5). A read takes the offsets ``[start, end)`` of it, as
-**slices**: a `ColdSlice` is read from a segment in the bucket, a `HotSlice` fetched from the broker by offset. Because
-the border between the two comes from one answer, and a hot offset can be fetched after it was archived too, each record
-is read exactly once, whatever is produced and archived meanwhile.
+A `PartitionLogDescription` is the broker's answer to ``/log``: segments hold ``[log_start_offset, cold_end)``, the
+broker holds the rest up to the high watermark, with no gap and no overlap (inv. 5). A read takes the offsets
+``[start, end)`` of it as slices. A `ColdSlice` is read from a segment in the bucket; a `HotSlice` is fetched from the
+broker by offset. The border between them comes from one answer, and a hot offset can still be fetched after it was
+archived. So each record is read exactly once while producing and archiving continue.
+
+All functions here are pure, except that `report_loss` may log.
 """
 
 from __future__ import annotations
@@ -15,52 +17,37 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tidelog.storage.errors import Invalid, OutOfRange
+from tidelog.wire.topics import ListedTopic, PartitionLogDescription, SegmentDescription, TopicDescription
 
 reads_logger = logging.getLogger("tidelog.spark_connector")
 
 OFFSETS_PER_TASK = 500_000
-"""A task gathers slices up to about so many, unless the options say otherwise."""
+"""A task takes slices up to about this many offsets, unless the options say otherwise."""
 
 
 class DataLoss(OutOfRange):
-    """Records that a read asked for are not in the log; carries the range that is."""
+    """Records that a read asked for are not in the log. It carries the range that the log holds."""
 
 
 @dataclass(frozen=True)
-class ColdSegment:
-    """A Parquet object of the bucket; `key` is relative to the store."""
+class TopicRef:
+    """The topic of a read. `timestamp_type` is Kafka's number: 0 for CreateTime, 1 for LogAppendTime."""
 
-    key: str
-    base_offset: int
-    last_offset: int
-    records: int
-    min_timestamp_ms: int
-    max_timestamp_ms: int
-
-
-@dataclass(frozen=True)
-class PartitionLog:
-    """One consistent picture of a partition."""
-
-    topic: str
+    name: str
     topic_id: str
-    partition: int
-    log_start_offset: int
-    cold_end: int
-    high_watermark: int
-    store_url: str
-    segments: tuple[ColdSegment, ...]
+    timestamp_type: int
 
-    @property
-    def name(self) -> str:
-        return f"{self.topic}-{self.partition}"
+    @staticmethod
+    def of(topic: TopicDescription | ListedTopic) -> TopicRef:
+        log_append_time = topic.configs.get("message.timestamp.type") == "LogAppendTime"
+        return TopicRef(topic.name, topic.topic_id, int(log_append_time))
 
 
 @dataclass(frozen=True)
 class PartitionRange:
-    """What one read takes of a partition: the offsets ``[start, end)``."""
+    """The offsets ``[start, end)`` of a partition that one read takes."""
 
-    log: PartitionLog
+    log: PartitionLogDescription
     start: int
     end: int
 
@@ -70,19 +57,19 @@ class ColdSlice:
     """The offsets ``[start, end)`` of a segment."""
 
     partition: int
-    segment: ColdSegment
+    segment: SegmentDescription
     start: int
     end: int
 
     @property
     def whole(self) -> bool:
-        """Whether that is all of the segment, so that nothing of it needs to be filtered."""
+        """Whether the slice is the complete segment, so that no row needs to be filtered out."""
         return self.start <= self.segment.base_offset and self.end > self.segment.last_offset
 
 
 @dataclass(frozen=True)
 class HotSlice:
-    """The offsets ``[start, end)`` of a partition, to be fetched from the broker."""
+    """The offsets ``[start, end)`` of a partition, which are fetched from the broker."""
 
     partition: int
     start: int
@@ -93,10 +80,11 @@ Slice: TypeAlias = ColdSlice | HotSlice
 
 
 def bounded_range(
-    log: PartitionLog, start: int, end: int, *, fail_on_data_loss: bool, ends_may_cross: bool = False
+    log: PartitionLogDescription, start: int, end: int, *, fail_on_data_loss: bool, ends_may_cross: bool = False
 ) -> PartitionRange:
-    """``[start, end)`` if the log holds it. What it does not hold is `DataLoss`, or with `fail_on_data_loss` off a
-    warning and left out. ``start > end`` is `Invalid`, or with `ends_may_cross` (found by time) nothing to read."""
+    """The part of ``[start, end)`` that the log holds. Raises `DataLoss` if offsets are missing; with
+    `fail_on_data_loss` off it only logs a warning. Raises `Invalid` if ``start > end``; with `ends_may_cross` (the ends
+    were found by time) that is an empty range."""
     if start > end and not ends_may_cross:
         raise Invalid(f"{log.name}: starting offset {start} is after ending offset {end}", field="startingOffsets")
     low, high = log.log_start_offset, log.high_watermark
@@ -111,16 +99,16 @@ def report_loss(name: str, start: int, end: int, low: int, high: int, *, fail: b
     text = f"{name}: the read takes offsets [{start}, {end}), but the log holds [{low}, {high})"
     if fail:
         raise DataLoss(
-            f"{text}; the others were deleted by retention, or never were. Ask for offsets in that range, or set "
-            "failOnDataLoss=false to read what is there",
+            f"{text}; the others were deleted by retention or never existed. Ask for offsets in that range, or set "
+            "failOnDataLoss=false to read the records that exist",
             log_start_offset=low,
             high_watermark=high,
         )
-    reads_logger.warning("%s; reading what is there (failOnDataLoss=false)", text)
+    reads_logger.warning("%s; the read takes the records that exist (failOnDataLoss=false)", text)
 
 
 def slices_of(wanted: PartitionRange) -> list[Slice]:
-    """The range in order of offsets: cold below the cold end, hot from it on."""
+    """The slices of the range in the order of offsets: cold below the cold end, hot from there on."""
     log = wanted.log
     cold_end = min(wanted.end, log.cold_end)
     slices: list[Slice] = [
@@ -135,12 +123,12 @@ def slices_of(wanted: PartitionRange) -> list[Slice]:
 
 
 def through_broker(wanted: PartitionRange) -> list[Slice]:
-    """The range as one slice, all of it fetched: for a store that only the broker can reach."""
+    """The range as one hot slice, for a store that only the broker can reach."""
     return [HotSlice(wanted.log.partition, wanted.start, wanted.end)] if wanted.start < wanted.end else []
 
 
 def offsets_per_task(slices: Sequence[Slice], tasks_min: int | None, records_max: int | None) -> int | None:
-    """At most how many offsets a task takes under Kafka's minPartitions and maxRecordsPerPartition; None: no limit."""
+    """The most offsets that a task takes under Kafka's minPartitions and maxRecordsPerPartition; None: no limit."""
     limits = [records_max] if records_max else []
     if tasks_min:
         limits.append(max(1, sum(piece.end - piece.start for piece in slices) // tasks_min))
@@ -148,7 +136,8 @@ def offsets_per_task(slices: Sequence[Slice], tasks_min: int | None, records_max
 
 
 def dealt_to_tasks(slices: Sequence[Slice], limit: int | None) -> list[tuple[Slice, ...]]:
-    """Slices in order, small ones together. With a limit large ones are cut (each of its tasks opens the segment)."""
+    """Slices in order, small ones together in a task. With a limit, large slices are cut; then several tasks open the
+    same segment."""
     pieces = slices if limit is None else _cut(slices, limit)
     return _gathered(pieces, limit or OFFSETS_PER_TASK)
 
