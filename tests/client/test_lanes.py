@@ -2,8 +2,7 @@
 
 import pyarrow as pa
 
-from tidelog.client.drafts import Share
-from tidelog.client.lanes import Lanes
+from tidelog.client.lanes import Lanes, Share
 
 
 def share(partition: int, *values: bytes) -> Share:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.client.positions import checked_position
+from tidelog.client.admin import checked_position
 from tidelog.storage.errors import Invalid
 
 

@@ -1,4 +1,4 @@
-"""Topics, and the state of a broker and its cluster.
+"""`Admin`: topics, and the state of a broker and its cluster.
 
 with Admin("http://127.0.0.1:8080") as admin:
     admin.create_topic("web", partitions=4, configs={"retention.ms": 86_400_000})
@@ -8,6 +8,7 @@ with Admin("http://127.0.0.1:8080") as admin:
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -18,7 +19,6 @@ import msgspec
 
 from tidelog.client.connection import DEFAULT_BROKER, FIRST_CONNECT_TIMEOUT_S, JSON, Answer, Connection, Request
 from tidelog.client.costs import ClusterCost, CostDescription
-from tidelog.client.positions import checked_position
 from tidelog.storage.errors import Corrupt, Fenced, Invalid, OffsetConflict, Unavailable
 from tidelog.storage.runtime import Runtime
 from tidelog.wire.cluster import ClusterDescription, ReadyAnswer
@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 OFFSET_MAX = 2**63 - 1
 PEER_DEADLINE_S = 3.0
+_WORDS = {"start": "earliest", "beginning": "earliest", "earliest": "earliest", "end": "latest", "latest": "latest"}
+_OFFSET = re.compile(r"-?\d{1,19}")
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ class Health:
 
 
 class Admin:
-    """Administration over HTTP. Every call raises `NotFound`, `Invalid`, `Unavailable` as they apply.
-    `deadline_s` bounds a call with its retries, and `connect_timeout_s` the first calls, until a broker was reached."""
+    """Administration over HTTP. Every call can raise `NotFound`, `Invalid` and `Unavailable`. `deadline_s` bounds a
+    call with its retries; `connect_timeout_s` bounds the calls until a broker was reached."""
 
     def __init__(
         self,
@@ -67,15 +69,15 @@ class Admin:
     def create_topic(
         self, name: str, partitions: int | None = None, configs: Mapping[str, str | int | None] | None = None
     ) -> TopicDescription:
-        """Create `name`; None partitions: the broker's ``num.partitions``. Raises `AlreadyExists`."""
+        """Create `name`. Without `partitions` it gets the broker's ``num.partitions``. Raises `AlreadyExists`."""
         wanted: dict[str, object] = {"name": name, "configs": dict(configs or {})}
         if partitions is not None:
             wanted["partitions"] = partitions
         return self._topic_of("POST", "/v1/topics", wanted, repeatable=False)
 
     def auto_create_topic(self, name: str) -> None:
-        """Have the broker create `name` as a produce to it would, with ``num.partitions`` and only if
-        ``auto.create.topics.enable`` allows it (else `NotFound`): a conditional append that no log can fulfil."""
+        """Let the broker create `name` with ``num.partitions``, as a produce to it would. It sends an append under a
+        condition that no log meets. Raises `NotFound` if ``auto.create.topics.enable`` is off."""
         body = b'{"records":[{"value":null}]}'
         path = f"{partition_path(name, 0)}/records"
         query = {"expected_offset": OFFSET_MAX}
@@ -84,8 +86,8 @@ class Admin:
             self._connection.call(request)
 
     def topics(self, *, detail: bool = False) -> tuple[ListedTopic, ...]:
-        """All topics by name. `detail`: with the offsets of their partitions, as far as they can be had; that may cost
-        the broker a request to the store for each partition."""
+        """All topics by name. `detail` adds the offsets of their partitions where the broker can get them, which may
+        cost it a request to the store per partition."""
         found: list[ListedTopic] = []
         query: dict[str, str | int] = {"detail": "true"} if detail else {}
         while True:
@@ -102,7 +104,7 @@ class Admin:
     def alter_topic(
         self, name: str, *, partitions: int | None = None, configs: Mapping[str, str | int | None] | None = None
     ) -> TopicDescription:
-        """Change configs (None puts a default back) and add partitions."""
+        """Change configs (None restores the default) and add partitions."""
         wanted: dict[str, object] = {"configs": dict(configs or {})}
         if partitions is not None:
             wanted["partitions"] = partitions
@@ -113,7 +115,7 @@ class Admin:
         self._connection.call(Request("DELETE", topic_path(name), repeatable=False))
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
-        """Delete what is below `before_offset`; -1: all that is committed now. Returns where the log begins then.
+        """Delete the records below `before_offset`; -1: all that are committed now. Returns the new log start offset.
         Raises `OutOfRange`."""
         body = [memoryview(msgspec.json.encode({"before_offset": before_offset}))]
         path = f"{partition_path(topic, partition)}/delete-records"
@@ -121,27 +123,28 @@ class Admin:
         return _decoded(self._connection.call(request), LogStartAnswer).log_start_offset
 
     def partition_log(self, topic: str, partition: int, *, fresh: bool = True) -> PartitionLogDescription:
-        """What a direct reader of the bucket needs, in one consistent answer. Not `fresh`: cheaper, and perhaps of an
-        older end."""
+        """The segments and offsets of a partition in one consistent answer, for direct readers of the bucket. Without
+        `fresh` it is cheaper, and its end may be older."""
         path = f"{partition_path(topic, partition)}/log"
         return _decoded(self._connection.call(Request("GET", path, query=_freshness(fresh))), PartitionLogDescription)
 
     def offset(self, topic: str, partition: int, position: str | int, *, fresh: bool = True) -> int:
-        """The offset that `position` (see `positions`) stands for now. Not `fresh`: it may be an older one."""
+        """The offset that `position` (see `checked_position`) stands for now. Without `fresh` it may be an older
+        one."""
         path = f"{partition_path(topic, partition)}/offset"
         query = {"at": checked_position(position), **_freshness(fresh)}
         return _decoded(self._connection.call(Request("GET", path, query=query)), OffsetAnswer).offset
 
     def cluster(self) -> ClusterDescription:
-        """The broker, its store and its shards, and the cluster as it sees it."""
+        """The broker with its store and shards, and the cluster as this broker sees it."""
         return _decoded(self._connection.call(Request("GET", "/v1/cluster")), ClusterDescription)
 
     def cost(self) -> CostDescription:
-        """What the asked broker has cost since it started, in requests and bytes: its own numbers."""
+        """The requests and bytes that the asked broker has counted since it started."""
         return _decoded(self._connection.call(Request("GET", "/v1/cluster/cost")), CostDescription)
 
     def cluster_cost(self) -> ClusterCost:
-        """The numbers of every broker of the cluster, each asked itself at the address that it advertises."""
+        """The numbers of every broker of the cluster. Each one is asked at its advertised address."""
         costs, silent = [self.cost()], []
         for member in self.cluster().cluster.brokers:
             if member.broker == costs[0].broker:
@@ -154,15 +157,15 @@ class Admin:
         return ClusterCost(tuple(costs), tuple(silent))
 
     def drain(self, broker: str, *, undo: bool = False) -> None:
-        """Let the broker of that id lead nothing until it starts again, or undo that. Its shards follow, one by one, as
-        `cluster` shows. Raises `NotFound`; `Invalid` for a broker alone."""
+        """Move all shards away from the broker with that id until it starts again, or undo that. The shards move one by
+        one; `cluster` shows the progress. Raises `NotFound`, and `Invalid` for a broker without a cluster."""
         path = f"/v1/cluster/brokers/{quote(broker, safe='')}/drain"
         self._connection.call(
             Request("DELETE" if undo else "POST", path, headers={} if undo else {"content-type": JSON})
         )
 
     def health(self) -> Health:
-        """Whether the broker lives and takes requests. Asked once; never raises `Unavailable`."""
+        """Whether the broker runs and takes requests. It is asked once. This never raises `Unavailable`."""
         try:
             self._connection.call(Request("GET", "/healthz"), deadline_s=0.0)
         except Unavailable as error:
@@ -190,7 +193,7 @@ class Admin:
 
 
 def topic_path(topic: str) -> str:
-    """``/v1/topics/{topic}``, whatever characters the name has: the broker judges it."""
+    """``/v1/topics/{topic}`` for a name with any characters. The broker checks the name."""
     if not topic:
         raise Invalid("a topic's name is empty", field="topic")
     quoted = quote(topic, safe="")
@@ -199,6 +202,20 @@ def topic_path(topic: str) -> str:
 
 def partition_path(topic: str, partition: int) -> str:
     return f"{topic_path(topic)}/partitions/{partition}"
+
+
+def checked_position(text: str | int) -> str:
+    """`text` in the form of the interface's ``offset`` parameter. Raises `Invalid`.
+
+    A position is ``start`` (or ``earliest``: the oldest record), ``end`` (or ``latest``: after the newest record), an
+    offset ``N``, ``-N`` (N records before the end) or ``@time`` (the first record at or after an ISO 8601 time or ms
+    since 1970)."""
+    position = str(text).strip()
+    if position in _WORDS:
+        return _WORDS[position]
+    if _OFFSET.fullmatch(position) or (position.startswith("@") and len(position) > 1):
+        return position
+    raise Invalid(f"{position!r} is no position: use start, end, N, -N or @time", field="offset")
 
 
 def _freshness(fresh: bool) -> Mapping[str, str]:

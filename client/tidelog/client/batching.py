@@ -1,55 +1,49 @@
-"""Records on their way to the broker: gathered as Python objects, turned into Arrow columns a batch at a time.
+"""Records become batches, and a batch becomes the shares of its partitions.
 
-What runs once a record does next to nothing: an append, and a subtraction from the room that is left. Keys begin with
-the first record that has one; what few records have (timestamp, headers, partition) is kept aside by row. All else is
-done for a whole batch: the columns are built by Arrow, the partitions of keys are found by Kafka's murmur2 over the key
-column, and a batch is split only if it has to be.
+`Gathering` collects records as Python objects and turns a whole batch into Arrow columns at once, so that the code per
+record is an append and a subtraction. Keys are stored from the first record that has one. A timestamp, headers or a
+partition, which few records have, are stored by row. Kafka's murmur2 over the key column chooses the partitions, and a
+batch is split only if it must be.
+
+Each record gets a number, which is how many records its producer was given before it, so that a refusal can name it.
+
+Nothing here does I/O. The producer holds its lock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidelog.client.lanes import Numbers, Share
+from tidelog.client.refusals import Refusals, refused_here
 from tidelog.storage.errors import Invalid
 from tidelog.storage.partitioner import NO_PARTITION, partitions_of
 from tidelog.storage.records import DRAFT_SCHEMA, TIMESTAMP
 
 Headers = Sequence[tuple[str, bytes | None]]
-Numbers: TypeAlias = "range | npt.NDArray[np.int64]"
-"""How many records their producer was given before each of some records."""
 
 RECORD_OVERHEAD_BYTES = 16
-"""Counted for each record beside its value, so that a flood of empty records fills a batch too."""
+"""Counted for each record beside its value, so that empty records fill a batch too."""
 
 
 @dataclass(frozen=True)
 class Extras:
-    """What a record may carry beside key and value."""
+    """The optional parts of a record beside its key."""
 
     timestamp_ms: int | None
     headers: Headers | None
     partition: int | None
 
 
-@dataclass(frozen=True)
-class Share:
-    """Records of one batch for one partition, with the columns of `records.DRAFT_SCHEMA` that are not all null."""
-
-    partition: int
-    records: pa.Table
-    bytes: int
-    numbers: Numbers
-
-
 class Draft:
-    """A batch being gathered. Not safe for threads: its producer's lock guards it. `append` is that of `values`;
-    `room_bytes` is the producer's count of what the batch may still take, and 0 until it has begun."""
+    """A batch being gathered. `append` is that of `values`. `room_bytes` is how many bytes the batch can still take; it
+    is 0 until the batch has begun."""
 
     __slots__ = ("append", "extras", "keys", "room_bytes", "values")
 
@@ -64,7 +58,7 @@ class Draft:
         return len(self.values)
 
     def put_key(self, key: bytes) -> None:
-        """The key of the record appended last."""
+        """Set the key of the record that was appended last."""
         self._pad_keys(len(self.values) - 1)
         self.keys.append(key)
 
@@ -73,7 +67,7 @@ class Draft:
             self.keys.extend([None] * (rows - len(self.keys)))
 
     def table(self) -> tuple[pa.Table, pa.ChunkedArray[Any] | None]:
-        """The records, and the partitions they name (null: none), or None if no record names one.
+        """The records, and the partitions that they name (None if no record names one).
         Raises `Invalid` for a record that Arrow cannot take."""
         columns: dict[str, Any] = {}
         try:
@@ -105,7 +99,7 @@ class Draft:
         return []
 
     def picked(self, rows: Sequence[int]) -> Draft:
-        """A draft of these rows alone."""
+        """A draft of these rows."""
         some = Draft()
         some.values += [self.values[row] for row in rows]
         if self.keys:
@@ -121,8 +115,77 @@ class Draft:
         return column
 
 
+class Gathering:
+    """Gathers the batch `draft`, which began at `since` (None: it is empty). Records that Arrow cannot take go to
+    `refusals`."""
+
+    def __init__(self, topic: str, partition_count: int, refusals: Refusals) -> None:
+        self.draft = Draft()
+        self.since: float | None = None
+        self._topic = topic
+        self._partition_count = partition_count
+        self._refusals = refusals
+        self._turn = 0
+        self._given = 0
+
+    @property
+    def first_number(self) -> int | None:
+        """The number of the first gathered record; None if there is none."""
+        return self._given if len(self.draft) else None
+
+    def begin(self, now: float, room_bytes: int) -> None:
+        """Start a batch with its first record."""
+        self.since = now
+        self.draft.room_bytes += room_bytes
+
+    def drop(self) -> int:
+        """Drop the batch and return how many records it had."""
+        dropped = len(self.draft)
+        self.draft, self.since = Draft(), None
+        return dropped
+
+    def seal(self) -> Sequence[Share]:
+        """The shares of the batch. The next one begins empty."""
+        draft, self.draft, self.since = self.draft, Draft(), None
+        numbers: Numbers = self._next(len(draft))
+        try:
+            records, named = draft.table()
+        except Invalid as error:
+            numbers, draft = self._without_unfit(numbers, draft, error)
+            records, named = draft.table()
+        return self._split(records, named, numbers) if len(draft) else ()
+
+    def shares(
+        self, records: pa.Table, named: pa.ChunkedArray[Any] | None, partition: int | None = None
+    ) -> Sequence[Share]:
+        """The shares of a table. All records go to `partition` if it is given."""
+        numbers = self._next(records.num_rows)
+        if partition is not None:
+            return (Share(partition, records, records.nbytes, numbers),)
+        return self._split(records, named, numbers)
+
+    def _split(self, records: pa.Table, named: pa.ChunkedArray[Any] | None, numbers: Numbers) -> Sequence[Share]:
+        turn, self._turn = self._turn, self._turn + 1
+        count = self._partition_count
+        keyless = turn % count
+        return tuple(split(records, named, numbers=numbers, partition_count=count, keyless_partition=keyless))
+
+    def _without_unfit(self, numbers: Numbers, draft: Draft, error: Invalid) -> tuple[Numbers, Draft]:
+        """Refuse the records that Arrow cannot take, and return the others."""
+        unfit = draft.unfit_rows()
+        for row in unfit:
+            self._refusals.keep(refused_here(self._topic, int(numbers[row]), error))
+        fit = np.delete(np.arange(len(draft)), unfit)
+        return np.asarray(numbers)[fit], draft.picked(fit.tolist())
+
+    def _next(self, count: int) -> range:
+        """The numbers of the next `count` records."""
+        self._given += count
+        return range(self._given - count, self._given)
+
+
 def _binary(column: list[bytes | None]) -> pa.Array[Any]:
-    """`column` as an Arrow array; joining bytes is twice as fast as Arrow's own conversion, which takes nulls too."""
+    """`column` as an Arrow array. Joining bytes is twice as fast as Arrow's own conversion, which is used for nulls."""
     try:
         data = b"".join(cast("list[bytes]", column))
     except TypeError:
@@ -134,14 +197,14 @@ def _binary(column: list[bytes | None]) -> pa.Array[Any]:
 
 
 def columns_of(records: pa.Table | pa.RecordBatch) -> tuple[pa.Table, pa.ChunkedArray[Any] | None]:
-    """A table of a user's as (records, named partitions): columns `value` and, optionally, `key`, `timestamp`,
-    `headers`, `partition`; text becomes its UTF-8. Raises `Invalid` for another column or a type that does not fit."""
+    """A user's table as (records, named partitions). It has a column `value` and optionally `key`, `timestamp`,
+    `headers` and `partition`; text becomes UTF-8. Raises `Invalid` for other columns or types."""
     table = pa.Table.from_batches([records]) if isinstance(records, pa.RecordBatch) else records
     unknown = sorted(set(table.column_names) - {*DRAFT_SCHEMA.names, "partition"})
     if unknown or "value" not in table.column_names:
         raise Invalid(
-            f"a table of records has a column value and may have key, timestamp, headers, partition; not "
-            f"{', '.join(unknown) or 'none'}"
+            "a table of records has a column value and may have key, timestamp, headers, partition; this one "
+            + (f"has {', '.join(unknown)}" if unknown else "has no column value")
         )
     wanted = pa.schema([field for field in DRAFT_SCHEMA if field.name in table.column_names])
     try:
@@ -159,8 +222,9 @@ def split(
     partition_count: int,
     keyless_partition: int,
 ) -> Iterator[Share]:
-    """The shares of a batch: each record where it says, else where its key says, else to `keyless_partition`;
-    the order within a partition is kept. Raises `Invalid` for a partition that is not there."""
+    """The shares of a batch. A record goes to the partition that it names, otherwise to the one of its key, otherwise
+    to `keyless_partition`. The order within a partition is kept. Raises `Invalid` for a partition that does not
+    exist."""
     if named is None and (partition_count == 1 or "key" not in records.column_names):
         yield Share(keyless_partition, records, records.nbytes, numbers)
         return

@@ -1,15 +1,15 @@
 """Read a topic's records in order, partition by partition.
 
     with Consumer("http://127.0.0.1:8080", "web", start="start") as consumer:
-        for record in consumer.records():          # Python objects, on and on
+        for record in consumer.records():          # Python objects, without an end
             print(record.offset, record.value)
 
     with Consumer(broker, "web", start="-1000") as consumer:
         while batch := consumer.poll(timeout_s=1):  # Arrow tables: no Python per record
             print(batch.partition, batch.records.num_rows)
 
-While a batch is worked on, the next of its partition is fetched already: at most one waits for each partition. A
-consumer keeps its positions itself; `position` and `seek` let a program store them and go on from there.
+While the program works on a batch, the next batch of its partition is fetched; at most one waits per partition. A
+consumer keeps its positions itself. A program can store `positions` and continue from them with `seek`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from tidelog.client.admin import Admin, partition_path
+from tidelog.client.admin import Admin, checked_position, partition_path
 from tidelog.client.connection import (
     ARROW,
     DEFAULT_BROKER,
@@ -32,7 +32,6 @@ from tidelog.client.connection import (
     Connection,
     Request,
 )
-from tidelog.client.positions import checked_position
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.runtime import Runtime
 
@@ -44,8 +43,8 @@ SHARED_POLL_MS = 100
 
 @dataclass(frozen=True)
 class ConsumerOptions:
-    """Bounds of one fetch; None: the broker's own. `deadline_s` bounds a fetch with its retries, `connect_timeout_s`
-    how long the consumer looks for a first broker, `close_timeout_s` how long `close` takes."""
+    """`max_records` and `max_bytes` bound a fetch; None: the broker's own bounds. `deadline_s` bounds a fetch with its
+    retries, `connect_timeout_s` the search for a first broker, `close_timeout_s` the duration of `close`."""
 
     max_records: int | None = None
     max_bytes: int | None = None
@@ -56,7 +55,7 @@ class ConsumerOptions:
 
 @dataclass(frozen=True)
 class Batch:
-    """Records of one partition: a table with `records.RECORD_SCHEMA`. Reading goes on at `next_offset`."""
+    """Records of one partition: a table with `records.RECORD_SCHEMA`. Reading continues at `next_offset`."""
 
     partition: int
     records: pa.Table
@@ -67,7 +66,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Record:
-    """One record. `timestamp_ms` since 1970 UTC; `headers` in their order."""
+    """One record. `timestamp_ms` counts from 1970 UTC; `headers` keep their order."""
 
     partition: int
     offset: int
@@ -78,7 +77,8 @@ class Record:
 
 
 class Consumer:
-    """Reads `partitions` (None: all there are) of one topic from `start` (see `positions`). Not safe for threads."""
+    """Reads `partitions` (None: all) of one topic from the position `start` (see `checked_position`). It is not safe
+    for threads."""
 
     def __init__(
         self,
@@ -117,24 +117,24 @@ class Consumer:
 
     @property
     def positions(self) -> Mapping[int, int]:
-        """The next offset of each assigned partition, as of the last batch `poll` gave out."""
+        """The next offset of each assigned partition, after the last batch that `poll` returned."""
         return dict(self._positions)
 
     @property
     def high_watermarks(self) -> Mapping[int, int]:
-        """The end of each assigned partition as last heard; -1 before the first fetch."""
+        """The end of each assigned partition in its last answer; -1 before the first fetch."""
         return dict(self._high_watermarks)
 
     def seek(self, partition: int, offset: int) -> None:
-        """Go on at `offset`. Raises `Invalid` for a partition that is not assigned."""
+        """Continue at `offset`. Raises `Invalid` for a partition that is not assigned."""
         if partition not in self._positions:
             raise Invalid(f"partition {partition} is not assigned to this consumer", field="partition")
         self._positions[partition] = offset
         self._fetching.pop(partition, None)
 
     def poll(self, timeout_s: float = 1.0) -> Batch | None:
-        """The next batch of any partition, or None if none came within `timeout_s`. Raises `OutOfRange` when the log
-        no longer holds the position, with the range that it does; `seek` then, or give up."""
+        """The next batch of any partition, or None if none arrived within `timeout_s`. Raises `OutOfRange`, with the
+        range of the log, if the log no longer holds the position: `seek` then, or give up."""
         give_up_at = self._clock.monotonic() + timeout_s
         while True:
             self._fetch_ahead()
@@ -151,7 +151,7 @@ class Consumer:
                 return None
 
     def batches(self, *, follow: bool = True) -> Iterator[Batch]:
-        """Batch after batch, on and on; with `follow` off, to the ends that the partitions have now."""
+        """Batch after batch, without an end. With `follow` off, up to the present ends of the partitions."""
         ends = None if follow else self.end_offsets()
         while ends is None or any(self._positions[partition] < end for partition, end in ends.items()):
             batch = self.poll(LONG_POLL_MS / 1_000)
@@ -159,17 +159,17 @@ class Consumer:
                 yield batch if ends is None else _cut(batch, ends[batch.partition])
 
     def records(self, *, follow: bool = True) -> Iterator[Record]:
-        """Record after record, as `batches`. For millions of records, work on the tables instead."""
+        """The records of `batches` one by one. For millions of records, work on the tables instead."""
         for batch in self.batches(follow=follow):
             yield from records_of(batch)
 
     def end_offsets(self) -> Mapping[int, int]:
-        """The next offset of each assigned partition, asked now."""
+        """The present end of each assigned partition. It asks the broker."""
         return {partition: self._admin.offset(self.topic, partition, "end") for partition in self._positions}
 
     def close(self) -> None:
-        """Break off the fetches under way, and release threads and sockets. It returns within `close_timeout_s`, also
-        when the broker is down or does not answer."""
+        """Break off the fetches under way and release threads and sockets. It returns within `close_timeout_s`, even if
+        the broker is down or does not answer."""
         self._connection.close()
         self._fetchers.shutdown(wait=False, cancel_futures=True)
         wait([fetch for fetch in self._fetching.values() if not fetch.cancelled()], self._options.close_timeout_s)
@@ -182,7 +182,7 @@ class Consumer:
         self.close()
 
     def _fetch_ahead(self) -> None:
-        """Start a fetch for every partition that has none under way."""
+        """Start a fetch for each partition without one."""
         for partition, position in self._positions.items():
             if partition not in self._fetching:
                 self._fetching[partition] = self._fetchers.submit(self._fetch, partition, position)
@@ -234,7 +234,7 @@ def _batch(partition: int, answer: Answer) -> Batch:
 
 
 def _cut(batch: Batch, end: int) -> Batch:
-    """`batch` without what lies at `end` or beyond."""
+    """`batch` without the records from `end` on."""
     if batch.next_offset <= end:
         return batch
     rows = int(np.searchsorted(batch.records.column("offset").to_numpy(), end))

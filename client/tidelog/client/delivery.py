@@ -1,36 +1,60 @@
-"""One request of a producer: its columns become an Arrow body, the broker's answer goes to `on_delivery`.
+"""Sends the requests of a producer and reports their answers.
 
-A request that is refused because of a record in it is sent again without that record (`refusals`). Sequences stay
-without a gap: the log took nothing of the refused request, so its sequences go to the records that are left (inv. 7).
-That is asked of the log first, because an earlier attempt of the same request may have been taken and its answer lost,
-before a setting was changed that now refuses the request.
+`Delivery` encodes a parcel's columns as an Arrow body, sends it, and passes the broker's answer to `on_delivery`.
+
+If the broker refuses a request because of a record, the request is sent again without that record (`refusals`). The log
+took nothing of the refused request, so its sequences go to the remaining records and have no gap (inv. 7). Before that,
+the log is asked whether it holds the request already: an earlier attempt may have succeeded and lost its answer, before
+a setting was changed that now refuses it.
+
+A producer numbers its records in each partition by a sequence. The broker remembers the last sequences of each
+producer, so it knows how many records of the producer the log holds, including those whose answer was lost.
 """
 
 from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
 
-from tidelog.client.admin import partition_path
-from tidelog.client.connection import ARROW, Connection, Request
+from tidelog.client.admin import OFFSET_MAX, partition_path
+from tidelog.client.connection import ARROW, JSON, Connection, Request
 from tidelog.client.lanes import Parcel
 from tidelog.client.refusals import REFUSALS_MAX, Part, Refused, blames_a_record, parted, refused_of, whole
-from tidelog.client.sequences import ProducerIdentity, next_sequence
-from tidelog.storage.errors import Corrupt, Invalid
+from tidelog.storage.errors import Corrupt, Invalid, OffsetConflict, SequenceConflict
 from tidelog.wire.produce import ProduceAnswer
+
+_UNUSED_SEQUENCE = 1 << 61
+_ANY_RECORD = b'{"records":[{"key":"","value":null}]}'
+"""It has a key, so that a compacted topic does not refuse it."""
+
+
+@dataclass(frozen=True)
+class ProducerIdentity:
+    """Identifies a producer. With a sequence, the log takes a request once, however often it is sent (inv. 7)."""
+
+    producer_id: str
+    producer_epoch: int
+
+    def headers(self, first_sequence: int) -> Mapping[str, str]:
+        """The headers of a produce whose first record has `first_sequence`."""
+        return {
+            "tidelog-producer-id": self.producer_id,
+            "tidelog-producer-epoch": str(self.producer_epoch),
+            "tidelog-sequence": str(first_sequence),
+        }
 
 
 @dataclass(frozen=True)
 class Delivered:
-    """Records that the broker has acknowledged: `count` offsets from `base_offset`, their sequences from
-    `first_sequence` on. `base_offset` is None with acks=0, and where only a later request showed that they are in the
-    log. `duplicate`: an earlier attempt had put them into the log, and its answer was lost."""
+    """Records that the broker has acknowledged: `count` offsets from `base_offset` and sequences from `first_sequence`.
+    `base_offset` is None with acks=0, and if only a later request showed that the log holds the records. `duplicate`:
+    an earlier attempt had appended them, and its answer was lost."""
 
     topic: str
     partition: int
@@ -60,8 +84,8 @@ class Delivery:
         self._on_refusal = on_refusal
 
     def deliver(self, parcel: Parcel) -> int:
-        """Send until acknowledged; returns how many records were refused and left out. Raises what the broker refused
-        the request itself with, or `Unavailable` after the deadline."""
+        """Send `parcel` until it is acknowledged, and return how many records were refused and left out. Raises the
+        error of a request that is refused as a whole, and `Unavailable` after the deadline."""
         waiting, sequence, refusals, refused = deque((whole(parcel),)), parcel.first_sequence, 0, 0
         while waiting:
             part = waiting.popleft()
@@ -87,25 +111,24 @@ class Delivery:
         return len(culprits.rows)
 
     def _was_taken(self, parcel: Parcel, part: Part, sequence: int) -> bool:
-        """Whether an earlier attempt of this part is in the log, although it is refused now; if so, tells it."""
+        """Whether the log holds this part from an earlier attempt, although it is refused now. Then it is reported."""
         if self._identity is None:
-            return False  # such a request is not sent twice
+            return False  # without a sequence, a request is not sent twice
         count = len(part.rows)
         if next_sequence(self._connection, self._topic, parcel.partition, self._identity) != sequence + count:
             return False
-        self._tell(parcel, None, count, sequence, duplicate=True)
+        self._report(parcel, None, count, sequence, duplicate=True)
         return True
 
     def _send(self, parcel: Parcel, records: pa.Table, sequence: int) -> None:
         answer = self._connection.call(self._request(parcel.partition, records, sequence))
         try:
-            told = msgspec.json.decode(answer.body, type=ProduceAnswer)
-            (partition,) = told.partitions
+            (appended,) = msgspec.json.decode(answer.body, type=ProduceAnswer).partitions
         except (msgspec.MsgspecError, ValueError) as error:
             raise Corrupt("the broker's answer", f"is not what docs/http-api.md says ({error})") from error
-        self._tell(parcel, partition.base_offset, partition.count, sequence, duplicate=partition.duplicate is True)
+        self._report(parcel, appended.base_offset, appended.count, sequence, duplicate=appended.duplicate is True)
 
-    def _tell(self, parcel: Parcel, base_offset: int | None, count: int, sequence: int, *, duplicate: bool) -> None:
+    def _report(self, parcel: Parcel, base_offset: int | None, count: int, sequence: int, *, duplicate: bool) -> None:
         if self._on_delivery is not None:
             self._on_delivery(Delivered(self._topic, parcel.partition, base_offset, count, sequence, duplicate))
 
@@ -120,8 +143,36 @@ class Delivery:
         )
 
 
+def next_sequence(connection: Connection, topic: str, partition: int, identity: ProducerIdentity) -> int | None:
+    """How many records of `identity` the partition holds, without refused ones; None if the partition does not know
+    `identity`. It asks by an append that cannot succeed, because no log has the offset that the append expects."""
+    request = Request(
+        "POST",
+        f"{partition_path(topic, partition)}/records",
+        query={"expected_offset": OFFSET_MAX},
+        headers={"content-type": JSON, **identity.headers(_UNUSED_SEQUENCE)},
+        body=[memoryview(_ANY_RECORD)],
+    )
+    try:
+        connection.call(request)
+    except SequenceConflict as known:
+        return known.expected_sequence
+    except OffsetConflict:
+        return None
+    raise AssertionError("no log ends at the highest possible offset")
+
+
+def held_sequences(
+    connection: Connection, topic: str, partition_count: int, identity: ProducerIdentity
+) -> Mapping[int, int]:
+    """`next_sequence` of each partition; 0 if the partition does not know `identity`."""
+    return {
+        partition: next_sequence(connection, topic, partition, identity) or 0 for partition in range(partition_count)
+    }
+
+
 def arrow_body(records: pa.Table) -> Sequence[memoryview]:
-    """`records` as an Arrow IPC stream, whose pieces are the columns' own memory."""
+    """`records` as an Arrow IPC stream. Its pieces are views of the columns' memory."""
     pieces = _Pieces()
     with pa.ipc.new_stream(cast(Any, pieces), records.schema) as writer:
         writer.write_table(records)
@@ -129,7 +180,7 @@ def arrow_body(records: pa.Table) -> Sequence[memoryview]:
 
 
 class _Pieces(io.RawIOBase):
-    """A file that keeps what is written to it without copying it together."""
+    """A file that keeps each written piece without copying."""
 
     def __init__(self) -> None:
         super().__init__()

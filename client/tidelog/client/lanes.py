@@ -1,7 +1,7 @@
-"""What waits to be sent, partition by partition: each lane has at most one request under way, so that its records
-arrive in order and their sequences without a gap (inv. 7); several lanes are under way at once.
+"""The queues of a producer, one lane per partition.
 
-`Lanes` only decides. Its producer holds the lock, and its sender threads do the sending.
+Each lane has at most one request under way, so that its records arrive in order and their sequences have no gap
+(inv. 7). Several lanes are under way at once. `Lanes` does no I/O: the producer holds its lock and sends the parcels.
 """
 
 from __future__ import annotations
@@ -9,15 +9,29 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from tidelog.client.drafts import Numbers, Share
+Numbers: TypeAlias = "range | npt.NDArray[np.int64]"
+"""The numbers of some records: how many records their producer was given before each."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """The records of one batch for one partition, with the columns of `records.DRAFT_SCHEMA` that hold a value."""
+
+    partition: int
+    records: pa.Table
+    bytes: int
+    numbers: Numbers
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """The next request of a lane: `records` of which the first has sequence `first_sequence`; `numbers` in pieces."""
+    """The next request of a lane. The first of `records` has the sequence `first_sequence`; `numbers` are in pieces."""
 
     partition: int
     records: pa.Table
@@ -46,7 +60,7 @@ class _Lane:
 
 
 class Lanes:
-    """Queues by partition, taken from in turn."""
+    """Queues by partition. Parcels are taken from them in turn."""
 
     def __init__(self, *, request_bytes: int, request_records: int) -> None:
         self._request_bytes = request_bytes
@@ -58,7 +72,7 @@ class Lanes:
 
     @property
     def empty(self) -> bool:
-        """Nothing waits and nothing is under way."""
+        """Whether nothing waits and nothing is under way."""
         return self.bytes == 0 and not self.open_records
 
     @property
@@ -76,7 +90,7 @@ class Lanes:
         return min(waiting + under_way + self._lost, default=None)
 
     def begin_at(self, sequences: Mapping[int, int]) -> None:
-        """Sequences go on from these, by partition; nothing was put yet."""
+        """Set the next sequence of each partition. Call it before the first `put`."""
         self._lanes.update({partition: _Lane(next_sequence=first) for partition, first in sequences.items()})
 
     def put(self, share: Share) -> None:
@@ -88,7 +102,7 @@ class Lanes:
         self.bytes += share.bytes
 
     def take(self) -> Parcel | None:
-        """The next parcel, its lane now under way; None if no lane is free to go."""
+        """The next parcel, which is now under way; None if no lane has one."""
         if not self._ready:
             return None
         partition = self._ready.popleft()
@@ -102,8 +116,8 @@ class Lanes:
         return parcel
 
     def done(self, parcel: Parcel, refused: int = 0) -> None:
-        """The parcel was answered: its memory is free and its lane may go on. The `refused` of its records are not in
-        the log, so their sequences are given out again (inv. 7)."""
+        """Free an answered parcel, so that its lane can send the next one. `refused` of its records are not in the log,
+        so their sequences are assigned again (inv. 7)."""
         lane = self._lanes[parcel.partition]
         lane.under_way = None
         lane.next_sequence -= refused
@@ -112,11 +126,11 @@ class Lanes:
             self._ready.append(parcel.partition)
 
     def lose(self, number: int) -> None:
-        """The record of that number, and those behind it, will not be answered."""
+        """Note that the record of that number and those behind it will not be answered."""
         self._lost.append(number)
 
     def drop_waiting(self) -> int:
-        """Forget all that waits; how many records that were."""
+        """Drop everything that waits and return how many records it had."""
         dropped = 0
         self._lost += [int(lane.waiting[0].numbers[0]) for lane in self._lanes.values() if lane.waiting]
         for lane in self._lanes.values():

@@ -2,18 +2,18 @@
 
     with Producer("http://127.0.0.1:8080", "web") as producer:
         for line in lines:
-            producer.send(line)            # returns at once; batches go out in the background
-        producer.flush()                   # returns when all are acknowledged, or raises what went wrong
+            producer.send(line)            # returns at once; batches are sent in the background
+        producer.flush()                   # returns when all are acknowledged, or raises the first error
 
-`send` only puts the record into the batch being gathered. A full batch (`batch_bytes`), or one that is `linger_ms` old,
-becomes Arrow columns, is split over partitions as Kafka's clients do, and waits in its partition's lane. Threads send:
-several requests at once over partitions, one at a time in each. Memory is bounded: past `buffer_bytes`, `send` waits.
+`send` puts the record into a batch. A batch that is full (`batch_bytes`) or `linger_ms` old becomes Arrow columns, is
+split over partitions as Kafka's clients do, and waits in the lane of its partition. Threads send the requests: several
+at once, but one at a time per partition. Memory is bounded: beyond `buffer_bytes`, `send` waits.
 
-With `acks="all"` each request carries a producer id and a sequence, so that a retry is in the log once (inv. 7).
+With `acks="all"` each request carries a producer id and a sequence, so the log takes a repeated request once (inv. 7).
 
-- A record that is refused (too large, say) is left out, and the others of its batch are sent. `on_refusal` gets it;
-  without that callback the next `flush` or `close` raises its error, once.
-- A request that fails for good fails its producer: what waits is dropped, and every later call raises that error.
+- A refused record (too large, for example) is left out, and the other records of its batch are sent. `on_refusal` gets
+  it. Without that callback, the next `flush` or `close` raises its error, once.
+- A request that fails for good fails its producer: waiting records are dropped, and every later call raises that error.
 """
 
 from __future__ import annotations
@@ -26,26 +26,24 @@ from typing import Self
 import pyarrow as pa
 
 from tidelog.client.admin import Admin
+from tidelog.client.batching import RECORD_OVERHEAD_BYTES, Draft, Extras, Gathering, Headers, columns_of
 from tidelog.client.connection import DEFAULT_BROKER, Connection
-from tidelog.client.delivery import Delivered, Delivery
-from tidelog.client.drafts import RECORD_OVERHEAD_BYTES, Draft, Extras, Headers, Share, columns_of
-from tidelog.client.gathering import Gathering
-from tidelog.client.lanes import Lanes, Parcel
+from tidelog.client.delivery import Delivered, Delivery, ProducerIdentity, held_sequences
+from tidelog.client.lanes import Lanes, Parcel, Share
 from tidelog.client.producer_options import ProducerOptions
 from tidelog.client.refusals import Refusals, Refused
-from tidelog.client.sequences import ProducerIdentity, held_sequences
 from tidelog.storage.errors import Invalid, NotFound, Unavailable
 from tidelog.storage.runtime import Runtime
 
 ABANDON_S = 1.0
-"""How long `close` waits for its threads after it has broken off what they sent."""
+"""How long `close` waits for its threads after it has broken off their requests."""
 START_DEADLINE_S = 10.0
-"""How long a broker that was reached may take to tell how many partitions there are."""
+"""How long a broker that was reached may take to answer how many partitions the topic has."""
 
 
 class Producer:
-    """Sends to one topic; safe for threads. `on_delivery` is called, from a sending thread, for each acknowledged
-    request, in order within a partition; `on_refusal` for each record that the broker refuses."""
+    """Sends to one topic, from any thread. A sending thread calls `on_delivery` for each acknowledged request, in order
+    within a partition, and `on_refusal` for each record that the broker refuses."""
 
     def __init__(
         self,
@@ -81,15 +79,15 @@ class Producer:
 
     @property
     def first_open(self) -> int | None:
-        """The number (from 0, in the order they were sent) of the first record that is neither known to be in the log
-        nor refused; None if there is none."""
+        """The number (from 0, in the order of `send`) of the first record that is neither known to be in the log nor
+        refused; None if there is none."""
         with self._lock:
             found = (self._lanes.first_open, self._gathering.first_number)
             return min((number for number in found if number is not None), default=None)
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic had when this producer began."""
+        """How many partitions the topic had when this producer was created."""
         return self._partition_count
 
     def send(
@@ -101,11 +99,11 @@ class Producer:
         headers: Headers | None = None,
         partition: int | None = None,
     ) -> None:
-        """Put a record into the batch being gathered; waits only while the buffer is full. Raises what an earlier
-        request failed with, and `Invalid` for a partition that is not there and after `close`."""
+        """Put a record into the batch. It waits only while the buffer is full. Raises the error of an earlier request
+        that failed, and `Invalid` for a partition that does not exist and after `close`."""
         if partition is not None:
             self._check_partition(partition)
-        with self._lock:  # a third cheaper than by the condition, and this line runs for every record
+        with self._lock:  # a third cheaper than the condition, and this line runs for every record
             draft = self._gathering.draft
             draft.append(value)
             if key is not None:
@@ -117,8 +115,8 @@ class Producer:
                 self._begin_or_seal(draft)
 
     def send_batch(self, records: pa.Table | pa.RecordBatch, *, partition: int | None = None) -> None:
-        """Append Arrow records: a column `value` and, as wanted, `key`, `timestamp`, `headers`, `partition`. All go to
-        `partition` if it is given, whatever the columns say."""
+        """Append Arrow records: a column `value` and optionally `key`, `timestamp`, `headers`, `partition`. The
+        argument `partition` overrides the columns."""
         table, named = columns_of(records)
         if partition is not None:
             self._check_partition(partition)
@@ -132,9 +130,9 @@ class Producer:
                 self._queue(self._gathering.shares(table.slice(start, rows), some_named, partition))
 
     def resume(self) -> Mapping[int, int]:
-        """Go on where an earlier producer with the same `producer_id` and epoch stopped, also if it did not know what
-        became of its last requests. Returns how many of its records each partition holds; the records sent from now on
-        are behind those. Call it before the first `send`. Raises `Invalid` unless acks is "all"."""
+        """Continue after an earlier producer with the same `producer_id` and epoch, even if the outcome of its last
+        requests was unknown. Returns how many of its records each partition holds; the records sent from now on follow
+        them. Call it before the first `send`. Raises `Invalid` unless acks is "all"."""
         if self._producer is None:
             raise Invalid('only a producer with acks="all" can be resumed', field="acks")
         held = held_sequences(self._connection, self.topic, self._partition_count, self._producer)
@@ -143,13 +141,13 @@ class Producer:
         return held
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Return when every record sent so far is answered. Raises the error of the first that failed or was refused,
-        and `Unavailable` if `timeout_s` passes first."""
-        self._flush(timeout_s, "they go on being sent")
+        """Return when every record sent so far is answered. Raises the first error of a failed request or refused
+        record, and `Unavailable` if `timeout_s` passes first."""
+        self._flush(timeout_s, "the producer keeps sending them")
 
     def close(self) -> None:
-        """Flush for at most `close_timeout_s`, end the threads, release the sockets. Raises as `flush` does: with
-        `Unavailable` it is unknown which of the last records are in the log. Calling it again does nothing."""
+        """Flush for at most `close_timeout_s`, end the threads, release the sockets. Raises the errors of `flush`;
+        after `Unavailable` it is unknown which of the last records are in the log. Calling it again does nothing."""
         if self._closing:
             return
         try:
@@ -169,7 +167,8 @@ class Producer:
             self._stop(abandon=True)
 
     def _identity(self) -> ProducerIdentity | None:
-        """Sequences need the commit's answer: with less than acks=all a lost answer is not asked for again."""
+        """None with less than acks=all: such an answer says nothing about the commit, so a lost one is not asked for
+        again."""
         if self._options.acks != "all":
             return None
         producer_id = self._options.producer_id or self._runtime.entropy.new_id()
@@ -185,11 +184,11 @@ class Producer:
             self._refusals.raise_first()
 
     def _begin_or_seal(self, draft: Draft) -> None:
-        """The batch has no room: it has just begun, and gets it, or it is full."""
+        """Start the batch or, if it is full, seal it. In both cases it has no room left."""
         if self._gathering.since is None:
             self._check()
             self._gathering.begin(self._runtime.clock.monotonic(), self._options.batch_bytes)
-            self._changed.notify_all()  # a sending thread has to wake when the batch has lingered
+            self._changed.notify_all()  # a sending thread must wake when the batch has lingered
         if draft.room_bytes <= 0:
             self._seal()
 
@@ -213,12 +212,12 @@ class Producer:
             self._refusals.keep(refused)
 
     def _seal(self, *, wait: bool = True) -> None:
-        """Queue the batch being gathered, and begin another."""
+        """Queue the batch and begin another."""
         if self._gathering.first_number is not None:
             self._queue(self._gathering.seal(), wait=wait)
 
     def _queue(self, shares: Sequence[Share], *, wait: bool = True) -> None:
-        """Put a batch into its lanes. A sending thread does not wait for room, because it makes room itself."""
+        """Put a batch into its lanes. A sending thread does not wait for room, because it makes the room itself."""
         for share in shares:
             if wait:
                 self._await_room()
@@ -226,7 +225,7 @@ class Producer:
         self._changed.notify_all()
 
     def _await_room(self) -> None:
-        """Wait, once the buffer is full, until half of it is free. Waking at each answer would cost more."""
+        """If the buffer is full, wait until half of it is free. Waking at each answer would cost more."""
         if self._lanes.bytes >= self._options.buffer_bytes:
             half = self._options.buffer_bytes // 2
             self._changed.notify_all()
@@ -234,19 +233,19 @@ class Producer:
         self._check()
 
     def _send_on(self) -> None:
-        """A sending thread: take the next parcel and deliver it, until the producer stops."""
+        """Run a sending thread: deliver parcel after parcel, until the producer stops."""
         while (parcel := self._await_parcel()) is not None:
             refused = 0
             try:
                 refused = self._delivery.deliver(parcel)
-            except Exception as error:  # whatever it is, a bug of `on_delivery` too: the caller has to hear of it
+            except Exception as error:  # also a bug in `on_delivery`: the caller must see it
                 self._fail(error, parcel)
             with self._changed:
                 self._lanes.done(parcel, refused)
                 self._changed.notify_all()
 
     def _await_parcel(self) -> Parcel | None:
-        """The next request to send, once there is one; None when the producer stops."""
+        """Wait for the next request to send; None when the producer stops."""
         with self._changed:
             while not self._closing:
                 linger_left_s = self._linger_left_s()
@@ -259,7 +258,7 @@ class Producer:
             return None
 
     def _linger_left_s(self) -> float | None:
-        """How long the batch being gathered may still wait; None if there is none."""
+        """How long the batch may still wait; None if it is empty."""
         if self._gathering.since is None:
             return None
         return self._gathering.since + self._options.linger_ms / 1_000 - self._runtime.clock.monotonic()
@@ -276,7 +275,7 @@ class Producer:
             self._changed.notify_all()
 
     def _stop(self, *, abandon: bool = False) -> None:
-        """End the threads. `abandon`: do not wait long for a request under way, whose outcome stays unknown."""
+        """End the threads. `abandon`: break off requests under way, whose outcome stays unknown."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -289,7 +288,7 @@ class Producer:
 
 
 def _partition_count(broker: str, topic: str, options: ProducerOptions, runtime: Runtime) -> int:
-    """How many partitions the topic has. One that is not there is created by the broker, if it may."""
+    """How many partitions the topic has. If it does not exist, the broker creates it if its settings allow it."""
     with Admin(
         broker, deadline_s=START_DEADLINE_S, connect_timeout_s=options.connect_timeout_s, runtime=runtime
     ) as admin:

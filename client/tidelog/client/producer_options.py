@@ -1,4 +1,4 @@
-"""What a producer may be told beside its topic."""
+"""The options of a producer."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Literal
 from tidelog.client.connection import FIRST_CONNECT_TIMEOUT_S
 
 MIB = 1 << 20
-Acks = Literal["0", "1", "all"]
 
 
 @dataclass(frozen=True)
 class ProducerOptions:
-    """`linger_ms` is the longest a record waits for company; `delivery_timeout_s` bounds a request with its retries;
-    `in_flight_max` is how many requests are under way at once; `connect_timeout_s` how long to look for a first broker
-    at the start; `close_timeout_s` how long `close` waits for answers (it is longer than a handover of a shard takes);
-    `producer_id` None: a new one."""
+    """`linger_ms`: the longest time that a record waits for its batch. `delivery_timeout_s` bounds a request with its
+    retries. `in_flight_max`: requests at once. `connect_timeout_s`: how long to look for a first broker.
+    `close_timeout_s`: how long `close` waits for answers; a handover of a shard takes less. `producer_id` None: a new
+    id."""
 
-    acks: Acks = "all"
+    acks: Literal["0", "1", "all"] = "all"
     batch_bytes: int = MIB
     linger_ms: int = 5
     buffer_bytes: int = 64 * MIB

@@ -1,9 +1,8 @@
-"""A request that its broker refuses because of some of its records: which records those are, and what is left to send.
+"""Finds the records for which a broker refuses a request, and what remains to be sent.
 
-The broker takes nothing of a request that it refuses, and its problem names one record to blame where it knows one
-(`record`). That record is left out and the rest is sent again. Where no record is named, the request is halved until a
-record stands alone. After `REFUSALS_MAX` refusals, each part that is refused is given up as a whole, so the requests
-that one bad batch can cause are bounded.
+The broker takes nothing of a request that it refuses. If its problem names a record (`record`), that record is left out
+and the rest is sent again. Otherwise the request is halved until one record remains. After `REFUSALS_MAX` refusals, a
+refused part is given up as a whole, which bounds the requests that one bad batch can cause.
 
 Everything here is pure; `delivery` sends.
 """
@@ -22,13 +21,13 @@ from tidelog.storage.errors import Invalid, OutOfRange, TooLarge, UnsupportedMed
 
 REFUSALS_MAX = 64
 RECORD_FIELDS = frozenset({None, "records", "value", "key", "timestamp", "headers", "partition"})
-"""What a refusal blames when it may be about a record. Other fields are headers and parameters of the request."""
+"""A refusal with one of these fields may be about a record. Other fields are headers and parameters of the request."""
 
 
 @dataclass(frozen=True)
 class Refused:
-    """A record that the broker did not take. `number`: how many records its producer was given before it, so 0 is the
-    first that was sent. `error` is why; its `record` is the number too. `partition` is None if it was refused
+    """A record that the broker did not take. `number` counts the records that its producer was given before it, so the
+    first one has 0. `error` says why; its `record` is the same number. `partition` is None if the record was refused
     before it had one."""
 
     topic: str
@@ -39,7 +38,7 @@ class Refused:
 
 
 class Refusals:
-    """Refusals that nobody was told of yet: the first, and how many there are. Its producer holds the lock."""
+    """Refusals that the program has not seen yet: the first one, and their number. The producer holds its lock."""
 
     def __init__(self) -> None:
         self._first: Invalid | None = None
@@ -50,7 +49,7 @@ class Refusals:
         self._count += 1
 
     def raise_first(self) -> None:
-        """Raise the first, if there is one, and forget all."""
+        """Raise the first, if there is one, and forget all of them."""
         first, others = self._first, self._count - 1
         self._first, self._count = None, 0
         if first is not None:
@@ -61,7 +60,7 @@ class Refusals:
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive rows of a parcel, but for those left out. `rows` are their places in the parcel."""
+    """Rows of a parcel in their order. `rows` are their places in the parcel."""
 
     records: pa.Table
     rows: npt.NDArray[np.int64]
@@ -72,7 +71,7 @@ def whole(parcel: Parcel) -> Part:
 
 
 def blames_a_record(error: Invalid) -> bool:
-    """Whether leaving out a record could help. Otherwise the request itself is wrong."""
+    """Whether the request could succeed without some record. Otherwise the request itself is wrong."""
     if error.record is not None:
         return True
     if isinstance(error, OutOfRange | UnsupportedMedia):
@@ -81,7 +80,7 @@ def blames_a_record(error: Invalid) -> bool:
 
 
 def parted(part: Part, error: Invalid) -> tuple[Part | None, Sequence[Part]]:
-    """What of `part` is refused for good by `error`, and the parts to send again, in their order."""
+    """The part that `error` refuses for good, and the parts to send again, in their order."""
     count = len(part.rows)
     if count == 1:
         return part, ()
@@ -92,7 +91,7 @@ def parted(part: Part, error: Invalid) -> tuple[Part | None, Sequence[Part]]:
 
 
 def refused_of(topic: str, parcel: Parcel, part: Part, error: Invalid) -> Iterator[Refused]:
-    """The records of `part`, refused by `error`, each by its number."""
+    """A `Refused` for each record of `part`, which `error` refuses."""
     keys = part.records.column("key").to_pylist() if "key" in part.records.column_names else [None] * len(part.rows)
     for row, key in zip(part.rows.tolist(), keys, strict=True):
         number = parcel.number_of(row)
@@ -101,13 +100,13 @@ def refused_of(topic: str, parcel: Parcel, part: Part, error: Invalid) -> Iterat
 
 
 def refused_here(topic: str, number: int, error: Invalid) -> Refused:
-    """A record that cannot even be sent: it belongs to no partition yet."""
+    """A record that Arrow cannot take. It has no partition yet."""
     told = Invalid(f"record {number} (from 0), for {topic}, was refused: {error}", field=error.field, record=number)
     return Refused(topic, None, number, None, told)
 
 
 def _named(error: Invalid, topic: str, partition: int, number: int, key: bytes | None) -> Invalid:
-    """`error` as that of one record, which its message names."""
+    """`error` as the error of one record, with the record in the message."""
     with_key = "" if key is None else f" with key {key[:80]!r}"
     text = f"record {number} (from 0){with_key}, for {topic}/{partition}, was refused: {error}"
     told = (

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.client.drafts import Draft, Extras, columns_of, split
+from tidelog.client.batching import Draft, Extras, columns_of, split
 from tidelog.storage.errors import Invalid
 from tidelog.storage.partitioner import partitions_of
 
