@@ -11,10 +11,10 @@ import (
 
 const lineBytesMax = 64 << 20
 
-// An operation is a line of the input. Times are seconds. A null return time means that nobody knows the outcome.
+// An operation is a line of the input. Times are seconds. A null return time means that the outcome is unknown.
 //
-//	append   the runs came into the log; at offset, unless that is null
-//	read     the runs stood at offset and following; without runs: the log ended at offset
+//	append   the runs were appended; at offset, unless that is null
+//	read     the runs were at offset and following; without runs: the log ended at offset
 //	end      the log ended at offset
 //	beyond   the log ended before offset
 //	final    as read from offset 0, of the whole log, after everything else
@@ -29,7 +29,7 @@ type operation struct {
 	runs   []run
 }
 
-// readHistory gives the operations of each partition.
+// readHistory returns the operations of each partition.
 func readHistory(input io.Reader) (map[string][]*operation, error) {
 	places := map[string][]*operation{}
 	lines := bufio.NewScanner(input)
@@ -75,9 +75,9 @@ func (o *operation) check() error {
 	return nil
 }
 
-// resolve uses what the whole history tells of appends whose outcome nobody knows. Values are unique and the final read
+// resolve finds the outcome of appends without an answer from the whole history. Values are unique and the final read
 // shows the whole log. So an append whose values are not in it never took effect, and is left out. One that is in it
-// took effect where its values stand, and before the first read that saw them returned. This changes no verdict; it
+// took effect at the place of its values, and before the first read that saw them returned. This changes no verdict; it
 // keeps the search small and gives the windows their ends.
 func resolve(operations []*operation) []*operation {
 	seen := newSightings(operations)

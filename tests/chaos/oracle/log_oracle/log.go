@@ -39,7 +39,7 @@ func (n *node) appended(runs []run) *node {
 	return next
 }
 
-// holds says whether the values of runs stand at offset and following. It compares from the last value back.
+// holds says whether the values of runs are at offset and following. It compares from the last value back.
 func (n *node) holds(offset int, runs []run) bool {
 	end := offset + countOf(runs)
 	if offset < 0 || end > n.end {

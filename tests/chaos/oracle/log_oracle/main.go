@@ -6,7 +6,7 @@
 //	{"place": "t/0", "verdict": "linearizable", "operations": 812, "windows": 3}
 //
 // Exit code 0: all partitions are linearizable. 1: some are "violated". 2: a partition is "undecided", because the search
-// took longer than -timeout; or the input is no history. Undecided means that the oracle failed, not that the log holds.
+// took longer than -timeout; or the input is not a history. Undecided means that the oracle failed, not that the log holds.
 package main
 
 import (
@@ -94,7 +94,7 @@ func stateAfter(state *node, window []porcupine.Operation) *node {
 	return state
 }
 
-// stuck tells the first operations, by their return, that the longest linearization does not include.
+// stuck returns the first operations, by their return, that the longest linearization does not include.
 func stuck(state *node, window []porcupine.Operation, timeout time.Duration) []string {
 	_, info := porcupine.CheckOperationsVerbose(model(state), window, timeout)
 	longest := map[*operation]bool{}

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// A window is closed at the first moment without an operation under way after so many operations.
+	// A window is closed at the first moment without an operation in progress, after this many operations.
 	windowOperations = 500
 	nanoseconds      = 1e9
 )
@@ -50,7 +50,7 @@ func step(log *node, o *operation) (bool, *node) {
 	}
 }
 
-// windows cuts a history where no operation is under way, so that a long history costs no more memory than a short one.
+// windows cuts a history where no operation is in progress, so that a long history costs no more memory than a short one.
 func windows(operations []*operation) [][]porcupine.Operation {
 	all := make([]porcupine.Operation, 0, len(operations))
 	for _, each := range operations {
