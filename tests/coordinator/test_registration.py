@@ -11,12 +11,13 @@ from tests.coordinator.virtual_time import LoopClock, virtually
 
 from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterKeys, decode_value, encode_value
 from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
-from tidelog.coordinator.leadership.registration import Registration, RegistrationSettings
+from tidelog.coordinator.leadership.registration import Registration
 from tidelog.storage.runtime import Runtime, SeededEntropy
 
 KEYS = ClusterKeys("main")
 ME = BrokerRecord("a", "a1", "http://a:1", "z", "1", 0, eligible=False, stopping=False)
-SETTINGS = RegistrationSettings(lease_ttl_s=6.0, rebalance_delay_s=3.0)
+LEASE_TTL_S = 6.0
+REBALANCE_DELAY_S = 3.0
 
 
 class Registered:
@@ -28,7 +29,14 @@ class Registered:
         self.network = FaultyKeyValueStore(self.store, self.runtime)
         self.believed = True
         self.registration = Registration(
-            self.network, KEYS, ME, self.runtime, SETTINGS, may_register=self.may_register, on_change=lambda: None
+            self.network,
+            KEYS,
+            ME,
+            self.runtime,
+            lease_ttl_s=LEASE_TTL_S,
+            rebalance_delay_s=REBALANCE_DELAY_S,
+            may_register=self.may_register,
+            on_change=lambda: None,
         )
 
     async def may_register(self) -> bool:
@@ -66,7 +74,7 @@ async def registered() -> AsyncGenerator[Registered]:
 async def test_it_registers_at_once_and_becomes_eligible_after_the_delay() -> None:
     async with registered() as it:
         assert await it.record() == ME
-        await it.a_while(SETTINGS.rebalance_delay_s - 0.5)
+        await it.a_while(REBALANCE_DELAY_S - 0.5)
         assert await it.record() == ME
         await it.a_while(1.0)
         assert await it.record() == msgspec.structs.replace(ME, eligible=True)
@@ -130,7 +138,7 @@ async def test_the_lease_counts_from_before_the_keep_alive_was_sent() -> None:
         sent_s = it.runtime.clock.monotonic()
         await it.a_while(2.0)
         it.network.cut()
-        await it.a_while(sent_s + 0.11 + SETTINGS.lease_ttl_s - it.runtime.clock.monotonic())
+        await it.a_while(sent_s + 0.11 + LEASE_TTL_S - it.runtime.clock.monotonic())
         assert not it.held(), "though the answer came later"
 
 

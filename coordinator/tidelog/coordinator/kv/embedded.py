@@ -4,12 +4,10 @@ All changes go through one queue. The store computes the queued requests as one 
 entry (group commit), and then applies it. A group that changes only leased keys needs no entry. Without a journal the
 store is in memory only.
 
-If the bucket does not answer, the callers of the group get `Unavailable`, and the store keeps the group's draft: the
-entry may be there, or may still arrive. The next group therefore always writes an entry, even an empty one.
-- If that entry gets the number, the lost entry can never take it, and its draft is dropped.
-- If the journal's head carries the lost group's id, its draft is applied as a whole, leased keys included. So a
-  transaction is never half applied.
-- If the head is another process's, the store reloads the keys from the journal.
+If the bucket does not answer, the callers of the group get `Unavailable`, and the group is in doubt: its entry may be
+there, or may still arrive. The store writes the same group again before any other, so it is applied later as a whole,
+with its leased keys, and a transaction is never half applied. If another process has written instead, the store drops
+the group and reloads the keys from the journal.
 
 Leases run on the injected clock. After a restart, revisions continue from the last one in the journal; revisions of
 later changes to leased keys are reused, because those keys are gone.
@@ -41,7 +39,7 @@ from tidelog.coordinator.kv.key_value import (
     WatchBatch,
 )
 from tidelog.storage.backoff import Backoff
-from tidelog.storage.errors import Overloaded, TidelogError, Unavailable
+from tidelog.storage.errors import Conflict, Overloaded, TidelogError, Unavailable
 from tidelog.storage.runtime import Runtime
 
 WAITING_MAX = 10_000
@@ -70,6 +68,16 @@ class _Pending:
             self.result.set_exception(outcome)
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Requests that are written as one entry, what they do, and their outcomes."""
+
+    group_id: str
+    pending: Sequence[_Pending]
+    draft: KeyDraft
+    outcomes: Sequence[Outcome]
+
+
 @dataclass
 class _LiveLease:
     ttl_s: float
@@ -84,7 +92,7 @@ class EmbeddedKeyValueStore:
         self, runtime: Runtime, journal: Journal | None = None, *, history_events_max: int = HISTORY_EVENTS_MAX
     ) -> None:
         self._runtime = runtime
-        self._journal = EmbeddedJournal(journal, runtime, self._apply, self._reload) if journal else None
+        self._journal = EmbeddedJournal(journal, runtime) if journal else None
         self._incarnation = runtime.entropy.new_id()
         self._history_events_max = history_events_max
         self._space = KeySpace(history_events_max=history_events_max)
@@ -92,6 +100,7 @@ class EmbeddedKeyValueStore:
         self._waiting: list[_Pending] = []
         self._committing: asyncio.Task[None] | None = None
         self._settling: asyncio.Task[None] | None = None
+        self._in_doubt: _Group | None = None
         self._failures = 0
         self._changed = asyncio.Event()
         self._closed = False
@@ -184,44 +193,55 @@ class EmbeddedKeyValueStore:
             self._committing = asyncio.create_task(self._commit_waiting())
 
     async def _commit_waiting(self) -> None:
-        """Commit groups until the queue is empty. An empty group resolves one in doubt."""
+        """Commit groups until the queue is empty; the first one may be empty, to settle a group in doubt."""
         more = True
         while more:
-            group, self._waiting = self._waiting, []
+            pending, self._waiting = self._waiting, []
             try:
-                await self._commit(group)
+                await self._commit(pending)
                 self._failures = 0
             except TidelogError as error:
                 self._failures += 1
-                _answer_all(group, error)
+                _answer_all(pending, error)
             finally:
-                _answer_all(group, Unavailable("the store was closed; whether the change was applied is unknown"))
+                _answer_all(pending, Unavailable("the store was closed; whether the change was applied is unknown"))
             more = bool(self._waiting)
         if self._in_doubt and (self._settling is None or self._settling.done()):
             self._settling = asyncio.create_task(self._settle_later())
 
-    async def _commit(self, group: Sequence[_Pending]) -> None:
-        requests = [waiting.request for waiting in group]
-        if self._journal is None:
-            draft, outcomes = self._compute(requests)
-        else:
-            draft, outcomes = await self._journal.commit(lambda: self._compute(requests))
-        self._apply(draft)
-        for waiting, outcome in zip(group, outcomes, strict=True):
-            waiting.answer(outcome)
+    async def _commit(self, pending: Sequence[_Pending]) -> None:
+        if self._in_doubt:
+            await self._write(self._in_doubt)
+        while not await self._write(self._group_of(pending)):
+            pass  # another process has written: compute the requests again on its keys
+
+    async def _write(self, group: _Group) -> bool:
+        """Write, apply and answer `group`. Returns False if another process has written; then the keys are reloaded."""
+        if self._journal is not None:
+            try:
+                await self._journal.write(group.draft, group.group_id)
+            except Conflict:
+                self._in_doubt = None
+                self._reload(self._journal.read())
+                return False
+            except Unavailable:
+                self._in_doubt = group
+                raise
+        self._in_doubt = None
+        self._apply(group.draft)
+        for pending, outcome in zip(group.pending, group.outcomes, strict=True):
+            pending.answer(outcome)
+        return True
 
     async def _settle_later(self) -> None:
-        """Resolve a group in doubt although no further change is requested."""
+        """Write a group in doubt again although no further change is requested."""
         await self._runtime.clock.sleep(_RETRY.delay_s(max(1, self._failures), self._runtime.entropy))
         self._commit_soon()
 
-    @property
-    def _in_doubt(self) -> bool:
-        return self._journal is not None and self._journal.in_doubt
-
-    def _compute(self, requests: Sequence[Request]) -> tuple[KeyDraft, Sequence[Outcome]]:
+    def _group_of(self, pending: Sequence[_Pending]) -> _Group:
         draft = KeyDraft(self._space, self._lease_lives)
-        return draft, [draft.run(request) for request in requests]
+        outcomes = [draft.run(each.request) for each in pending]
+        return _Group(self._runtime.entropy.new_id(), pending, draft, outcomes)
 
     def _apply(self, draft: KeyDraft) -> None:
         self._space.apply(draft.changes)

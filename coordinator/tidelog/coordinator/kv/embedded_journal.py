@@ -8,22 +8,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
 from tidelog.coordinator.journal import Change, Delete, Journal, Put
-from tidelog.coordinator.kv.key_draft import KeyDraft, Outcome
+from tidelog.coordinator.kv.key_draft import KeyDraft
 from tidelog.coordinator.kv.key_space import FIRST_REVISION
 from tidelog.coordinator.kv.key_value import KeyValue
-from tidelog.storage.errors import Corrupt, Unavailable
+from tidelog.storage.errors import Conflict, Corrupt
 from tidelog.storage.runtime import Runtime
 
 KV_FORMAT_VERSION = 1
-DOUBTFUL_MAX = 100
-"""The most groups in doubt that are remembered. Of an older one, only the keys without a lease can be recovered."""
 _HEAD = "kv/head"
 _KEYS = "kv/keys/"
 
@@ -53,32 +51,13 @@ class StoredKeys:
     incarnation: str
 
 
-Drafted = tuple[KeyDraft, Sequence[Outcome]]
-
-
 class EmbeddedJournal:
-    """Writes groups to `journal`, one at a time. Calls `apply` when a group in doubt turns out to be in the journal,
-    and `reload` when another process has written."""
+    """Writes groups to `journal`, one at a time."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        runtime: Runtime,
-        apply: Callable[[KeyDraft], None],
-        reload: Callable[[StoredKeys], None],
-    ) -> None:
+    def __init__(self, journal: Journal, runtime: Runtime) -> None:
         self._journal = journal
-        self._runtime = runtime
-        self._apply = apply
-        self._reload = reload
         self._incarnation = runtime.entropy.new_id()
         self._seen: msgspec.Raw | None = None
-        self._in_doubt: dict[str, KeyDraft] = {}
-
-    @property
-    def in_doubt(self) -> bool:
-        """Whether the journal may hold a group that is not applied."""
-        return bool(self._in_doubt)
 
     def read(self) -> StoredKeys:
         """The keys in the journal. Raises `Corrupt`."""
@@ -92,54 +71,24 @@ class EmbeddedJournal:
         items = tuple(_item(key, raw) for key, raw in self._journal.items(_KEYS))
         return StoredKeys(items, revision, self._incarnation)
 
-    async def commit(self, compute: Callable[[], Drafted]) -> Drafted:
-        """Write the draft that `compute` makes on the current keys; it may be called again. After `Unavailable` the
-        group is in doubt."""
-        group_id = self._runtime.entropy.new_id()
-        drafted: Drafted | None = None
-        written: msgspec.Raw | None = None
+    async def write(self, draft: KeyDraft, group_id: str) -> None:
+        """Write `draft`, unless an earlier try with `group_id` has written it; a draft of leased keys only is not
+        written. Raises `Unavailable` if the outcome is unknown, and `Conflict` if another process has written."""
+        changes = _changes(draft)
+        if not changes:
+            return
+        head = msgspec.Raw(msgspec.json.encode(_Head(KV_FORMAT_VERSION, self._incarnation, draft.revision, group_id)))
 
         def decide() -> Sequence[Change]:
-            nonlocal drafted, written
-            written = None
-            self._absorb()
-            drafted = compute()
-            changes = _changes(drafted[0])
-            if not changes and not self._in_doubt:
+            found = self._journal.get(_HEAD)
+            if found == head:
                 return ()
-            head = _Head(KV_FORMAT_VERSION, self._incarnation, drafted[0].revision, group_id)
-            written = msgspec.Raw(msgspec.json.encode(head))
-            return (*changes, Put(_HEAD, written))
+            if found != self._seen:
+                raise Conflict("another process has written the key-value store")
+            return (*changes, Put(_HEAD, head))
 
-        try:
-            await self._journal.update(decide)
-        except Unavailable:
-            if written is not None and drafted is not None:
-                self._remember(group_id, drafted[0])
-            raise
-        assert drafted is not None, "the journal calls `decide`"
-        if written is not None:
-            self._seen = written
-            self._in_doubt.clear()
-        return drafted
-
-    def _absorb(self) -> None:
-        """If the journal has a new head, apply the group in doubt that wrote it, or reload the keys."""
-        raw = self._journal.get(_HEAD)
-        if raw is None or raw == self._seen:
-            return
-        draft = self._in_doubt.get(_decoded(_HEAD, raw, _Head).group_id)
-        self._in_doubt.clear()
-        if draft is not None:
-            self._seen = raw
-            self._apply(draft)
-        else:
-            self._reload(self.read())
-
-    def _remember(self, group_id: str, draft: KeyDraft) -> None:
-        if len(self._in_doubt) >= DOUBTFUL_MAX:
-            del self._in_doubt[next(iter(self._in_doubt))]
-        self._in_doubt[group_id] = draft
+        await self._journal.update(decide)
+        self._seen = head
 
 
 def _changes(draft: KeyDraft) -> Sequence[Change]:

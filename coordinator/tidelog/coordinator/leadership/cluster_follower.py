@@ -17,7 +17,7 @@ from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterKeys, 
 from tidelog.coordinator.kv.key_value import KeyValueStore
 from tidelog.coordinator.leadership.cluster_snapshot import ClusterSnapshot, SnapshotDecoder
 from tidelog.coordinator.leadership.mirror import KeyMirror
-from tidelog.coordinator.leadership.registration import Registration, RegistrationSettings
+from tidelog.coordinator.leadership.registration import Registration
 from tidelog.coordinator.leadership.shard_host import CoordinatorHealth
 from tidelog.coordinator.leadership.shard_moves import ShardMoves
 from tidelog.coordinator.leadership.store_trust import StoreTrust
@@ -64,7 +64,8 @@ class ClusterFollower:
             keys,
             me,
             runtime,
-            RegistrationSettings(settings.lease_ttl_s, settings.rebalance_delay_s),
+            lease_ttl_s=settings.lease_ttl_s,
+            rebalance_delay_s=settings.rebalance_delay_s,
             may_register=self._may_register,
             on_change=on_change,
             on_failure=on_failure,

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import msgspec
 
@@ -44,17 +43,10 @@ _RETRY = Backoff(first_s=0.1, max_s=1.0)
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RegistrationSettings:
-    """`rebalance_delay_s`: the time from a broker's start until it is eligible for shards."""
-
-    lease_ttl_s: float = 6.0
-    rebalance_delay_s: float = 3.0
-
-
 class Registration:
     """See the module docstring. `may_register` is awaited before each registration and says whether the store is
-    trusted. `on_change` is called when a public attribute changes, `on_failure` with a defect that ended a task."""
+    trusted. `on_change` is called when a public attribute changes, `on_failure` with a defect that ended a task. The
+    broker becomes eligible for shards `rebalance_delay_s` after its start."""
 
     def __init__(
         self,
@@ -62,8 +54,9 @@ class Registration:
         keys: ClusterKeys,
         me: BrokerRecord,
         runtime: Runtime,
-        settings: RegistrationSettings,
         *,
+        lease_ttl_s: float,
+        rebalance_delay_s: float,
         may_register: Callable[[], Awaitable[bool]],
         on_change: Callable[[], None],
         on_failure: OnFailure = log_failure,
@@ -71,7 +64,8 @@ class Registration:
         self._kv = kv
         self._keys = keys
         self._runtime = runtime
-        self._settings = settings
+        self._lease_ttl_s = lease_ttl_s
+        self._rebalance_delay_s = rebalance_delay_s
         self._may_register = may_register
         self._on_change = on_change
         self._on_failure = on_failure
@@ -113,7 +107,7 @@ class Registration:
 
     def start(self) -> None:
         """Begin to register. Does not wait for the store."""
-        self._eligible_from_s = self._runtime.clock.monotonic() + self._settings.rebalance_delay_s
+        self._eligible_from_s = self._runtime.clock.monotonic() + self._rebalance_delay_s
         works = (self._stay_registered(), self._stay_current(), self._become_eligible())
         self._tasks = [spawn(work, self._on_failure) for work in works]
 
@@ -166,7 +160,7 @@ class Registration:
 
     async def _pause(self) -> None:
         """Wait until the next renewal is due or `register_again` is called."""
-        interval_s = self._settings.lease_ttl_s / KEEP_ALIVES_PER_TTL
+        interval_s = self._lease_ttl_s / KEEP_ALIVES_PER_TTL
         await first_of(self._runtime.clock.sleep(interval_s), self._lost.wait())
         if self._lost.is_set():
             self._forget_lease()
@@ -192,13 +186,13 @@ class Registration:
         """Get a lease and put the record under it."""
         while not await self._may_register():
             self._set_reachable(reachable=True)
-            await self._runtime.clock.sleep(self._settings.lease_ttl_s / KEEP_ALIVES_PER_TTL)
+            await self._runtime.clock.sleep(self._lease_ttl_s / KEEP_ALIVES_PER_TTL)
         self._lost.clear()
         if self._registered_before:
             self._came_back = True
-            self.pause_eligibility(max(self._settings.rebalance_delay_s, self._settings.lease_ttl_s))
+            self.pause_eligibility(max(self._rebalance_delay_s, self._lease_ttl_s))
         sent_s = self._runtime.clock.monotonic()
-        lease = await self._kv.grant(self._settings.lease_ttl_s)
+        lease = await self._kv.grant(self._lease_ttl_s)
         record = self.record
         if await self._put(record, lease.lease_id):
             self._registered_before = True

@@ -10,10 +10,8 @@ and the current leaders. So all brokers compute the same answer, and no controll
   first. A score is a hash of the pair, so it is the same in every process and for any order of the inputs. If no shard
   has a leader yet, this is rendezvous hashing with a bound.
 
-Why the current leaders are an input: a function of the brokers alone cannot keep both the bounds and the moves. For
-one shard, it must assign ``{a}`` to a, ``{b}`` to b, and ``{a, b}`` to both, or a join moves the shard. With 1,000
-shards and 50 brokers, the best of three such functions made 1.7 times the fewest moves with loads within 20 % of fair,
-and 3 times with loads within one shard (`docs/adr/0007`).
+The current leaders are an input because a function of the brokers alone cannot keep both bounds and moves low
+(`docs/adr/0007`).
 
 If brokers see different states for a moment, their answers may differ. This costs at most a move: a transaction takes a
 shard, and each move brings the loads nearer to the bounds, so moving ends.

@@ -36,7 +36,6 @@ from tidelog.storage.runtime import Runtime
 
 CLAIMS_MAX = 32
 RELEASES_MAX = 8
-READS_OF_OUTCOME_MAX = 3
 FAILURES_IN_A_ROW_MAX = 3
 _REST = Backoff(first_s=0.1, max_s=15.0)
 
@@ -189,28 +188,15 @@ class ShardMoves:
         try:
             result = await self._kv.transact(compares, puts)
         except Unavailable as error:
-            _log.info("shard %d: reading whether it was taken, the answer was lost: %s", shard, error)
-            return await self._was_written(shard, take.epoch)
+            _log.info("shard %d: the answer to the claim was lost, reading the key: %s", shard, error)
+            found = await self._kv.get(keys.leader(shard))
+            if found is None or found.value != self._value(take.epoch):
+                return False
+            self._shown_from[shard] = found.mod_revision
+            return True
         if result.succeeded:
             self._shown_from[shard] = result.revision
         return result.succeeded
-
-    async def _was_written(self, shard: int, epoch: int) -> bool:
-        """Whether the transaction whose answer was lost has put our key. Raises `Unavailable`."""
-        failures = 0
-        while True:
-            try:
-                found = await self._kv.get(self._keys.leader(shard))
-            except Unavailable:
-                failures += 1
-                if failures == READS_OF_OUTCOME_MAX:
-                    raise
-                await self._runtime.clock.sleep(_REST.delay_s(failures, self._runtime.entropy))
-            else:
-                if found is None or found.value != self._value(epoch):
-                    return False
-                self._shown_from[shard] = found.mod_revision
-                return True
 
     async def _note_fencing(self, take: Take) -> None:
         """The log is ahead of our epoch. If the store is, too, another broker took the shard meanwhile; else the store
