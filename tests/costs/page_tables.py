@@ -61,7 +61,7 @@ def request_rows() -> Iterator[str]:
     for name, counts in (
         ("write-ahead log", wal_requests(EXAMPLE, SETTINGS, MONTH_S)),
         ("archiving", archive_requests(EXAMPLE, SETTINGS, MONTH_S)),
-        ("merging, at the most", merge_requests(EXAMPLE, SETTINGS, MONTH_S)),
+        ("merging, at most", merge_requests(EXAMPLE, SETTINGS, MONTH_S)),
         ("all", requests(EXAMPLE, SETTINGS)),
     ):
         yield _row(name, *(f"{part / 1e6:.2f} M" for part in _parts(counts)), f"{S3_STANDARD.requests_usd(counts):.2f}")
@@ -130,10 +130,10 @@ def facts() -> Iterator[str]:
     """Figures in the text."""
     yield f"{stored_bytes(EXAMPLE) / 1e12:.2f} TB"
     example_usd = S3_STANDARD.requests_usd(requests(EXAMPLE, SETTINGS))
-    yield f"{example_usd / (EXAMPLE.raw_bytes * MONTH_S / 1e9):.4f} dollars a GB"
+    yield f"{example_usd / (EXAMPLE.raw_bytes * MONTH_S / 1e9):.4f} dollars per GB"
     one = Workload(raw_bytes=1.0, shards=1, partitions=1)
-    yield f"{S3_STANDARD.requests_usd(wal_requests(one, SETTINGS, MONTH_S)):.0f} dollars a month and busy shard"
-    yield f"{S3_STANDARD.requests_usd(archive_requests(one, SETTINGS, MONTH_S)):.2f} dollars a month and partition"
+    yield f"{S3_STANDARD.requests_usd(wal_requests(one, SETTINGS, MONTH_S)):.0f} dollars a month for each busy shard"
+    yield f"{S3_STANDARD.requests_usd(archive_requests(one, SETTINGS, MONTH_S)):.2f} dollars a month for each partition"
 
 
 def _months(load: Workload) -> Iterator[tuple[str, Month]]:
