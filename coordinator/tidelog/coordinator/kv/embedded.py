@@ -241,7 +241,8 @@ class EmbeddedKeyValueStore:
     def _group_of(self, pending: Sequence[_Pending]) -> _Group:
         draft = KeyDraft(self._space, self._lease_lives)
         outcomes = [draft.run(each.request) for each in pending]
-        return _Group(self._runtime.entropy.new_id(), pending, draft, outcomes)
+        group_id = self._runtime.entropy.new_id() if self._journal else ""
+        return _Group(group_id, pending, draft, outcomes)
 
     def _apply(self, draft: KeyDraft) -> None:
         self._space.apply(draft.changes)
