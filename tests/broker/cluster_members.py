@@ -59,7 +59,7 @@ class Members:
         await until(self._is_balanced)
 
     def _is_balanced(self) -> bool:
-        led = [set(broker.local.shards.led()) for broker in self.brokers.values()]
+        led = [set(broker.shards.led()) for broker in self.brokers.values()]
         views = [broker.cluster(ANYBODY) for broker in self.brokers.values()]
         seen = all(place.leader == place.preferred and place.leader for view in views for place in view.shards)
         shares = sorted(map(len, led))

@@ -53,7 +53,7 @@ class HandLed:
     async def leave(self) -> None:
         await self._sync.aclose()
 
-    async def read_on(self) -> None:
+    async def catch_up(self) -> None:
         await self._sync.refresh()
 
     async def drain(self, broker_id: str, *, undo: bool = False) -> None:

@@ -85,10 +85,10 @@ async def test_a_release_commits_and_answers_what_was_taken() -> None:
         ]
         await gated.arrived.wait()
         moving = asyncio.create_task(world.give(0, "b"))
-        await until(lambda: not world.brokers["a"].local.shards.leads(0))
+        await until(lambda: not world.brokers["a"].shards.leads(0))
         late = asyncio.create_task(world.brokers["a"].produce(ANYBODY, "t", numbered(9, 1), TO_ZERO))
         with pytest.raises((NotLeader, LeaderUnknown)):
-            await world.brokers["a"].local.produce(ANYBODY, "t", numbered(8, 1), TO_ZERO)
+            await world.brokers["a"].produce(ANYBODY.not_forwarded(), "t", numbered(8, 1), TO_ZERO)
         gated.gate.set()
         assert sorted(answer.base_offset for (answer,) in await asyncio.gather(*taken)) == list(range(5))
         await moving
@@ -108,11 +108,13 @@ async def test_a_paused_leader_is_fenced_at_its_next_commit_and_showed_no_uncomm
         await gated.arrived.wait()
         await world.usurp(0, "b")
         await c.produce(ANYBODY, "t", numbered(2, 2), TO_ZERO)
-        assert values_of(await a.local.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"0", b"1"], "old, but of the log (inv. 1)"
+        assert values_of(await a.fetch(ANYBODY.not_forwarded(), "t", 0, 0, ALL)) == [b"0", b"1"], (
+            "old, but of the log (inv. 1)"
+        )
         gated.gate.set()  # the process continues
         with pytest.raises(Fenced):
             await lost
-        await until(lambda: not a.local.shards.led())
+        await until(lambda: not a.shards.led())
         assert a.measurements().cluster.fencings == 1
         await until(lambda: a.measurements().cache_bytes == 0)
         for broker in (a, b, c):
@@ -130,9 +132,9 @@ async def test_a_leader_that_does_not_know_yet_that_it_was_replaced_denies_no_ne
         await a.produce(ANYBODY, "t", numbered(0, 1), TO_ZERO)
         await world.usurp(0, "b")
         await b.produce(ANYBODY, "t", numbered(1, 3), TO_ZERO)
-        assert a.local.shards.leads(0)
+        assert a.shards.leads(0)
         with pytest.raises((NotLeader, LeaderUnknown)):
-            await a.local.fetch(ANYBODY, "t", 0, 3, ALL)
+            await a.fetch(ANYBODY.not_forwarded(), "t", 0, 3, ALL)
 
 
 async def test_a_leader_that_was_replaced_unknowingly_refuses_no_append_by_its_old_state() -> None:
@@ -147,9 +149,11 @@ async def test_a_leader_that_was_replaced_unknowingly_refuses_no_append_by_its_o
         next_sequence = ProduceOptions(partition=0, producer=ProducerSequence("p", 0, 4))
         for options in (ProduceOptions(partition=0, expected_offset=4), next_sequence):
             with pytest.raises((NotLeader, LeaderUnknown)):
-                await a.local.produce(ANYBODY, "t", numbered(4, 1), options)
+                await a.produce(ANYBODY.not_forwarded(), "t", numbered(4, 1), options)
         with pytest.raises(OffsetConflict):
-            await b.local.produce(ANYBODY, "t", numbered(4, 1), ProduceOptions(partition=0, expected_offset=1))
+            await b.produce(
+                ANYBODY.not_forwarded(), "t", numbered(4, 1), ProduceOptions(partition=0, expected_offset=1)
+            )
 
 
 async def test_a_conflict_with_an_append_that_commits_meanwhile_gives_the_offset_after_it() -> None:
@@ -196,9 +200,9 @@ async def test_a_claim_with_an_epoch_that_the_log_has_seen_is_fenced_and_nothing
     async with running_world(dict.fromkeys(NAMES, store), shards=1) as world:
         await world.give(0, "b")
         with pytest.raises(Fenced):
-            await world.brokers["a"].local.shards.lead(0, 1)
-        assert world.brokers["a"].local.shards.led() == {}
-        assert world.brokers["b"].local.shards.led() == {0: 2}
+            await world.brokers["a"].shards.lead(0, 1)
+        assert world.brokers["a"].shards.led() == {}
+        assert world.brokers["b"].shards.led() == {0: 2}
 
 
 async def test_archiving_ends_with_leadership_and_the_next_leader_continues_with_it() -> None:

@@ -27,12 +27,12 @@ TO_ZERO = ProduceOptions(partition=0)
 async def test_a_broker_is_ready_before_it_leads_anything_and_shards_are_shared_evenly() -> None:
     store = MemoryObjectStore()
     async with running_members(("a", store)) as members:
-        assert len(members.brokers["a"].local.shards.led()) == 4
+        assert len(members.brokers["a"].shards.led()) == 4
         late = await members.start("b", store)
         assert late.status().ready
-        assert late.local.shards.led() == {}
+        assert late.shards.led() == {}
         await members.balanced()
-        assert [len(members.brokers[name].local.shards.led()) for name in ("a", "b")] == [2, 2]
+        assert [len(members.brokers[name].shards.led()) for name in ("a", "b")] == [2, 2]
         status = late.cluster(ANYBODY)
         assert [(place.broker_id, place.shards) for place in status.brokers] == [("a", 2), ("b", 2)]
         assert (status.coordinator, status.trouble) == ("etcd", "")
@@ -65,14 +65,14 @@ async def test_a_drained_broker_leads_nothing_and_still_takes_requests() -> None
         a, b = members.brokers["a"], members.brokers["b"]
         await a.create_topic(ANYBODY, "t", 4, {})
         await b.drain(ANYBODY, "a")
-        await until(lambda: not a.local.shards.led() and len(b.local.shards.led()) == 4)
+        await until(lambda: not a.shards.led() and len(b.shards.led()) == 4)
         assert [place.draining for place in b.cluster(ANYBODY).brokers] == [True, False]
         for number in range(4):
             await a.produce(ANYBODY, "t", numbered(number, 1), ProduceOptions(partition=number))
             assert values_of(await a.fetch(ANYBODY, "t", number, 0, ALL)) == [b"%d" % number]
         await b.drain(ANYBODY, "a", undo=True)
         await members.balanced()
-        assert len(a.local.shards.led()) == 2
+        assert len(a.shards.led()) == 2
 
 
 async def test_a_second_process_of_a_broker_replaces_the_first_one_which_ends() -> None:
@@ -85,7 +85,7 @@ async def test_a_second_process_of_a_broker_replaces_the_first_one_which_ends() 
         reason = await asyncio.wait_for(first.must_stop(), 10)
         assert "broker a" in reason
         await members.balanced()
-        assert first.local.shards.led() == {}
+        assert first.shards.led() == {}
         await second.produce(ANYBODY, "t", numbered(1, 1), TO_ZERO)
         assert values_of(await second.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"0", b"1"]
         await first.aclose()

@@ -50,7 +50,7 @@ async def test_any_broker_is_asked_and_the_leader_does_it() -> None:
         assert await world.brokers["b"].delete_records(ANYBODY, "t", 0, -1) == 10
         other = next(name for name in NAMES if name != leader)
         with pytest.raises(NotLeader):
-            await world.brokers[other].local.delete_records(ANYBODY, "t", 0, 1)
+            await world.brokers[other].delete_records(ANYBODY.not_forwarded(), "t", 0, 1)
 
 
 async def test_a_shard_that_moves_begins_where_it_began() -> None:
@@ -126,8 +126,8 @@ async def test_a_leader_that_is_replaced_meanwhile_does_not_say_that_records_are
     async with running_world(dict.fromkeys(NAMES, MemoryObjectStore()), shards=1, settings=HASTY) as world:
         await a_topic(world)
         a, b = world.brokers["a"], world.brokers["b"]
-        deleting = asyncio.create_task(a.local.delete_records(ANYBODY, "t", 0, 6))
-        (state,) = tuple(a.local.shards.leading(0).partitions)
+        deleting = asyncio.create_task(a.delete_records(ANYBODY.not_forwarded(), "t", 0, 6))
+        (state,) = tuple(a.shards.leading(0).partitions)
         await until(lambda: state.log_start_offset == 6)
         world.coordinations["a"].cut_off()
         await world.usurp(0, "b")
@@ -163,5 +163,5 @@ async def test_retention_continues_at_the_next_leader() -> None:
         await world.give(shard, heir)
         clock.pass_time(8 * 86_400.0)
         topic = world.brokers[heir].topic(ANYBODY, "t")
-        state = await world.brokers[heir].local.shards.leading(shard).partitions.load(topic, 0)
+        state = await world.brokers[heir].shards.leading(shard).partitions.load(topic, 0)
         await until(lambda: state.log_start_offset == 10)

@@ -133,7 +133,7 @@ async def test_a_key_value_store_that_is_away_stops_neither_records_nor_topics()
         load = load_on(members, "t", 4)
         load.start()
         await until(load.more(3))
-        led = {name: dict(members.brokers[name].local.shards.led()) for name in ("a", "b")}
+        led = {name: dict(members.brokers[name].shards.led()) for name in ("a", "b")}
         kv.away = True
         await until(lambda: bool(a.cluster(ANYBODY).trouble and b.cluster(ANYBODY).trouble))
         assert (a.status().ready, "cannot be reached" in a.status().reason) == (True, True)
@@ -141,7 +141,7 @@ async def test_a_key_value_store_that_is_away_stops_neither_records_nor_topics()
         await b.create_topic(ANYBODY, "made-meanwhile", 2, {})
         await a.produce(ANYBODY, "made-meanwhile", numbered(0, 1), TO_ZERO)
         assert values_of(await b.fetch(ANYBODY, "made-meanwhile", 0, 0, ALL)) == [b"0"]
-        assert {name: dict(members.brokers[name].local.shards.led()) for name in ("a", "b")} == led
+        assert {name: dict(members.brokers[name].shards.led()) for name in ("a", "b")} == led
         kv.away = False
         await until(lambda: not a.cluster(ANYBODY).trouble and not b.cluster(ANYBODY).trouble)
         await members.balanced()

@@ -117,9 +117,9 @@ async def test_bytes_written_by_upkeep_are_counted_once_and_the_remaining_bytes_
             records = draft([b"v" * 100] * keys, keys=[b"k%d" % n for n in range(keys)])
             await broker.produce(ANYBODY, "t", records, ProduceOptions())
             await broker.archive_now()
-        await broker.tend_now()
+        await broker.upkeep_now()
         first = of(await broker.costs(ANYBODY), "t")
-        await broker.tend_now()
+        await broker.upkeep_now()
         again = of(await broker.costs(ANYBODY), "t")
     assert first.counts.archived_bytes > 0
     assert first.counts.compacted_bytes > 0
@@ -161,7 +161,7 @@ def test_bytes_of_a_version_are_counted_by_their_cause() -> None:
             Manifest(PLACE, segments=(written,), change=Change(kind, added=(written.sha256,)))
         )
     measurements.manifest_appended(Manifest(PLACE, segments=(small,), change=Change(ChangeKind.EXPIRE, removed=("x",))))
-    counts = measurements.topics["t"]
+    counts = measurements.topics()["t"]
     assert (counts.archived_bytes, counts.merged_bytes, counts.compacted_bytes) == (100, 70, 100)
 
 

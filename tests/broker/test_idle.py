@@ -16,15 +16,12 @@ from tests.broker.fast_clock import FastClock
 from tests.components.etcd_server import EtcdServer
 
 from tidelog.services.broker.api.produce import ProduceOptions
-from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import NO_REQUESTS, RequestCounts
 from tidelog.storage.stores.memory import MemoryObjectStore
-
-AnyBroker = LocalBroker | ClusterBroker
 
 HOUR_S = 3_600.0
 PARTITIONS = 4
@@ -38,23 +35,18 @@ TOPICS: dict[str, dict[str, str | int | None]] = {
 }
 
 
-def local(broker: AnyBroker) -> LocalBroker:
-    """What `broker` leads itself."""
-    return broker.local if isinstance(broker, ClusterBroker) else broker
-
-
-async def fill(brokers: Sequence[AnyBroker]) -> None:
+async def fill(brokers: Sequence[LocalBroker]) -> None:
     """Write some records to every partition of topics of every kind, through each shard's leader."""
     for name, configs in TOPICS.items():
         topic = await brokers[0].create_topic(ANYBODY, name, PARTITIONS, configs)
         for partition, shard in enumerate(topic.shards):
-            (leader,) = (broker for broker in brokers if shard in local(broker).shards.led())
+            (leader,) = (broker for broker in brokers if shard in broker.shards.led())
             records = draft([b"v"] * 20, keys=[b"k%d" % (n % 5) for n in range(20)])
-            await local(leader).known_topic(ANYBODY, name)
+            await leader.known_topic(ANYBODY, name)
             await leader.produce(ANYBODY, name, records, ProduceOptions(partition=partition))
 
 
-def at_rest(brokers: Sequence[AnyBroker]) -> bool:
+def at_rest(brokers: Sequence[LocalBroker]) -> bool:
     """Whether everything is archived and all due deletions are done."""
     archives = [archive for broker in brokers for archive in broker.measurements().archives.values()]
     cold = sum(archive.cold.segments for archive in archives)
@@ -63,12 +55,12 @@ def at_rest(brokers: Sequence[AnyBroker]) -> bool:
     )
 
 
-def asked(brokers: Sequence[AnyBroker]) -> RequestCounts:
+def asked(brokers: Sequence[LocalBroker]) -> RequestCounts:
     """Requests of all brokers so far."""
     return sum((broker.measurements().usage.counts() for broker in brokers), NO_REQUESTS)
 
 
-async def check_idle(brokers: Sequence[AnyBroker], clock: FastClock, hours: float) -> None:
+async def check_idle(brokers: Sequence[LocalBroker], clock: FastClock, hours: float) -> None:
     """Wait until the cluster is at rest, then count the brokers' requests during the next hours."""
     await until(lambda: at_rest(brokers))
     began_s, before = clock.monotonic(), asked(brokers)
@@ -104,7 +96,7 @@ async def test_brokers_that_meet_in_etcd_write_nothing_either(etcd: EtcdServer) 
     try:
         for broker in brokers:
             await broker.start()
-        await until(lambda: [len(local(broker).shards.led()) for broker in brokers] == [2, 2])
+        await until(lambda: [len(broker.shards.led()) for broker in brokers] == [2, 2])
         await fill(brokers)
         await check_idle(brokers, clock, hours=0.05)
     finally:

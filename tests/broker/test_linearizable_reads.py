@@ -75,7 +75,6 @@ async def test_a_replaced_leader_that_is_cut_off_sends_its_clients_elsewhere(que
             await asyncio.sleep(READERS_TRUST_S)  # for this long, a commit is proof enough
         with pytest.raises(LeaderUnknown):
             await question(a)
-        assert a.local.route(ANYBODY, "t", 0).local
         assert not a.route(ANYBODY, "t", 0).local, "it has stepped down"
 
 
@@ -116,7 +115,7 @@ async def test_a_broker_that_sends_on_to_a_replaced_leader_gets_no_older_end_eit
 async def test_a_manifest_beyond_its_end_shows_a_leader_that_it_was_replaced() -> None:
     async with running_world(two(), shards=1, settings=HASTY) as world:
         a, _ = await deposed(world, archived=True)
-        leader = world.brokers["a"].local.shards.leading(0)
+        leader = world.brokers["a"].shards.leading(0)
         (state,) = tuple(leader.partitions)
         with pytest.raises(Fenced):
             await leader.partitions.refresh(state)
@@ -147,7 +146,9 @@ async def test_a_poll_that_waits_at_a_replaced_leader_is_not_left_waiting() -> N
         await world.give(0, "w")
         await b.create_topic(ANYBODY, "t", 1, {})
         await w.known_topic(ANYBODY, "t")
-        poll = asyncio.create_task(w.local.fetch(ANYBODY, "t", 0, 0, FetchLimits(10, 1 << 20, wait_ms=60_000)))
+        poll = asyncio.create_task(
+            w.fetch(ANYBODY.not_forwarded(), "t", 0, 0, FetchLimits(10, 1 << 20, wait_ms=60_000))
+        )
         await until(lambda: w.measurements().waiting_fetches == 1)
         world.coordinations["w"].cut_off()
         await world.usurp(0, "b")
@@ -214,7 +215,7 @@ async def test_a_broker_alone_asks_its_log_now_and_then_while_its_end_is_asked_f
 
 async def forgotten(world: World, *, of: str = "a") -> None:
     """No record is in memory, and the bucket holds them only in segments, as after the grace."""
-    parts = world.brokers[of].local._parts
+    parts = world.brokers[of]._parts
     parts.resources.hot_tail.drop(0)
     for info in await parts.store.list("wal/0000/"):
         if info.key.endswith(".parquet"):
@@ -226,7 +227,7 @@ async def test_a_replaced_leader_whose_entries_are_deleted_sends_its_readers_els
         a, b = await deposed(world, archived=True)
         await forgotten(world)
         with pytest.raises(LeaderUnknown):
-            await a.local.fetch(ANYBODY, "t", 0, 0, replace(ALL, fresh=False))
+            await a.fetch(ANYBODY.not_forwarded(), "t", 0, 0, replace(ALL, fresh=False))
         assert not a.route(ANYBODY, "t", 0).local
         assert values_of(await a.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"%d" % n for n in range(5)], "from segments"
         assert values_of(await b.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"%d" % n for n in range(5)]
@@ -245,5 +246,9 @@ async def test_a_replaced_leader_finds_entries_that_were_deleted_in_the_segments
         assert await b.resolve(ANYBODY, "t", 0, LATEST) == 3
         await b.archive_now()
         await forgotten(world)
-        assert values_of(await a.local.fetch(ANYBODY, "t", 0, 0, replace(ALL, fresh=False))) == [b"0", b"1", b"2"]
-        assert await a.local.resolve(ANYBODY, "t", 0, Position(Anchor.TIMESTAMP, 0), fresh=False) == 0
+        assert values_of(await a.fetch(ANYBODY.not_forwarded(), "t", 0, 0, replace(ALL, fresh=False))) == [
+            b"0",
+            b"1",
+            b"2",
+        ]
+        assert await a.resolve(ANYBODY.not_forwarded(), "t", 0, Position(Anchor.TIMESTAMP, 0), fresh=False) == 0

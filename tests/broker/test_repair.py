@@ -127,7 +127,7 @@ async def test_a_lost_wal_entry(harm: Harm, seq: int, running: bool) -> None:
         await check_reads(broker, lost, end)
         await broker.archive_now()
         await check_reads(broker, lost, end)
-        await broker.tend_now()
+        await broker.upkeep_now()
     await check_sound(store, losses=1)
     async with running_broker(store, shards=1) as broker:
         await check_reads(broker, lost, end)

@@ -171,7 +171,7 @@ async def test_the_leader_of_shard_0_sweeps_for_all_until_it_lets_go() -> None:
     store.gate.clear()
     settings = replace(CLUSTER, archiver_sweep_interval_ms=EACH_MINUTE)
     async with running_world({"a": store, "b": store}, shards=2, settings=settings, clock=clock) as world:
-        a, b = (world.brokers[name].local for name in ("a", "b"))
+        a, b = (world.brokers[name] for name in ("a", "b"))
         topic = await world.brokers["a"].create_topic(ANYBODY, "t", 2, {})
         for partition in range(2):
             await world.brokers["a"].produce(ANYBODY, "t", numbered(0, RECORDS), ProduceOptions(partition=partition))

@@ -66,7 +66,7 @@ async def test_nothing_that_lives_goes(seed: int) -> None:
                 await broker.produce(ANYBODY, "t", numbered(sent[partition], 3), ProduceOptions(partition=partition))
                 sent[partition] += 3
             faulty.plan = BAD_WEATHER
-            await in_any_order(chance, broker.archive_now(), broker.tend_now(), sweep.run())
+            await in_any_order(chance, broker.archive_now(), broker.upkeep_now(), sweep.run())
             faulty.plan = FaultPlan()
             clock.pass_time(chance.uniform(0, 600))
         await broker.archive_now()

@@ -90,13 +90,13 @@ async def test_the_objects_of_expired_segments_are_deleted_after_the_grace() -> 
         await a_segment(broker)
         clock.pass_time(2 * HOUR_S)
         await a_segment(broker)
-        await broker.tend_now()
+        await broker.upkeep_now()
         assert (await log_start(broker), await segments_of(store)) == (10, 2)
         clock.pass_time(GRACE_S - 60)
-        await broker.tend_now()
+        await broker.upkeep_now()
         assert await segments_of(store) == 2, "a query planned before still finds them"
         clock.pass_time(60)
-        await broker.tend_now()
+        await broker.upkeep_now()
         assert await segments_of(store) == 1
         assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 10, ALL)) == list(range(10, 20))
 
@@ -109,14 +109,14 @@ async def test_a_restart_in_between_continues_and_waits_a_whole_grace(bucket: Ca
         await a_segment(broker)
     clock.pass_time(2 * HOUR_S)
     async with running_broker(bucket(), shards=1, clock=clock) as broker:
-        await broker.tend_now()
+        await broker.upkeep_now()
         assert (await log_start(broker), await segments_of(looked)) == (20, 2)
     clock.pass_time(10 * GRACE_S)
     async with running_broker(bucket(), shards=1, clock=clock) as broker:
-        await broker.tend_now()
+        await broker.upkeep_now()
         assert await segments_of(looked) == 2
         clock.pass_time(GRACE_S)
-        await broker.tend_now()
+        await broker.upkeep_now()
         assert await segments_of(looked) == 0
         assert await broker.partition_log(ANYBODY, "t", 0)
         await broker.produce(ANYBODY, "t", numbered(20, 1), TO_ZERO)
@@ -154,15 +154,15 @@ async def test_timestamps_of_producers_count_be_they_past_or_future() -> None:
     async with running_broker(MemoryObjectStore(), shards=1, clock=clock) as broker:
         await broker.create_topic(ANYBODY, "t", 1, AN_HOUR)
         await a_segment(broker, timestamp_ms=clock.now_ms() - 2 * HOUR_MS)
-        await broker.tend_now()
+        await broker.upkeep_now()
         assert await log_start(broker) == 10
         await a_segment(broker, timestamp_ms=clock.now_ms() + 10 * HOUR_MS)
         await a_segment(broker)
         clock.pass_time(5 * HOUR_S)
-        await broker.tend_now()
+        await broker.upkeep_now()
         assert await log_start(broker) == 10, "the oldest segment is of a time to come, and keeps all after it"
         clock.pass_time(6 * HOUR_S + 1)
-        await broker.tend_now()
+        await broker.upkeep_now()
         assert await log_start(broker) == 30
 
 
@@ -172,7 +172,7 @@ async def test_a_clock_that_is_a_day_ahead_deletes_no_object_before_its_grace() 
         await broker.create_topic(ANYBODY, "t", 1, {"retention.ms": 12 * HOUR_MS})
         await a_segment(broker)
         clock.wall_ahead_ms += DAY_MS
-        await broker.tend_now()
+        await broker.upkeep_now()
         assert (await log_start(broker), await segments_of(store)) == (10, 1)
 
 
@@ -183,7 +183,7 @@ async def test_a_clock_that_was_a_day_behind_is_made_good_when_it_is_right_again
         await a_segment(broker)
         clock.wall_ahead_ms -= DAY_MS
         clock.pass_time(2 * HOUR_S)
-        await broker.tend_now()
+        await broker.upkeep_now()
         assert await log_start(broker) == 0
         clock.wall_ahead_ms += DAY_MS
         await until_log_start(broker, 10)
@@ -196,7 +196,7 @@ async def test_retention_altered_at_run_time_counts_from_then_on() -> None:
         await a_segment(broker)
         await broker.alter_topic(ANYBODY, "t", None, {"retention.ms": -1})
         clock.pass_time(2 * HOUR_S)
-        await broker.tend_now()
+        await broker.upkeep_now()
         assert await log_start(broker) == 0
         await broker.alter_topic(ANYBODY, "t", None, {"retention.ms": HOUR_MS})
         await until_log_start(broker, 10)
@@ -215,7 +215,7 @@ async def test_size_and_policy_are_heeded() -> None:
         await broker.produce(ANYBODY, "kept", keyed, TO_ZERO)
         await broker.archive_now()
         clock.pass_time(HOUR_S)
-        await broker.tend_now()
+        await broker.upkeep_now()
         assert await log_start(broker, "sized") == 20
         assert offsets_of(await broker.fetch(ANYBODY, "kept", 0, 0, ALL)) == [0, 1, 2]
 
@@ -227,7 +227,7 @@ async def test_without_upkeep_nothing_is_ever_due() -> None:
         await a_segment(broker)
         before = counting.usage()
         clock.pass_time(2 * HOUR_S)
-        await broker.tend_now()
+        await broker.upkeep_now()
         assert beyond_the_wal(counting.usage() - before) == 0
         assert await log_start(broker) == 0
 
@@ -245,12 +245,12 @@ async def test_once_all_is_archived_expired_and_collected_no_request_is_made() -
         await broker.archive_now()
         for _ in range(3):
             clock.pass_time(2 * HOUR_S)
-            await broker.tend_now()
+            await broker.upkeep_now()
         assert await segments_of(counting) == 0
         before = counting.usage()
         for _ in range(10):
             clock.pass_time(50.0)
-            await broker.tend_now()
+            await broker.upkeep_now()
         assert beyond_the_wal(counting.usage() - before) == 0
 
 

@@ -131,7 +131,7 @@ class World:
             case "archive":
                 await self.in_bad_weather(self.broker.archive_now())
             case "tend":
-                await self.in_bad_weather(self.broker.tend_now())
+                await self.in_bad_weather(self.broker.upkeep_now())
             case "wait":
                 self.clock.pass_time(self.random.uniform(0, HOUR_S))
             case "delete":
@@ -199,6 +199,6 @@ async def test_no_record_that_must_stay_is_lost_by_any_failure_of_upkeep(seed: i
         await world.check()
     await world.restart()
     await world.broker.archive_now()
-    await world.broker.tend_now()
+    await world.broker.upkeep_now()
     await world.check()
     await world.broker.aclose()

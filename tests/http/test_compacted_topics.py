@@ -33,7 +33,7 @@ async def produce(client: httpx.AsyncClient, *records: tuple[str | None, str | N
 async def settle(broker: LocalBroker) -> None:
     """Wait until everything is archived, and compacted as far as it is due."""
     await broker.archive_now()
-    await broker.tend_now()
+    await broker.upkeep_now()
 
 
 @pytest.fixture

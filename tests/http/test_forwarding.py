@@ -54,7 +54,7 @@ async def test_a_produce_and_a_fetch_go_to_the_leader(asked: ListeningBroker, le
     fetched = await asked.http.get(f"{PATH}/records?offset=0")
     assert [record["value"] for record in fetched.json()["records"]] == ["one"]
     assert fetched.headers["tidelog-next-offset"] == "1"
-    assert asked.broker.local.status().shards[0].wal_next == 1, "nothing but the start entry"
+    assert asked.broker.status().shards[0].wal_next == 1, "nothing but the start entry"
     for answer in (produced, fetched):
         assert answer.headers["tidelog-leader"] == leader.url
     metrics = (await asked.http.get("/metrics")).text

@@ -155,9 +155,9 @@ async def test_positions_and_the_log_are_the_leaders(
         Position(Anchor.OFFSET, 9): 9,
     }
     assert {at: await peers.resolve(ANYBODY, leader, "web", 0, at, fresh=False) for at in expected} == expected
-    await listening.broker.local.archive_now()
+    await listening.broker.archive_now()
     log = await peers.partition_log(ANYBODY, leader, "web", 0, fresh=True)
-    whole = await listening.broker.local.partition_log(ANYBODY, "web", 0)
+    whole = await listening.broker.partition_log(ANYBODY.not_forwarded(), "web", 0)
     assert log == replace(whole, segments=tuple(as_readers_see(segment) for segment in whole.segments))
     assert log.segments[0].sha256
 

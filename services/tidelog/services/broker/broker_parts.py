@@ -1,4 +1,4 @@
-"""What a broker runs on, as `wiring` puts it together."""
+"""The parts of a broker, built by `runtime.wiring`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ from tidelog.storage.stores.hedging import HedgingObjectStore
 
 @dataclass(frozen=True)
 class BrokerParts:
-    """What `wiring` builds and a broker runs on."""
-
     store: ObjectStore
     counting: CountingObjectStore
     hedging: HedgingObjectStore | None
@@ -45,5 +43,5 @@ class BrokerParts:
 
     @property
     def loops(self) -> Sequence[BackgroundLoop]:
-        """All that goes on behind the requests, in the order in which it is stopped."""
+        """The background loops, in the order in which they are stopped."""
         return (self.archive_loop, self.upkeep, self.sweeps)

@@ -1,8 +1,8 @@
-"""A broker by itself, which implements `api.Broker` with the shards it leads: all of the bucket's if it is alone; those
-that leadership gives it if it is part of a cluster's broker (`cluster.cluster_broker`).
+"""A broker that answers from the shards it leads: all of the bucket's if it is alone, otherwise those that leadership
+assigns to it (`cluster.cluster_broker`).
 
-Putting requests together is all it does: topics come from the `Catalog`, writing is the `ProducePath`'s and each
-`ShardLeader`'s, reading the `LocalReads`', and the `ArchiveLoop` turns WALs into segments behind their backs.
+It implements `api.Broker` by combining parts: `Topics`, `RequestSplitter` and `ProducePath` for produce, `LocalReads`
+for reads. The background loops archive, maintain and sweep.
 """
 
 from __future__ import annotations
@@ -34,16 +34,14 @@ from tidelog.services.runtime.settings import Settings
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, Overloaded
 
 DRAIN_SHARE = 0.8
-"""How much of ``shutdown.timeout.ms`` goes to committing what was taken; the rest is for letting go."""
-
+"""The fraction of ``shutdown.timeout.ms`` for committing accepted records; the rest is for closing."""
 
 ACKS1_LOSS_BEYOND_FLUSH_S = 0.75
-"""The default of ``acks1.loss.max.ms`` is so much more than the flush interval: several PUTs of a bucket in good
-health."""
+"""The default of ``acks1.loss.max.ms`` is the flush interval plus this: several PUTs to a healthy bucket."""
 
 
 class LocalBroker:
-    """See `api.Broker`. Between `start` and `aclose` it takes requests."""
+    """See `api.Broker`. Accepts calls from `start` to `aclose`."""
 
     def __init__(self, parts: BrokerParts) -> None:
         self._parts = parts
@@ -74,30 +72,28 @@ class LocalBroker:
     # ---- life
 
     async def start(self) -> None:
-        """Claim every shard and take requests. Raises `WrongCluster`, `Unavailable`, `Denied`, `Corrupt`."""
+        """Claim every shard and accept calls. Raises `WrongCluster`, `Unavailable`, `Denied`, `Corrupt`."""
         await self._parts.journal.open()
         check_standalone(self._parts.journal)
-        while added := self._shards_there_are() - self.shards.led().keys():
+        while added := self._existing_shards() - self.shards.led().keys():
             await asyncio.gather(*(self.shards.lead(shard) for shard in added))
-            # Whoever led before may have created topics until it was fenced.
+            # The previous leader may have created topics until it was fenced.
             await self._parts.journal.catch_up()
         self.serve()
 
     def serve(self) -> None:
-        """Take requests for whatever is led. Alone, `start` does it."""
+        """Start the background loops and accept calls."""
         for loop in self._loops:
             loop.start()
         self._not_ready = None
 
-    def _shards_there_are(self) -> set[int]:
-        """Those of the settings, and each further one that a topic lives in."""
-        return {shard for topic in self.known_topics.all() for shard in topic.shards}.union(
-            range(self._settings.shards)
-        )
+    def _existing_shards(self) -> set[int]:
+        """The shards of the settings, and all others that contain partitions."""
+        used = {shard for topic in self.known_topics.all() for shard in topic.shards}
+        return used.union(range(self._settings.shards))
 
     async def aclose(self) -> None:
-        """Refuse what is new, commit and answer what was taken, within `shutdown_timeout_ms`; then let go of the
-        store."""
+        """Refuse new calls, commit and answer accepted ones within ``shutdown.timeout.ms``, then release the store."""
         self._not_ready = "the broker is stopping"
         self.end_polls()
         for loop in self._loops:
@@ -108,15 +104,15 @@ class LocalBroker:
         await self._parts.store.aclose()
 
     async def hand_over(self) -> None:
-        """Have others lead what is led here: alone, there are none."""
+        """Hand the shards to other brokers; alone, there are none."""
 
     async def must_stop(self) -> str:
-        """Return, with the reason, once this process has to end: alone, never."""
+        """Return, with the reason, once this process must end; alone, never."""
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         return await never
 
     def end_polls(self) -> None:
-        """Let all waiting fetches go, with what there is; none waits any more."""
+        """Answer all waiting fetches with the records that there are; none waits from now on."""
         self._polls.end()
 
     # ---- topics
@@ -127,12 +123,12 @@ class LocalBroker:
         return await self.created_topic(name, partitions, configs)
 
     async def created_topic(self, name: str, partitions: int | None, configs: TopicConfigs) -> Topic:
-        """Create a topic, for a client or because a produce may."""
+        """Create a topic, for a client or for a produce."""
         self.check_open()
         led_before = self.shards.led_shards()
         topic = await self.known_topics.create(name, partitions, configs)
-        # Only a leader of before the topic's birth knows that no partition of it has a manifest: since then another
-        # may have led the shard, taken records and archived them.
+        # Only for shards led since before the creation it is certain that the partitions have no manifests. In
+        # another shard a different leader may have accepted and archived records since.
         for led in self.shards.led_shards():
             if led in led_before and led.shard in topic.shards:
                 led.leader.partitions.topic_created(topic)
@@ -158,7 +154,7 @@ class LocalBroker:
         return self.known_topics.all()
 
     def forget(self, topic: Topic) -> None:
-        """It was deleted, here or elsewhere."""
+        """Drop a topic that was deleted by any broker."""
         self.splitter.forget(topic)
         for led in self.shards.led_shards():
             led.leader.partitions.deleted(topic)
@@ -176,7 +172,7 @@ class LocalBroker:
     async def produce_shares(
         self, topic: Topic, shares: Sequence[Share], options: ProduceOptions
     ) -> Sequence[Appended]:
-        """Append what was admitted already, to partitions that are led here. Raises as `produce` does."""
+        """Append checked records to partitions that are led here. Raises like `produce`."""
         came_s = self._clock.monotonic()
         answers = await self._produce_path.produce(topic, shares, options)
         if options.acks is Acks.ALL:
@@ -184,7 +180,7 @@ class LocalBroker:
         return answers
 
     async def topic_to_produce(self, name: str, options: ProduceOptions) -> Topic:
-        """The topic, created if it may be."""
+        """The topic; it is created if that is allowed."""
         try:
             return await self.known_topics.known(name, options.partition)
         except NotFound:
@@ -208,7 +204,7 @@ class LocalBroker:
         return await self._reads.fetch(topic, partition, offset, self.capped(context, limits))
 
     def capped(self, context: RequestContext, limits: FetchLimits) -> FetchLimits:
-        """`limits` within those of the settings and of the context's deadline."""
+        """`limits`, reduced to those of the settings and to the context's deadline."""
         capped = self._reads.capped(limits)
         if context.deadline_s is None or not capped.wait_ms:
             return capped
@@ -226,27 +222,27 @@ class LocalBroker:
         return await self._reads.partition_log(topic, partition, fresh=fresh)
 
     async def archive_now(self) -> None:
-        """Turn all that is committed into segments, whatever its age."""
+        """Archive everything that is committed in the shards led here."""
         await self._parts.archive_loop.archive_all()
         while await self._parts.archive_loop.remove_deleted():
             pass
 
-    async def tend_now(self) -> None:
-        """Do all upkeep of segments that is due."""
+    async def upkeep_now(self) -> None:
+        """Run all upkeep that is due."""
         await self._parts.upkeep.run_all()
 
-    # ---- what is known of it
+    # ---- state
 
     def status(self) -> BrokerStatus:
         leaders = [led.leader for led in self.shards.led_shards()]
         return broker_status(self._parts.store.url, leaders, self._not_ready, self._parts.damages.current())
 
     def measurements(self) -> BrokerMeasurements:
-        """What was counted up to now."""
+        """A snapshot of the counts."""
         resources = self._parts.resources
         states = [state for led in self.shards.led_shards() for state in led.leader.partitions]
         return BrokerMeasurements(
-            topics=dict(resources.measurements.topics),
+            topics=resources.measurements.topics(),
             ack_seconds=resources.measurements.ack_seconds(),
             buffered_bytes=resources.budget.used_bytes,
             cache_bytes=resources.hot_tail.held_bytes,
@@ -266,11 +262,11 @@ class LocalBroker:
         return await self.costs_as(sole_broker_id(self._settings), self.known_topics.shard_count)
 
     async def costs_as(self, broker_id: str, shards_total: int) -> BrokerCosts:
-        """`costs` of the broker of that name, in a cluster of so many shards."""
+        """`costs` under this broker id, in a cluster of so many shards."""
         await self._parts.account.complete()
         return self._parts.account.costs(broker_id, self.measurements(), shards_total)
 
-    # ---- where things are: all here
+    # ---- routes: all local
 
     def route(self, _context: RequestContext, /, topic: str, partition: int) -> Route:
         found = self.known_topics.get(topic)
@@ -290,12 +286,12 @@ class LocalBroker:
         return sole_cluster(self._settings, self.status())
 
     async def drain(self, _context: RequestContext, /, broker_id: str, *, undo: bool = False) -> None:  # noqa: ARG002  # there is nobody else
-        raise Invalid(f"{broker_id} cannot be drained: this broker is alone, and nobody could take its shards")
+        raise Invalid(f"{broker_id} cannot be drained: it is the only broker, so no other one can lead its shards")
 
     def check_open(self) -> None:
-        """Raises `Overloaded` unless this broker takes requests."""
+        """Raises `Overloaded` unless this broker accepts calls."""
         if self._not_ready:
-            raise Overloaded(f"{self._not_ready}; nothing was taken", retry_after_s=RETRY_AFTER_S)
+            raise Overloaded(f"{self._not_ready}. Retry; the request was not applied", retry_after_s=RETRY_AFTER_S)
 
 
 def _acks1_loss_max_s(settings: Settings, flush_interval_s: float) -> float:

@@ -1,8 +1,8 @@
-"""The secrets by which this broker proves to its peers that it is one of them, and believes them.
+"""The secrets by which the brokers of a cluster prove to each other that they belong to it.
 
-They come from the setting ``peer.secret`` where it is given, else from the cluster's key-value store (`follow`). The
-first one signs. A secret that was replaced is believed for `FORMER_S` more, since brokers do not all hear of the new
-one at once. They are kept in memory, so peers are believed while etcd is away.
+They come from the setting ``peer.secret``, otherwise from the cluster's key-value store (`follow`). The first one
+signs. A replaced secret is accepted for `FORMER_S` more, because brokers learn of the new one at different times.
+Secrets stay in memory, so peers are accepted while etcd is down.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ FORMER_S = 600.0
 
 
 class PeerSecrets:
-    """`given`: the value of ``peer.secret``, several with commas, the one that signs first. Raises `Invalid` for a
-    short one. Without `given` and before `follow` there is none."""
+    """`given`: the value of ``peer.secret``, comma-separated, the signing one first. Raises `Invalid` if one is too
+    short. Without `given` and before `follow` there is no secret."""
 
     def __init__(self, given: str | None, clock: Clock) -> None:
         self._given = () if given is None else _parsed(given)
@@ -32,17 +32,17 @@ class PeerSecrets:
         return "PeerSecrets()"
 
     def follow(self, first: str, stored: Callable[[], str | None]) -> None:
-        """Have `first`, and from then on the secret that `stored` returns at the time of each use; while that is None
-        the last one stays. A secret of the settings goes before either."""
+        """Use `first`, and from then on the secret that `stored` returns at each use; while that is None, the last one
+        stays. A secret from the settings takes precedence."""
         self._present = first.encode()
         self._stored = stored
 
     def signing(self) -> bytes | None:
-        """The secret to sign with; None if there is none yet."""
+        """The signing secret; None if there is none yet."""
         return self._given[0] if self._given else self._follow()
 
-    def believed(self) -> Sequence[bytes]:
-        """The secrets that peers may have signed with, the present one first."""
+    def accepted(self) -> Sequence[bytes]:
+        """The secrets that peers may sign with, the current one first."""
         if self._given:
             return self._given
         present = self._follow()

@@ -1,4 +1,4 @@
-"""How a broker stands, for `/readyz`, `/v1/cluster` and `tidelog cluster info`."""
+"""The state of a broker, for `/readyz`, `/v1/cluster` and `tidelog cluster info`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ VERSION = version("tidelog")
 def broker_status(
     store_url: str, leaders: Sequence[ShardLeader], not_ready: str | None, damages: Sequence[Damage]
 ) -> BrokerStatus:
-    """Ready if it takes requests and leads every shard; else the first reason why not. Damaged objects of the shards
-    that are led do not make it unready: it serves the rest."""
+    """Ready if it accepts requests and every shard of `leaders` is led; otherwise the first reason. Damaged objects do
+    not make it unready, because it serves the rest."""
     reason = not_ready or next(filter(None, map(_trouble, leaders)), "")
     shards = tuple(_shard_status(leader) for leader in leaders)
     led = {shard.shard for shard in shards}
@@ -32,12 +32,12 @@ def broker_status(
 
 
 def sole_broker_id(settings: Settings) -> str:
-    """What a broker without etcd is called."""
+    """The id of a broker without etcd."""
     return settings.broker_id or "broker"
 
 
 def sole_cluster(settings: Settings, status: BrokerStatus) -> ClusterStatus:
-    """The cluster of one broker without etcd: it leads what there is."""
+    """The cluster of one broker without etcd."""
     broker_id = sole_broker_id(settings)
     led = sum(shard.leading for shard in status.shards)
     place = BrokerPlace(broker_id, settings.own_address, settings.broker_zone, status.version, 0, led, draining=False)
@@ -46,11 +46,11 @@ def sole_cluster(settings: Settings, status: BrokerStatus) -> ClusterStatus:
 
 
 def _trouble(leader: ShardLeader) -> str:
-    """Why nothing can be committed to the shard, empty if it can be."""
+    """Why nothing can be committed to the shard; empty if it can."""
     if leader.down:
         return leader.down.reason
     if denied := leader.retries.denied:
-        return f"the store refuses the commits of shard {leader.shard}, the broker tries again: {denied}"
+        return f"the store refuses the commits of shard {leader.shard}; the broker retries: {denied}"
     return ""
 
 

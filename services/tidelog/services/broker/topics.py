@@ -1,7 +1,7 @@
-"""The topics as a broker knows them, and their changes through the journal, which any broker may make at any time.
+"""The topics that a broker knows, and their changes through the journal, which every broker may append to.
 
-Alone, a broker knows them all. In a cluster it may lag a moment behind the others, so before it says that there is no
-such topic or partition it reads the journal on.
+A broker alone knows all topics. In a cluster it may lag behind the others, so it reads the journal to its end before it
+reports that a topic or partition does not exist, and before every change.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from tidelog.storage.errors import NotFound
 
 
 class Topics:
-    """`shard_count`: how many shards new partitions are spread over. `forget` is told of every topic deleted here.
-    `read_on`, set in a cluster, takes over what other brokers have written; it raises `Unavailable`, `Corrupt`."""
+    """`shard_count`: new partitions are spread over so many shards. `forget` is called for every topic deleted here.
+    `catch_up`, set in a cluster, reads what other brokers have written; it raises `Unavailable`, `Corrupt`."""
 
     def __init__(self, catalog: Catalog, settings: Settings, forget: Callable[[Topic], None]) -> None:
         self.shard_count = settings.shards
-        self.read_on: Callable[[], Awaitable[None]] | None = None
+        self.catch_up: Callable[[], Awaitable[None]] | None = None
         self._catalog = catalog
         self._settings = settings
         self._forget = forget
 
-    # ---- knowing
+    # ---- reading
 
     def get(self, name: str) -> Topic:
         """From memory. Raises `NotFound`, `Invalid`."""
@@ -36,20 +36,20 @@ class Topics:
         return self._catalog.list_topics()
 
     async def known(self, name: str, partition: int | None = None) -> Topic:
-        """The topic, which has `partition` if that is given. Raises `NotFound`, `Invalid`, `Unavailable`."""
+        """The topic; `partition`, if given, exists. Raises `NotFound`, `Invalid`, `Unavailable`."""
         try:
             return self._checked(name, partition)
         except NotFound:
-            if self.read_on is None:
+            if self.catch_up is None:
                 raise
-        await self.read_on()
+        await self.catch_up()
         return self._checked(name, partition)
 
-    async def check_there(self, topic: Topic) -> None:
-        """Raises `NotFound` if `topic` was deleted, here or by another broker, and `Unavailable`."""
+    async def check_exists(self, topic: Topic) -> None:
+        """Raises `NotFound` if any broker has deleted `topic`, and `Unavailable`."""
         await self._catch_up()
         if self.get(topic.name).topic_id != topic.topic_id:
-            raise NotFound(f"topic {topic.name!r} was deleted, and another one created in its place")
+            raise NotFound(f"topic {topic.name!r} was deleted, and a new one was created under its name")
 
     def _checked(self, name: str, partition: int | None) -> Topic:
         topic = self.get(name)
@@ -57,11 +57,11 @@ class Topics:
             check_partition(topic, partition)
         return topic
 
-    # ---- changing: on the newest state, so that a change made through one broker is seen by the next at any other
+    # ---- changing
 
     async def _catch_up(self) -> None:
-        if self.read_on is not None:
-            await self.read_on()
+        if self.catch_up is not None:
+            await self.catch_up()
 
     async def create(self, name: str, partitions: int | None, configs: Mapping[str, str | int | None]) -> Topic:
         """Raises `AlreadyExists`, `Invalid`, `Unavailable`."""

@@ -45,7 +45,7 @@ class PeerProofs:
         age_ms = self._clock.now_ms() - int(time)
         if abs(age_ms) > AGE_MS_MAX:
             return f"its time differs by {age_ms} ms from this broker's clock, and {AGE_MS_MAX} are allowed"
-        if not _signed(self._secrets.believed(), digest, time, method, target, principal):
+        if not _signed(self._secrets.accepted(), digest, time, method, target, principal):
             return "it was not made with the secret of this cluster"
         return ""
 

@@ -7,8 +7,8 @@ Every call that a client's request causes takes the request's `RequestContext` f
 serve the front door itself.
 
 In a cluster any broker takes any call and forwards it to the leader of the partition's shard. A call on a partition
-raises `LeaderUnknown` or `NotLeader` if no leader was found within ``forward.timeout.ms`` or the context's deadline:
-nothing was taken. With a context that may not be forwarded, the broker answers itself or raises these at once.
+raises `LeaderUnknown` or `NotLeader` if no leader was found within ``forward.timeout.ms`` or the context's deadline;
+then it was not applied. With a context that may not be forwarded, the broker answers itself or raises these at once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class TopicCalls(Protocol):
         ...
 
     async def known_topic(self, context: RequestContext, /, name: str) -> Topic:
-        """As `topic`; in a cluster it reads the journal on before it raises `NotFound`. Raises `Unavailable` too."""
+        """Like `topic`; in a cluster it reads the journal to its end before it raises `NotFound`. Raises
+        `Unavailable`."""
         ...
 
     def topics(self, context: RequestContext, /) -> Sequence[Topic]:
@@ -67,9 +68,9 @@ class RecordCalls(Protocol):
     async def produce(
         self, context: RequestContext, /, topic: str, draft: Draft, options: ProduceOptions
     ) -> Sequence[Appended]:
-        """Append; returns when `options.acks` says. All checks come before anything is taken (inv. 10).
+        """Append; returns when `options.acks` says. All checks come before the first append (inv. 10).
         Raises `NotFound`, `Invalid`, `TooLarge`, `OffsetConflict`, `SequenceConflict`, `ProducerFenced`, `Overloaded`
-        (nothing taken), `Fenced`, `Unavailable` (outcome unknown)."""
+        (not applied), `Fenced`, `Unavailable` (outcome unknown)."""
         ...
 
     async def resolve(
@@ -110,7 +111,7 @@ class Routing(Protocol):
         ...
 
     async def route_fetch(self, context: RequestContext, /, topic: str, partition: int, offset: int) -> Route:
-        """As `route`, but local as well where `offset` is cold: any broker reads segments from the bucket. Raises
+        """Like `route`, but local as well where `offset` is cold: any broker reads segments from the bucket. Raises
         `NotFound`, `Invalid`."""
         ...
 

@@ -1,4 +1,4 @@
-"""Values of a cluster: which broker leads which shard, and in which state brokers and shards are."""
+"""Values that describe a cluster: which broker leads which shard, and the state of brokers and shards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Leader:
 
 @dataclass(frozen=True)
 class Route:
-    """Where requests for a partition go: here if `local`, else to `leader`; to nobody while that is None."""
+    """Where requests for a partition go: here if `local`, otherwise to `leader`; None while no leader is known."""
 
     shard: int
     local: bool
@@ -25,8 +25,8 @@ class Route:
 
 @dataclass(frozen=True)
 class ShardStatus:
-    """A shard as `tidelog cluster info` shows it. Sizes in bytes, ages in seconds. `denied_s`: for how long the store
-    has refused its commits; 0 while it does not."""
+    """A shard in `tidelog cluster info`. `denied_s`: for how long the store has refused its commits, 0 if it does
+    not."""
 
     shard: int
     leading: bool
@@ -54,7 +54,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class BrokerStatus:
-    """Whether this broker can take requests, the state of what it leads, and which objects of that are damaged."""
+    """Whether this broker accepts requests, the shards that it leads, and their damaged objects."""
 
     version: str
     store_url: str
@@ -66,7 +66,7 @@ class BrokerStatus:
 
 @dataclass(frozen=True)
 class BrokerPlace:
-    """A broker of the cluster. `shards`: how many it leads; `draining`: it is to lead none."""
+    """A broker of the cluster. `shards`: how many it leads; `draining`: it must lead none."""
 
     broker_id: str
     address: str
@@ -79,7 +79,7 @@ class BrokerPlace:
 
 @dataclass(frozen=True)
 class ShardPlace:
-    """A shard of the cluster: who leads it in which epoch (None: nobody), and who should."""
+    """A shard of the cluster: its leader (None: nobody) and epoch, and the broker that should lead it."""
 
     shard: int
     leader: str | None
@@ -89,8 +89,8 @@ class ShardPlace:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """The cluster as one broker sees it. `coordinator` is ``etcd`` or ``embedded``; `trouble` says what is wrong with
-    it and what to do, empty if nothing is."""
+    """The cluster as one broker sees it. `coordinator`: ``etcd`` or ``embedded``; `trouble`: its problem and what to
+    do, empty if there is none."""
 
     cluster_id: str
     name: str

@@ -10,10 +10,11 @@ from dataclasses import dataclass, fields
 from tidelog.storage.stores.counting import RequestCounts
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class TopicCounts:
-    """Totals of a topic since the broker started. `bytes_in` and `bytes_out`: of keys and values. `archived_bytes`,
-    `merged_bytes`, `compacted_bytes`: of the segments that this broker wrote, by reason."""
+    """Totals of a topic since the broker started; `Measurements` gives out copies. `bytes_in` and `bytes_out`: of keys
+    and values. `archived_bytes`, `merged_bytes`, `compacted_bytes`: of the segments that this broker wrote, by
+    reason."""
 
     records_in: int = 0
     bytes_in: int = 0

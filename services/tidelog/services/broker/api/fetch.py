@@ -1,4 +1,4 @@
-"""Values of a read: where it starts, how much it takes, and the records or the picture of the log that it gives."""
+"""Values of a read: where it starts, its limits, the records and the log of a partition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog.storage.manifests.manifest import Segment
 
 
 class Anchor(Enum):
-    """From what a start position counts."""
+    """What a start position refers to."""
 
     OFFSET = "offset"
     EARLIEST = "earliest"
@@ -31,8 +31,8 @@ class Position:
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """At least one record is returned if there is one, however large. `wait_ms`: how long to wait for the first. Not
-    `fresh`: without a proof that who answers still leads the shard, so that the end may be an older one."""
+    """At least one record is returned if there is one, however large. `wait_ms`: how long to wait for the first record.
+    Not `fresh`: without a proof that the broker still leads the shard, so the end may be outdated."""
 
     max_records: int
     max_bytes: int
@@ -42,9 +42,9 @@ class FetchLimits:
 
 @dataclass(frozen=True)
 class Fetched:
-    """`batches` have `records.RECORD_SCHEMA`; reading goes on at `next_offset`. `high_watermark` is the end that is
-    known to the broker that answers. Beside records it may be an older one; a broker that reads cold records without
-    the leader knows the cold end alone."""
+    """`batches` have `records.RECORD_SCHEMA`; the next read begins at `next_offset`. `high_watermark` is the end that
+    the answering broker knows. It may be outdated if there are records; a broker that reads cold records without the
+    leader knows only the cold end."""
 
     batches: Sequence[pa.RecordBatch]
     next_offset: int
@@ -54,7 +54,7 @@ class Fetched:
 
 @dataclass(frozen=True)
 class PartitionLog:
-    """One consistent picture of a partition: segments hold ``[log_start_offset, cold_end)``, the broker's hot tail
+    """A consistent snapshot of a partition: segments hold ``[log_start_offset, cold_end)``, the broker's hot tail
     ``[cold_end, high_watermark)``."""
 
     topic: str

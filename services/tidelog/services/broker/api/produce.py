@@ -1,4 +1,4 @@
-"""Values of a produce request: the records, how they are appended, and where they went."""
+"""Values of a produce request: the records, how to append them, and where they were appended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 
 class Acks(Enum):
-    """When a produce is answered: at once, once in the leader's memory, once committed on the bucket."""
+    """When a produce is answered: immediately, once buffered by the leader, once committed in the bucket."""
 
     NONE = "0"
     LEADER = "1"
@@ -18,7 +18,8 @@ class Acks(Enum):
 
 @dataclass(frozen=True)
 class ProducerSequence:
-    """Makes a retry append at most once (inv. 7): the batch's first record has `first_sequence`, the next one more."""
+    """Makes a retry append at most once (inv. 7): the first record has `first_sequence`, each further one is one
+    more."""
 
     producer_id: str
     producer_epoch: int
@@ -27,8 +28,8 @@ class ProducerSequence:
 
 @dataclass(frozen=True)
 class Draft:
-    """Records to append. `records` has `records.DRAFT_SCHEMA`; `partitions` (int32, a null: let the broker choose)
-    goes with them row by row, or is None when no row names one. `body_bytes` is the memory they keep alive."""
+    """Records to append. `records` has `records.DRAFT_SCHEMA`; `partitions` has one int32 per record (null: the broker
+    chooses), or is None if no record names one. `body_bytes`: the memory that they keep alive."""
 
     records: pa.Table
     partitions: pa.ChunkedArray[pa.Int32Scalar] | None
@@ -37,7 +38,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class ProduceOptions:
-    """`partition` sends all records to one partition; `expected_offset` and `producer` need it."""
+    """`partition`: for all records; required with `expected_offset` and `producer`."""
 
     acks: Acks = Acks.ALL
     partition: int | None = None
@@ -48,8 +49,8 @@ class ProduceOptions:
 
 @dataclass(frozen=True)
 class Appended:
-    """Where records of a request went. `base_offset` is None for `Acks.NONE`; `timestamp_ms` is the append time under
-    LogAppendTime, else the largest timestamp of the batch; `duplicate` tells that it was in the log already."""
+    """Where records of a request are. `base_offset` is None for `Acks.NONE`. `timestamp_ms`: the append time with
+    LogAppendTime, otherwise the largest timestamp of the batch. `duplicate`: the batch was already in the log."""
 
     partition: int
     base_offset: int | None

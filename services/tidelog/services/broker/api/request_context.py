@@ -43,4 +43,4 @@ class RequestContext:
 
 
 BROKER_ITSELF = RequestContext("", principal="broker")
-"""For calls that no request causes, as those for metrics."""
+"""For calls that no request causes, for example those for metrics."""

@@ -1,4 +1,4 @@
-"""The cluster as one broker sees it, as a value for `/v1/cluster` and `tidelog cluster info`."""
+"""The cluster as one broker sees it, for `/v1/cluster` and `tidelog cluster info`."""
 
 from __future__ import annotations
 

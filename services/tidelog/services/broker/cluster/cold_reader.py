@@ -1,24 +1,25 @@
-"""Cold records for readers of partitions that are led elsewhere, from the bucket alone, without the leader.
+"""Reads cold records of partitions that other brokers lead, from the bucket, without the leader.
 
-A partition's manifest is kept once it was read.
+It caches the manifest of each partition.
 
-- Records that it holds are given out if it was the newest at most `READERS_TRUST_S` before the call began, so that
-  nothing is given out that was deleted (`log_start_trust`). A HEAD of the version after it tells: two a second for a
-  partition that is read from all the time, sent ahead of the call that needs it.
-- An offset beyond it is the leader's to answer. The manifest is read again then, if it is older than a while, which
-  doubles from `FRESH_S_MIN` to `FRESH_S_MAX` as long as that is in vain: a reader at the end of the log costs a LIST
-  now and then. While there is no leader, it is read again each `FRESH_S_MIN`.
-- A segment that was replaced is looked up anew.
+- Records in the manifest are returned if it was the newest at most `READERS_TRUST_S` before the call began, so that no
+  deleted record is returned (`leadership_proof`). A HEAD of the next version proves that: two per second for a
+  partition that is read continuously, sent before the call that needs it.
+- An offset beyond the manifest is for the leader to answer. The manifest is read again if it is older than a bound,
+  which doubles from `FRESH_S_MIN` to `FRESH_S_MAX` while that finds nothing new: a reader at the end of the log costs a
+  LIST now and then. Without a leader, it is read again every `FRESH_S_MIN`.
+- A segment that was replaced is found in the newest manifest.
 
-Readers here know of no high watermark but the cold end: that is what they are told.
+These readers know no high watermark except the cold end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from dataclasses import dataclass, replace
+
+from cachetools import LRUCache
 
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits
@@ -37,9 +38,10 @@ from tidelog.storage.wal_codec import ParquetWalCodec
 
 FRESH_S_MIN = 3.0
 FRESH_S_MAX = 300.0
-MANIFESTS_MAX = 1_000
 SEGMENTS_MAX = 200_000
-"""Of all manifests kept: a segment's line takes some 500 bytes."""
+"""Segments of all cached manifests. One takes some 500 bytes."""
+MANIFEST_OVERHEAD = 200
+"""A manifest counts as so many segments more, so at most 1,000 manifests are cached."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +54,10 @@ class _Kept:
     fresh_s: float = FRESH_S_MIN
 
 
+def _size(kept: _Kept) -> int:
+    return min(len(kept.manifest.segments) + MANIFEST_OVERHEAD, SEGMENTS_MAX)
+
+
 class ColdReader:
     """Raises `OutOfRange`, `NotFound`, `Unavailable`, `Corrupt`."""
 
@@ -59,20 +65,19 @@ class ColdReader:
         self._store = store
         self._reader = reader
         self._clock = clock
-        self._kept: OrderedDict[TopicPartition, _Kept] = OrderedDict()
-        self._segments = 0
+        self._kept: LRUCache[TopicPartition, _Kept] = LRUCache(SEGMENTS_MAX, getsizeof=_size)
         self._flights: SingleFlight[TopicPartition, _Kept] = SingleFlight()
         self._ahead: set[asyncio.Task[None]] = set()
 
     async def holds(self, topic: Topic, partition: int, offset: int, *, leader_known: bool) -> bool:
-        """Whether the record at `offset` is cold, as far as is known here."""
+        """Whether the record at `offset` is cold, as far as this broker knows."""
         manifest = await self._manifest(topic, partition, offset, leader_known=leader_known)
         return manifest.log_start_offset <= offset < manifest.cold_end
 
     async def fetch(
         self, topic: Topic, partition: int, offset: int, limits: FetchLimits, *, leader_known: bool
     ) -> Fetched | None:
-        """Records from `offset` on, None if that is not cold, as far as is known here."""
+        """Records from `offset` on; None if it is not cold, as far as this broker knows."""
         manifest = await self._manifest(topic, partition, offset, leader_known=leader_known)
         if not manifest.log_start_offset <= offset < manifest.cold_end:
             return None
@@ -82,20 +87,19 @@ class ColdReader:
         return Fetched(batches, next_offset, state.log_start_offset, state.high_watermark)
 
     def forget(self, topic: Topic) -> None:
-        """It was deleted."""
+        """Drop the manifests of a deleted topic."""
         for number in range(topic.partition_count):
-            self._drop(topic.partition(number))
+            self._kept.pop(topic.partition(number), None)
 
     async def newest(self, topic: Topic, topic_partition: TopicPartition) -> Manifest:
-        """The manifest as it is now; one LIST, and a GET if it is a newer one."""
+        """The newest manifest: a LIST, and a GET if it is newer than the cached one."""
         return (await self._flights.run(topic_partition, lambda: self._read(topic, topic_partition))).manifest
 
     async def _manifest(self, topic: Topic, partition: int, offset: int, *, leader_known: bool) -> Manifest:
-        """One that holds `offset` and was the newest a moment ago, or one that does not hold it."""
+        """A manifest that contains `offset` and was the newest a moment ago, or one that does not contain it."""
         topic_partition = topic.partition(partition)
         kept = self._kept.get(topic_partition)
         if kept:
-            self._kept.move_to_end(topic_partition)
             if offset < kept.manifest.cold_end:
                 return await self._current(topic, topic_partition)
             if self._clock.monotonic() - kept.read_at_s < (kept.fresh_s if leader_known else FRESH_S_MIN):
@@ -108,7 +112,7 @@ class ColdReader:
         return manifest
 
     async def _current(self, topic: Topic, topic_partition: TopicPartition) -> Manifest:
-        """The manifest that was the newest at a moment at most `READERS_TRUST_S` before this call began, or later."""
+        """A manifest that was the newest at a moment at most `READERS_TRUST_S` before this call began, or later."""
         since_s = self._clock.monotonic() - READERS_TRUST_S
         while True:
             kept = self._kept.get(topic_partition)
@@ -119,7 +123,7 @@ class ColdReader:
             await self._flights.run(topic_partition, lambda: self._renewed(topic, topic_partition))
 
     def _renew_ahead(self, topic: Topic, topic_partition: TopicPartition) -> None:
-        """For the next call, which will come before this one's records are read."""
+        """For the next call, which comes before the records of this one are read."""
         if not self._flights.running(topic_partition):
             renewing = asyncio.create_task(self._try_to_renew(topic, topic_partition))
             self._ahead.add(renewing)
@@ -129,7 +133,7 @@ class ColdReader:
         try:
             await self._flights.run(topic_partition, lambda: self._renewed(topic, topic_partition))
         except TidelogError as error:
-            _log.debug("the manifest of %s is not renewed, its next reader will see: %s", topic.name, error)
+            _log.debug("cannot renew the manifest of %s; the next read retries: %s", topic.name, error)
 
     async def _renewed(self, topic: Topic, topic_partition: TopicPartition) -> _Kept:
         kept = self._kept.get(topic_partition)
@@ -141,21 +145,12 @@ class ColdReader:
         kept = self._kept.get(topic_partition)
         log = kept.log if kept else ManifestLog(self._store, topic.name, topic_partition, self._clock)
         read_at_s = self._clock.monotonic()
-        kept = _Kept(log, await log.latest(), read_at_s)
-        self._drop(topic_partition)
-        self._kept[topic_partition] = kept
-        self._segments += len(kept.manifest.segments)
-        while len(self._kept) > 1 and (len(self._kept) > MANIFESTS_MAX or self._segments > SEGMENTS_MAX):
-            self._drop(next(iter(self._kept)))
+        kept = self._kept[topic_partition] = _Kept(log, await log.latest(), read_at_s)
         return kept
-
-    def _drop(self, topic_partition: TopicPartition) -> None:
-        if kept := self._kept.pop(topic_partition, None):
-            self._segments -= len(kept.manifest.segments)
 
 
 class _ColdPartition:
-    """What `PartitionReader` needs besides the state: a newer manifest, once a segment is not there any more."""
+    """The `Partitions` of `PartitionReader`: provides a newer manifest when a segment is missing."""
 
     def __init__(self, reader: ColdReader, topic: Topic, wal: Wal) -> None:
         self.wal = wal

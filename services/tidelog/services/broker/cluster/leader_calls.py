@@ -1,13 +1,14 @@
-"""A call on one partition, made where its shard is led: here or at a peer, tried again while the shard moves.
+"""Makes a call on one partition where its shard is led, here or at a peer, and retries it while the shard moves.
 
-    refused with NotLeader, LeaderUnknown     nothing was taken             again
-    a read that broke off, or whose leader    it changes nothing, or only   again
-    is another one by now, or was replaced    once (delete-records)
-    a produce that broke off                  the outcome is unknown        raised to its producer
-    a produce whose leader is another one     it may be committed yet       a moment more, then raised as unknown
-    by now and which is not answered
+    outcome                                            what it means               then
+    refused with NotLeader or LeaderUnknown            nothing was applied         retry
+    a read failed, or its leader was replaced          reads change nothing        retry
+    a produce failed                                   the outcome is unknown      raise
+    a produce is unanswered when its leader            it may still be             wait `ANSWER_GRACE_S`, then raise
+    was replaced                                       committed                   that the outcome is unknown
 
-So a paused leader holds up its producers no longer than it takes for another to lead, and its readers not at all.
+delete-records counts as a read, because it can be repeated. So a paused leader delays producers only until another one
+leads, and readers not at all.
 """
 
 from __future__ import annotations
@@ -27,19 +28,18 @@ T = TypeVar("T")
 
 PAUSE_S_FIRST = 0.01
 PAUSE_S_MAX = 0.2
-"""A leader is named before it takes requests, and only it knows when it does; so besides waiting for a change a call is
-tried again after a while."""
+"""A leader is announced before it accepts requests, without a second notification when it does. So a call is also
+retried after a pause."""
 
 CUT_OFF_PATIENCE_S = 1.0
-"""How long a call looks for a leader where no news of one can come, since etcd is not reached: another broker may
-know."""
+"""How long a call looks for a leader while etcd is unreachable, so that the client can try another broker."""
 
 ANSWER_GRACE_S = 1.0
-"""How long a produce goes on waiting for the answer of a leader that was replaced."""
+"""How long a produce waits for the answer of a leader that was replaced."""
 
 
 class LeaderCalls:
-    """`timeout_s`: how long one call looks for a leader that takes it. Counts the calls sent to peers."""
+    """`timeout_s`: how long a call looks for a leader. `forwarded` counts the calls sent to peers."""
 
     def __init__(self, leader_router: LeaderRouter, clock: Clock, timeout_s: float) -> None:
         self._router = leader_router
@@ -56,8 +56,8 @@ class LeaderCalls:
         *,
         wait_s: float = 0.0,
     ) -> T:
-        """The answer of whoever leads `shard`, for a call that may wait `wait_s` there. Raises what the call does, and
-        `LeaderUnknown` or `NotLeader` if nobody took it in time."""
+        """The answer of the leader of `shard` to a call that may wait `wait_s` there. Raises like the call, and
+        `LeaderUnknown` or `NotLeader` if no leader accepted it in time."""
         pauses = self._pauses(context, self._timeout_s + wait_s)
         while True:
             try:
@@ -78,7 +78,7 @@ class LeaderCalls:
         here: Callable[[], Awaitable[T]],
         there: Callable[[Leader], Awaitable[T]],
     ) -> T:
-        """As `read`, for a call that takes something: what may have been taken is not sent again."""
+        """Like `read`, for a call that must not be repeated if it may have been applied."""
         pauses = self._pauses(context, self._timeout_s)
         while True:
             try:
@@ -102,14 +102,14 @@ class LeaderCalls:
             return await here()
         if route.leader is None:
             raise LeaderUnknown(
-                f"shard {shard} has no leader at this moment; nothing was taken, send it again",
+                f"shard {shard} has no leader at the moment. Retry; the request was not applied",
                 retry_after_s=RETRY_AFTER_S,
             )
         self.forwarded += 1
         return await self._while_leading(shard, route.leader, asyncio.ensure_future(there(route.leader)), leaving_s)
 
     async def _while_leading(self, shard: int, leader: Leader, call: asyncio.Future[T], leaving_s: float) -> T:
-        """What `call` answers; after `leader` was replaced it has `leaving_s` more."""
+        """The answer of `call`, which has `leaving_s` left once `leader` was replaced."""
         moved = self._router.moved(shard, leader)
         try:
             await asyncio.wait((call, moved), return_when=asyncio.FIRST_COMPLETED)
@@ -122,14 +122,14 @@ class LeaderCalls:
             if not call.done():
                 call.cancel()
                 await asyncio.wait((call,))
-        message = f"{leader.broker_id} does not lead shard {shard} any more and did not answer"
+        message = f"{leader.broker_id} was replaced as leader of shard {shard} and did not answer"
         if leaving_s:
-            raise Unavailable(f"{message}: the outcome is unknown; a retry may repeat the records")
+            raise Unavailable(f"{message}: the outcome is unknown. A retry may repeat the records")
         raise LeaderUnknown(message, retry_after_s=RETRY_AFTER_S)
 
 
 class _Pauses:
-    """The pauses between the tries of one call, growing, and their end."""
+    """The growing pauses between the attempts of one call, and their end."""
 
     def __init__(self, leader_router: LeaderRouter, clock: Clock, timeout_s: float) -> None:
         self._router = leader_router
@@ -140,7 +140,7 @@ class _Pauses:
         self._pause_s = PAUSE_S_FIRST
 
     async def again_or_raise(self, error: Unavailable) -> None:
-        """Return when it is time to try again; raise `error` if there is no time left."""
+        """Return when the next attempt is due; raise `error` if no time is left."""
         end_s = self._end_s if self._router.current else self._end_cut_off_s
         left_s = end_s - self._clock.monotonic()
         if left_s <= 0 or self._router.closed:

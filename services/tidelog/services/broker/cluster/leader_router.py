@@ -1,4 +1,4 @@
-"""Where each shard is led, as far as this broker knows, and when that changes."""
+"""Where each shard is led, as this broker knows it, and when that changes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tidelog.services.broker.api.cluster import Leader, Route
 from tidelog.services.broker.shard.shard_set import ShardSet
 
 LOOK_EVERY_S = 30.0
-"""A watcher looks this often although nothing was told."""
+"""Leaders are compared this often even without a notification."""
 
 
 class LeaderRouter:
-    """What leadership says (`view`) and what is really led here (`shards`), put together; from `start` to `close` it
-    tells who waits that a leader is another one."""
+    """Combines the leaders in `view` with the shards that are really led here. From `start` to `close` it notifies
+    waiting calls (`moved`) when a shard has another leader."""
 
     def __init__(self, view: ClusterView, shards: ShardSet) -> None:
         self._view = view
@@ -28,7 +28,7 @@ class LeaderRouter:
         self._watcher = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
-        """From now on nobody should look for a leader here (`closed`)."""
+        """Set `closed`: calls stop looking for a leader."""
         self.closed = True
         if self._watcher:
             self._watcher.cancel()
@@ -36,24 +36,24 @@ class LeaderRouter:
 
     @property
     def current(self) -> bool:
-        """Whether this broker hears of new leaders: not while it cannot reach etcd."""
+        """Whether this broker is notified of new leaders: not while it cannot reach etcd."""
         return self._view.health().reachable
 
     def leader(self, shard: int) -> Leader | None:
-        """The other broker that leads `shard`; None if it is this one, or nobody that is known."""
+        """The other broker that leads `shard`; None if this one leads it, or if no leader is known."""
         record = self._view.leader_of(shard)
         if record is None or record.broker_id == self._view.me().broker_id:
             return None
         return Leader(record.broker_id, record.address)
 
     def route(self, shard: int) -> Route:
-        """Where requests for `shard` go now."""
+        """The current route to `shard`."""
         if self._shards.leads(shard):
             return Route(shard, local=True)
         return Route(shard, local=False, leader=self.leader(shard))
 
     async def changed(self, timeout_s: float) -> None:
-        """Return when some route may be another one, or after `timeout_s`."""
+        """Return when a route may have changed, or after `timeout_s`."""
         waits = (
             asyncio.ensure_future(self._view.changed(timeout_s)),
             asyncio.ensure_future(self._shards.changed()),
@@ -65,7 +65,7 @@ class LeaderRouter:
                 wait.cancel()
 
     def moved(self, shard: int, leader: Leader) -> asyncio.Future[None]:
-        """Done once `leader` is not the one of `shard` any more. Whoever stops waiting cancels it."""
+        """A future that completes when `leader` no longer leads `shard`. A caller that stops waiting cancels it."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.leader(shard) != leader:
             waiter.set_result(None)

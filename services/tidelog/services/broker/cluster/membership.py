@@ -1,8 +1,8 @@
-"""A broker's part in its cluster: the identity checked, the journal followed, leadership held, all through one
-key-value store.
+"""A broker's membership in its cluster, through one key-value store: checks the identity, follows the journal, takes
+part in leadership.
 
-A store that does not answer at the start is waited for a while, since a cluster's processes are often started side by
-side; a broker that cannot learn whose bucket it has must not start.
+If the store does not answer at the start, the broker waits for a while, because the processes of a cluster often start
+together. A broker that cannot check whose bucket it has must not start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Unavailable
 
 STOP_SHARE = 0.4
-"""How much of ``shutdown.timeout.ms`` goes to handing shards over."""
+"""The fraction of ``shutdown.timeout.ms`` for handing over shards."""
 JOIN_PATIENCE_S = 30.0
 _RETRY = Backoff(first_s=0.2, max_s=2.0)
 
@@ -40,7 +40,7 @@ class _Joined:
 
 
 class Membership:
-    """A `Coordination`. `open_kv` is called on the running event loop."""
+    """Implements `Coordination`. `open_kv` is called on the running event loop."""
 
     def __init__(self, parts: BrokerParts, open_kv: Callable[[], KeyValueStore]) -> None:
         self._parts = parts
@@ -53,7 +53,7 @@ class Membership:
 
     async def join(self, on_change: Callable[[CatalogChange], None]) -> ClusterIdentity:
         self._kv = self._open_kv()
-        identity, secret = await self._patiently_admitted(self._kv)
+        identity, secret = await self._join_patiently(self._kv)
         sync = CatalogSync(self._parts.journal, self._parts.catalog, self._kv, self._keys, self._runtime)
         sync.on_change(on_change)
         await sync.start()
@@ -97,10 +97,9 @@ class Membership:
 
     @property
     def identity(self) -> ClusterIdentity:
-        """As of now: the number of shards may have grown."""
         return bucket_identity(self._parts.journal) or self._here().identity
 
-    async def read_on(self) -> None:
+    async def catch_up(self) -> None:
         await self._here().sync.refresh()
 
     async def drain(self, broker_id: str, *, undo: bool = False) -> None:
@@ -114,7 +113,7 @@ class Membership:
             raise Unavailable("the broker has not joined its cluster yet")
         return self._joined
 
-    async def _patiently_admitted(self, kv: KeyValueStore) -> tuple[ClusterIdentity, PeerSecret]:
+    async def _join_patiently(self, kv: KeyValueStore) -> tuple[ClusterIdentity, PeerSecret]:
         clock, failures = self._runtime.clock, 0
         ends_s = clock.monotonic() + JOIN_PATIENCE_S
         while True:
@@ -126,7 +125,7 @@ class Membership:
             except Unavailable as error:
                 if clock.monotonic() >= ends_s:
                     raise
-                _log.warning("the cluster cannot be joined yet: %s", error)
+                _log.warning("cannot join the cluster yet; the broker retries: %s", error)
                 failures += 1
                 await clock.sleep(_RETRY.delay_s(failures, self._runtime.entropy))
 

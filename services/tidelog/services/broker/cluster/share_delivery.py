@@ -1,7 +1,7 @@
-"""A request's shares, each delivered to the leader of its partition: those led here together, the others side by side.
+"""Delivers the shares of a request to the leaders of their partitions: those led here together, the others in parallel.
 
-All answers are gathered. A request whose parts fared differently fails with what became of the first that failed, and
-says which partitions are in the log: as with one broker, what it may not do is to hide that.
+All answers are collected. If some shares failed, the request fails with the first error whose outcome is unknown, and
+the error lists the partitions that are in the log.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ from tidelog.services.broker.write.routing import Share
 from tidelog.storage.errors import Fenced, Invalid, LeaderUnknown, NotLeader, Overloaded, TidelogError, Unavailable
 
 CALLS_MAX = 32
-"""Shares of one request that are on their way at a time."""
+"""Shares of one request that are sent in parallel."""
 
 _Outcome = Appended | TidelogError
 
 
 class ShareDelivery:
-    """See the module's head."""
-
     def __init__(self, local: LocalBroker, peers: Peers, calls: LeaderCalls) -> None:
         self._local = local
         self._peers = peers
@@ -37,7 +35,7 @@ class ShareDelivery:
     async def deliver(
         self, context: RequestContext, topic: Topic, shares: Sequence[Share], options: ProduceOptions
     ) -> Sequence[Appended]:
-        """Append `shares`, which were admitted. Raises what `api.Broker.produce` lists."""
+        """Append `shares`, whose records are checked already. Raises like `api.Broker.produce`."""
         if len(shares) == 1:
             return (await self._deliver_one(context, topic, shares[0], options),)
         here: list[Share] = []
@@ -52,11 +50,11 @@ class ShareDelivery:
     async def _deliver_here(
         self, context: RequestContext, topic: Topic, shares: Sequence[Share], options: ProduceOptions
     ) -> Sequence[_Outcome]:
-        """All of `shares` in one step: all are taken or none."""
+        """All of `shares` in one step: all are appended or none."""
         try:
             return await self._local.produce_shares(topic, shares, options) if shares else ()
         except (NotLeader, LeaderUnknown):
-            return await self._deliver_apart(context, topic, shares, options)  # one of their shards moves
+            return await self._deliver_apart(context, topic, shares, options)  # one of their shards is moving
         except TidelogError as error:
             return (error,)
 
@@ -90,30 +88,30 @@ class ShareDelivery:
 
 
 def _gathered(outcomes: Sequence[_Outcome], acks: Acks) -> Sequence[Appended]:
-    """The answers by partition; raises if there is an error among them."""
+    """The answers, ordered by partition. Raises if there is an error among them."""
     answers = [outcome for outcome in outcomes if isinstance(outcome, Appended)]
     errors = [outcome for outcome in outcomes if isinstance(outcome, TidelogError)]
     if errors:
-        raise _told(errors, answers, acks)
+        raise _error_of_request(errors, answers, acks)
     return tuple(sorted(answers, key=lambda answer: answer.partition))
 
 
 def _without_row(error: TidelogError) -> TidelogError:
-    """`error` of one share. A row of a share says nothing about the rows of the request."""
+    """`error` without its row number, which counts in the share and not in the request."""
     if isinstance(error, Invalid):
         error.record = None
     return error
 
 
-def _told(errors: Sequence[TidelogError], answers: Sequence[Appended], acks: Acks) -> TidelogError:
-    """What became of the request: the first error whose outcome is unknown, else that a part of it was not taken, with
-    the partitions that are known to be in the log; the first error itself if nothing was taken."""
+def _error_of_request(errors: Sequence[TidelogError], answers: Sequence[Appended], acks: Acks) -> TidelogError:
+    """The first error whose outcome is unknown, otherwise that a part was not applied, with the partitions that are in
+    the log. If nothing was applied, the first error itself."""
     uncertain = [e for e in errors if isinstance(e, Fenced | Unavailable) and not isinstance(e, Overloaded)]
     if not uncertain and not answers:
         return errors[0]
-    told = uncertain[0] if uncertain else Unavailable(f"a part of the request was not taken: {errors[0]}")
+    summary = uncertain[0] if uncertain else Unavailable(f"only a part of the request was applied; another part failed: {errors[0]}")
     committed = {number for error in uncertain for number in error.committed}
     if acks is Acks.ALL:
         committed.update(answer.partition for answer in answers)
-    told.committed = tuple(sorted(committed))
-    return told
+    summary.committed = tuple(sorted(committed))
+    return summary

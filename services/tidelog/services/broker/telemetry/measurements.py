@@ -80,10 +80,14 @@ class BrokerMeasurements:
 class Measurements:
     """The running counts. Topics beyond `TOPICS_MAX` are counted together as `OTHER_TOPICS`."""
 
-    topics: dict[str, TopicCounts] = field(default_factory=dict)
     cold: ColdLedger = field(default_factory=ColdLedger)
     _ack_counts: list[int] = field(default_factory=lambda: [0] * (len(ACK_SECONDS_BOUNDS) + 1))
     _ack_total_s: float = 0.0
+    _topics: dict[str, TopicCounts] = field(default_factory=dict)
+
+    def topics(self) -> Mapping[str, TopicCounts]:
+        """A copy of the counts by topic."""
+        return {topic: replace(counts) for topic, counts in self._topics.items()}
 
     def committed(self, appends: Iterable[tuple[str, int, int]], entry_bytes: int) -> None:
         """An entry of `entry_bytes` is in the log. `appends`: topic, records and payload bytes of each append in it."""
@@ -95,41 +99,27 @@ class Measurements:
         whole = max(1, payload.total())
         for topic, payload_bytes in payload.items():
             counts = self._counts(topic)
-            self._set(
-                topic,
-                replace(
-                    counts,
-                    records_in=counts.records_in + records[topic],
-                    bytes_in=counts.bytes_in + payload_bytes,
-                    wal_puts=counts.wal_puts + payload_bytes / whole,
-                    wal_bytes=counts.wal_bytes + entry_bytes * payload_bytes / whole,
-                ),
-            )
+            counts.records_in += records[topic]
+            counts.bytes_in += payload_bytes
+            counts.wal_puts += payload_bytes / whole
+            counts.wal_bytes += entry_bytes * payload_bytes / whole
 
     def fetched(self, topic: str, records: int, payload_bytes: int) -> None:
         counts = self._counts(topic)
-        self._set(
-            topic,
-            replace(counts, records_out=counts.records_out + records, bytes_out=counts.bytes_out + payload_bytes),
-        )
+        counts.records_out += records
+        counts.bytes_out += payload_bytes
 
     def cold_get(self, topic: str) -> None:
         """A fetch read from the bucket."""
-        counts = self._counts(topic)
-        self._set(topic, replace(counts, cold_gets=counts.cold_gets + 1))
+        self._counts(topic).cold_gets += 1
 
     def manifest_appended(self, manifest: Manifest) -> None:
         """This broker appended `manifest`: count the bytes that it wrote, by the reason."""
         added = added_segments(manifest)
-        if not added or manifest.change is None:
-            return
-        column = _WRITTEN_FOR.get(manifest.change.kind)
-        if column is None:
-            return
-        topic = parse_segment_key(added[0].key).topic
-        counts = self._counts(topic)
-        written_bytes = getattr(counts, column) + sum(segment.size_bytes for segment in added)
-        self._set(topic, replace(counts, **{column: written_bytes}))
+        column = _WRITTEN_FOR.get(manifest.change.kind) if manifest.change else None
+        if added and column:
+            counts = self._counts(parse_segment_key(added[0].key).topic)
+            setattr(counts, column, getattr(counts, column) + sum(segment.size_bytes for segment in added))
 
     def acked(self, seconds: float) -> None:
         """A produce with acks=all was answered after `seconds`."""
@@ -140,10 +130,5 @@ class Measurements:
         return Histogram(ACK_SECONDS_BOUNDS, tuple(self._ack_counts), self._ack_total_s)
 
     def _counts(self, topic: str) -> TopicCounts:
-        return self.topics.get(self._label(topic), TopicCounts())
-
-    def _set(self, topic: str, counts: TopicCounts) -> None:
-        self.topics[self._label(topic)] = counts
-
-    def _label(self, topic: str) -> str:
-        return topic if topic in self.topics or len(self.topics) < TOPICS_MAX else OTHER_TOPICS
+        label = topic if topic in self._topics or len(self._topics) < TOPICS_MAX else OTHER_TOPICS
+        return self._topics.setdefault(label, TopicCounts())
