@@ -109,7 +109,7 @@ def _error_of_request(errors: Sequence[TidelogError], answers: Sequence[Appended
     uncertain = [e for e in errors if isinstance(e, Fenced | Unavailable) and not isinstance(e, Overloaded)]
     if not uncertain and not answers:
         return errors[0]
-    summary = uncertain[0] if uncertain else Unavailable(f"only a part of the request was applied; another part failed: {errors[0]}")
+    summary = uncertain[0] if uncertain else Unavailable(f"only a part of the request was applied: {errors[0]}")
     committed = {number for error in uncertain for number in error.committed}
     if acks is Acks.ALL:
         committed.update(answer.partition for answer in answers)
