@@ -1,17 +1,20 @@
 """A store that can hold back writes and reads of WAL entries, so that a test can look at the state meanwhile."""
 
 import asyncio
-from collections.abc import Sequence
+from typing import TypeVar
 
 from tidelog.storage.layout import WAL_PREFIX
-from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectInfo, ObjectStore, StoredObject
+from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.stores.wrapping import Attempt, Request, Verb, WrappingObjectStore
+
+T = TypeVar("T")
 
 
-class GatedObjectStore:
+class GatedObjectStore(WrappingObjectStore):
     """Wraps `inner`. While `gate` is not set, creates under a prefix wait."""
 
     def __init__(self, inner: ObjectStore) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self.gate = asyncio.Event()
         self.gate.set()
         self._held_prefix = WAL_PREFIX
@@ -31,35 +34,16 @@ class GatedObjectStore:
         self.read_arrived.clear()
         self.read_gate.clear()
 
-    @property
-    def url(self) -> str:
-        return self._inner.url
-
-    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
-        if key.startswith(WAL_PREFIX) and not self.read_gate.is_set():
+    async def _send(self, request: Request, attempt: Attempt[T], /) -> T:
+        if request.verb is Verb.GET and request.key.startswith(WAL_PREFIX) and not self.read_gate.is_set():
             self.read_arrived.set()
             await self.read_gate.wait()
-        return await self._inner.get(key, byte_range)
-
-    async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
-        return await self._inner.put(key, data, if_version=if_version)
-
-    async def create(self, key: str, data: Body) -> str:
-        if key.startswith(self._held_prefix) and not self.gate.is_set():
+        if request.verb is Verb.CREATE and request.key.startswith(self._held_prefix) and not self.gate.is_set():
             self.arrived.set()
             await self.gate.wait()
-        return await self._inner.create(key, data)
-
-    async def delete(self, key: str) -> None:
-        await self._inner.delete(key)
-
-    async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
-        return await self._inner.list(prefix, start_after=start_after, limit=limit)
-
-    async def head(self, key: str) -> ObjectInfo:
-        return await self._inner.head(key)
+        return await attempt()
 
     async def aclose(self) -> None:
         self.gate.set()
         self.read_gate.set()
-        await self._inner.aclose()
+        await super().aclose()

@@ -8,14 +8,14 @@ directions, so that others run in between, and a process may stall or crash in e
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from tests.simulation.scheduler import Scheduler, Wait
 from tests.simulation.truth import Truth
 
-from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectInfo, ObjectStore, StoredObject, list_all
+from tidelog.storage.object_store import Body, ObjectStore, list_all
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Attempt, Request, Verb, WrappingObjectStore
 
 T = TypeVar("T")
 
@@ -80,56 +80,33 @@ class Ambush:
             scheduler.stall(scheduler.current.process, scheduler.random.randrange(1, self._ms_max))
 
 
-class Travelling:
-    """Implements `ObjectStore`: a delay, the call, a delay."""
+class Travelling(WrappingObjectStore):
+    """A delay, the call, a delay."""
 
     def __init__(self, inner: ObjectStore, scheduler: Scheduler, ambush: Ambush) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._scheduler = scheduler
         self._ambush = ambush
-        self.url = inner.url
 
-    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
-        return await self._travel("GET", key, lambda: self._inner.get(key, byte_range))
-
-    async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
-        return await self._travel("PUT", key, lambda: self._inner.put(key, data, if_version=if_version))
-
-    async def create(self, key: str, data: Body) -> str:
-        return await self._travel("CREATE", key, lambda: self._inner.create(key, data))
-
-    async def delete(self, key: str) -> None:
-        await self._travel("DELETE", key, lambda: self._inner.delete(key))
-
-    async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
-        call = lambda: self._inner.list(prefix, start_after=start_after, limit=limit)  # noqa: E731
-        return await self._travel("LIST", prefix, call)
-
-    async def head(self, key: str) -> ObjectInfo:
-        return await self._travel("HEAD", key, lambda: self._inner.head(key))
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def _travel(self, method: str, key: str, call: Callable[[], Awaitable[T]]) -> T:
-        if method == "CREATE":
+    async def _send(self, request: Request, attempt: Attempt[T], /) -> T:
+        if request.verb is Verb.CREATE:
             self._ambush.spring()
         await self._wait(THERE_MS_MAX)
-        answer = await (self._traced(method, key, call) if self._scheduler.traced else call())
-        if method == "GET" and key.endswith("_floor"):
+        answer = await (self._traced(request, attempt) if self._scheduler.traced else attempt())
+        if request.verb is Verb.GET and request.key.endswith("_floor"):
             self._ambush.spring()
         await self._wait(BACK_MS_MAX)
         return answer
 
-    async def _traced(self, method: str, key: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def _traced(self, request: Request, attempt: Attempt[T]) -> T:
         task = self._scheduler.current
-        name = task.name if task else "?"
+        line = f"{task.name if task else '?':<12} {request.verb.name:<6} {request.key}"
         try:
-            answer = await call()
+            answer = await attempt()
         except Exception as error:
-            self._scheduler.trace(f"{name:<12} {method:<6} {key} -> {type(error).__name__}: {error}")
+            self._scheduler.trace(f"{line} -> {type(error).__name__}: {error}")
             raise
-        self._scheduler.trace(f"{name:<12} {method:<6} {key}")
+        self._scheduler.trace(line)
         return answer
 
     async def _wait(self, ms_max: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -16,10 +16,11 @@ from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_log import ManifestLog
-from tidelog.storage.object_store import Body, ByteRange, ObjectInfo, ObjectStore, StoredObject, list_all
+from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.segments.segment_codec import decode_segment
+from tidelog.storage.stores.wrapping import Attempt, Request, WrappingObjectStore
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_codec import ParquetWalCodec
 from tidelog.storage.wal_entry import PreparedEntry, ProducerMark
@@ -132,43 +133,18 @@ class Crash(BaseException):
     """The process ends here. No `except Exception` may catch it."""
 
 
-class CrashingStore:
+class CrashingStore(WrappingObjectStore):
     """Lets `operations` calls through and crashes at the next one, before or right after it takes effect. After that no
     call gets through, whatever else is running. With another `error` it simulates a lost answer instead of a crash."""
 
     def __init__(self, inner: ObjectStore, operations: int, *, after: bool, error: type[BaseException] = Crash) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._operations = operations
         self._after = after
         self._error = error
         self.calls = 0
 
-    @property
-    def url(self) -> str:
-        return self._inner.url
-
-    async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
-        return await self._run(lambda: self._inner.get(key, byte_range))
-
-    async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
-        return await self._run(lambda: self._inner.put(key, data, if_version=if_version))
-
-    async def create(self, key: str, data: Body) -> str:
-        return await self._run(lambda: self._inner.create(key, data))
-
-    async def delete(self, key: str) -> None:
-        await self._run(lambda: self._inner.delete(key))
-
-    async def list(self, prefix: str, *, start_after: str = "", limit: int = 1_000) -> Sequence[ObjectInfo]:
-        return await self._run(lambda: self._inner.list(prefix, start_after=start_after, limit=limit))
-
-    async def head(self, key: str) -> ObjectInfo:
-        return await self._run(lambda: self._inner.head(key))
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def _run(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _send(self, _: Request, attempt: Attempt[T], /) -> T:
         number = self.calls
         self.calls += 1
         await self._hold_up(number)
@@ -177,7 +153,7 @@ class CrashingStore:
         if number == self._operations and not self._after:
             raise self._error("before the call")
         try:
-            return await call()
+            return await attempt()
         finally:
             if number == self._operations and self._after:
                 raise self._error("after the call")

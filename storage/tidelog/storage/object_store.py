@@ -127,7 +127,7 @@ def checked_key(key: str) -> str:
     return key
 
 
-def begins_a_key(prefix: str) -> bool:
+def is_key_prefix(prefix: str) -> bool:
     """Whether a key can start with `prefix`. If none can, there is nothing to list."""
     folders = prefix.split("/")[:-1]
     spelled = prefix.isascii() and prefix.isprintable() and "\\" not in prefix and len(prefix) <= KEY_BYTES_MAX

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tidelog.storage.errors import Denied, Invalid, NoSuchObject, Unavailable
-from tidelog.storage.object_store import begins_a_key, checked_key
+from tidelog.storage.object_store import checked_key, is_key_prefix
 
 PRIVATE_FOLDER = ".tidelog"
 """Holds temporary files and the lock. Its name begins with a dot, so that Spark and other readers skip it."""
@@ -95,7 +95,7 @@ class Directory:
     def keys(self, prefix: str, start_after: str) -> Iterator[str]:
         """The keys that start with `prefix` and sort after `start_after`, ascending by their bytes."""
         folder, _, _ = prefix.rpartition("/")
-        if not begins_a_key(prefix) or (folder and not self._is_folder(folder)):
+        if not is_key_prefix(prefix) or (folder and not self._is_folder(folder)):
             return
         yield from self._walk(f"{folder}/" if folder else "", prefix, start_after)
 

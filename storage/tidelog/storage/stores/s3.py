@@ -45,10 +45,10 @@ from tidelog.storage.object_store import (
     ByteRange,
     ObjectInfo,
     StoredObject,
-    begins_a_key,
     checked_key,
     checked_limit,
     flat_view,
+    is_key_prefix,
 )
 from tidelog.storage.stores.loop_thread import LoopThread
 from tidelog.storage.stores.s3_answers import RANGE_NOT_SATISFIABLE, Refusal, error_of, refusal_of
@@ -133,7 +133,7 @@ class S3ObjectStore:
 
     async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
         checked_limit(limit)
-        if not begins_a_key(prefix):  # MinIO answers such a prefix with an error
+        if not is_key_prefix(prefix):  # MinIO answers such a prefix with an error
             return ()
         page = partial(self._page, prefix=prefix, start_after=start_after, limit=limit)
         return await self._asked("list", prefix, page, LIST_BYTES)
