@@ -17,11 +17,13 @@ Parsing is pure and asks no broker, so a wrong option fails before anything is r
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from tidelog.storage.errors import Invalid
 
@@ -46,6 +48,10 @@ KNOWN_OPTIONS = (
     "store",
 )
 _SUBSCRIPTIONS = ("subscribe", "assign", "subscribePattern")
+
+T = TypeVar("T")
+_Partition: TypeAlias = Annotated[int, Meta(ge=0, lt=10**9)]
+_Offset: TypeAlias = Annotated[int, Meta(ge=EARLIEST_OFFSET, le=2**63 - 1)]
 
 
 @dataclass(frozen=True)
@@ -171,14 +177,12 @@ def _pattern(text: str) -> TopicPattern:
 
 def _assignment(text: str) -> Assignment:
     form = 'assign is JSON such as {"topic": [0, 1]}'
-    partitions = []
-    for topic, numbers in _json_object(text, form, "assign").items():
-        if not isinstance(numbers, list) or not all(_is_offset(number, low=0) for number in numbers):
-            raise Invalid(f"{form}; {topic!r} has {json.dumps(numbers)[:80]}", field="assign")
-        partitions += [(topic, int(number)) for number in numbers]
-    if not partitions:
+    named = [
+        (topic, number) for topic, numbers in _by_topic(text, list[_Partition], form, "assign") for number in numbers
+    ]
+    if not named:
         raise Invalid(f"{form}; it names no partition", field="assign")
-    return Assignment(tuple(dict.fromkeys(partitions)))
+    return Assignment(tuple(dict.fromkeys(named)))
 
 
 def _start(options: Mapping[str, str]) -> Bound:
@@ -204,37 +208,31 @@ def _offsets(text: str, option: str, *, refused: Literal["earliest", "latest"]) 
     if word in ("earliest", "latest"):
         return AtEarliest() if word == "earliest" else AtLatest()
     form = f'{option} is earliest, latest or JSON such as {{"topic": {{"0": 23, "1": -2}}}}'
-    offsets: list[tuple[str, int, int]] = []
-    for topic, by_partition in _json_object(text, form, option).items():
-        if not isinstance(by_partition, dict):
-            raise Invalid(f"{form}; {topic!r} has {json.dumps(by_partition)[:80]}", field=option)
-        offsets += [_partition_offset(topic, p, value, option, form, refused) for p, value in by_partition.items()]
-    return AtOffsets(option, tuple(offsets))
+    offsets = tuple(
+        (topic, partition, offset)
+        for topic, by_partition in _by_topic(text, dict[_Partition, _Offset], form, option)
+        for partition, offset in by_partition.items()
+    )
+    refused_offset = LATEST_OFFSET if refused == "latest" else EARLIEST_OFFSET
+    for topic, partition, offset in offsets:
+        if offset == refused_offset:
+            where = f"({offset}) for {topic}-{partition}"
+            raise Invalid(f"a batch read cannot have {option}={refused} {where}", field=option)
+    return AtOffsets(option, offsets)
 
 
-def _partition_offset(
-    topic: str, partition: str, value: object, option: str, form: str, refused: str
-) -> tuple[str, int, int]:
-    if not re.fullmatch(r"[0-9]{1,9}", partition) or not _is_offset(value, low=EARLIEST_OFFSET):
-        raise Invalid(f"{form}; {topic!r} has {partition!r}: {json.dumps(value)[:80]}", field=option)
-    offset = int(str(value))
-    if offset == (LATEST_OFFSET if refused == "latest" else EARLIEST_OFFSET):
-        raise Invalid(f"a batch read cannot have {option}={refused} ({offset}) for {topic}-{partition}", field=option)
-    return topic, int(partition), offset
-
-
-def _json_object(text: str, form: str, option: str) -> dict[str, Any]:
+def _by_topic(text: str, shape: type[T], form: str, option: str) -> Iterator[tuple[str, T]]:
+    """The members of a JSON object, each as a `shape`. Raises `Invalid` with the topic that does not fit."""
     try:
-        parsed = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        topics = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise Invalid(f"{form}; {text[:80]!r} does not parse: {error}", field=option) from None
-    if not isinstance(parsed, dict):
-        raise Invalid(f"{form}; not {text[:80]!r}", field=option)
-    return parsed
-
-
-def _is_offset(value: object, *, low: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value < 2**63
+    for topic, raw in topics.items():
+        try:
+            yield topic, msgspec.json.decode(raw, type=shape)
+        except msgspec.MsgspecError:
+            shown = bytes(raw)[:80].decode(errors="replace")
+            raise Invalid(f"{form}; {topic!r} has {shown}", field=option) from None
 
 
 def _timestamp(options: Mapping[str, str], name: str) -> int:
