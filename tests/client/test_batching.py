@@ -20,25 +20,23 @@ def draft_of(*records: tuple[bytes | None, bytes | None]) -> Draft:
 
 
 def test_a_draft_without_keys_has_only_values() -> None:
-    table, named = draft_of((None, b"a"), (None, None)).table()
+    table = draft_of((None, b"a"), (None, None)).table()
     assert table.to_pydict() == {"value": [b"a", None]}
-    assert named is None
 
 
 def test_keys_stand_in_the_rows_of_their_records() -> None:
-    table, _ = draft_of((None, b"a"), (None, b"b"), (b"k", b"c"), (None, b"d"), (b"l", b"e"), (None, b"f")).table()
+    table = draft_of((None, b"a"), (None, b"b"), (b"k", b"c"), (None, b"d"), (b"l", b"e"), (None, b"f")).table()
     assert table.column("key").to_pylist() == [None, None, b"k", None, b"l", None]
 
 
 def test_columns_of_few_records_are_set_in_their_rows() -> None:
     draft = draft_of((b"k", b"a"), (None, b"b"))
-    draft.extras[1] = Extras(timestamp_ms=1_000, headers=[("h", b"1"), ("n", None)], partition=3)
-    table, named = draft.table()
+    draft.extras[1] = Extras(timestamp=1_000, headers=[("h", b"1"), ("n", None)], partition=3)
+    table = draft.table()
     assert table.column("key").to_pylist() == [b"k", None]
     assert table.column("timestamp").cast(pa.int64()).to_pylist() == [None, 1_000]
     assert table.column("headers").to_pylist() == [None, [{"key": "h", "value": b"1"}, {"key": "n", "value": None}]]
-    assert named is not None
-    assert named.to_pylist() == [None, 3]
+    assert table.column("partition").to_pylist() == [None, 3]
 
 
 def test_a_value_that_is_not_bytes_is_refused() -> None:
@@ -57,10 +55,9 @@ def test_a_table_without_values_is_refused() -> None:
 
 
 def test_a_table_of_text_goes_out_as_its_utf8() -> None:
-    table, named = columns_of(pa.table({"value": ["ä"], "partition": [1]}))
+    table = columns_of(pa.table({"value": ["ä"], "partition": [1]}))
     assert table.column("value").to_pylist() == ["ä".encode()]
-    assert named is not None
-    assert named.to_pylist() == [1]
+    assert table.column("partition").to_pylist() == [1]
 
 
 def test_a_column_of_another_type_is_refused() -> None:
@@ -69,8 +66,8 @@ def test_a_column_of_another_type_is_refused() -> None:
 
 
 def test_a_batch_without_keys_stays_whole() -> None:
-    table, named = draft_of((None, b"a"), (None, b"b")).table()
-    (share,) = split(table, named, numbers=range(table.num_rows), partition_count=4, keyless_partition=2)
+    table = draft_of((None, b"a"), (None, b"b")).table()
+    (share,) = split(table, numbers=range(table.num_rows), partition_count=4, keyless_partition=2)
     assert (share.partition, share.records) == (2, table)
 
 
@@ -78,9 +75,9 @@ def test_a_batch_without_keys_stays_whole() -> None:
 def test_a_partition_that_is_not_there_is_refused(wrong: int) -> None:
     draft = draft_of((None, b"a"))
     draft.extras[0] = Extras(None, None, wrong)
-    table, named = draft.table()
+    table = draft.table()
     with pytest.raises(Invalid, match=f"no partition {wrong}"):
-        list(split(table, named, numbers=range(3), partition_count=4, keyless_partition=0))
+        list(split(table, numbers=range(3), partition_count=4, keyless_partition=0))
 
 
 @given(
@@ -98,9 +95,9 @@ def test_each_record_goes_where_it_says_else_where_its_key_says(
         partition = named.get(row, by_key[row] if key is not None else 1)
         expected.setdefault(partition, []).append(b"%d" % row)
 
-    table, partitions = draft.table()
+    table = draft.table()
     numbers = range(100, 100 + table.num_rows)
-    shares = tuple(split(table, partitions, numbers=numbers, partition_count=3, keyless_partition=1))
+    shares = tuple(split(table, numbers=numbers, partition_count=3, keyless_partition=1))
     assert {share.partition: share.records.column("value").to_pylist() for share in shares} == expected
     for share in shares:
         values = share.records.column("value").to_pylist()

@@ -13,8 +13,7 @@ Nothing here does I/O. The producer holds its lock.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,19 +23,21 @@ from tidelog.client.lanes import Numbers, Share
 from tidelog.client.refusals import Refusals, refused_here
 from tidelog.storage.errors import Invalid
 from tidelog.storage.partitioner import NO_PARTITION, partitions_of
-from tidelog.storage.records import DRAFT_SCHEMA, TIMESTAMP
+from tidelog.storage.records import DRAFT_SCHEMA
 
 Headers = Sequence[tuple[str, bytes | None]]
+
+BATCH_SCHEMA = DRAFT_SCHEMA.append(pa.field("partition", pa.int32()))
+"""The columns of a batch before it is split. A null partition: the key decides."""
 
 RECORD_OVERHEAD_BYTES = 16
 """Counted for each record beside its value, so that empty records fill a batch too."""
 
 
-@dataclass(frozen=True)
-class Extras:
-    """The optional parts of a record beside its key."""
+class Extras(NamedTuple):
+    """The optional parts of a record beside its key; the timestamp is in ms."""
 
-    timestamp_ms: int | None
+    timestamp: int | None
     headers: Headers | None
     partition: int | None
 
@@ -66,36 +67,33 @@ class Draft:
         if len(self.keys) < rows:
             self.keys.extend([None] * (rows - len(self.keys)))
 
-    def table(self) -> tuple[pa.Table, pa.ChunkedArray[Any] | None]:
-        """The records, and the partitions that they name (None if no record names one).
-        Raises `Invalid` for a record that Arrow cannot take."""
+    def table(self) -> pa.Table:
+        """The records, with the columns of `BATCH_SCHEMA` that hold a value. Raises `Invalid` for a record that Arrow
+        cannot take."""
         columns: dict[str, Any] = {}
         try:
-            if any(extra.timestamp_ms is not None for extra in self.extras.values()):
-                columns["timestamp"] = pa.array(self._column("timestamp_ms"), TIMESTAMP)
             if self.keys:
                 self._pad_keys(len(self.values))
                 columns["key"] = _binary(self.keys)
             columns["value"] = _binary(self.values)
-            if any(extra.headers is not None for extra in self.extras.values()):
-                columns["headers"] = pa.array(self._column("headers"), DRAFT_SCHEMA.field("headers").type)
-            named = pa.chunked_array([pa.array(self._column("partition"), pa.int32())]) if self.extras else None
+            for name in Extras._fields if self.extras else ():
+                column = self._column(name)
+                if column.count(None) < len(column):
+                    columns[name] = pa.array(column, BATCH_SCHEMA.field(name).type)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise Invalid(f"a record cannot be sent ({error}): keys and values are bytes or None") from error
-        return pa.table(columns), named
+        return pa.table(columns)
 
-    def unfit_rows(self) -> list[int]:
-        """The rows that Arrow cannot take, found by halving."""
-        return self._unfit(range(len(self)))
-
-    def _unfit(self, rows: Sequence[int]) -> list[int]:
+    def unfit_rows(self, rows: Sequence[int] | None = None) -> list[int]:
+        """Those of `rows` (None: of all rows) that Arrow cannot take, found by halving."""
+        rows = range(len(self)) if rows is None else rows
         try:
             self.picked(rows).table()
         except Invalid:
             if len(rows) == 1:
                 return list(rows)
             half = len(rows) // 2
-            return self._unfit(rows[:half]) + self._unfit(rows[half:])
+            return self.unfit_rows(rows[:half]) + self.unfit_rows(rows[half:])
         return []
 
     def picked(self, rows: Sequence[int]) -> Draft:
@@ -149,26 +147,24 @@ class Gathering:
         draft, self.draft, self.since = self.draft, Draft(), None
         numbers: Numbers = self._next(len(draft))
         try:
-            records, named = draft.table()
+            records = draft.table()
         except Invalid as error:
             numbers, draft = self._without_unfit(numbers, draft, error)
-            records, named = draft.table()
-        return self._split(records, named, numbers) if len(draft) else ()
+            records = draft.table()
+        return self._split(records, numbers) if len(draft) else ()
 
-    def shares(
-        self, records: pa.Table, named: pa.ChunkedArray[Any] | None, partition: int | None = None
-    ) -> Sequence[Share]:
+    def shares(self, records: pa.Table, partition: int | None = None) -> Sequence[Share]:
         """The shares of a table. All records go to `partition` if it is given."""
         numbers = self._next(records.num_rows)
         if partition is not None:
+            records, _ = _without_named(records)
             return (Share(partition, records, records.nbytes, numbers),)
-        return self._split(records, named, numbers)
+        return self._split(records, numbers)
 
-    def _split(self, records: pa.Table, named: pa.ChunkedArray[Any] | None, numbers: Numbers) -> Sequence[Share]:
-        turn, self._turn = self._turn, self._turn + 1
-        count = self._partition_count
-        keyless = turn % count
-        return tuple(split(records, named, numbers=numbers, partition_count=count, keyless_partition=keyless))
+    def _split(self, records: pa.Table, numbers: Numbers) -> Sequence[Share]:
+        keyless, count = self._turn % self._partition_count, self._partition_count
+        self._turn += 1
+        return tuple(split(records, numbers=numbers, partition_count=count, keyless_partition=keyless))
 
     def _without_unfit(self, numbers: Numbers, draft: Draft, error: Invalid) -> tuple[Numbers, Draft]:
         """Refuse the records that Arrow cannot take, and return the others."""
@@ -196,35 +192,28 @@ def _binary(column: list[bytes | None]) -> pa.Array[Any]:
     return pa.Array.from_buffers(pa.binary(), len(column), buffers)
 
 
-def columns_of(records: pa.Table | pa.RecordBatch) -> tuple[pa.Table, pa.ChunkedArray[Any] | None]:
-    """A user's table as (records, named partitions). It has a column `value` and optionally `key`, `timestamp`,
-    `headers` and `partition`; text becomes UTF-8. Raises `Invalid` for other columns or types."""
+def columns_of(records: pa.Table | pa.RecordBatch) -> pa.Table:
+    """A user's table in the types of `BATCH_SCHEMA`. It has a column `value` and optionally the others; text becomes
+    UTF-8. Raises `Invalid` for other columns or types."""
     table = pa.Table.from_batches([records]) if isinstance(records, pa.RecordBatch) else records
-    unknown = sorted(set(table.column_names) - {*DRAFT_SCHEMA.names, "partition"})
+    unknown = sorted(set(table.column_names) - set(BATCH_SCHEMA.names))
     if unknown or "value" not in table.column_names:
         raise Invalid(
             "a table of records has a column value and may have key, timestamp, headers, partition; this one "
             + (f"has {', '.join(unknown)}" if unknown else "has no column value")
         )
-    wanted = pa.schema([field for field in DRAFT_SCHEMA if field.name in table.column_names])
+    wanted = pa.schema([field for field in BATCH_SCHEMA if field.name in table.column_names])
     try:
-        named = table.column("partition").cast(pa.int32()) if "partition" in table.column_names else None
-        return table.select(wanted.names).cast(wanted), named
+        return table.select(wanted.names).cast(wanted)
     except (pa.ArrowException, ValueError) as error:
         raise Invalid(f"a column has a type that does not fit ({error})") from error
 
 
-def split(
-    records: pa.Table,
-    named: pa.ChunkedArray[Any] | None,
-    *,
-    numbers: Numbers,
-    partition_count: int,
-    keyless_partition: int,
-) -> Iterator[Share]:
+def split(records: pa.Table, *, numbers: Numbers, partition_count: int, keyless_partition: int) -> Iterator[Share]:
     """The shares of a batch. A record goes to the partition that it names, otherwise to the one of its key, otherwise
     to `keyless_partition`. The order within a partition is kept. Raises `Invalid` for a partition that does not
     exist."""
+    records, named = _without_named(records)
     if named is None and (partition_count == 1 or "key" not in records.column_names):
         yield Share(keyless_partition, records, records.nbytes, numbers)
         return
@@ -239,6 +228,13 @@ def split(
     for partition, first, end in zip(found, firsts, [*firsts[1:], len(order)], strict=True):
         share = gathered.slice(int(first), int(end - first))
         yield Share(int(partition), share, share.nbytes, ordered[first:end])
+
+
+def _without_named(records: pa.Table) -> tuple[pa.Table, pa.ChunkedArray[Any] | None]:
+    """The records without the partitions that they name, and those (None if no record names one)."""
+    if "partition" not in records.column_names:
+        return records, None
+    return records.drop_columns(["partition"]), records.column("partition")
 
 
 def _partitions(

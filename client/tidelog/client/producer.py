@@ -117,7 +117,7 @@ class Producer:
     def send_batch(self, records: pa.Table | pa.RecordBatch, *, partition: int | None = None) -> None:
         """Append Arrow records: a column `value` and optionally `key`, `timestamp`, `headers`, `partition`. The
         argument `partition` overrides the columns."""
-        table, named = columns_of(records)
+        table = columns_of(records)
         if partition is not None:
             self._check_partition(partition)
         pieces = max(1, -(-table.nbytes // self._options.request_bytes))
@@ -126,8 +126,7 @@ class Producer:
             self._check()
             self._seal()
             for start in range(0, table.num_rows, rows):
-                some_named = None if named is None else named.slice(start, rows)
-                self._queue(self._gathering.shares(table.slice(start, rows), some_named, partition))
+                self._queue(self._gathering.shares(table.slice(start, rows), partition))
 
     def resume(self) -> Mapping[int, int]:
         """Continue after an earlier producer with the same `producer_id` and epoch, even if the outcome of its last
