@@ -139,7 +139,7 @@ async def test_the_secret_that_a_later_broker_makes_is_taken_over_by_those_that_
             await until(lambda made=made: {one.signing() for one in secrets.values()} == {made})  # type: ignore[misc]
             late = PeerSecrets(None, clock)
             late.follow(former.decode(), lambda: None)
-            proof = PeerProofs(late, clock).made("GET", "/", ANYBODY.principal)
+            proof = PeerProofs(late, clock).sign("GET", "/", ANYBODY.principal)
             assert PeerProofs(secrets["a"], clock).fault(proof, "GET", "/", ANYBODY.principal) == "", (
                 "the former one holds for a while"
             )

@@ -2,8 +2,8 @@
 
 import msgspec
 import pytest
+from tests.http.requests import answer_to
 
-from tidelog.services.http.answers.problems import problem_of
 from tidelog.storage import errors
 from tidelog.wire.errors import RETRY_AFTER_S
 from tidelog.wire.errors import error_of_answer as error_of
@@ -27,7 +27,7 @@ TOLD = [
 
 @pytest.mark.parametrize("error", TOLD, ids=lambda error: type(error).__name__)
 def test_an_error_crosses_http_whole(error: errors.TidelogError) -> None:
-    response = problem_of(error).response()
+    response = answer_to(error)
     back = error_of(response.status_code, response.headers, bytes(response.body))
     assert type(back) is type(error)
     assert str(back) == str(error)
@@ -35,7 +35,7 @@ def test_an_error_crosses_http_whole(error: errors.TidelogError) -> None:
 
 
 def test_overloaded_tells_when_to_come_back() -> None:
-    response = problem_of(errors.Overloaded("full", retry_after_s=2.0)).response()
+    response = answer_to(errors.Overloaded("full", retry_after_s=2.0))
     back = error_of(response.status_code, response.headers, bytes(response.body))
     assert isinstance(back, errors.Overloaded)
     assert back.retry_after_s == 2.0
@@ -43,7 +43,7 @@ def test_overloaded_tells_when_to_come_back() -> None:
 
 def test_a_leader_elsewhere_or_nowhere_took_nothing_and_may_be_asked_again() -> None:
     for error in (errors.NotLeader("n", leader="http://10.0.0.7:8080"), errors.LeaderUnknown("o", retry_after_s=0.1)):
-        response = problem_of(error).response()
+        response = answer_to(error)
         back = error_of(response.status_code, response.headers, bytes(response.body))
         assert isinstance(back, errors.Overloaded)
         assert {"committed": (), **vars(back)} == {"committed": (), **vars(error), "retry_after_s": 1.0}
@@ -52,7 +52,7 @@ def test_a_leader_elsewhere_or_nowhere_took_nothing_and_may_be_asked_again() -> 
 def test_partitions_in_the_log_are_reported_with_an_unknown_outcome() -> None:
     for error in (errors.Fenced("k"), errors.Unavailable("m")):
         error.committed = (0, 2)
-        response = problem_of(error).response()
+        response = answer_to(error)
         back = error_of(response.status_code, response.headers, bytes(response.body))
         assert vars(back)["committed"] == (0, 2)
 

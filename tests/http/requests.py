@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import httpx
 import pyarrow as pa
+from starlette.requests import Request
+from starlette.responses import Response
 
+from tidelog.services.broker.api.request_context import RequestContext
+from tidelog.services.http.answers.problems import ProblemAnswers
+from tidelog.services.http.front.request_context import store_context
 from tidelog.storage.records import DRAFT_SCHEMA
 
 JSON = "application/json"
@@ -51,6 +57,13 @@ async def offsets_of(client: httpx.AsyncClient, topic: str) -> dict[int, int]:
     """The high watermark of each partition of `topic`."""
     described = (await client.get(f"/v1/topics/{topic}")).json()
     return {partition["partition"]: partition["high_watermark"] for partition in described["partitions"]}
+
+
+def answer_to(error: Exception, counts: Counter[tuple[int, str]] | None = None, *, from_peer: bool = False) -> Response:
+    """The answer to a request ``POST /`` with the id ``id-1`` that failed with `error`."""
+    request = Request({"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []})
+    store_context(request.scope, RequestContext("id-1", from_peer=from_peer))
+    return ProblemAnswers(Counter() if counts is None else counts).answer(request, error)
 
 
 def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from tests.http.requests import arrow_stream, full_table, values_table
 
-from tidelog.services.http.answers.problems import Unreadable
 from tidelog.services.http.bodies.arrow_body import decode_arrow
 from tidelog.storage.errors import Invalid, TooLarge
 from tidelog.storage.records import DRAFT_SCHEMA, HEADERS
+from tidelog.wire.errors import Unreadable
 
 EXPANDED_BYTES_MAX = 1 << 20
 END = b"\xff\xff\xff\xff\0\0\0\0"

@@ -11,10 +11,10 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from tidelog.services.http.answers.problems import BodyTimeout, ClientGone, Unreadable
 from tidelog.services.http.bodies.body_reading import BodyReader
 from tidelog.storage.errors import Overloaded, TooLarge, UnsupportedMedia
 from tidelog.storage.object_store import Body
+from tidelog.wire.errors import BodyTimeout, ClientGone, Unreadable
 
 LIMIT_BYTES = 1_000
 

@@ -133,7 +133,7 @@ async def test_a_topic_that_nobody_knows_is_not_found_and_one_produced_to_is_mad
 
 
 def as_peer(method: str, path: str) -> dict[str, str]:
-    return {PEER_HEADER: proofs().made(method, path, "anonymous")}
+    return {PEER_HEADER: proofs().sign(method, path, "anonymous")}
 
 
 async def test_a_peers_request_is_not_sent_on(asked: ListeningBroker, leader: ListeningBroker) -> None:
@@ -168,9 +168,9 @@ async def test_a_header_that_any_client_can_send_makes_it_no_peer(
     [
         "1",
         "1 00",
-        proofs("a secret of another cluster").made("POST", f"{PATH}/records", "anonymous"),
-        proofs().made("GET", f"{PATH}/records", "anonymous"),
-        proofs().made("POST", "/v1/topics/web/partitions/1/records", "anonymous"),
+        proofs("a secret of another cluster").sign("POST", f"{PATH}/records", "anonymous"),
+        proofs().sign("GET", f"{PATH}/records", "anonymous"),
+        proofs().sign("POST", "/v1/topics/web/partitions/1/records", "anonymous"),
     ],
     ids=["no digest", "short", "another secret", "another method", "another partition"],
 )

@@ -73,7 +73,7 @@ async def test_another_refusal_is_passed_on_as_it_is(asked: ListeningBroker, cod
 async def test_a_peer_that_is_not_there_took_nothing(asked: ListeningBroker) -> None:
     asked.broker.led_by("http://127.0.0.1:1")
     refused = problem(await produce(asked), 503, "leader_unknown")
-    assert "nothing was sent" in refused["detail"]
+    assert "the request was not sent" in refused["detail"]
 
 
 async def test_a_body_that_was_not_whole_when_its_peer_died_is_sent_again(asked: ListeningBroker) -> None:

@@ -7,9 +7,9 @@ import json
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
+from tests.http.requests import answer_to
 
 from tidelog.services.broker.peer_secrets import PeerSecrets
-from tidelog.services.http.answers.problems import problem_of
 from tidelog.services.http.front.host_check import HostCheck
 from tidelog.services.http.front.http_front import FrontChecks, HttpFront
 from tidelog.services.http.front.origin_check import OriginCheck
@@ -49,9 +49,7 @@ async def cancelled(inner: Endless, *, stopping: bool) -> list[Message]:
         return {"type": "http.disconnect"}
 
     contexts, measured = RequestContexts(Runtime()), RequestMeasurements(SystemClock())
-    front = HttpFront(
-        inner, CHECKS, contexts, measured, lambda _, error: problem_of(error).response(), lambda: stopping
-    )
+    front = HttpFront(inner, CHECKS, contexts, measured, lambda _, error: answer_to(error), lambda: stopping)
     task = asyncio.ensure_future(front(dict(SCOPE), receive, send))
     await inner.reached.wait()
     task.cancel()

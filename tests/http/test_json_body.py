@@ -7,10 +7,10 @@ import json
 import pytest
 
 from tidelog.services.broker.api.produce import Draft
-from tidelog.services.http.answers.problems import Unreadable
 from tidelog.services.http.bodies.json_body import decode_json
 from tidelog.storage.errors import Invalid
 from tidelog.storage.records import DRAFT_SCHEMA
+from tidelog.wire.errors import Unreadable
 
 
 def decode(*records: object) -> Draft:

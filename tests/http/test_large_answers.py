@@ -18,7 +18,7 @@ from tests.http.sockets import connected, happens, head
 
 from tidelog.services.broker.api.fetch import Fetched
 from tidelog.services.http.answers import text_answer as answers
-from tidelog.services.http.answers.json_answer import JsonDocument, JsonLines, JsonText
+from tidelog.services.http.answers.record_json import JsonDocument, JsonLines, JsonText
 from tidelog.services.http.answers.record_slices import SLICE_BYTES_MAX, SLICE_RECORDS_MAX, groups_of, slices_of
 from tidelog.services.http.answers.text_answer import text_answer
 from tidelog.services.runtime.settings import Settings

@@ -21,7 +21,7 @@ from tests.http.loop_stalls import watched_loop
 from tests.http.requests import JSON, NDJSON, TEXT, problem
 from tests.http.test_body_reading import arriving
 
-from tidelog.services.http.bodies import decoding, json_body, json_pieces, line_pieces
+from tidelog.services.http.bodies import decoding, json_body, json_pieces, line_body
 from tidelog.services.http.bodies.body_reading import BodyReader
 from tidelog.services.http.bodies.decoding import BodyForm, Decoding, added_bytes
 from tidelog.services.http.bodies.draft_columns import HEADERS_MAX, RECORD_BYTES
@@ -46,7 +46,7 @@ def settings() -> Settings:
 
 def shrink_pieces(patched: pytest.MonkeyPatch) -> None:
     """Make pieces so small that a body of a few records has many of them."""
-    for module in (json_body, json_pieces, line_pieces):
+    for module in (json_body, json_pieces, line_body):
         patched.setattr(module, "PIECE_BYTES", 48)
     patched.setattr(json_pieces, "SCAN_BYTES", 16)
 

@@ -20,7 +20,7 @@ async def test_a_block_is_cut_off_once_its_leader_is_another() -> None:
         return looks[-1]
 
     async with asyncio.timeout(5):
-        with pytest.raises(Unavailable, match="outcome unknown"):
+        with pytest.raises(Unavailable, match="outcome is unknown"):
             async with LeaderWatch(still_leads, EVERY_S):
                 await asyncio.Event().wait()
     assert looks == [True, True, True, False, False]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.services.http.answers.problems import Unreadable
 from tidelog.services.http.bodies.line_body import LineFields, decode_ndjson, decode_text
 from tidelog.storage.errors import Invalid
+from tidelog.wire.errors import Unreadable
 
 PLAIN = LineFields()
 

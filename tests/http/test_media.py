@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from starlette.requests import Request
 
-from tidelog.services.http.answers.problems import NotAcceptable
 from tidelog.services.http.media import Media, answer_media, body_encoding, body_media
 from tidelog.storage.errors import UnsupportedMedia
+from tidelog.wire.errors import NotAcceptable
 
 OFFERED = (Media.JSON, Media.NDJSON, Media.ARROW)
 

@@ -8,11 +8,10 @@ from collections import Counter
 import msgspec
 import pytest
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from tests.http.requests import answer_to
 
-from tidelog.services.broker.api.request_context import RequestContext
-from tidelog.services.http.answers.problems import ProblemTeller, problem_of
-from tidelog.services.http.answers.verdicts import (
+from tidelog.storage import errors
+from tidelog.wire.errors import (
     INTERNAL,
     BodyTimeout,
     HostRefused,
@@ -20,10 +19,8 @@ from tidelog.services.http.answers.verdicts import (
     OriginRefused,
     PeerUnproved,
     Unreadable,
-    verdict_on,
+    mapping_of,
 )
-from tidelog.services.http.front.request_context import store_context
-from tidelog.storage import errors
 
 
 def every_kind(root: type[errors.TidelogError]) -> list[type[errors.TidelogError]]:
@@ -67,9 +64,10 @@ def every_kind(root: type[errors.TidelogError]) -> list[type[errors.TidelogError
 def test_an_error_is_reported_by_its_status_its_code_and_its_own_fields(
     error: Exception, status: int, code: str, extra: dict[str, object]
 ) -> None:
-    members = msgspec.json.decode(problem_of(error).body())
+    members = msgspec.json.decode(answer_to(error).body)
     assert members.pop("type") == "about:blank"
     assert members.pop("title")
+    assert members.pop("request_id") == "id-1"
     assert members.pop("detail")
     assert members == {"status": status, "code": code, **extra}
 
@@ -77,29 +75,29 @@ def test_an_error_is_reported_by_its_status_its_code_and_its_own_fields(
 def test_no_kind_of_error_is_an_internal_one() -> None:
     kinds = every_kind(errors.TidelogError)[1:]
     assert len(kinds) > 15
-    assert [kind for kind in kinds if verdict_on(kind) is INTERNAL] == []
+    assert [kind for kind in kinds if mapping_of(kind) is INTERNAL] == []
 
 
 def test_retryable_problems_say_when_to_retry() -> None:
-    assert problem_of(errors.Overloaded("x", retry_after_s=2.5)).response().headers["retry-after"] == "3"
-    assert problem_of(errors.Unavailable("x")).response().headers["retry-after"] == "1"
-    assert "retry-after" not in problem_of(errors.Invalid("x")).response().headers
+    assert answer_to(errors.Overloaded("x", retry_after_s=2.5)).headers["retry-after"] == "3"
+    assert answer_to(errors.Unavailable("x")).headers["retry-after"] == "1"
+    assert "retry-after" not in answer_to(errors.Invalid("x")).headers
 
 
 def test_an_unknown_outcome_names_the_partitions_that_are_in_the_log() -> None:
     error = errors.Unavailable("x")
     error.committed = (0, 2)
-    assert problem_of(error).extra["committed"] == (0, 2)
+    assert msgspec.json.decode(answer_to(error).body)["committed"] == [0, 2]
 
 
 def test_an_unexpected_error_is_not_shown_to_the_client() -> None:
-    problem = problem_of(RuntimeError("password=secret"))
-    assert (problem.status, problem.code) == (500, "internal")
-    assert "secret" not in problem.body().decode()
+    answer = answer_to(RuntimeError("password=secret"))
+    assert (answer.status_code, msgspec.json.decode(answer.body)["code"]) == (500, "internal")
+    assert b"secret" not in answer.body
 
 
 def test_half_a_surrogate_pair_in_a_message_can_be_sent() -> None:
-    assert b"udcff" in problem_of(errors.NotFound("topic \udcff")).body()
+    assert b"udcff" in answer_to(errors.NotFound("topic \udcff")).body
 
 
 @pytest.mark.parametrize(("from_peer", "level"), [(False, "ERROR"), (True, "DEBUG")])
@@ -107,10 +105,8 @@ def test_a_shard_that_moved_is_a_failure_to_a_client_and_none_to_a_peer(
     from_peer: bool, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    request = Request({"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []})
-    store_context(request.scope, RequestContext("id-1", from_peer=from_peer))
     tally: Counter[tuple[int, str]] = Counter()
-    ProblemTeller(tally).tell(request, errors.LeaderUnknown("nobody leads shard 1", retry_after_s=0.1))
+    answer_to(errors.LeaderUnknown("nobody leads shard 1", retry_after_s=0.1), tally, from_peer=from_peer)
     assert [record.levelname for record in caplog.records] == [level]
     assert caplog.records[0].fields["request_id"] == "id-1"  # type: ignore[attr-defined]  # as `extra` gives it
     assert tally == {(503, "leader_unknown"): 1}

@@ -14,7 +14,7 @@ from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.http.app import create_app
-from tidelog.services.http.v1.topic_list import LIMIT_MAX, PARTITIONS_PER_PAGE_MAX, topic_page
+from tidelog.services.http.v1.topic_list import LIMIT_MAX, PARTITIONS_PER_PAGE_MAX, topic_range
 from tidelog.storage.errors import Corrupt, NotFound, TidelogError
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore
@@ -115,7 +115,7 @@ def test_a_page_ends_before_it_has_too_many_partitions() -> None:
     large = of_partitions(PARTITIONS_PER_PAGE_MAX - 1, 1, 1, PARTITIONS_PER_PAGE_MAX + 1, 1)
     sizes, after, more = [], "", True
     while more:
-        page = topic_page(large, after, LIMIT_MAX, PARTITIONS_PER_PAGE_MAX)
+        page = topic_range(large, after, LIMIT_MAX, PARTITIONS_PER_PAGE_MAX)
         sizes.append(len(page.topics))
         after, more = page.next_after or "", page.next_after is not None
     assert sizes == [2, 1, 1, 1], "one that is larger than a page is a page"

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.services.http.answers.problems import Unreadable
 from tidelog.services.http.v1.topic_position import (
     PLAIN_PARTITIONS_MAX,
     POSITION_HEADER,
@@ -15,6 +14,7 @@ from tidelog.services.http.v1.topic_position import (
     position_headers,
     position_text,
 )
+from tidelog.wire.errors import Unreadable
 
 OFFSETS = st.dictionaries(st.integers(0, 10**6), st.integers(0, 2**59), min_size=1, max_size=60)
 

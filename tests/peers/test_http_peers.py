@@ -205,7 +205,7 @@ async def test_a_peer_that_leads_no_longer_refuses(
 
 
 async def test_a_peer_that_is_not_there_took_nothing(peers: HttpPeers) -> None:
-    with pytest.raises(LeaderUnknown, match="nothing was sent"):
+    with pytest.raises(LeaderUnknown, match="the request was not sent"):
         await peers.produce(ANYBODY, Leader("a", "http://127.0.0.1:1"), "web", share(b"x"), ProduceOptions(partition=0))
 
 

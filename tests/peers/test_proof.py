@@ -17,7 +17,7 @@ REQUEST = ("GET", TARGET, "alice")
 
 
 def proof_of(proofs: PeerProofs) -> str:
-    return proofs.made(*REQUEST)
+    return proofs.sign(*REQUEST)
 
 
 def proofs(secret: str | None, clock: SetClock) -> PeerProofs:
@@ -26,7 +26,7 @@ def proofs(secret: str | None, clock: SetClock) -> PeerProofs:
 
 def test_a_proof_holds_for_the_request_that_it_was_made_for_and_for_no_other() -> None:
     mine = proofs(OLD, SetClock())
-    proof = mine.made("POST", TARGET, "alice")
+    proof = mine.sign("POST", TARGET, "alice")
     assert mine.fault(proof, "POST", TARGET, "alice") == ""
     assert "secret" in mine.fault(proof, "GET", TARGET, "alice")
     assert "secret" in mine.fault(proof, "POST", TARGET + "0", "alice")
@@ -45,7 +45,7 @@ def test_a_value_of_another_form_is_no_proof(proof: str) -> None:
 def test_a_proof_holds_within_the_bound_on_its_age(direction: int) -> None:
     clock = SetClock()
     mine = proofs(OLD, clock)
-    proof = mine.made("GET", TARGET, "alice")
+    proof = mine.sign("GET", TARGET, "alice")
     clock.wall_ahead_ms = direction * (AGE_MS_MAX - 5_000)
     assert mine.fault(proof, "GET", TARGET, "alice") == ""
     clock.wall_ahead_ms = direction * (AGE_MS_MAX + 5_000)
@@ -54,22 +54,22 @@ def test_a_proof_holds_within_the_bound_on_its_age(direction: int) -> None:
 
 def test_a_secret_of_another_cluster_proves_nothing() -> None:
     clock = SetClock()
-    assert "secret" in proofs(OLD, clock).fault(proofs(NEW, clock).made("GET", TARGET, "alice"), "GET", TARGET, "alice")
+    assert "secret" in proofs(OLD, clock).fault(proofs(NEW, clock).sign("GET", TARGET, "alice"), "GET", TARGET, "alice")
 
 
 def test_a_broker_without_a_secret_believes_nobody_and_proves_nothing() -> None:
     clock = SetClock()
     alone = proofs(None, clock)
-    assert alone.fault(proofs(OLD, clock).made("GET", TARGET, "alice"), "GET", TARGET, "alice")
+    assert alone.fault(proofs(OLD, clock).sign("GET", TARGET, "alice"), "GET", TARGET, "alice")
     with pytest.raises(LeaderUnknown):
-        alone.made("GET", TARGET, "alice")
+        alone.sign("GET", TARGET, "alice")
 
 
 def test_given_secrets_can_be_changed_one_broker_at_a_time() -> None:
     clock = SetClock()
     before, during, after = proofs(OLD, clock), proofs(f"{NEW}, {OLD}", clock), proofs(NEW, clock)
-    assert during.fault(before.made("GET", TARGET, "alice"), "GET", TARGET, "alice") == ""
-    assert after.fault(during.made("GET", TARGET, "alice"), "GET", TARGET, "alice") == ""
+    assert during.fault(before.sign("GET", TARGET, "alice"), "GET", TARGET, "alice") == ""
+    assert after.fault(during.sign("GET", TARGET, "alice"), "GET", TARGET, "alice") == ""
 
 
 def test_a_stored_secret_that_is_replaced_is_believed_for_a_while() -> None:
@@ -77,7 +77,7 @@ def test_a_stored_secret_that_is_replaced_is_believed_for_a_while() -> None:
     secrets = PeerSecrets(None, clock)
     secrets.follow(OLD, lambda: stored[0])
     here, late = PeerProofs(secrets, clock), proofs(OLD, clock)
-    assert here.fault(late.made("GET", TARGET, "alice"), "GET", TARGET, "alice") == ""
+    assert here.fault(late.sign("GET", TARGET, "alice"), "GET", TARGET, "alice") == ""
     stored[0] = NEW
     assert here.fault(proof_of(late), *REQUEST) == "", "the other has not heard of it yet"
     assert proofs(NEW, clock).fault(proof_of(here), *REQUEST) == "", "it signs with the new one"

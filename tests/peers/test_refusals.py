@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
+from tests.http.requests import answer_to
 
-from tidelog.services.http.answers.problems import problem_of
-from tidelog.services.http.answers.verdicts import (
-    VERDICTS,
+from tidelog.services.peers.pool import error_of
+from tidelog.storage import errors
+from tidelog.wire.errors import (
+    ERRORS,
     BodyTimeout,
     ClientGone,
     HostRefused,
@@ -16,9 +18,8 @@ from tidelog.services.http.answers.verdicts import (
     OriginRefused,
     PeerUnproved,
     Unreadable,
+    mapping_of,
 )
-from tidelog.services.peers.refusals import error_of
-from tidelog.storage import errors
 
 
 def every_kind(root: type[errors.TidelogError]) -> list[type[errors.TidelogError]]:
@@ -54,12 +55,12 @@ SAMPLES: tuple[errors.TidelogError, ...] = (
 
 
 def told(error: errors.TidelogError) -> errors.TidelogError:
-    response = problem_of(error).response()
+    response = answer_to(error)
     return error_of(response.status_code, response.headers, bytes(response.body))
 
 
 def test_there_is_a_sample_of_every_kind_that_has_a_verdict() -> None:
-    assert {type(sample) for sample in SAMPLES} == {kind for kind, _ in VERDICTS} - {errors.NoSuchObject}
+    assert {type(sample) for sample in SAMPLES} == {row.error for row in ERRORS} - {errors.NoSuchObject}
     kinds = {kind for kind in every_kind(errors.TidelogError)[1:] if kind.__module__ == errors.__name__}
     without = kinds - {type(sample) for sample in SAMPLES}
     assert without - {errors.NoSuchObject} == {errors.Contended, errors.RecordsLost}, "told as what it is a kind of"
@@ -73,7 +74,7 @@ def test_a_missing_object_is_not_reported_as_a_missing_topic() -> None:
 @pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
 def test_an_error_comes_back_as_it_was(error: errors.TidelogError) -> None:
     back = told(error)
-    assert type(back) is type(error)
+    assert type(back) is (mapping_of(type(error)).read_as or type(error))
     assert str(back) == str(error)
     members = dict(vars(error))
     if "retry_after_s" in members:

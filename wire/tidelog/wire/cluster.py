@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
+from tidelog.wire.counts import Count
+
 
 class ShardDescription(msgspec.Struct, frozen=True):
     """One write-ahead log that the asked broker leads: its epoch, the entries ``[wal_floor, wal_next)``, and what waits
     for its commit."""
 
-    shard: int
+    shard: Count
     leading: bool
     epoch: int
-    wal_floor: int
-    wal_next: int
-    wal_bytes: int
-    buffered_bytes: int
-    partitions: int
+    wal_floor: Count
+    wal_next: Count
+    wal_bytes: Count
+    buffered_bytes: Count
+    partitions: Count
 
 
 class MemberDescription(msgspec.Struct, frozen=True):
@@ -26,15 +28,15 @@ class MemberDescription(msgspec.Struct, frozen=True):
     address: str
     zone: str
     version: str
-    started_at_ms: int
-    shards: int
+    started_at_ms: Count
+    shards: Count
     draining: bool
 
 
 class PlacementDescription(msgspec.Struct, frozen=True):
     """Which broker leads a shard in which epoch (None: no broker), and which one should."""
 
-    shard: int
+    shard: Count
     leader: str | None
     epoch: int
     preferred: str | None
@@ -75,10 +77,16 @@ class ClusterDescription(msgspec.Struct, frozen=True):
     store: str
     ready: bool
     reason: str
-    buffered_bytes: int
+    buffered_bytes: Count
     shards: tuple[ShardDescription, ...]
     damage: tuple[DamageDescription, ...]
     cluster: MembershipDescription
+
+
+class HealthAnswer(msgspec.Struct, frozen=True):
+    """The answer of a process that lives."""
+
+    status: str
 
 
 class ReadyAnswer(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.storage.stores.counting import RequestCounts
+from tidelog.wire.counts import Count
 
 
 class TopicCostDescription(msgspec.Struct, frozen=True):
@@ -16,24 +17,24 @@ class TopicCostDescription(msgspec.Struct, frozen=True):
 
     topic: str
     requests: RequestCounts
-    records_in: int
-    bytes_in: int
-    archived_bytes: int
-    merged_bytes: int
-    compacted_bytes: int
-    partitions: int
-    partitions_known: int
-    hot_bytes: int
-    debt_bytes: int
-    debt_age_ms: int
-    segments: int
-    cold_records: int
-    cold_bytes: int
-    cold_raw_bytes: int
-    garbage_objects: int
-    garbage_bytes: int
-    clean_offsets: int
-    clean_records: int
+    records_in: Count
+    bytes_in: Count
+    archived_bytes: Count
+    merged_bytes: Count
+    compacted_bytes: Count
+    partitions: Count
+    partitions_known: Count
+    hot_bytes: Count
+    debt_bytes: Count
+    debt_age_ms: Count
+    segments: Count
+    cold_records: Count
+    cold_bytes: Count
+    cold_raw_bytes: Count
+    garbage_objects: Count
+    garbage_bytes: Count
+    clean_offsets: Count
+    clean_records: Count
 
 
 class CostDescription(msgspec.Struct, frozen=True):
@@ -42,9 +43,9 @@ class CostDescription(msgspec.Struct, frozen=True):
 
     broker: str
     store: str
-    since_ms: int
-    now_ms: int
-    shards: tuple[int, ...]
-    shards_total: int
+    since_ms: Count
+    now_ms: Count
+    shards: tuple[Count, ...]
+    shards_total: Count
     topics: tuple[TopicCostDescription, ...]
     rest: RequestCounts

@@ -5,14 +5,16 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from tidelog.wire.counts import Count
+
 
 class AppendedRecords(msgspec.Struct, frozen=True):
     """Where the records of one partition went. `base_offset` is None for ``acks=0``; `timestamp` in ms since 1970 UTC;
     `duplicate` is there, and True, only if the log held them already."""
 
-    partition: int
-    base_offset: int | None
-    count: int
+    partition: Count
+    base_offset: Count | None
+    count: Count
     timestamp: int
     duplicate: bool | UnsetType = UNSET
 

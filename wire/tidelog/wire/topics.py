@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
+
+from tidelog.wire.counts import Count
 
 
 class PartitionDescription(msgspec.Struct, frozen=True):
     """Offsets of one partition: records are in ``[log_start_offset, high_watermark)``, cold below `cold_end`."""
 
-    partition: int
-    shard: int
-    log_start_offset: int
-    cold_end: int
-    high_watermark: int
+    partition: Count
+    shard: Count
+    log_start_offset: Count
+    cold_end: Count
+    high_watermark: Count
 
     @property
     def records(self) -> int:
@@ -38,11 +41,11 @@ class TopicDescription(msgspec.Struct, frozen=True):
 class ListedPartition(msgspec.Struct, frozen=True, omit_defaults=True):
     """A partition in a list of topics. The offsets are None unless the list was asked for with details."""
 
-    partition: int
-    shard: int
-    log_start_offset: int | None = None
-    cold_end: int | None = None
-    high_watermark: int | None = None
+    partition: Count
+    shard: Count
+    log_start_offset: Count | None = None
+    cold_end: Count | None = None
+    high_watermark: Count | None = None
 
 
 class ListedTopic(msgspec.Struct, frozen=True):
@@ -85,10 +88,10 @@ class SegmentDescription(msgspec.Struct, frozen=True):
     """One cold Parquet object of a partition. `key` is relative to the store's URL."""
 
     key: str
-    base_offset: int
-    last_offset: int
-    records: int
-    size_bytes: int
+    base_offset: Count
+    last_offset: Count
+    records: Count
+    size_bytes: Count
     min_timestamp: int
     max_timestamp: int
     sha256: str
@@ -99,12 +102,12 @@ class PartitionLogDescription(msgspec.Struct, frozen=True):
 
     topic: str
     topic_id: str
-    partition: int
-    shard: int
-    log_start_offset: int
-    cold_end: int
-    high_watermark: int
-    manifest_version: int
+    partition: Count
+    shard: Count
+    log_start_offset: Count
+    cold_end: Count
+    high_watermark: Count
+    manifest_version: Annotated[int, msgspec.Meta(ge=-1)]
     store: str
     segments: tuple[SegmentDescription, ...]
 
@@ -117,10 +120,10 @@ class PartitionLogDescription(msgspec.Struct, frozen=True):
 class OffsetAnswer(msgspec.Struct, frozen=True):
     """The offset that a position stands for now."""
 
-    offset: int
+    offset: Count
 
 
 class LogStartAnswer(msgspec.Struct, frozen=True):
     """Where a partition's log begins after a delete-records."""
 
-    log_start_offset: int
+    log_start_offset: Count

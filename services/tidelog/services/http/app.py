@@ -1,10 +1,10 @@
-"""The broker as a FastAPI application: routes around a `Broker`, and nothing that knows how one is built."""
+"""The HTTP interface of a `Broker` as a FastAPI application."""
 
 from __future__ import annotations
 
 from importlib import resources
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from tidelog.services.broker.served_broker import ServedBroker
-from tidelog.services.http.answers.problems import ProblemTeller
+from tidelog.services.http.answers.problems import ProblemAnswers
 from tidelog.services.http.front.host_check import HostCheck, host_name
 from tidelog.services.http.front.http_front import FrontChecks, HttpFront
 from tidelog.services.http.front.origin_check import OriginCheck
@@ -25,13 +25,11 @@ from tidelog.services.http.metrics.http_collector import HttpCollector
 from tidelog.services.http.service import Service, open_service
 from tidelog.services.http.v1.broker_routes import BrokerRoutes
 from tidelog.services.http.v1.cluster_routes import ClusterRoutes
-from tidelog.services.http.v1.cost_routes import CostRoutes
-from tidelog.services.http.v1.direct_lane import DirectLane
-from tidelog.services.http.v1.direct_route import DirectRoute
+from tidelog.services.http.v1.direct_lane import DirectLane, DirectRoute
 from tidelog.services.http.v1.fetch_routes import FetchRoutes
 from tidelog.services.http.v1.follow_routes import FollowRoutes
+from tidelog.services.http.v1.openapi_parts import add_schemas
 from tidelog.services.http.v1.produce_routes import ProduceRoutes
-from tidelog.services.http.v1.record_deletion_routes import RecordDeletionRoutes
 from tidelog.services.http.v1.topic_routes import TopicRoutes
 from tidelog.services.peers.proof import PeerProofs
 from tidelog.services.runtime.settings import Settings
@@ -45,20 +43,24 @@ _DESCRIPTION = "A log service with Kafka's semantics whose only truth is an obje
 
 
 class BrokerApp(FastAPI):
-    """A FastAPI application behind an `HttpFront` and a `DirectLane`, which are set once there are routes."""
+    """A FastAPI application behind an `HttpFront` and a `DirectLane`."""
 
     front: HttpFront
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.front(scope, receive, send)
 
+    def openapi(self) -> dict[str, Any]:
+        """The description of the interface, with the schemas of all bodies."""
+        return add_schemas(super().openapi())
+
     async def routed(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What the lane does not answer itself: FastAPI's own way."""
+        """Answers requests that the direct lane does not answer."""
         await super().__call__(scope, receive, send)
 
 
 def create_app(broker: ServedBroker, settings: Settings, runtime: Runtime) -> FastAPI:
-    """The application around a `broker` that has started. `app.state.service`: what the routes share."""
+    """The application around a `broker` that has started. `app.state.service` is the `Service` of the routes."""
     proofs = PeerProofs(broker.peer_secrets, runtime.clock)
     service = open_service(broker, settings, runtime, proofs)
 
@@ -68,7 +70,7 @@ def create_app(broker: ServedBroker, settings: Settings, runtime: Runtime) -> Fa
         description=_DESCRIPTION,
         docs_url=None,
         redoc_url=None,
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # asked for at every request otherwise
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # otherwise looked up at every request
     )
     app.state.service = service
     app.router.route_class = DirectRoute
@@ -79,18 +81,18 @@ def create_app(broker: ServedBroker, settings: Settings, runtime: Runtime) -> Fa
         fetch,
         FollowRoutes(service),
         TopicRoutes(service),
-        RecordDeletionRoutes(service),
         BrokerRoutes(service, _registry(broker, service)),
         ClusterRoutes(service),
-        CostRoutes(service),
     ):
         routes.add_to(app.router)
     app.add_api_route("/docs", _docs, include_in_schema=False)
-    problems = ProblemTeller(service.problems)
+    problems = ProblemAnswers(service.problems)
     problems.install(app)
-    lane = DirectLane(app.routed, produce.produce, fetch.fetch, problems.tell)
+    lane = DirectLane(app.routed, produce.produce, fetch.fetch, problems.answer)
     contexts, checks = RequestContexts(runtime), _checks(settings, proofs)
-    app.front = HttpFront(lane, checks, contexts, service.requests, problems.tell, lambda: service.connections.draining)
+    app.front = HttpFront(
+        lane, checks, contexts, service.requests, problems.answer, lambda: service.connections.draining
+    )
     return app
 
 
@@ -105,7 +107,7 @@ def _listed(names: str | None) -> list[str]:
 
 
 def _forwarding(service: Service) -> Forwarding | None:
-    """None for a broker alone, whose calls are then as cheap as if there were no other."""
+    """None for a broker without peers, so that its calls cost nothing extra."""
     if service.peers is None:
         return None
     from tidelog.services.http.forwarding.forwarding import Forwarding
@@ -123,6 +125,6 @@ def _registry(broker: ServedBroker, service: Service) -> CollectorRegistry:
 
 
 async def _docs(_request: Request) -> Response:
-    """A page of our own that draws `/openapi.json`: FastAPI's loads its scripts from a CDN, and a broker often stands
-    where there is none."""
+    """A page that shows `/openapi.json`. FastAPI's own page loads scripts from a CDN, which many brokers cannot
+    reach."""
     return HTMLResponse(_DOCS_PAGE)

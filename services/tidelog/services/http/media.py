@@ -1,4 +1,4 @@
-"""Media types: which body a request carries, and which answer it wants (RFC 9110, sections 8.3 and 12.5.1)."""
+"""Media types of bodies and answers, and content negotiation (RFC 9110, sections 8.3 and 12.5.1)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from enum import Enum
 
 from starlette.requests import Request
 
-from tidelog.services.http.answers.problems import NotAcceptable
 from tidelog.storage.errors import UnsupportedMedia
+from tidelog.wire.errors import NotAcceptable
 
 
 class Media(Enum):
-    """The media types spoken here."""
+    """The media types of the interface."""
 
     JSON = "application/json"
     NDJSON = "application/x-ndjson"
@@ -27,13 +27,13 @@ _CHARSETS = ("utf-8", "utf8", "us-ascii")
 
 
 def body_media(request: Request, known: Sequence[Media] = BODY_MEDIA) -> Media:
-    """The type of the request's body. `UnsupportedMedia` without a Content-Type, with another, or another charset."""
+    """The media type of the request's body. Raises `UnsupportedMedia` unless it is one of `known`, in UTF-8."""
     kind, _, parameters = request.headers.get("content-type", "").partition(";")
     found = next((media for media in known if media.value == kind.strip().lower()), None)
     if found is None:
         names = tuple(media.value for media in known)
         raise UnsupportedMedia(
-            f"Content-Type {kind.strip()[:80]!r} is not read here: send {' or '.join(names)}", known=names
+            f"Content-Type {kind.strip()[:80]!r} is not supported: send {' or '.join(names)}", known=names
         )
     if parameters:
         _check_charset(parameters)
@@ -44,22 +44,22 @@ def _check_charset(parameters: str) -> None:
     for parameter in parameters.split(";"):
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in _CHARSETS:
-            raise UnsupportedMedia(f"charset {value.strip()[:40]!r} is not read here: send UTF-8", known=("utf-8",))
+            raise UnsupportedMedia(f"charset {value.strip()[:40]!r} is not supported: send UTF-8", known=("utf-8",))
 
 
 def body_encoding(request: Request) -> str:
-    """The one Content-Encoding of the request's body: identity, gzip or zstd."""
+    """The Content-Encoding of the request's body. Raises `UnsupportedMedia` unless it is one of `BODY_ENCODINGS`."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in BODY_ENCODINGS:
         raise UnsupportedMedia(
-            f"Content-Encoding {encoding[:40]!r} is not undone here: send {' or '.join(BODY_ENCODINGS)}",
+            f"Content-Encoding {encoding[:40]!r} is not supported: send {' or '.join(BODY_ENCODINGS)}",
             known=BODY_ENCODINGS,
         )
     return encoding
 
 
 def answer_media(request: Request, offered: Sequence[Media]) -> Media:
-    """The best of `offered` (the first is the default) by the request's Accept; `NotAcceptable` if none will do."""
+    """The media type of `offered` that Accept prefers; the first one is the default. Raises `NotAcceptable`."""
     accept = request.headers.get("accept")
     if not accept or accept == "*/*":
         return offered[0]
@@ -71,7 +71,7 @@ def answer_media(request: Request, offered: Sequence[Media]) -> Media:
     best_weight, best_place = max(weighed)
     if best_weight <= 0:
         names = tuple(media.value for media in offered)
-        raise NotAcceptable(f"Accept {accept[:120]!r} cannot be met: ask for {' or '.join(names)}", known=names)
+        raise NotAcceptable(f"Accept {accept[:120]!r} is not available: ask for {' or '.join(names)}", known=names)
     return offered[-best_place]
 
 
@@ -85,7 +85,7 @@ def _media_range(item: str) -> tuple[str, float]:
 
 
 def _weight(name: str, ranges: Sequence[tuple[str, float]]) -> float:
-    """What the most exact range that fits `name` gives it: the type itself before ``type/*`` before ``*/*``."""
+    """The weight by the most exact range that matches `name`: the type itself, then ``type/*``, then ``*/*``."""
     given = dict(ranges)
     for pattern in (name, f"{name.split('/')[0]}/*", "*/*"):
         if pattern in given:

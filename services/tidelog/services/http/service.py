@@ -1,4 +1,4 @@
-"""What every route needs, as one value."""
+"""The objects that all routes share, as one value."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from tidelog.services.peers.pool import PeerPool
 
 WAITERS_SHARE = 0.9
-"""Of ``connections.max``: how many may wait, so that there is always a connection for those who do not."""
+"""The share of ``connections.max`` that may wait, so that connections are left for other requests."""
 SHARE_RECORD_BYTES = 32
-"""What a record has in Arrow, at the most, besides its key, value and headers: offsets, validity, timestamp."""
+"""The most that a record takes in Arrow besides its key, value and headers: offsets, validity, timestamp."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """A broker with the bounds that HTTP puts around it. `peers`: None for a broker that has none;
-    `forwarded` counts the requests sent on, by method."""
+    """A broker with the bounds of its HTTP interface. `peers`: None for a broker without peers. `forwarded`: the number
+    of forwarded requests, by method."""
 
     broker: Broker
     settings: Settings
@@ -50,15 +50,16 @@ class Service:
         self.decoding.shutdown(wait=False, cancel_futures=True)
 
     def body_limit_bytes(self, request: Request) -> int:
-        """How large a body may be. A share that a peer sends may be larger than what it was sent: as Arrow, with a
-        timestamp a record."""
+        """The bound for the request's body. A share from a peer may be larger than the client's body: it is Arrow, with
+        a timestamp per record."""
         given = self.settings.request_max_bytes
         share_bytes = SHARE_RECORD_BYTES * self.settings.request_max_records
         return given + share_bytes if context_of(request).from_peer else given
 
 
 def open_service(broker: Broker, settings: Settings, runtime: Runtime, proofs: PeerProofs) -> Service:
-    """One body has room in the memory for bodies whatever the settings are: as it came, expanded and decoded."""
+    """Make the service. Whatever the settings are, the memory for bodies holds one body: as it arrived, expanded and
+    decoded."""
     body_bytes, records_max = settings.request_max_bytes, settings.request_max_records
     in_flight_bytes_max = max(settings.buffer_max_bytes, 2 * body_bytes + added_bytes(body_bytes, records_max))
     return Service(
@@ -75,7 +76,7 @@ def open_service(broker: Broker, settings: Settings, runtime: Runtime, proofs: P
 
 
 def _open_pool(proofs: PeerProofs, runtime: Runtime) -> PeerPool:
-    """Its library takes 10 MiB of memory, and a broker alone has no use for it."""
+    """Imported here, because the library takes 10 MiB of memory and a broker without peers does not need it."""
     from tidelog.services.peers.pool import PeerPool
 
     return PeerPool(proofs, runtime.clock)

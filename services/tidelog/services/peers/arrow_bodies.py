@@ -1,4 +1,4 @@
-"""Shares and pages as Arrow IPC streams between brokers: whole columns, never a record in Python."""
+"""Encodes shares and decodes pages of records as Arrow IPC streams, without touching single records in Python."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tidelog.storage.errors import Corrupt
 from tidelog.storage.records import RECORD_SCHEMA
 
 PIECE_BYTES = 1 << 18
-"""A transport copies what is left of a piece when the socket takes only a part of it."""
+"""Pieces are small because a transport copies the rest of a piece if the socket takes only a part."""
 _OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False)
 
 
 def encode_share(records: pa.Table) -> memoryview:
-    """`records` (`DRAFT_SCHEMA`) as a body of the produce call. Columns that are null throughout stay out of it."""
+    """The body of a produce with `records` (`DRAFT_SCHEMA`). Columns that are null in every row are left out."""
     names = [name for name in records.column_names if name == "value" or records[name].null_count < records.num_rows]
     sent = records.select(names)
     sink = pa.BufferOutputStream()
@@ -25,13 +25,13 @@ def encode_share(records: pa.Table) -> memoryview:
 
 
 async def pieces_of(body: memoryview) -> AsyncGenerator[memoryview]:
-    """`body` in pieces, which are not copied."""
+    """`body` in pieces, without a copy."""
     for start in range(0, body.nbytes, PIECE_BYTES):
         yield body[start : start + PIECE_BYTES]
 
 
 def decode_page(body: bytes) -> Sequence[pa.RecordBatch]:
-    """The batches (`RECORD_SCHEMA`) of a fetch's answer, each validated. `Corrupt` if they are not that."""
+    """The batches (`RECORD_SCHEMA`) of the answer to a fetch, validated. Raises `Corrupt`."""
     try:
         with pa.ipc.open_stream(pa.BufferReader(body), options=pa.ipc.IpcReadOptions(use_threads=False)) as reader:
             if not reader.schema.equals(RECORD_SCHEMA):

@@ -1,8 +1,8 @@
-"""`broker.peers.Peers` over the public HTTP interface, with Arrow bodies both ways.
+"""Implements `broker.peers.Peers` over the public HTTP interface, with Arrow bodies in both directions.
 
-A share was admitted where it came in, and its records carry their timestamps; the leader admits it once more, which
-changes nothing but the timestamps of a topic with LogAppendTime: those are the leader's, as the log's are. A peer's
-request never creates a topic (`produce_routes`), as its sender's `auto_create` was heeded before the split.
+The broker that receives a produce admits its records and sets their timestamps before it divides them into shares. The
+leader admits a share again, which changes only the timestamps of a topic with LogAppendTime: they are the leader's. A
+peer's request never creates a topic (`produce_routes`), because the first broker has already applied `auto_create`.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, Part
 from tidelog.services.broker.api.produce import Appended, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.write.routing import Share
-from tidelog.services.http.v1.partition_log_json import PartitionLogJson, partition_log_of
-from tidelog.services.peers.answers import LogStartAnswer, OffsetAnswer, ProduceAnswer
 from tidelog.services.peers.arrow_bodies import decode_page, encode_share, pieces_of
-from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest
+from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest, error_of
 from tidelog.services.peers.proof import PeerProofs
-from tidelog.services.peers.refusals import error_of
 from tidelog.services.runtime.settings import Settings
 from tidelog.storage.errors import Corrupt
+from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.runtime import Runtime
+from tidelog.wire.produce import ProduceAnswer
+from tidelog.wire.topics import LogStartAnswer, OffsetAnswer, PartitionLogDescription
 
 T = TypeVar("T")
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 COMMIT_MARGIN_S = 5.0
-"""How much longer than its own bound for a commit a leader may take to answer."""
+"""How long a leader may take to answer beyond its own bound for a commit."""
 _THREAD_BYTES_MIN = 1 << 18
 _INLINE_BODY_BYTES_MAX = 1 << 16
 
 
 class HttpPeers:
-    """See `broker.peers.Peers`."""
+    """Calls other brokers as `broker.peers.Peers` describes."""
 
     def __init__(self, runtime: Runtime, settings: Settings, proofs: PeerProofs) -> None:
         self._clock = runtime.clock
@@ -67,10 +67,11 @@ class HttpPeers:
             body.nbytes,
         )
         answer = await self._whole(leader, request, self._produce_timeout_s)
-        appended = _decoded(answer, ProduceAnswer).partitions[0]
-        return Appended(
-            appended.partition, appended.base_offset, appended.count, appended.timestamp, appended.duplicate
-        )
+        appended = next(iter(_decoded(answer, ProduceAnswer).partitions), None)
+        if appended is None:
+            raise Corrupt("a peer's answer", "it says nothing about the records of the share")
+        duplicate = appended.duplicate is True
+        return Appended(appended.partition, appended.base_offset, appended.count, appended.timestamp, duplicate)
 
     async def fetch(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, offset: int, limits: FetchLimits
@@ -85,7 +86,7 @@ class HttpPeers:
         target = _target(topic, partition, "records", query)
         request = PeerRequest("GET", target, context, [("Accept", ARROW)], waits=limits.wait_ms > 0)
         timeout_s = self._call_timeout_s + limits.wait_ms / 1000
-        async with self._pool.ask(leader.address, request, answer_timeout_s=timeout_s) as answer:
+        async with self._pool.call(leader.address, request, answer_timeout_s=timeout_s) as answer:
             body = await _read(answer)
             return Fetched(
                 await self._page(body),
@@ -107,7 +108,8 @@ class HttpPeers:
         self, context: RequestContext, leader: Leader, topic: str, partition: int, *, fresh: bool
     ) -> PartitionLog:
         request = PeerRequest("GET", _target(topic, partition, "log", _freshness(fresh=fresh)), context)
-        return partition_log_of(_decoded(await self._whole(leader, request, self._call_timeout_s), PartitionLogJson))
+        answer = await self._whole(leader, request, self._call_timeout_s)
+        return _partition_log(_decoded(answer, PartitionLogDescription))
 
     async def delete_records(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, before_offset: int
@@ -123,7 +125,7 @@ class HttpPeers:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _whole(self, leader: Leader, request: PeerRequest, timeout_s: float) -> bytes:
-        async with self._pool.ask(leader.address, request, answer_timeout_s=timeout_s) as answer:
+        async with self._pool.call(leader.address, request, answer_timeout_s=timeout_s) as answer:
             return await _read(answer)
 
     async def _encoded(self, records: pa.Table) -> memoryview:
@@ -138,15 +140,15 @@ class HttpPeers:
 
 
 async def _read(answer: PeerAnswer) -> bytes:
-    """The body of a success; else what the peer refused it with."""
+    """The body of a successful answer. Raises the error of any other answer."""
     body = await answer.read()
     if answer.status >= 400:
         raise error_of(answer.status, answer.headers, body)
     return body
 
 
-def _target(topic: str, partition: int, what: str, query: Mapping[str, str]) -> str:
-    path = f"/v1/topics/{quote(topic, safe='')}/partitions/{partition}/{what}"
+def _target(topic: str, partition: int, call: str, query: Mapping[str, str]) -> str:
+    path = f"/v1/topics/{quote(topic, safe='')}/partitions/{partition}/{call}"
     return f"{path}?{urlencode(query)}" if query else path
 
 
@@ -166,7 +168,7 @@ def _producer_headers(options: ProduceOptions) -> list[tuple[str, str]]:
 
 
 def _written(position: Position) -> str:
-    """`position` as `http.positions` reads it."""
+    """`position` as text, as the interface defines it."""
     match position.anchor:
         case Anchor.FROM_END:
             return f"-{position.value}"
@@ -177,15 +179,30 @@ def _written(position: Position) -> str:
     return str(position.value)
 
 
+def _partition_log(log: PartitionLogDescription) -> PartitionLog:
+    return PartitionLog(
+        topic=log.topic,
+        topic_id=log.topic_id,
+        partition=log.partition,
+        shard=log.shard,
+        log_start_offset=log.log_start_offset,
+        cold_end=log.cold_end,
+        high_watermark=log.high_watermark,
+        manifest_version=log.manifest_version,
+        segments=tuple(Segment(*msgspec.structs.astuple(segment)) for segment in log.segments),
+        store_url=log.store,
+    )
+
+
 def _number(headers: Mapping[str, str], name: str) -> int:
     try:
         return int(headers[name])
     except (KeyError, ValueError) as error:
-        raise Corrupt("a peer's answer", f"its header {name} is missing or no number") from error
+        raise Corrupt("a peer's answer", f"its header {name} is missing or is not a number") from error
 
 
 def _decoded(body: bytes, shape: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=shape)
     except msgspec.MsgspecError as error:
-        raise Corrupt("a peer's answer", f"is not what docs/http-api.md says ({error})") from error
+        raise Corrupt("a peer's answer", f"it does not match {shape.__name__} ({error})") from error

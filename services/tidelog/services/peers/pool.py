@@ -1,13 +1,12 @@
-"""Connections to other brokers: kept open between calls, bounded in number.
+"""Keeps connections to other brokers and sends requests over them.
 
     request = PeerRequest("GET", "/v1/…/log", context)
-    async with pool.ask("http://10.0.0.7:8080", request, answer_timeout_s=10) as answer:
+    async with pool.call("http://10.0.0.7:8080", request, answer_timeout_s=10) as answer:
         body = await answer.read()
 
-A call that fails says what its caller may do next: `LeaderUnknown` when the peer was never reached, so that nothing of
-the request was sent; `Unavailable` when the connection broke, or was too slow, after that. Calls that wait for records
-have connections of their own, which are as many as `Connections` lets wait, so that they never keep a produce waiting.
-"""
+A failed call raises an error by what the caller may do next: `LeaderUnknown` if the peer was not reached, so nothing
+was sent; `Unavailable` if the connection broke or was too slow after that, so the outcome is unknown. Calls that wait
+for records use separate connections, which the number of waiting requests bounds, so they never delay a produce."""
 
 from __future__ import annotations
 
@@ -23,14 +22,15 @@ from yarl import URL
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.peers.context_headers import context_headers
 from tidelog.services.peers.proof import PEER_HEADER, PeerProofs
-from tidelog.storage.errors import LeaderUnknown, Unavailable
+from tidelog.storage.errors import LeaderUnknown, TidelogError, Unavailable
 from tidelog.storage.object_store import Body
 from tidelog.storage.runtime import Clock
+from tidelog.wire.errors import error_of_problem, read_problem, retry_after_s
 
 CONNECT_TIMEOUT_S = 1.0
 CALLS_PER_PEER_MAX = 1_000
 IDLE_S = 30.0
-"""A kept connection is let go of before the peer would: what became of a request sent into a closing one is unknown."""
+"""Less than the peer's own bound: the outcome of a request over a connection that the peer is closing is unknown."""
 RETRY_AFTER_S = 0.1
 _READ_BUFFER_BYTES = 1 << 19
 _BREAKS = (aiohttp.ClientError, TimeoutError, ConnectionError)
@@ -39,8 +39,8 @@ _OWN_HEADERS = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
 
 @dataclass(frozen=True)
 class PeerRequest:
-    """One request. `target` is path and query as they go over the wire; `body_bytes` None: its end is not known yet;
-    `waits`: the answer may be a long time coming; `endless`: it has no end, and may be silent for long."""
+    """One request. `target`: path and query, encoded. `body_bytes`: None if the size of the body is not known. `waits`:
+    the answer may come late. `endless`: the answer has no end, and may be silent for long."""
 
     method: str
     target: str
@@ -53,7 +53,7 @@ class PeerRequest:
 
 
 class PeerAnswer:
-    """An answer whose head has come. Reading the rest raises `Unavailable` if the connection breaks."""
+    """An answer whose head has arrived. Reading its body raises `Unavailable` if the connection breaks."""
 
     def __init__(self, address: str, response: aiohttp.ClientResponse) -> None:
         self._address = address
@@ -64,7 +64,7 @@ class PeerAnswer:
 
     @property
     def body_bytes(self) -> int | None:
-        """As its head tells."""
+        """The Content-Length, if there is one."""
         return self._response.content_length
 
     async def read(self) -> bytes:
@@ -75,7 +75,7 @@ class PeerAnswer:
             raise _broken(self._address, error) from error
 
     async def pieces(self) -> AsyncGenerator[bytes]:
-        """The body as it comes."""
+        """The body as it arrives."""
         content = self._response.content
         while True:
             try:
@@ -88,12 +88,12 @@ class PeerAnswer:
                 return
 
     def close(self) -> None:
-        """Let go of the connection, which ends the call at the peer if its answer is not whole."""
+        """Release the connection. If the answer is incomplete, this ends the call at the peer."""
         self._response.close()
 
 
 class PeerPool:
-    """Connections to any number of peers. Its first call is made on the event loop that all others are made on."""
+    """Connections to any number of peers. All calls must be made on one event loop."""
 
     def __init__(self, proofs: PeerProofs, clock: Clock) -> None:
         self._proofs = proofs
@@ -102,10 +102,10 @@ class PeerPool:
         self._closed = False
 
     @asynccontextmanager
-    async def ask(self, address: str, request: PeerRequest, *, answer_timeout_s: float) -> AsyncGenerator[PeerAnswer]:
-        """The answer's head, within `answer_timeout_s`, with its body to be read before the block ends. Raises
-        `LeaderUnknown` if the peer was not reached or takes this broker for no peer, `Unavailable` if it was and did
-        not answer."""
+    async def call(self, address: str, request: PeerRequest, *, answer_timeout_s: float) -> AsyncGenerator[PeerAnswer]:
+        """The answer, whose head arrives within `answer_timeout_s`. The caller reads its body before the block ends.
+        Raises `LeaderUnknown` if the peer was not reached or did not accept the proof, `Unavailable` if it did not
+        answer."""
         answer = await self.open(address, request, answer_timeout_s=answer_timeout_s)
         try:
             yield answer
@@ -113,7 +113,7 @@ class PeerPool:
             answer.close()
 
     async def open(self, address: str, request: PeerRequest, *, answer_timeout_s: float) -> PeerAnswer:
-        """As `ask`, for a caller that closes the answer itself."""
+        """As `call`, for a caller that closes the answer itself."""
         headers = self._headers(request)
         try:
             async with asyncio.timeout(answer_timeout_s):
@@ -127,7 +127,7 @@ class PeerPool:
                 )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
             raise LeaderUnknown(
-                f"the broker at {address} cannot be reached ({_reason(error)}): nothing was sent",
+                f"the broker at {address} cannot be reached ({_reason(error)}): the request was not sent",
                 retry_after_s=RETRY_AFTER_S,
             ) from error
         except _BREAKS as error:
@@ -135,30 +135,32 @@ class PeerPool:
         if response.status == HTTPStatus.UNAUTHORIZED and response.headers.get("WWW-Authenticate") == PEER_HEADER:
             response.close()
             raise LeaderUnknown(
-                f"the broker at {address} does not believe that this broker is a peer (their clocks or the secret of "
-                "the cluster differ): nothing was taken",
+                f"the broker at {address} does not accept the proof that this broker is a peer (their clocks or the "
+                "secret of the cluster differ): the request was not applied",
                 retry_after_s=RETRY_AFTER_S,
             )
         return PeerAnswer(address, response)
 
     def _headers(self, request: PeerRequest) -> list[tuple[str, str]]:
-        """The request's own, those of its context, and the proof that this broker sends it."""
+        """The headers of the request, its context and the proof."""
         context = request.context
-        proof = self._proofs.made(request.method, request.target, context.principal)
+        proof = self._proofs.sign(request.method, request.target, context.principal)
         headers = [*request.headers, *context_headers(context, self._clock.monotonic()), (PEER_HEADER, proof)]
         if request.body is not None and request.body_bytes is not None:
             headers.append(("Content-Length", str(request.body_bytes)))
         return headers
 
     async def aclose(self) -> None:
-        """Close every connection; what is under way fails."""
+        """Close every connection. Calls in progress fail."""
         self._closed = True
         for session in self._sessions.values():
             await session.close()
 
     def _session(self, *, waits: bool) -> aiohttp.ClientSession:
         if self._closed:
-            raise LeaderUnknown("this broker is stopping: send to another", retry_after_s=RETRY_AFTER_S)
+            raise LeaderUnknown(
+                "this broker is stopping: send the request to another broker", retry_after_s=RETRY_AFTER_S
+            )
         if waits not in self._sessions:
             self._sessions[waits] = _open_session(waits=waits)
         return self._sessions[waits]
@@ -177,8 +179,16 @@ def _open_session(*, waits: bool) -> aiohttp.ClientSession:
     )
 
 
+def error_of(status: int, headers: Mapping[str, str], body: bytes) -> TidelogError:
+    """The error that an answer of `status` (400 and above) stands for. An answer that the table of errors does not have
+    (a proxy's, or a newer broker's) is `Unavailable`: the outcome is unknown."""
+    problem = read_problem(body)
+    error = error_of_problem(status, problem, retry_after_s(headers))
+    return error or Unavailable(problem.detail or f"a peer answered {status}")
+
+
 def _timeout(request: PeerRequest, answer_timeout_s: float) -> aiohttp.ClientTimeout:
-    """An answer that has begun may stand still no longer than it may be a beginning, unless it is endless."""
+    """A pause within an answer is bounded by the same time as its head, unless the answer is endless."""
     silence_s = None if request.endless else answer_timeout_s
     return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
 

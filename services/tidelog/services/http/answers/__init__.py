@@ -1,1 +1,0 @@
-"""Fetched records, written as every media type."""

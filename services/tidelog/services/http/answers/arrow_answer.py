@@ -1,9 +1,11 @@
-"""Fetched records as an Arrow IPC stream. Of a large answer the stream's pieces are the records' own memory, so that
-the socket's is the only copy; a small one is copied into one piece.
+"""Answers a fetch with an Arrow IPC stream.
 
-A piece keeps the memory alive that it lies in until the socket has taken it, however slow its reader is. So the
-records' own memory is sent only where most of it is asked for: a thousand slow readers of a kilobyte each would
-otherwise hold a thousand megabytes.
+The pieces of a large answer are the records' own memory, so the copy into the socket is the only one. A small answer is
+copied into one piece.
+
+A piece keeps the whole buffer that it belongs to in memory until the socket has taken it, however slow the reader is.
+So the records' own memory is sent only if the answer holds most of it. Otherwise a thousand slow readers of a kilobyte
+each could hold a thousand megabytes.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from starlette.types import Receive, Scope, Send
 from tidelog.storage.records import RECORD_SCHEMA
 
 SHARED_BYTES_MIN = 1 << 20
-"""Below, a copy costs less than to hand the pieces on one by one."""
+"""A smaller answer is copied: that costs less than sending its pieces one by one."""
 JOINED_BYTES_MAX = 1 << 14
-"""Smaller pieces are copied together: each is a write."""
+"""Smaller pieces are joined, because each piece is a write."""
 
 _OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False)
 _SCHEMA_MESSAGE = RECORD_SCHEMA.serialize()
@@ -29,7 +31,7 @@ _END_BYTES = 8
 
 
 class ArrowAnswer(Response):
-    """The stream of `batches` (`RECORD_SCHEMA`), piece by piece at the pace of the socket."""
+    """Sends the stream of `batches` (`RECORD_SCHEMA`) piece by piece, at the pace of the socket."""
 
     def __init__(self, batches: Sequence[pa.RecordBatch], headers: dict[str, str], media_type: str) -> None:
         self._pieces = encode_arrow(batches)
@@ -44,23 +46,23 @@ class ArrowAnswer(Response):
 
 
 def encode_arrow(batches: Sequence[pa.RecordBatch]) -> Sequence[memoryview]:
-    """The stream of `batches` (`RECORD_SCHEMA`), ended: at least one piece, of memory that a socket takes as it is."""
+    """The complete stream of `batches` (`RECORD_SCHEMA`): at least one piece."""
     size_bytes = _SCHEMA_MESSAGE.size + sum(pa.ipc.get_record_batch_size(batch) for batch in batches) + _END_BYTES
     if size_bytes < SHARED_BYTES_MIN or sum(batch.get_total_buffer_size() for batch in batches) > 2 * size_bytes:
         return [_copied(batches, size_bytes)]
     sink = _Pieces()
-    file_object = cast(io.IOBase, sink)  # PythonFile asks for its methods alone
+    file_object = cast(io.IOBase, sink)  # PythonFile needs only its methods
     with (
         pa.PythonFile(file_object, mode="w") as file,
         pa.ipc.new_stream(file, RECORD_SCHEMA, options=_OPTIONS) as writer,
     ):
         for batch in batches:
             writer.write_batch(batch)
-    return sink.ended()
+    return sink.joined()
 
 
 def _copied(batches: Sequence[pa.RecordBatch], size_bytes: int) -> memoryview:
-    """The stream in one piece. Its size is known beforehand: a buffer that grows would be copied again and again."""
+    """The stream in one piece. Its size is known, so the buffer never grows, which would copy it again."""
     answer = pa.allocate_buffer(size_bytes)
     sink = pa.FixedSizeBufferWriter(answer)
     with pa.ipc.new_stream(sink, RECORD_SCHEMA, options=_OPTIONS) as writer:
@@ -71,7 +73,7 @@ def _copied(batches: Sequence[pa.RecordBatch], size_bytes: int) -> memoryview:
 
 
 class _Pieces:
-    """A file that keeps what Arrow writes into it: its own buffers, which are not copied, and small bytes between."""
+    """A file that keeps what Arrow writes: references to large buffers, and copies of small pieces between them."""
 
     def __init__(self) -> None:
         self._pieces: list[memoryview] = []
@@ -87,12 +89,12 @@ class _Pieces:
             self._small.append(piece)
         return piece.nbytes
 
-    def ended(self) -> Sequence[memoryview]:
+    def joined(self) -> Sequence[memoryview]:
         self._join()
         return self._pieces
 
     def flush(self) -> None:
-        """Nothing waits outside of the pieces."""
+        """Every write is in a piece already."""
 
     def writable(self) -> bool:
         return True

@@ -1,50 +1,69 @@
-"""Fetched records as JSON: strings where the bytes are valid UTF-8, ``{"base64": "…"}`` where they are not."""
+"""Fetched records as JSON: a document, JSON lines, or the types of `wire.fetch` for events."""
 
 from __future__ import annotations
 
 import binascii
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
-
-class Base64(msgspec.Struct):
-    """Bytes that are no text."""
-
-    base64: str
-
-
-PayloadJson = str | Base64 | None
-
-
-class HeaderJson(msgspec.Struct):
-    """One header."""
-
-    key: str
-    value: PayloadJson
-
-
-class RecordJson(msgspec.Struct, gc=False):
-    """One record; `partition` is there where an answer holds several."""
-
-    offset: int
-    timestamp: int
-    key: PayloadJson
-    value: PayloadJson
-    headers: list[HeaderJson]
-    partition: int | UnsetType = UNSET
-
+from tidelog.services.broker.api.fetch import Fetched
+from tidelog.wire.fetch import Base64, JsonHeader, JsonPayload, JsonRecord
 
 ENCODER = msgspec.json.Encoder()
 
 
-def records_json(
+class JsonText(Protocol):
+    """Text that holds records, written in parts: `head`, groups of records with `between` between them, `tail`."""
+
+    head: bytes
+    between: bytes
+    tail: bytes
+
+    def records(self, group: Sequence[pa.RecordBatch]) -> bytes:
+        """The records of `group`."""
+        ...
+
+
+class JsonDocument:
+    """A `wire.fetch.FetchAnswer`, in parts."""
+
+    between = b","
+
+    def __init__(self, topic: str, partition: int, fetched: Fetched, *, base64: bool = False) -> None:
+        self._base64 = base64
+        offsets = {
+            "next_offset": fetched.next_offset,
+            "high_watermark": fetched.high_watermark,
+            "log_start_offset": fetched.log_start_offset,
+        }
+        self.head = ENCODER.encode({"topic": topic, "partition": partition})[:-1] + b',"records":['
+        self.tail = b"]," + ENCODER.encode(offsets)[1:]
+
+    def records(self, group: Sequence[pa.RecordBatch]) -> bytes:
+        return ENCODER.encode(list(json_records(group, base64=self._base64)))[1:-1]
+
+
+class JsonLines:
+    """One record per line."""
+
+    head = tail = between = b""
+
+    def __init__(self, *, base64: bool = False, partition: int | UnsetType = UNSET) -> None:
+        self._base64 = base64
+        self._partition = partition
+
+    def records(self, group: Sequence[pa.RecordBatch]) -> bytes:
+        return ENCODER.encode_lines(json_records(group, base64=self._base64, partition=self._partition))
+
+
+def json_records(
     batches: Iterable[pa.RecordBatch], *, base64: bool = False, partition: int | UnsetType = UNSET
-) -> Iterator[RecordJson]:
-    """The records of `batches` in their order. `base64`: keys and values in the second form always."""
+) -> Iterator[JsonRecord]:
+    """The records of `batches` in their order. `base64`: every key and value as base64."""
     for batch in batches:
         rows = zip(
             _numbers(batch.column("offset")),
@@ -55,18 +74,18 @@ def records_json(
             strict=True,
         )
         for offset, timestamp, key, value, headers in rows:
-            yield RecordJson(offset, timestamp, key, value, headers, partition)
+            yield JsonRecord(offset, timestamp, key, value, headers, partition)
 
 
 def _numbers(column: pa.Array[Any]) -> list[int]:
-    """Offsets as they are, timestamps as ms since 1970."""
+    """Offsets as they are; timestamps in ms since 1970."""
     numbers: Any = column.cast(pa.int64())
     plain: list[int] = numbers.to_pylist()
     return plain
 
 
-def _payloads(column: pa.Array[Any], base64: bool) -> Sequence[PayloadJson]:
-    """A whole column at once where all of it is text, else one by one."""
+def _payloads(column: pa.Array[Any], base64: bool) -> Sequence[JsonPayload]:
+    """Converts the whole column at once if all of it is text, otherwise cell by cell."""
     if column.null_count == len(column):
         return [None] * len(column)
     if not base64:
@@ -78,21 +97,21 @@ def _payloads(column: pa.Array[Any], base64: bool) -> Sequence[PayloadJson]:
     return [_payload(cell, base64) for cell in column.to_pylist()]
 
 
-def _payload(cell: bytes | None, base64: bool) -> PayloadJson:
+def _payload(cell: bytes | None, base64: bool) -> JsonPayload:
     if cell is None:
         return None
     if not base64:
         try:
             return cell.decode()
         except UnicodeDecodeError:
-            pass  # not text: the second form carries any bytes
+            pass  # not text: base64 can carry any bytes
     return Base64(binascii.b2a_base64(cell, newline=False).decode())
 
 
-def _header_lists(column: pa.Array[Any], base64: bool) -> list[list[HeaderJson]]:
+def _header_lists(column: pa.Array[Any], base64: bool) -> list[list[JsonHeader]]:
     if column.null_count == len(column):
         return [[] for _ in range(len(column))]
     return [
-        [HeaderJson(header["key"], _payload(header["value"], base64)) for header in headers or ()]
+        [JsonHeader(header["key"], _payload(header["value"], base64)) for header in headers or ()]
         for headers in column.to_pylist()
     ]

@@ -1,15 +1,15 @@
-"""Records written as text in slices, so that neither the event loop nor memory pays for a whole answer at once.
+"""Divides fetched records into slices, and writes a slice as text without holding the event loop.
 
-Writing a record as JSON takes microseconds, and an answer may hold half a million. A slice is at most
-`SLICE_RECORDS_MAX` records and about `SLICE_BYTES_MAX` bytes (one record, if that is larger). A slice beyond
-`INLINE_RECORDS_MAX` or `INLINE_BYTES_MAX` is written in a thread: the event loop is held for no longer than an inline
-slice takes.
+Writing a record as JSON takes microseconds, and an answer may hold half a million records. A slice is at most
+`SLICE_RECORDS_MAX` records and about `SLICE_BYTES_MAX` bytes (one record, if that is larger). A group of slices that is
+larger than `INLINE_RECORDS_MAX` or `INLINE_BYTES_MAX` is written in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -18,12 +18,13 @@ SLICE_BYTES_MAX = 1 << 18
 INLINE_RECORDS_MAX = 100
 INLINE_BYTES_MAX = 1 << 14
 
-Write = Callable[[pa.RecordBatch], bytes]
-"""Writes the records of one slice."""
+Group: TypeAlias = Sequence[pa.RecordBatch]
+Write: TypeAlias = Callable[[Group], bytes]
+"""Writes the records of a group."""
 
 
 def slices_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`batches` in their order, cut into slices; no record is copied."""
+    """The slices of `batches`, in order. No record is copied."""
     for batch in batches:
         count = batch.num_rows
         if not count:
@@ -34,8 +35,8 @@ def slices_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch.slice(first, step)
 
 
-def groups_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[pa.RecordBatch]]:
-    """The slices of `batches`, several small ones together: each group is within the bounds of one slice."""
+def groups_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Group]:
+    """The slices of `batches`, with small neighbours grouped: a group is within the bounds of one slice."""
     group: list[pa.RecordBatch] = []
     records = size_bytes = 0
     for piece in slices_of(batches):
@@ -48,11 +49,15 @@ def groups_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[pa.RecordB
         yield group
 
 
-async def written(piece: pa.RecordBatch, write: Write) -> bytes:
-    """What `write` makes of a slice: made here if it is small, else in a thread."""
-    if piece.num_rows <= INLINE_RECORDS_MAX and piece.nbytes <= INLINE_BYTES_MAX:
-        return write(piece)
-    return await asyncio.to_thread(write, piece)
+def is_small(group: Group) -> bool:
+    """Whether the event loop may write `group` itself."""
+    records = sum(piece.num_rows for piece in group)
+    return records <= INLINE_RECORDS_MAX and sum(piece.nbytes for piece in group) <= INLINE_BYTES_MAX
+
+
+async def written(group: Group, write: Write) -> bytes:
+    """The text of `group`. `write` runs in a thread unless the group is small."""
+    return write(group) if is_small(group) else await asyncio.to_thread(write, group)
 
 
 def last_offset(piece: pa.RecordBatch) -> int:

@@ -1,13 +1,12 @@
-"""An answer that is sent piece by piece until its source is done, the client leaves, or something cuts it.
+"""Sends an answer piece by piece until its source is complete, the client leaves, or the stream is cut.
 
-A cut is everything that ends the answer before its source is done: the broker stops, the leader is lost, records are
-deleted under it, an error.
+A cut ends the answer before its source is complete: the broker stops, the leader is lost, records are deleted before
+they are read, or an error occurs.
 
-- Event streams have no end of their own. A cut sends a last event (`RecordStream.last_piece`) and then ends the HTTP
-  answer regularly. The client reconnects and goes on after the last id.
-- JSON lines can be complete. So only a complete answer ends regularly. At a cut the connection is closed without the
-  terminating chunk, and every HTTP client reports an error (curl: exit code 18).
-"""
+- Event streams have no end of their own. At a cut the broker sends a last event (`RecordStream.last_piece`) and ends
+  the HTTP answer regularly. The client reconnects and continues after the last id.
+- JSON lines can be complete, so only a complete answer ends regularly. At a cut the broker closes the connection
+  without the terminating chunk, and every HTTP client reports an error (curl: exit code 18)."""
 
 from __future__ import annotations
 
@@ -19,10 +18,10 @@ from typing import Protocol
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tidelog.services.http.answers.problems import ClientGone
 from tidelog.services.http.listener.connections import Connections, Draining
 from tidelog.services.http.media import Media
 from tidelog.storage.errors import LeaderUnknown, NotLeader, Overloaded, TidelogError, Unavailable
+from tidelog.wire.errors import ClientGone
 
 RETRY_AFTER_S = 1.0
 
@@ -38,16 +37,16 @@ class RecordStream(Protocol):
         ...
 
     def pieces(self) -> AsyncGenerator[bytes]:
-        """What to send. When the next piece is asked for, the one before has been sent."""
+        """The pieces to send. The caller asks for the next piece when it has sent the previous one."""
         ...
 
     def last_piece(self, error: TidelogError) -> bytes:
-        """What to send before a cut by `error`: with it, the position after all that was sent. May be empty."""
+        """The piece to send before a cut by `error`, with the position after all that was sent. May be empty."""
         ...
 
 
 class StreamAnswer(Response):
-    """Sends `stream`. Its generator is closed before the answer ends, whatever ends it."""
+    """Sends `stream`, and closes its generator before the answer ends."""
 
     def __init__(
         self, connections: Connections, stream: RecordStream, headers: Mapping[str, str] | None = None
@@ -65,15 +64,17 @@ class StreamAnswer(Response):
             return
         except Draining:
             if not self._begun:
-                raise Overloaded("the broker is stopping: send to another", retry_after_s=RETRY_AFTER_S) from None
-            cut = Unavailable("the broker stops: go on from this position, at any other broker")
+                raise Overloaded(
+                    "the broker is stopping: send the request to another broker", retry_after_s=RETRY_AFTER_S
+                ) from None
+            cut = Unavailable("the broker is stopping: continue from this position at another broker")
         if cut and (piece := self._stream.last_piece(cut)):
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         if not cut or self._stream.media is Media.EVENTS:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_all(self, send: Send) -> TidelogError | None:
-        """Send the head and all pieces. Returns the error that cut the stream, None if it is complete."""
+        """Send the head and all pieces. Returns the error that cut the stream; None if it is complete."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         self._begun = True
         try:
@@ -81,9 +82,9 @@ class StreamAnswer(Response):
                 async for piece in pieces:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
         except (NotLeader, LeaderUnknown) as error:
-            logger.info("a stream is cut, to be resumed from its position: %s", error)
+            logger.info("a stream was cut; its client can resume from its position: %s", error)
             return error
         except TidelogError as error:
-            logger.warning("a stream is cut: %s", error)
+            logger.warning("a stream was cut: %s", error)
             return error
         return None

@@ -1,1 +1,0 @@
-"""Request bodies of every media type, turned into Arrow drafts."""

@@ -1,29 +1,29 @@
-"""A body of several pieces as it arrives: copied into one buffer of the size that its head tells.
+"""Collects the pieces of an arriving body in one buffer of the size that Content-Length states.
 
-Pieces that wait for the last one and are joined then take a body's memory twice. Worse, megabytes freed in small
-pieces, each between those of other bodies, leave holes that malloc keeps: half of the heap at full load.
-"""
+Joining the pieces at the end would take the memory of the body twice. It would also fragment the heap: megabytes freed
+in small pieces, between the pieces of other bodies, leave holes that malloc keeps. At full load that was half of the
+heap."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from tidelog.services.http.answers.problems import Unreadable
 from tidelog.storage.object_store import Body
+from tidelog.wire.errors import Unreadable
 
 
 class ArrivingBody:
-    """`told_bytes`: how much will come, None if nobody knows. Memory is touched as it fills, not before."""
+    """`size_bytes`: the size of the body, None if it is not known. Memory is used only as the buffer fills."""
 
-    def __init__(self, told_bytes: int | None) -> None:
-        self._gathered: _OneBuffer | _Pieces = _Pieces() if told_bytes is None else _OneBuffer(told_bytes)
+    def __init__(self, size_bytes: int | None) -> None:
+        self._gathered: _OneBuffer | _Pieces = _Pieces() if size_bytes is None else _OneBuffer(size_bytes)
 
     def add(self, piece: bytes) -> Body:
-        """Keep what `piece` holds, and return where it is kept. Raises `Unreadable` for more than was told."""
+        """Keep `piece`. Returns the kept copy. Raises `Unreadable` if the body exceeds its size."""
         return self._gathered.add(piece)
 
     def whole(self) -> Body:
-        """All that was added."""
+        """The body so far."""
         return self._gathered.whole()
 
 

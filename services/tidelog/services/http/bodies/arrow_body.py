@@ -1,8 +1,8 @@
-"""``application/vnd.apache.arrow.stream``: the fast path, on which no record is touched in Python.
+"""Decodes ``application/vnd.apache.arrow.stream``: the fast path, which touches no single record in Python.
 
-Order matters, since Arrow trusts what it reads: the frames and what they claim first (`arrow_framing`), then the
-schema, compared exactly, then the batches, each validated in full; without that a crafted offset reads outside the
-body and ends the process (inv. 10). The columns are views of the body, not copies, unless its buffers are compressed.
+Arrow trusts its input: a crafted offset reads outside the body and ends the process (inv. 10). So the order of checks
+matters: first the frames and the sizes that they claim (`arrow_framing`), then the schema, which must match exactly,
+then each batch, validated in full. The columns are views of the body, unless its buffers are compressed.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from tidelog.services.broker.api.produce import Draft
-from tidelog.services.http.answers.problems import Unreadable
 from tidelog.services.http.bodies.arrow_framing import StreamClaims, read_claims
 from tidelog.services.http.bodies.draft_columns import BINARY, PARTITION, check_record_count, draft_of
 from tidelog.storage.errors import Invalid, TooLarge
 from tidelog.storage.object_store import Body
 from tidelog.storage.records import HEADERS, TIMESTAMP
+from tidelog.wire.errors import Unreadable
 
 _TYPES: dict[str, pa.DataType] = {
     "value": BINARY,
@@ -29,18 +29,18 @@ _TYPES: dict[str, pa.DataType] = {
 
 
 def decode_arrow(body: Body, records_max: int, expanded_bytes_max: int) -> Draft:
-    """The records of an IPC stream. `Unreadable` if it is not one, `Invalid` for another schema or too many records,
-    `TooLarge` if its buffers would expand past `expanded_bytes_max`."""
+    """Decode an IPC stream. Raises `Unreadable` if it is none, `Invalid` for another schema or too many records,
+    `TooLarge` if its buffers expand to more than `expanded_bytes_max`."""
     claims = read_claims(body)
     check_claims(claims, records_max, expanded_bytes_max)
     return decode_claimed(body, claims, records_max)
 
 
 def check_claims(claims: StreamClaims, records_max: int, expanded_bytes_max: int) -> None:
-    """Raises `TooLarge`, `Invalid` for a stream that claims too much, before any of it is expanded."""
+    """Check a stream before any of it is expanded. Raises `TooLarge`, `Invalid`."""
     if claims.expanded_bytes > expanded_bytes_max:
         raise TooLarge(
-            f"the Arrow buffers expand to {claims.expanded_bytes} bytes: send fewer records a request",
+            f"the Arrow buffers expand to {claims.expanded_bytes} bytes: send fewer records per request",
             limit_name="request.max.bytes",
             limit_bytes=expanded_bytes_max,
         )
@@ -48,7 +48,7 @@ def check_claims(claims: StreamClaims, records_max: int, expanded_bytes_max: int
 
 
 def decode_claimed(body: Body, claims: StreamClaims, records_max: int) -> Draft:
-    """As `decode_arrow`, of a stream whose `claims` have been checked."""
+    """As `decode_arrow`, for a stream whose `claims` were checked."""
     table = _read_table(body)
     check_record_count(table.num_rows, records_max)
     columns = {name: table.column(name) for name in table.column_names}
@@ -73,7 +73,7 @@ def _read_table(body: Body) -> pa.Table:
                 batches.append(batch)
             return pa.Table.from_batches(batches, reader.schema)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise Unreadable(f"the Arrow IPC stream does not hold what it claims: {error}") from None
+        raise Unreadable(f"the Arrow IPC stream does not match its headers: {error}") from None
 
 
 def _check_schema(schema: pa.Schema) -> None:
@@ -81,18 +81,18 @@ def _check_schema(schema: pa.Schema) -> None:
         expected = _TYPES.get(field.name)
         if expected is None:
             raise Invalid(
-                f"column {field.name[:80]!r} is not known: the columns are {', '.join(_TYPES)}", field=field.name[:80]
+                f"column {field.name[:80]!r} is unknown: the columns are {', '.join(_TYPES)}", field=field.name[:80]
             )
         if not _same_type(field.type, expected):
-            raise Invalid(f"column {field.name} has to be {expected}, not {str(field.type)[:200]}", field=field.name)
+            raise Invalid(f"column {field.name} must be {expected}, not {str(field.type)[:200]}", field=field.name)
     if len(set(schema.names)) != len(schema.names):
-        raise Invalid("a column is there twice: send each once")
+        raise Invalid("a column occurs twice: send each column once")
     if "value" not in schema.names:
-        raise Invalid("there is no column value (binary): it is the one that has to be there", field="value")
+        raise Invalid("the column value (binary) is missing: it is required", field="value")
 
 
 def _same_type(given: pa.DataType, expected: pa.DataType) -> bool:
-    """Equal, but for whether a header's key may be null and how a list's items are named."""
+    """Compares types, but ignores whether a header's key may be null and how list items are named."""
     if not pa.types.is_list(expected):
         return given.equals(expected)
     if not (pa.types.is_list(given) and pa.types.is_struct(given.value_type)):
@@ -106,10 +106,10 @@ def _headers(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
 
 
 def _headers_chunk(chunk: Any) -> pa.Array[Any]:
-    """The same buffers under the log's own header type, whose key is never null."""
+    """The same buffers with the log's header type, whose key is never null."""
     items = chunk.values
     if items.null_count or items.field("key").null_count:
-        raise Invalid("a header is null or has no key: give each header a key", field="headers")
+        raise Invalid("a header is null or has no key: each header needs a key", field="headers")
     children = [items.field("key"), items.field("value")]
     entries = pa.Array.from_buffers(HEADERS.value_type, len(items), [None], 0, 0, children)
     return pa.Array.from_buffers(HEADERS, len(chunk), chunk.buffers()[:2], chunk.null_count, chunk.offset, [entries])

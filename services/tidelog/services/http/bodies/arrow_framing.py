@@ -1,8 +1,8 @@
-"""What an Arrow IPC stream claims of itself, read before any of it is believed.
+"""Reads the sizes that an Arrow IPC stream claims, before Arrow decodes it.
 
-Arrow's reader allocates what a batch's compressed buffers say they expand to, and 2.5 KB can say 67 MB. So the frames
-are walked first by this small reader: each message is a length, a flatbuffer and a body; of the flatbuffer only the
-fields needed are looked at, every access checked against the message's own bytes.
+Arrow's reader allocates the sizes that a batch's compressed buffers claim, and 2.5 KB can claim 67 MB. So this small
+reader walks the frames first. A message is a length, a flatbuffer and a body. Only the needed fields of the flatbuffer
+are read, and each access is checked against the bounds of the message.
 Formats: https://arrow.apache.org/docs/format/Columnar.html (encapsulated messages), ``format/Message.fbs``,
 ``format/Schema.fbs`` and https://flatbuffers.dev/internals/.
 """
@@ -12,8 +12,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from tidelog.services.http.answers.problems import Unreadable
 from tidelog.storage.object_store import Body
+from tidelog.wire.errors import Unreadable
 
 _CONTINUATION = 0xFFFFFFFF
 _SCHEMA_HEADER = 1
@@ -24,7 +24,7 @@ _UNCOMPRESSED = -1
 
 @dataclass(frozen=True)
 class StreamClaims:
-    """What the batches of a stream say they hold, all together."""
+    """The totals over all batches of a stream, as its frames claim them."""
 
     batches: int
     records: int
@@ -32,7 +32,7 @@ class StreamClaims:
 
 
 class _Table:
-    """A flatbuffer table at `position` of `message`; slots are numbered as the fields of its schema."""
+    """A flatbuffer table at `position` in `message`. Slots are numbered like the fields of its schema."""
 
     def __init__(self, message: Body, position: int) -> None:
         self._message = message
@@ -64,7 +64,7 @@ class _Table:
         return None if place is None else _Table(self._message, place + self._int("<I", place))
 
     def structs(self, slot: int, struct_bytes: int) -> tuple[int, int]:
-        """Where a vector of structs begins, and how many there are; it lies within the message."""
+        """The position and the number of structs of a vector, which lies within the message."""
         place = self._place(slot)
         if place is None:
             return 0, 0
@@ -75,21 +75,21 @@ class _Table:
         return vector + 4, count
 
     def pair(self, position: int) -> tuple[int, int]:
-        """The two int64 of a struct."""
+        """The two int64 fields of a struct."""
         return self._int("<q", position), self._int("<q", position + 8)
 
 
 def read_claims(stream: Body) -> StreamClaims:
-    """Walk the frames of `stream`: one schema, then batches, then its end and nothing after it.
+    """Walk the frames of `stream`: one schema, then batches, then the end.
 
-    `Unreadable` for anything else: other messages (dictionaries, tensors), big-endian data, lengths that do not fit, a
-    buffer outside its body, bytes after the end."""
+    Raises `Unreadable` for anything else: other messages (dictionaries, tensors), big-endian data, lengths that do not
+    fit, a buffer outside its body, bytes after the end."""
     if not stream:
         raise Unreadable("the body is empty: send an Arrow IPC stream")
     try:
         return _walk(stream)
     except struct.error as error:
-        raise Unreadable(f"the body is not a whole Arrow IPC stream: {error}") from None
+        raise Unreadable(f"the body is not a complete Arrow IPC stream: {error}") from None
 
 
 def _walk(stream: Body) -> StreamClaims:
@@ -105,7 +105,7 @@ def _walk(stream: Body) -> StreamClaims:
         message = _Table.root(metadata)
         body_start, body_bytes = position + metadata_bytes, message.number(3, "<q")
         if body_bytes < 0 or body_bytes % 8 or body_start + body_bytes > len(stream):
-            raise Unreadable(f"the Arrow IPC stream is cut off: message {messages} is not whole")
+            raise Unreadable(f"the Arrow IPC stream is cut off: message {messages} is incomplete")
         header = _expected_header(message, messages)
         if messages:
             records += header.number(0, "<q")
@@ -120,7 +120,7 @@ def _walk(stream: Body) -> StreamClaims:
 
 
 def _expected_header(message: _Table, number: int) -> _Table:
-    """The schema as the first message, a batch as every other."""
+    """The header of message `number`: the first is a schema, every other one a batch."""
     kind, header = message.number(1, "<B"), message.table(2)
     if header is None or kind != (_RECORD_BATCH_HEADER if number else _SCHEMA_HEADER):
         raise Unreadable(
@@ -135,14 +135,14 @@ def _expected_header(message: _Table, number: int) -> _Table:
 
 
 def _expanded_bytes(batch: _Table, body: memoryview) -> int:
-    """What the buffers of a batch take once they are decompressed."""
+    """The size of a batch's buffers after decompression."""
     first, count = batch.structs(2, _BUFFER_BYTES)
     compressed = batch.table(3) is not None
     total = 0
     for position in range(first, first + count * _BUFFER_BYTES, _BUFFER_BYTES):
         offset, length = batch.pair(position)
         if offset < 0 or length < 0 or offset + length > len(body):
-            raise Unreadable("a buffer of the Arrow IPC stream lies outside its message")
+            raise Unreadable("a buffer of the Arrow IPC stream is outside its message")
         claim = struct.unpack_from("<q", body, offset)[0] if compressed and length else length
         if claim < _UNCOMPRESSED:
             raise Unreadable("a buffer of the Arrow IPC stream claims a negative length")

@@ -1,37 +1,39 @@
-"""Reading a request's body within bounds of size, time and memory (inv. 10).
+"""Reads a request's body within bounds of size, time and memory (inv. 10).
 
-A body is refused by its Content-Length before a byte of it is read, or at the first chunk past the limit where it
-tells none or lies. A compressed one is expanded only as far as the limit, piece by piece; each piece is counted before
-it is made, and all but a small first one are made in a thread. All bodies being read or served at one time share
-`in_flight_bytes_max`: past it `Overloaded`, with nothing taken.
-"""
+- A body that is too large is refused by its Content-Length before it is read, or at the first chunk beyond the limit.
+- A compressed body is expanded piece by piece, up to the limit. Each piece is counted before it is made; all pieces
+  except small ones are made in a thread.
+- All bodies that are being read or served share `in_flight_bytes_max`. Beyond it a request is refused with
+  `Overloaded`, and nothing of it is applied."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Literal
 
+import pyarrow as pa
 from starlette.requests import Request
 from starlette.types import Receive
 
-from tidelog.services.http.answers.problems import BodyTimeout, ClientGone
 from tidelog.services.http.bodies.arriving_body import ArrivingBody
-from tidelog.services.http.bodies.expanding_body import ExpandingBody
 from tidelog.services.http.media import body_encoding
 from tidelog.storage.errors import Overloaded, TooLarge
 from tidelog.storage.object_store import Body
+from tidelog.wire.errors import BodyTimeout, ClientGone, Unreadable
 
 LIMIT_NAME = "request.max.bytes"
 _RETRY_AFTER_S = 1.0
 INLINE_BYTES = 1 << 14
-"""So much of a compressed body is expanded on the event loop: most bodies end there."""
+"""The part of a compressed body that is expanded on the event loop; most bodies are no larger."""
 EXPANDED_PIECE_BYTES = 1 << 20
+_CODECS: Mapping[str, Literal["gzip", "zstd"]] = {"gzip": "gzip", "zstd": "zstd"}
 
 
 class InFlightBody:
-    """One body's share of the memory for bodies; `bytes_held` goes back when the request is answered. The body itself
-    may have `limit_bytes`."""
+    """The memory that one body holds: `bytes_held`, until its request is answered. The body itself may have
+    `limit_bytes`."""
 
     def __init__(self, reader: BodyReader, limit_bytes: int) -> None:
         self._reader = reader
@@ -40,21 +42,21 @@ class InFlightBody:
         self.bytes_allotted = 0
 
     def grow(self, size_bytes: int) -> None:
-        """Take `size_bytes` more, or raise `Overloaded`."""
+        """Take `size_bytes` more. Raises `Overloaded`."""
         self._reader.take(size_bytes)
         self.bytes_held += size_bytes
 
     def give_back(self, size_bytes: int) -> None:
-        """Of what was taken, return what is not needed after all."""
+        """Return `size_bytes` that are not needed any more."""
         self._reader.in_flight_bytes -= size_bytes
         self.bytes_held -= size_bytes
 
-    def arriving(self, told_bytes: int | None) -> ArrivingBody:
-        """Where the body is to be put together, as large as it was told if there is room for it beside the others."""
-        if told_bytes is None or not self._reader.allot(told_bytes):
+    def arriving(self, content_length: int | None) -> ArrivingBody:
+        """A buffer of the body's size if it is known and there is room for it; otherwise the pieces are joined."""
+        if content_length is None or not self._reader.allot(content_length):
             return ArrivingBody(None)
-        self.bytes_allotted += told_bytes
-        return ArrivingBody(told_bytes)
+        self.bytes_allotted += content_length
+        return ArrivingBody(content_length)
 
 
 class BodyReader:
@@ -67,22 +69,24 @@ class BodyReader:
         self.in_flight_bytes = 0
         self.allotted_bytes = 0
 
-    def allot(self, told_bytes: int) -> bool:
-        """Whether a buffer of `told_bytes` may be made before they have come. All together are bounded as what has
-        come is, or many that tell much and send nothing would take all of the address space."""
-        if self.allotted_bytes + told_bytes > self._in_flight_bytes_max:
+    def allot(self, size_bytes: int) -> bool:
+        """Whether a buffer of `size_bytes` may be made before the bytes arrive. All such buffers together are bounded,
+        because many requests that announce much and send nothing could take the whole address space."""
+        if self.allotted_bytes + size_bytes > self._in_flight_bytes_max:
             return False
-        self.allotted_bytes += told_bytes
+        self.allotted_bytes += size_bytes
         return True
 
     def take(self, size_bytes: int) -> None:
         if self.in_flight_bytes + size_bytes > self._in_flight_bytes_max:
-            raise Overloaded("too many large bodies at once: send this one again later", retry_after_s=_RETRY_AFTER_S)
+            raise Overloaded(
+                "too many large bodies at the same time: send the request again later", retry_after_s=_RETRY_AFTER_S
+            )
         self.in_flight_bytes += size_bytes
 
     @contextmanager
     def in_flight(self, limit_bytes: int | None = None) -> Iterator[InFlightBody]:
-        """A place for one body; leave it when the request is answered."""
+        """The memory of one body. Leave the block when the request is answered."""
         body = InFlightBody(self, limit_bytes or self.limit_bytes)
         try:
             yield body
@@ -91,45 +95,34 @@ class BodyReader:
             self.allotted_bytes -= body.bytes_allotted
 
     async def read(self, request: Request, held: InFlightBody) -> Body:
-        """The whole body, its Content-Encoding undone.
+        """The whole body, decompressed.
 
         Raises `TooLarge`, `BodyTimeout`, `ClientGone`, `Overloaded`, `UnsupportedMedia` and, for a compressed body
         that is damaged, `Unreadable`."""
         encoding = body_encoding(request)
-        told_bytes = self.told_bytes(request, held)
+        length = self.content_length(request, held)
         try:
             async with asyncio.timeout(self.timeout_s):
-                body = await self._receive_all(request.receive, held, told_bytes)
+                body = await self._receive_all(request.receive, held, length)
         except TimeoutError:
             raise self.too_slow() from None
-        return await self.undone(body, encoding, held)
+        return await self.decompressed(body, encoding, held)
 
-    async def undone(self, body: Body, encoding: str, held: InFlightBody) -> Body:
-        """`body` without its Content-Encoding. It is expanded piece by piece, each counted before it is made. Raises
-        `TooLarge`, `Overloaded`, `Unreadable`."""
+    async def decompressed(self, body: Body, encoding: str, held: InFlightBody) -> Body:
+        """`body` without its Content-Encoding. Raises `TooLarge`, `Overloaded`, `Unreadable`."""
         if encoding == "identity":
             return body
-        plain, asked_bytes = bytearray(), INLINE_BYTES
-        with ExpandingBody(body, encoding) as expanding:
-            while piece := await self._expanded(expanding, min(asked_bytes, held.limit_bytes + 1 - len(plain)), held):
+        plain, piece_bytes = bytearray(), INLINE_BYTES
+        with pa.CompressedInputStream(pa.BufferReader(body), _CODECS[encoding]) as stream:
+            while piece := await _expand(stream, min(piece_bytes, held.limit_bytes + 1 - len(plain)), held, encoding):
                 plain += piece
                 if len(plain) > held.limit_bytes:
                     raise _too_large(f"the {encoding} body expands to", held.limit_bytes)
-                asked_bytes = INLINE_BYTES if len(piece) < asked_bytes else EXPANDED_PIECE_BYTES
+                piece_bytes = INLINE_BYTES if len(piece) < piece_bytes else EXPANDED_PIECE_BYTES
         return memoryview(plain).toreadonly()
 
-    async def _expanded(self, expanding: ExpandingBody, size_bytes: int, held: InFlightBody) -> bytes:
-        """The next `size_bytes`, fewer at the end. A small piece is made here, another one in a thread."""
-        held.grow(size_bytes)
-        if size_bytes <= INLINE_BYTES:
-            piece = expanding.read(size_bytes)
-        else:
-            piece = await asyncio.to_thread(expanding.read, size_bytes)
-        held.give_back(size_bytes - len(piece))
-        return piece
-
-    def told_bytes(self, request: Request, held: InFlightBody) -> int | None:
-        """The body's size by its Content-Length, if it has one. Raises `TooLarge`."""
+    def content_length(self, request: Request, held: InFlightBody) -> int | None:
+        """The Content-Length of the request, if it has one. Raises `TooLarge`."""
         text = request.headers.get("content-length")
         if text is None or not text.isdecimal():
             return None
@@ -138,15 +131,17 @@ class BodyReader:
         return int(text)
 
     def admit_chunk(self, held: InFlightBody, size_bytes: int) -> None:
-        """Count a chunk of a body that is not compressed, or not undone yet. Raises `TooLarge`, `Overloaded`."""
+        """Count a chunk as it arrived. Raises `TooLarge`, `Overloaded`."""
         held.grow(size_bytes)
         if held.bytes_held > held.limit_bytes:
             raise _too_large("the body is", held.limit_bytes)
 
     def too_slow(self) -> BodyTimeout:
-        return BodyTimeout(f"the body did not arrive within {self.timeout_s:g} s: send it faster, or less of it")
+        return BodyTimeout(
+            f"the body did not arrive within {self.timeout_s:g} s: send it faster, or send a smaller one"
+        )
 
-    async def _receive_all(self, receive: Receive, held: InFlightBody, told_bytes: int | None) -> Body:
+    async def _receive_all(self, receive: Receive, held: InFlightBody, content_length: int | None) -> Body:
         arriving: ArrivingBody | None = None
         while (message := await receive())["type"] == "http.request":
             chunk: bytes = message.get("body", b"")
@@ -155,16 +150,28 @@ class BodyReader:
             if arriving is None:
                 if not more:
                     return chunk
-                arriving = held.arriving(told_bytes)
+                arriving = held.arriving(content_length)
             arriving.add(chunk)
             if not more:
                 return arriving.whole()
-        raise ClientGone("the client left before its body was complete")
+        raise ClientGone("the client closed the connection before its body was complete")
+
+
+async def _expand(stream: pa.CompressedInputStream, size_bytes: int, held: InFlightBody, encoding: str) -> bytes:
+    """The next `size_bytes` of `stream`, fewer at its end. A large piece is made in a thread."""
+    held.grow(size_bytes)
+    try:
+        inline = size_bytes <= INLINE_BYTES
+        piece: bytes = stream.read(size_bytes) if inline else await asyncio.to_thread(stream.read, size_bytes)
+    except OSError as error:
+        raise Unreadable(f"the body is not complete {encoding} data: {error}") from error
+    held.give_back(size_bytes - len(piece))
+    return piece
 
 
 def _too_large(what: str, limit_bytes: int) -> TooLarge:
     return TooLarge(
-        f"{what} more than {limit_bytes} bytes: send fewer records a request, or raise {LIMIT_NAME}",
+        f"{what} more than {limit_bytes} bytes: send fewer records per request, or raise {LIMIT_NAME}",
         limit_name=LIMIT_NAME,
         limit_bytes=limit_bytes,
     )

@@ -1,13 +1,13 @@
-"""Decodes request bodies, large ones in threads, within the memory for bodies.
+"""Decodes request bodies within the memory for bodies; large ones in threads.
 
-What decoding adds to a body is counted before it is made:
+Memory that decoding needs is counted before it is used:
 
-- JSON and lines: columns beside the body (`RECORD_BYTES` a record), and objects for one piece of it at a time
-  (`PIECE_OBJECT_BYTES`; see `bodies/json_pieces`, `bodies/line_pieces`). Lines are counted before the first piece, JSON
-  records after each piece: a body of too many is refused there.
-- Arrow: views of the body. Compressed buffers count as what they expand to.
+- JSON and lines: columns (`RECORD_BYTES` per record), and the objects of one piece of the body at a time
+  (`PIECE_OBJECT_BYTES`; see `json_pieces`, `line_body`). Lines are counted before the first piece, JSON records after
+  each piece; a body with too many records is refused then.
+- Arrow: the columns are views of the body. Compressed buffers count with their expanded size.
 
-At most `threads` large bodies are decoded at the same time. The others wait, and count as bodies.
+At most `threads` large bodies are decoded at the same time. The others wait; their bodies stay counted.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from tidelog.services.http.bodies.arrow_framing import read_claims
 from tidelog.services.http.bodies.body_reading import InFlightBody
 from tidelog.services.http.bodies.draft_columns import RECORD_BYTES
 from tidelog.services.http.bodies.json_body import decode_json
-from tidelog.services.http.bodies.line_body import LineFields, decode_ndjson, decode_text
-from tidelog.services.http.bodies.line_pieces import count_bytes
+from tidelog.services.http.bodies.line_body import LineFields, count_bytes, decode_ndjson, decode_text
 from tidelog.services.http.media import Media
 from tidelog.storage.object_store import Body
 
@@ -36,16 +35,16 @@ T = TypeVar("T")
 DECODE_THREADS_MAX = 4
 INLINE_BYTES_MAX = 1 << 18
 INLINE_RECORDS_MAX = 10_000
-"""A body of more bytes or records is decoded in a thread; a smaller one holds the event loop for some ms at most."""
+"""A larger body is decoded in a thread. A smaller one holds the event loop for some ms at most."""
 INLINE_ARROW_BYTES_MAX = 1 << 20
-"""Of Arrow no record is touched."""
+"""Larger, because decoding Arrow touches no single record."""
 PIECE_OBJECT_BYTES = 8 << 20
-"""What the objects of one piece take at the most."""
+"""The largest size of the objects of one piece."""
 
 
 @dataclass(frozen=True)
 class BodyForm:
-    """How a body is to be read. `expanded_bytes_max`: of Arrow's compressed buffers."""
+    """How to decode a body. `expanded_bytes_max` bounds Arrow's compressed buffers."""
 
     media: Media
     fields: LineFields
@@ -62,7 +61,7 @@ class Decoding:
         self._places = asyncio.Semaphore(self.threads)
 
     async def draft(self, form: BodyForm, body: Body, held: InFlightBody) -> Draft:
-        """The records of `body`. Raises `Overloaded` with nothing decoded; `Unreadable`, `Invalid`, `TooLarge`."""
+        """Decode `body`. Raises `Overloaded` before anything is decoded, `Unreadable`, `Invalid`, `TooLarge`."""
         if form.media is Media.ARROW:
             return await self._arrow(form, body, held)
         decode = partial(_decode, form, body, self._records_max)
@@ -98,7 +97,7 @@ class Decoding:
 
 
 def added_bytes(body_bytes: int, records_max: int) -> int:
-    """What decoding adds to a large body of JSON or lines, at the most: a piece (a body of one record is one piece) and
+    """The most memory that decoding a large body of JSON or lines needs: a piece (a body of one record is one piece),
     its objects, and the columns. A record has at least two bytes of text."""
     return body_bytes + PIECE_OBJECT_BYTES + RECORD_BYTES * min(records_max, body_bytes // 2)
 
@@ -112,7 +111,7 @@ def _decode(form: BodyForm, body: Body, records_max: int) -> Draft:
 
 
 def _is_small(body: Body, media: Media) -> bool:
-    """Whether so little is in `body` that it is decoded on the event loop."""
+    """Whether `body` is decoded on the event loop."""
     if len(body) <= INLINE_RECORDS_MAX or len(body) > INLINE_BYTES_MAX:
         return len(body) <= INLINE_RECORDS_MAX
     mark = b"{" if media is Media.JSON else b"\n"

@@ -1,4 +1,4 @@
-"""Columns put together to a `Draft`, with the checks that hold for every media type."""
+"""Makes a `Draft` of columns, with the checks that apply to every media type."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.services.broker.api.produce import Draft
-from tidelog.services.http.v1.positions import TIMESTAMP_MS_MAX
+from tidelog.services.http.bodies.timestamps import TIMESTAMP_MS_MAX
 from tidelog.storage.errors import Invalid
 from tidelog.storage.records import DRAFT_SCHEMA, HEADERS, TIMESTAMP
 
 BINARY = pa.binary()
 PARTITION = pa.int32()
-KEPT_NULLS_MAX = 1_000
+CACHED_NULLS_MAX = 1_000
 HEADERS_MAX = 10_000
-"""Of one record: each becomes an object when the record is read as JSON."""
+"""Headers of one record. Each becomes an object when the record is read as JSON."""
 RECORD_BYTES = 32
-"""What a record takes in columns, at the most, besides its key, value and headers. Of short ones it is more than their
+"""The most that a record takes in columns besides its key, value and headers. For short records that is more than their
 text."""
 Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
 
@@ -33,8 +33,8 @@ def draft_of(
     headers: Column | None = None,
     partitions: Column | None = None,
 ) -> Draft:
-    """A draft of equally long columns; one that is None is null in every row. `Invalid` for a timestamp or partition
-    out of its range, for too many headers, or for no records at all."""
+    """A draft of columns of equal length; a column that is None is null in every row. Raises `Invalid` if there is no
+    record, a timestamp or partition is out of range, or a record has too many headers."""
     count = len(value)
     if not count:
         raise Invalid("the body holds no records: send at least one", field="records")
@@ -55,21 +55,21 @@ def draft_of(
 
 
 def _nulls(count: int, kind: Any) -> Column:
-    """Most bodies lack the same columns, and come in a few sizes."""
-    return _kept_nulls(count, kind) if count <= KEPT_NULLS_MAX else pa.nulls(count, kind)
+    """Small columns are cached, because most bodies lack the same columns and have one of a few sizes."""
+    return _cached_nulls(count, kind) if count <= CACHED_NULLS_MAX else pa.nulls(count, kind)
 
 
 @lru_cache(maxsize=128)
-def _kept_nulls(count: int, kind: Any) -> Column:
+def _cached_nulls(count: int, kind: Any) -> Column:
     nulls: Column = pa.nulls(count, kind)
     return nulls
 
 
 def check_record_count(count: int, records_max: int) -> None:
-    """`Invalid` if a body has more records than ``request.max.records``."""
+    """Raises `Invalid` if a body has more records than ``request.max.records``."""
     if count > records_max:
         raise Invalid(
-            f"the body holds {count} records, more than request.max.records ({records_max}): send fewer a request",
+            f"the body holds {count} records, more than request.max.records ({records_max}): send fewer per request",
             field="records",
         )
 

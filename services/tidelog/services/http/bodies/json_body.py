@@ -1,9 +1,11 @@
-"""``application/json``: ``{"records": [{"value": V, "key": V, "timestamp": T, "headers": [...], "partition": 0}]}``.
+"""Decodes ``application/json``.
 
-V is ``"text"``, ``{"base64": "…"}``, ``{"json": any}`` or null, so the three forms cannot be confused. `{"json": …}`
-is kept as the bytes that stand in the body. The parser is typed, so a record is checked while it is parsed, and only
-values that are not plain text are touched one by one afterwards.
-"""
+    {"records": [{"value": V, "key": V, "timestamp": T, "headers": [{"key": "k", "value": V}], "partition": 0}]}
+
+V is ``"text"``, ``{"base64": "…"}``, ``{"json": any}`` or null, so the forms cannot be confused. The value of ``json``
+is kept as its bytes in the body. The parser is typed: it checks records while it parses them, and only values that are
+not plain text are converted one by one. OpenAPI is made from these types; `extra_json_schema` states bounds there that
+are checked elsewhere."""
 
 from __future__ import annotations
 
@@ -18,24 +20,30 @@ import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
 from tidelog.services.broker.api.produce import Draft
-from tidelog.services.http.answers.problems import Unreadable
 from tidelog.services.http.bodies.draft_columns import BINARY, PARTITION, Column, check_record_count, draft_of
 from tidelog.services.http.bodies.json_pieces import PIECE_BYTES, decoded_pieces
+from tidelog.services.http.bodies.timestamps import TIMESTAMP_MS_MAX, parse_iso_ms
 from tidelog.services.http.bodies.typed_json import parse_typed
-from tidelog.services.http.v1.positions import TIMESTAMP_MS_MAX, parse_iso_ms
 from tidelog.storage.errors import Invalid
 from tidelog.storage.object_store import Body
 from tidelog.storage.records import HEADERS, TIMESTAMP
+from tidelog.wire.errors import Unreadable
+
+_BASE64 = msgspec.Meta(extra_json_schema={"contentEncoding": "base64"})
+_ONE_MEMBER = msgspec.Meta(extra_json_schema={"minProperties": 1, "maxProperties": 1})
+_NOT_EMPTY = msgspec.Meta(extra_json_schema={"minItems": 1})
+_TIME_MS = msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": TIMESTAMP_MS_MAX})
+_ISO_TIME = msgspec.Meta(extra_json_schema={"format": "date-time"})
 
 
 class Encoded(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """Bytes that are not plain text; exactly one of the two is there."""
+    """Bytes that are not plain text: exactly one of the two members."""
 
-    base64: str | UnsetType = UNSET
+    base64: Annotated[str, _BASE64] | UnsetType = UNSET
     json: msgspec.Raw | UnsetType = UNSET
 
 
-Payload: TypeAlias = str | Encoded | None
+Payload: TypeAlias = str | Annotated[Encoded, _ONE_MEMBER] | None
 
 
 class HeaderForm(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -46,30 +54,30 @@ class HeaderForm(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class RecordForm(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """One record as a client writes it."""
+    """One record."""
 
     value: Payload
     key: Payload = None
-    timestamp: int | str | None = None
+    timestamp: Annotated[int, _TIME_MS] | Annotated[str, _ISO_TIME] | None = None
     headers: list[HeaderForm] | None = None
     partition: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
 
 
 class RecordsForm(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """The whole body."""
+    """The records of a produce."""
 
-    records: list[RecordForm]
+    records: Annotated[list[RecordForm], _NOT_EMPTY]
 
 
 class HeadersForm(msgspec.Struct, gc=False):
-    """The headers of a record as text; all else of it is skipped."""
+    """The text of a record's headers; its other members are skipped."""
 
     headers: msgspec.Raw = msgspec.Raw(b"")
 
 
 LARGE_PIECE_BYTES = 1 << 20
 HEADERS_TEXT_BYTES_MAX = 1 << 20
-"""Of one record in a large piece: its headers are measured before any is an object."""
+"""The size of one record's headers in a large piece. It is checked before any header becomes an object."""
 _DECODER = msgspec.json.Decoder(RecordsForm)
 _PIECE_DECODER = msgspec.json.Decoder(list[RecordForm])
 _HEADERS_DECODER = msgspec.json.Decoder(list[HeadersForm])
@@ -79,7 +87,7 @@ _PIECE_PATH = re.compile(r"\[(\d+)\](.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class _Columns:
-    """Some records, column by column; one that is null in every row is None."""
+    """The columns of some records; a column that is null in every row is None."""
 
     count: int
     value: pa.Array[Any]
@@ -90,8 +98,8 @@ class _Columns:
 
 
 def decode_json(body: Body, records_max: int) -> Draft:
-    """The records of `body`. `Unreadable` if it is not JSON; `Invalid` with the field's path, and the record's index,
-    if it is of another form than above, or has more than `records_max` records."""
+    """Decode `body`. Raises `Unreadable` if it is not JSON, `Invalid` with the path of the field and the index of the
+    record if it has another form, or more than `records_max` records."""
     try:
         return _draft(_decoded(body, records_max), len(body))
     except Invalid as error:
@@ -101,7 +109,7 @@ def decode_json(body: Body, records_max: int) -> Draft:
 
 
 def _decoded(body: Body, records_max: int) -> Sequence[_Columns]:
-    """The records piece by piece; they are counted before the next piece is decoded."""
+    """Decodes piece by piece, and counts the records before it decodes the next piece."""
     if len(body) <= PIECE_BYTES:
         records = parse_typed(_DECODER, body).records
         check_record_count(len(records), records_max)
@@ -115,7 +123,7 @@ def _decoded(body: Body, records_max: int) -> Sequence[_Columns]:
 
 
 def _decode_piece(piece: bytes, first: int) -> list[RecordForm]:
-    """`first`: the number in the body of the first record of `piece`."""
+    """`first`: the index in the body of the first record of `piece`."""
     try:
         if len(piece) > LARGE_PIECE_BYTES:
             _check_headers_text(piece, first)
@@ -130,12 +138,12 @@ def _decode_piece(piece: bytes, first: int) -> list[RecordForm]:
 
 
 def _check_headers_text(piece: bytes, first: int) -> None:
-    """A piece is large if a record in it is: only its headers can make many objects."""
+    """A piece is large only if one of its records is, and only the headers of a record can become many objects."""
     records = parse_typed(_HEADERS_DECODER, piece)
     for row, record in enumerate(records, first):
         if len(memoryview(record.headers)) > HEADERS_TEXT_BYTES_MAX:
             path = f"records[{row}].headers"
-            raise Invalid(f"{path} take more than {HEADERS_TEXT_BYTES_MAX} bytes: send fewer", field=path)
+            raise Invalid(f"{path} take more than {HEADERS_TEXT_BYTES_MAX} bytes: send fewer headers", field=path)
 
 
 def _draft(pieces: Sequence[_Columns], body_bytes: int) -> Draft:
@@ -150,7 +158,7 @@ def _draft(pieces: Sequence[_Columns], body_bytes: int) -> Draft:
 
 
 def _columns(records: Sequence[RecordForm], first: int) -> _Columns:
-    """`first`: the number of the first of `records` in the body, for messages."""
+    """`first`: the index in the body of the first of `records`, for messages."""
     keys = [record.key for record in records]
     timestamps = [record.timestamp for record in records]
     headers = [record.headers for record in records]
@@ -170,7 +178,7 @@ def _values(pieces: Sequence[_Columns]) -> Column:
 
 
 def _joined(columns: Sequence[pa.Array[Any] | None], pieces: Sequence[_Columns], kind: Any) -> Column | None:
-    """A column of all pieces; None if it is null in every row."""
+    """One column of all pieces; None if it is null in every row."""
     if len(columns) == 1:
         return columns[0]
     if all(column is None for column in columns):
@@ -186,7 +194,7 @@ def _all_none(cells: Sequence[object]) -> bool:
 
 
 def _payload_column(cells: Sequence[Payload], name: str, first: int) -> pa.Array[Any]:
-    """A binary column; text goes over in one call, without a look at each."""
+    """A binary column. Text is converted in one call, not cell by cell."""
     if any(type(cell) is Encoded for cell in cells):
         cells = [_payload(cell, f"records[{row}].{name}") for row, cell in enumerate(cells, first)]  # type: ignore[misc]
     return pa.array(cells, BINARY)
@@ -196,10 +204,10 @@ def _payload(cell: Payload, path: str) -> str | bytes | None:
     if not isinstance(cell, Encoded):
         return cell
     if (cell.base64 is UNSET) == (cell.json is UNSET):
-        raise Invalid(f'{path}: say {{"base64": "…"}} or {{"json": …}}, exactly one of the two', field=path)
+        raise Invalid(f'{path} must be {{"base64": "…"}} or {{"json": …}}, with exactly one of the two', field=path)
     if isinstance(cell.json, msgspec.Raw):
         return _json_bytes(cell.json, path)
-    assert isinstance(cell.base64, str), "one of the two is there"
+    assert isinstance(cell.base64, str), "exactly one member is set"
     try:
         return binascii.a2b_base64(cell.base64, strict_mode=True)
     except ValueError as error:
@@ -207,7 +215,7 @@ def _payload(cell: Payload, path: str) -> str | bytes | None:
 
 
 def _json_bytes(raw: msgspec.Raw, path: str) -> bytes:
-    """The bytes of a JSON value as they stand; the parser has checked all but their UTF-8."""
+    """The bytes of a JSON value. The parser checked everything except their UTF-8."""
     text = bytes(raw)
     try:
         text.decode()

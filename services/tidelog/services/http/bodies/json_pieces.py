@@ -1,13 +1,12 @@
-"""A large JSON body of records, decoded piece by piece.
+"""Decodes a large JSON body of records piece by piece.
 
-The parser decodes a document in one call, in which no other thread runs, and makes objects that take up to 25 times the
-bytes of a hostile document. So a large body is cut between records into pieces of about `PIECE_BYTES`. Each piece is
-decoded, turned into columns and dropped before the next one: memory holds the objects of one piece.
+The parser decodes a document in one call, while no other thread runs, and its objects take up to 25 times the bytes of
+a hostile document. So a large body is cut between records into pieces of about `PIECE_BYTES`. Each piece is decoded,
+converted into columns and dropped before the next one: memory holds the objects of one piece.
 
-A cut is guessed first: it looks for the start of a record as the first one starts. A wrong guess (inside a text, or
-between two headers) leaves brackets or quotes open, so that piece cannot be decoded. Then the cut is found by a scan of
-all brackets and quotes from the last cut on (`record_end`), a block at a time.
-"""
+A cut is guessed first: at a place that looks like the start of the first record. A wrong guess (inside a text, or
+between two headers) leaves brackets or quotes open, so the piece cannot be decoded. From then on, cuts are found by a
+scan of all brackets and quotes since the last cut, block by block (`record_end`)."""
 
 from __future__ import annotations
 
@@ -18,16 +17,16 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.services.http.answers.problems import Unreadable
 from tidelog.storage.errors import Invalid
 from tidelog.storage.object_store import Body
+from tidelog.wire.errors import Unreadable
 
 T = TypeVar("T")
 
 PIECE_BYTES = 1 << 18
 SCAN_BYTES = 1 << 18
 END_BYTES_MAX = 1 << 12
-"""Of the body's last bracket, brace and white space."""
+"""The size of the body's last bracket, brace and white space."""
 
 _BEGIN = re.compile(rb'\s*\{\s*"records"\s*:\s*\[\s*')
 _END = re.compile(rb"\s*\]\s*\}\s*\Z")
@@ -42,8 +41,8 @@ _KINDS[np.frombuffer(b"\\", np.uint8)] = _BACKSLASH
 
 
 def decoded_pieces(body: Body, decode: Callable[[bytes, int], list[T]]) -> Iterator[list[T]]:
-    """The records of each piece in their order. `decode` is given a piece as a JSON array and how many records came
-    before it; it raises `Invalid` for what it cannot decode. Raises `Unreadable` if the body does not begin and end as
+    """The records of each piece, in order. `decode` gets a piece as a JSON array and the number of records before it,
+    and raises `Invalid` if it cannot decode the piece. Raises `Unreadable` if the body does not begin and end as
     ``{"records": […]}``."""
     start, end = _bounds(body)
     guess, count = _guess(body, start), 0
@@ -54,14 +53,14 @@ def decoded_pieces(body: Body, decode: Callable[[bytes, int], list[T]]) -> Itera
         except Invalid:
             if guess is None:
                 raise
-            guess = None  # the scan is slower, but never wrong
+            guess = None  # the scan is slower, but always right
             continue
         yield records
         start, count = cut[1], count + len(records)
 
 
 def record_end(body: Body, start: int, end: int, least: int) -> int:
-    """Where the first record ends that ends at `least` or later, `end` if none does. `start`: where a record begins."""
+    """The end of the first record that ends at `least` or later; `end` if there is none. A record begins at `start`."""
     depth, in_text, escaped = 0, False, False
     for first in range(start, end, SCAN_BYTES):
         block = np.frombuffer(body[first : min(end, first + SCAN_BYTES)], np.uint8)
@@ -78,7 +77,7 @@ def record_end(body: Body, start: int, end: int, least: int) -> int:
 
 
 def _bounds(body: Body) -> tuple[int, int]:
-    """Where the records begin and end."""
+    """The places where the records begin and end."""
     begun = _BEGIN.match(body)
     tail_start = max(0, len(body) - END_BYTES_MAX)
     ended = _END.search(bytes(body[tail_start:]))
@@ -88,13 +87,13 @@ def _bounds(body: Body) -> tuple[int, int]:
 
 
 def _guess(body: Body, start: int) -> re.Pattern[bytes] | None:
-    """What probably stands between two records, if the first one tells."""
+    """A pattern that probably matches between two records, made from the start of the first one."""
     key = _FIRST_KEY.match(body, start)
     return re.compile(_BETWEEN % re.escape(key[1])) if key else None
 
 
 def _guessed_cut(body: Body, start: int, end: int, guess: re.Pattern[bytes]) -> tuple[int, int]:
-    """Where a piece ends, and where the next one begins."""
+    """The end of a piece, and the start of the next one."""
     found = guess.search(body, start + PIECE_BYTES, end) if end - start > PIECE_BYTES else None
     return (found.start() + 1, found.end()) if found else (end, end)
 
@@ -114,8 +113,8 @@ def _array(body: Body, start: int, end: int) -> bytes:
 
 
 def _marks(block: npt.NDArray[np.uint8], *, escaped: bool) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], bool]:
-    """Places and kinds of the brackets and of the quotes that are not escaped. `escaped`: the block's first byte is;
-    returns too whether the byte after the block is."""
+    """Places and kinds of the brackets and the quotes that are not escaped, and whether the byte after the block is
+    escaped. `escaped`: whether its first byte is."""
     kinds = _KINDS[block]
     places = np.flatnonzero(kinds)
     if escaped and len(places) and places[0] == 0:
@@ -129,7 +128,7 @@ def _marks(block: npt.NDArray[np.uint8], *, escaped: bool) -> tuple[npt.NDArray[
 def _without_escaped(
     places: npt.NDArray[np.int64], kinds: npt.NDArray[np.uint8], block_bytes: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], bool]:
-    """In a run of backslashes each second one is escaped; what follows a run of odd length is escaped."""
+    """Every second backslash of a run is escaped. The byte after a run of odd length is escaped."""
     backslashes = places[kinds == _BACKSLASH]
     starts = np.flatnonzero(np.diff(backslashes, prepend=-2) != 1)
     lengths = np.diff(starts, append=len(backslashes))

@@ -1,10 +1,9 @@
-"""A request's body that can be sent more than once: it goes on as it comes, and every chunk is kept, in one buffer
-where the body's size is told, so that neither sending it nor taking it here makes a copy.
+"""Keeps a request's body while it is forwarded, so that it can be sent more than once.
 
-What is kept counts in the bodies' bound (`InFlightBody`), so that forwarding holds no more than reading does. A body
-past its limit, too slow or cut off fails its reader here, and `failure` says so to whoever sees only that sending it
-went wrong.
-"""
+Chunks are passed on as they arrive and kept in one buffer, if the size of the body is known. Neither sending the body
+nor decoding it here needs a copy. The kept bytes count as a body (`InFlightBody`), so forwarding holds no more memory
+than reading. If the body is too large, too slow or incomplete, reading it raises the error; `failure` keeps it for a
+caller that sees only a failed request to the peer."""
 
 from __future__ import annotations
 
@@ -13,20 +12,20 @@ from collections.abc import AsyncGenerator
 
 from starlette.requests import Request
 
-from tidelog.services.http.answers.verdicts import ClientGone
 from tidelog.services.http.bodies.arriving_body import ArrivingBody
 from tidelog.services.http.bodies.body_reading import BodyReader, InFlightBody
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.object_store import Body
+from tidelog.wire.errors import ClientGone
 
 SMALL_BYTES_MAX = 1 << 16
 
 
 class KeptBody:
-    """The body of `request`. One reader at a time takes what comes; each gets all of it."""
+    """The body of `request`. Each reader gets all of it; one reader at a time receives."""
 
     def __init__(self, bodies: BodyReader, request: Request, held: InFlightBody) -> None:
-        self.size_bytes = bodies.told_bytes(request, held)
+        self.size_bytes = bodies.content_length(request, held)
         self.handed_over = False
         self.failure: TidelogError | None = None
         self._bodies = bodies
@@ -39,8 +38,8 @@ class KeptBody:
         self._due_at_s = asyncio.get_running_loop().time() + bodies.timeout_s
 
     async def begun(self) -> bytes | AsyncGenerator[Body]:
-        """The body to send: itself if it has come in one small chunk, as most do, else its `pieces`. Raises as
-        `whole`, for what its first chunk shows."""
+        """The body to send: the body itself if it arrived as one small chunk, as most do, otherwise its `pieces`.
+        Raises the errors of `whole` that the first chunk shows."""
         if not self._chunks:
             await self._take()
         first = self._chunks[0]
@@ -50,14 +49,14 @@ class KeptBody:
         return self.pieces()
 
     async def whole(self) -> Body:
-        """The body, when it has come. Raises `TooLarge`, `Overloaded`, `BodyTimeout`, `ClientGone`."""
+        """The complete body. Raises `TooLarge`, `Overloaded`, `BodyTimeout`, `ClientGone`."""
         while not self._complete:
             await self._take()
         return self._chunks[0] if self._arriving is None else self._arriving.whole()
 
     async def pieces(self) -> AsyncGenerator[Body]:
-        """The body from its start, as it comes. `handed_over` is set before its last piece is given away: until then
-        nobody can have taken it."""
+        """The body from its start, as it arrives. `handed_over` is set before the last piece is yielded: until then no
+        broker can have applied the request."""
         self.handed_over = False
         place, given_bytes = 0, 0
         while True:
@@ -73,7 +72,7 @@ class KeptBody:
                 yield piece
 
     async def _take(self) -> None:
-        """Keep one chunk more."""
+        """Receive and keep one more chunk."""
         async with self._turn:
             if self._complete:
                 return
@@ -90,7 +89,7 @@ class KeptBody:
         except TimeoutError:
             raise self._bodies.too_slow() from None
         if message["type"] != "http.request":
-            raise ClientGone("the client left before its body was complete")
+            raise ClientGone("the client closed the connection before its body was complete")
         chunk: bytes = message.get("body", b"")
         self._bodies.admit_chunk(self._held, len(chunk))
         self._complete = not message.get("more_body", False)

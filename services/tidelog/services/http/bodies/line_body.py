@@ -1,29 +1,36 @@
-"""``application/x-ndjson`` and ``text/plain``: a record a line, the line's bytes its value.
+"""Decodes ``application/x-ndjson`` and ``text/plain``: each line is a record, and its bytes are the value.
 
-Text lines are kept byte for byte, empty ones and carriage returns too; what follows the last newline, if anything, is
-a record. NDJSON lines have to be JSON, one value each, and blank ones are skipped. `LineFields` names the fields of
-JSON lines that give a record's key and timestamp.
+- Text lines are kept byte for byte, including empty lines and carriage returns. Bytes after the last newline are a
+  record, too.
+- Each NDJSON line must be one JSON value. Blank lines are skipped.
+- `LineFields` names the fields of JSON lines that hold a record's key and timestamp.
+
+A body is cut into pieces of whole lines, so that only the lines of one piece are Python objects at one time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from tidelog.services.broker.api.produce import Draft
-from tidelog.services.http.answers.problems import Unreadable
 from tidelog.services.http.bodies.draft_columns import BINARY, Column, check_record_count, draft_of
-from tidelog.services.http.bodies.line_pieces import count_bytes, line_pieces
+from tidelog.services.http.bodies.timestamps import TIMESTAMP_MS_MAX, parse_iso_ms
 from tidelog.services.http.bodies.typed_json import parse_typed
-from tidelog.services.http.v1.positions import TIMESTAMP_MS_MAX, parse_iso_ms
 from tidelog.storage.errors import Invalid
 from tidelog.storage.object_store import Body
 from tidelog.storage.records import TIMESTAMP
+from tidelog.wire.errors import Unreadable
 
+PIECE_BYTES = 1 << 16
+COUNTED_BYTES = 1 << 18
+_NEWLINE = re.compile(rb"\n")
 _VALUE = msgspec.json.Decoder(msgspec.Raw)
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _STRING = msgspec.json.Decoder(str)
@@ -32,7 +39,7 @@ _TIME = msgspec.json.Decoder(int | str | None)
 
 @dataclass(frozen=True)
 class LineFields:
-    """Paths into lines that are JSON objects; dots descend. None: not taken from the line."""
+    """Paths into JSON objects; dots descend. None: the line does not give this field."""
 
     key: str | None = None
     timestamp: str | None = None
@@ -40,7 +47,7 @@ class LineFields:
 
 @dataclass(frozen=True)
 class _Columns:
-    """Some records, column by column."""
+    """The columns of some records."""
 
     value: pa.Array[Any]
     key: pa.Array[Any] | None
@@ -48,24 +55,24 @@ class _Columns:
 
 
 LinesOf = Callable[[bytes, int], list[tuple[int, bytes]]]
-"""The records of a piece with their line numbers, given the number of its first line."""
+"""Divides a piece into records with their line numbers, given the number of its first line."""
 
 
 def decode_text(body: Body, records_max: int, fields: LineFields) -> Draft:
-    """Each line a record. `Invalid` with the line's number if `fields` are asked for and it is no JSON object."""
+    """Decode text. Raises `Invalid` with the line's number if `fields` are given and a line is no JSON object."""
     return _decode(body, records_max, fields, _text_lines)
 
 
 def decode_ndjson(body: Body, records_max: int, fields: LineFields) -> Draft:
-    """Each line that is not blank a record. `Unreadable` with the line's number if one is not JSON."""
+    """Decode JSON lines. Raises `Unreadable` with the line's number if a line is not JSON."""
     return _decode(body, records_max, fields, _json_lines)
 
 
 def _decode(body: Body, records_max: int, fields: LineFields, lines_of: LinesOf) -> Draft:
-    """The lines are counted before any is made an object, and are objects piece by piece."""
+    """Counts the lines before any of them becomes an object."""
     check_record_count(count_bytes(body, b"\n"), records_max)
     number, count, pieces = 1, 0, []
-    for piece in line_pieces(body):
+    for piece in _pieces(body):
         lines = lines_of(piece, number)
         count += len(lines)
         check_record_count(count, records_max)
@@ -78,6 +85,28 @@ def _decode(body: Body, records_max: int, fields: LineFields, lines_of: LinesOf)
         timestamp=_joined([piece.timestamp for piece in pieces]),
         body_bytes=len(body),
     )
+
+
+def _pieces(body: Body) -> Iterator[bytes]:
+    """Cut `body` into pieces of about `PIECE_BYTES`. Each piece except the last ends with a newline."""
+    if isinstance(body, bytes) and 0 < len(body) <= PIECE_BYTES:
+        yield body
+        return
+    start = 0
+    while start < len(body):
+        newline = _NEWLINE.search(body, start + PIECE_BYTES - 1)
+        end = newline.end() if newline else len(body)
+        yield bytes(body[start:end])
+        start = end
+
+
+def count_bytes(body: Body, mark: bytes) -> int:
+    """Count the byte `mark` in `body`. numpy is many times faster than `bytes.count`."""
+    number = 0
+    for first in range(0, len(body), COUNTED_BYTES):
+        block = np.frombuffer(body, np.uint8, min(COUNTED_BYTES, len(body) - first), first)
+        number += int(np.count_nonzero(block == mark[0]))
+    return number
 
 
 def _text_lines(piece: bytes, first: int) -> list[tuple[int, bytes]]:
@@ -131,7 +160,7 @@ def _values(pieces: Sequence[_Columns]) -> Column:
 
 
 def _joined(columns: Sequence[pa.Array[Any] | None]) -> Column | None:
-    """A column of all pieces; a column that none has is None."""
+    """One column of all pieces; None if no piece has it."""
     if len(columns) <= 1:
         return columns[0] if columns else None
     there: Any = [column for column in columns if column is not None]
@@ -139,7 +168,7 @@ def _joined(columns: Sequence[pa.Array[Any] | None]) -> Column | None:
 
 
 def _at(line: bytes, number: int, path: str) -> msgspec.Raw | None:
-    """What stands at `path` in the object of a line; None where there is no such field."""
+    """The value at `path` in the object of a line; None if there is no such field."""
     here: msgspec.Raw | bytes | None = line
     for name in path.split("."):
         if here is None:
@@ -148,7 +177,7 @@ def _at(line: bytes, number: int, path: str) -> msgspec.Raw | None:
             here = _OBJECT.decode(here).get(name)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Invalid(
-                f"line {number}: {name!r} of {path!r} is looked up in something that is no JSON object: {error}",
+                f"line {number}: {name!r} of {path!r} is looked up in a value that is no JSON object: {error}",
                 field=f"line {number}",
             ) from None
     assert not isinstance(here, bytes), "a path has at least one name"
@@ -156,7 +185,7 @@ def _at(line: bytes, number: int, path: str) -> msgspec.Raw | None:
 
 
 def _key(line: bytes, number: int, path: str) -> bytes | None:
-    """A string as its text, anything else as its JSON; null and nothing as no key."""
+    """The key of a line: the text of a string, the JSON of any other value. Null or no value means no key."""
     raw = _at(line, number, path)
     text = b"null" if raw is None else bytes(raw)
     if text == b"null":

@@ -1,4 +1,4 @@
-"""JSON parsed straight into a typed form (msgspec); every way it can fail is told as a refusal that names the field."""
+"""Parses JSON into a msgspec type. Each way to fail is a refusal that names the field."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import TypeVar
 
 import msgspec
 
-from tidelog.services.http.answers.problems import Unreadable
 from tidelog.storage.errors import Invalid
 from tidelog.storage.object_store import Body
+from tidelog.wire.errors import Unreadable
 
 T = TypeVar("T")
 _MESSAGE = re.compile(r"(?P<what>.*?)(?: - at `(?P<path>.*)`)?", re.DOTALL)
 
 
 def parse_typed(decoder: msgspec.json.Decoder[T], body: Body | msgspec.Raw, what: str = "the body") -> T:
-    """`body` in the decoder's form. `Unreadable` if it is not JSON, `Invalid` with the field's path if it is JSON of
-    another form."""
+    """Decode `body`. Raises `Unreadable` if it is not JSON, `Invalid` with the path of the field if its JSON does not
+    match the type. `what` names the input in messages."""
     if not body:
         raise Unreadable(f"{what} is empty: send JSON")
     try:
@@ -34,6 +34,6 @@ def parse_typed(decoder: msgspec.json.Decoder[T], body: Body | msgspec.Raw, what
 
 def _misfit(message: str, what: str) -> Invalid:
     found = _MESSAGE.fullmatch(message)
-    assert found is not None, "the pattern takes every text"
+    assert found is not None, "the pattern matches every text"
     path = (found["path"] or "").removeprefix("$").removeprefix(".")
     return Invalid(f"{path or what}: {found['what']}", field=path or None)

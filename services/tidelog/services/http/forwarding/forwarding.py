@@ -1,17 +1,17 @@
-"""Calls on one partition, answered where its shard is led: here, or by its leader as they came.
+"""Answers calls on one partition here, or forwards them to the broker that leads its shard.
 
-    route -> local?  answer here
-             else    send the request on, its body as it comes; the leader's answer goes back the same way
+    this broker leads the shard    it answers
+    another broker leads it        forward the request, its body as it arrives; pass the answer back the same way
 
-One hop and no more: a request that a peer sent is answered here or refused. While shards move,
-nobody may lead one, or who is asked may have left it a moment ago; such a request is tried again, and waits for routes
-to change, until ``forward.timeout.ms`` is over. What is tried again can do no harm: nobody took it, it only reads, or
-the log takes it once however often it comes (inv. 7). When none of that is certain the answer is "outcome unknown".
+A request is forwarded once: a broker answers or refuses the request of a peer. While a shard moves it may have no
+leader, or the leader may have just changed. Then the request is tried again when routes change, for
+``forward.timeout.ms``. Only a request that is safe to repeat is tried again: it was not applied, it only reads, or the
+log applies it once (inv. 7).
 
-    the peer refuses: not_leader, leader_unknown       nothing was taken                 again
-    not reached, or lost before the body was whole     nobody can have taken it          again
-    lost after that, or silent too long                a read, or a producer's sequence  again
-                                                       else                              503 unavailable
+    the peer refuses: not_leader, leader_unknown           not applied                       try again
+    not reached, or lost before the body was complete      not applied                       try again
+    lost after that, or silent for too long                a read, or a producer's sequence  try again
+                                                           otherwise                         503 unavailable
 """
 
 from __future__ import annotations
@@ -24,31 +24,30 @@ from starlette.responses import Response
 
 from tidelog.services.broker.api.cluster import Leader, Route
 from tidelog.services.broker.api.request_context import RequestContext
-from tidelog.services.http.answers.forwarded_answer import ForwardedAnswer
 from tidelog.services.http.bodies.kept_body import KeptBody
+from tidelog.services.http.forwarding.forwarded_answer import ForwardedAnswer
 from tidelog.services.http.forwarding.hop_headers import LEADER_HEADER, answer_headers, request_headers
 from tidelog.services.http.forwarding.leader_search import LeaderSearch
-from tidelog.services.http.forwarding.leader_watch import STREAM_LOOK_EVERY_S, LeaderWatch
+from tidelog.services.http.forwarding.leader_watch import STREAM_CHECK_EVERY_S, LeaderWatch
 from tidelog.services.http.forwarding.partition_calls import Append, LocalRead, Place, Read
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.listener.connections import Draining
 from tidelog.services.http.media import body_encoding
 from tidelog.services.http.service import Service
-from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest
-from tidelog.services.peers.refusals import error_of
+from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest, error_of
 from tidelog.storage.errors import LeaderUnknown, NotFound, NotLeader, Overloaded, TidelogError, Unavailable
 
 RETRY_AFTER_S = 0.1
 LAST_READ_S = 1.0
-"""How long a broker that stops waits for the leader's answer to a poll that it cuts short."""
+"""How long a stopping broker waits for the leader's answer when it ends a long poll early."""
 COMMIT_MARGIN_S = 5.0
-"""How much longer than the bound for a commit its answer may take to come."""
+"""How long the answer to a produce may take beyond the bound for a commit."""
 WHOLE_BYTES_MAX = 1 << 16
-"""A smaller answer is read before any of it is sent, so that it can still be asked for again, and goes in one write."""
+"""A smaller answer is read before it is sent, so that the request can be repeated, and is sent in one write."""
 
 
 class Forwarding:
-    """The calls on partitions of a broker that has peers. `pool` is closed by whoever opened it."""
+    """The calls on partitions, for a broker with peers. The owner of `pool` closes it."""
 
     def __init__(self, service: Service, pool: PeerPool) -> None:
         settings = service.settings
@@ -65,7 +64,7 @@ class Forwarding:
     async def produce(
         self, request: Request, place: Place, query: Mapping[str, str], *, sequenced: bool, append: Append
     ) -> Response:
-        """Answer a produce; `sequenced`: it may be sent twice."""
+        """Answer a produce. `sequenced`: it has a producer's sequence, so it is safe to repeat."""
         bodies = self._service.bodies
         with bodies.in_flight(self._service.body_limit_bytes(request)) as held:
             body = KeptBody(bodies, request, held)
@@ -74,7 +73,7 @@ class Forwarding:
                 route = self._route(request, place)
                 if self._answered_here(request, route):
                     address = self._address(request, place, route)
-                    plain = await bodies.undone(await body.whole(), body_encoding(request), held)
+                    plain = await bodies.decompressed(await body.whole(), body_encoding(request), held)
                     return self._signed(request, await append(plain, held), place, address)
                 return await self._produced_there(request, place, query, body, _leader(route), sequenced=sequenced)
 
@@ -139,7 +138,7 @@ class Forwarding:
             raise _lost(leader, error) from error
 
     async def _read_without_waiting(self, request: Request, read: Read, leader: Leader) -> Response:
-        """This broker stops: what there is now is a whole answer."""
+        """This broker is stopping: the records that are there now are a complete answer."""
         if read.stream:
             raise _stopping()
         sent = PeerRequest("GET", read.target(0), context_of(request), request_headers(request))
@@ -154,8 +153,8 @@ class Forwarding:
     async def _relayed(
         self, context: RequestContext, leader: Leader, place: Place, sent: PeerRequest, timeout_s: float
     ) -> Response:
-        """The leader's answer. Raises `NotLeader`, `LeaderUnknown` if nothing was taken; `Unavailable` if that is not
-        known."""
+        """The leader's answer. Raises `NotLeader` or `LeaderUnknown` if the request was not applied, `Unavailable` if
+        that is unknown."""
         self._service.forwarded[sent.method] += 1
         async with LeaderWatch(lambda: self._leads(context, leader, place)):
             answer = await self._pool.open(leader.address, sent, answer_timeout_s=timeout_s)
@@ -171,7 +170,7 @@ class Forwarding:
     async def _response_of(self, context: RequestContext, answer: PeerAnswer, leader: Leader, place: Place) -> Response:
         size_bytes, headers = answer.body_bytes, answer_headers(answer.raw_headers)
         if answer.status != 503 and (size_bytes is None or size_bytes > WHOLE_BYTES_MAX):
-            watch = LeaderWatch(lambda: self._leads(context, leader, place), STREAM_LOOK_EVERY_S)
+            watch = LeaderWatch(lambda: self._leads(context, leader, place), STREAM_CHECK_EVERY_S)
             return ForwardedAnswer(self._service.connections, answer, headers, watch)
         body = await answer.read()
         if answer.status == 503:
@@ -212,7 +211,9 @@ class Forwarding:
             return True
         leader = _leader(route)
         if not context_of(request).may_forward:
-            raise NotLeader(f"shard {route.shard} is led by {leader.broker_id}, not here", leader=leader.address)
+            raise NotLeader(
+                f"shard {route.shard} is led by {leader.broker_id}, not by this broker", leader=leader.address
+            )
         return False
 
     def _leads(self, context: RequestContext, leader: Leader, place: Place) -> bool:
@@ -244,7 +245,9 @@ class Forwarding:
 def _leader(route: Route | None) -> Leader:
     if route is None or route.leader is None:
         shard = "the shard" if route is None else f"shard {route.shard}"
-        raise LeaderUnknown(f"nobody leads {shard} at this moment: send again", retry_after_s=RETRY_AFTER_S)
+        raise LeaderUnknown(
+            f"no broker leads {shard} at this moment: send the request again", retry_after_s=RETRY_AFTER_S
+        )
     return route.leader
 
 
@@ -253,4 +256,4 @@ def _lost(leader: Leader, error: Unavailable) -> LeaderUnknown:
 
 
 def _stopping() -> Overloaded:
-    return Overloaded("the broker is stopping: send to another", retry_after_s=RETRY_AFTER_S)
+    return Overloaded("the broker is stopping: send the request to another broker", retry_after_s=RETRY_AFTER_S)

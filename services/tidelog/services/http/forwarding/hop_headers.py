@@ -35,10 +35,10 @@ _OF_ONE_HOP = frozenset(
     }
 )
 LEADER_HEADER = "Tidelog-Leader"
-"""In an answer: who leads the partition's shard."""
+"""The address of the leader of the partition's shard, in an answer."""
 
 Raw = Iterable[tuple[bytes, bytes]]
-"""Header names and values as they came."""
+"""Header names and values, not decoded."""
 
 
 def request_headers(request: Request) -> list[tuple[str, str]]:
@@ -54,7 +54,7 @@ def request_headers(request: Request) -> list[tuple[str, str]]:
 
 
 def answer_headers(raw: Raw) -> list[tuple[bytes, bytes]]:
-    """What a client is sent of a peer's headers: the body's length stays what it was."""
+    """The headers of a peer's answer that the client gets. The length of the body does not change."""
     return _passed_on(raw)
 
 

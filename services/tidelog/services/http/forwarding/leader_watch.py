@@ -1,7 +1,7 @@
-"""While a leader owes an answer, look whether it still leads: one that was paused or cut off may never answer.
+"""Stops waiting for the answer of a leader that no longer leads: a leader that was paused or cut off may never answer.
 
-A leader that hands a shard over cleanly answers first, and ends its streams, so what is late by two looks is not waited
-for.
+A leader that hands over its shard answers its requests and ends its streams first. So an answer that is still missing
+after two checks will not come.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Self
 
 from tidelog.storage.errors import Unavailable
 
-LOOK_EVERY_S = 0.5
-STREAM_LOOK_EVERY_S = 5.0
-"""Streams are many, and lose nothing by a wait."""
+CHECK_EVERY_S = 0.5
+STREAM_CHECK_EVERY_S = 5.0
+"""Longer, because there are many streams, and a late cut loses no data."""
 
 
 class LeaderWatch:
-    """A block that is cut off with `Unavailable` once `still_leads` says no twice in a row."""
+    """A block that raises `Unavailable` when `still_leads` returns False twice in a row."""
 
-    def __init__(self, still_leads: Callable[[], bool], every_s: float = LOOK_EVERY_S) -> None:
+    def __init__(self, still_leads: Callable[[], bool], every_s: float = CHECK_EVERY_S) -> None:
         self._still_leads = still_leads
         self._every_s = every_s
         self._limit = asyncio.timeout(None)
-        self._look: asyncio.TimerHandle | None = None
+        self._next_check: asyncio.TimerHandle | None = None
         self._missed = False
 
     async def __aenter__(self) -> Self:
@@ -36,17 +36,17 @@ class LeaderWatch:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        if self._look:
-            self._look.cancel()
+        if self._next_check:
+            self._next_check.cancel()
         try:
             await self._limit.__aexit__(kind, error, at)
         except TimeoutError:
             raise Unavailable(
-                "the shard's leader changed and its former one has not answered: outcome unknown"
+                "the leader of the shard changed, and the former leader has not answered: the outcome is unknown"
             ) from None
 
     def _plan(self) -> None:
-        self._look = asyncio.get_running_loop().call_later(self._every_s, self._check)
+        self._next_check = asyncio.get_running_loop().call_later(self._every_s, self._check)
 
     def _check(self) -> None:
         leads = self._still_leads()

@@ -1,4 +1,4 @@
-"""A call on one partition, as far as it matters where it is answered."""
+"""The parts of a call on one partition that decide which broker answers it."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from tidelog.services.http.bodies.body_reading import InFlightBody
 from tidelog.storage.object_store import Body
 
 Append = Callable[[Body, InFlightBody], Awaitable[Response]]
-"""Answers a produce here, given its body without its encoding, and the body's share of the memory for bodies."""
+"""Appends the records of a decompressed body on this broker, and answers."""
 LocalRead = Callable[[int], Awaitable[Response]]
-"""Answers a read here, given how many ms of its wait are left."""
+"""Reads on this broker and answers, given the remaining ms of its wait."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A partition, as a path names it."""
+    """A partition."""
 
     topic: str
     partition: int
 
-    def target(self, what: str, query: Mapping[str, str]) -> str:
-        """The call `what` on it."""
-        path = f"/v1/topics/{quote(self.topic, safe='')}/partitions/{self.partition}/{what}"
+    def target(self, call: str, query: Mapping[str, str]) -> str:
+        """Path and query of a call on it."""
+        path = f"/v1/topics/{quote(self.topic, safe='')}/partitions/{self.partition}/{call}"
         return f"{path}?{urlencode(query)}" if query else path
 
 
 @dataclass(frozen=True)
 class Read:
-    """A GET. `offset`: where it begins, if it says so by number; `stream`: its answer has no end."""
+    """A GET. `offset`: the offset that it starts at, None if it gives another position. `stream`: its answer has no
+    end."""
 
     place: Place
-    what: str
+    call: str
     query: Mapping[str, str]
     offset: int | None = None
     wait_ms: int = 0
@@ -47,4 +48,4 @@ class Read:
 
     def target(self, wait_left_ms: int) -> str:
         query = {**self.query, "wait_ms": str(wait_left_ms)} if self.wait_ms else self.query
-        return self.place.target(self.what, query)
+        return self.place.target(self.call, query)

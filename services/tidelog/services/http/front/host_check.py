@@ -1,14 +1,15 @@
-"""Which names a request may call this broker by, in its Host header: a defence against DNS rebinding.
+"""Refuses requests whose Host header is not a name of this broker: a defence against DNS rebinding.
 
-A web page can point a name of its own at this broker's address, and then counts as the same origin: the browser lets
-it read and change everything. Only the Host header, which the browser sets, tells: it has the page's name. So a Host is
+The owner of a web page can point the page's own host name at this broker's address. The browser then treats the broker
+as the page's origin and lets the page read and change everything. Only the Host header, which the browser sets, shows
+it: it contains the page's name. So a Host must be one of these:
 
-- an IP address, which a page cannot rebind, or ``localhost``;
+- an IP address, which cannot be rebound, or ``localhost``;
 - the host of ``advertised.address`` or of the setting ``host``;
-- a name that ``http.hosts.allowed`` lists: ``broker.example.com``, ``*.example.com`` for all below, ``*`` for any.
+- a name in ``http.hosts.allowed``: ``broker.example.com``, ``*.example.com`` for all names below, ``*`` for any.
 
-A request without a Host comes from no browser and passes. So do ``/healthz`` and ``/readyz``: load balancers ask them
-under any name, and their answers say nothing of the log.
+A request without a Host passes, because no browser sends one. ``/healthz`` and ``/readyz`` pass, because load balancers
+use any name, and the answers reveal nothing about the log.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 
-from tidelog.services.http.answers.verdicts import HostRefused
 from tidelog.services.http.front.request_head import RequestHead
+from tidelog.wire.errors import HostRefused
 
 PROBES = frozenset({"/healthz", "/readyz"})
 KNOWN_MAX = 1_024
-"""Host headers whose check is remembered."""
+"""How many accepted Host headers are cached."""
 
 
 class HostCheck:
@@ -42,7 +43,7 @@ class HostCheck:
         name = host_name(host.decode("latin-1"))
         if not (name in self._names or name.endswith(self._suffixes) or _is_ip_address(name)):
             raise HostRefused(
-                f"this broker is not called {name[:80]!r}: use an IP address, localhost or its advertised.address, "
+                f"{name[:80]!r} is not a name of this broker: use an IP address, localhost or its advertised.address, "
                 "or add the name to the broker's http.hosts.allowed"
             )
         if len(self._known) < KNOWN_MAX:

@@ -1,32 +1,29 @@
-"""The ASGI application that every request meets first: before the direct lane, the router, and FastAPI's middleware.
+"""The first ASGI application that sees a request: before the direct lane, the router and FastAPI's middleware.
 
     connection ─▶ path ─▶ Host ─▶ Origin ─▶ content type ─▶ peer ─▶ RequestContext
         ─▶ direct lane or router ─▶ stamped and measured answer
 
-A check that fails is answered at once, in the form of every refusal, and nothing else sees the request. One who makes
-an answer further in reads the context by `request_context.context_of`.
+A request that fails a check is answered at once with a problem, and no other part of the broker sees it. Routes read
+the context with `request_context.context_of`.
 
-A server that stops gives requests a while and then cancels what is left. Its own answer to those would be a bare 500,
-which tells a client neither that it may go elsewhere nor what became of its records. So a request that is cancelled
-before its answer began, while the broker stops, is answered `unavailable` (outcome unknown).
-"""
+A stopping server cancels requests that take too long, and would answer them with a bare 500. A client could not tell
+from it whether to retry at another broker, or whether its records were applied. So the front answers a request that is
+cancelled before its answer began with `unavailable` (outcome unknown)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tidelog.services.http.front.change_check import check_change
-from tidelog.services.http.front.connection_check import check_connection
+from tidelog.services.http.front.head_checks import check_connection, check_content_type, check_path, proved_peer
 from tidelog.services.http.front.host_check import HostCheck
 from tidelog.services.http.front.origin_check import PREFLIGHT_HEADERS, Headers, OriginCheck, is_preflight
-from tidelog.services.http.front.path_check import check_path
-from tidelog.services.http.front.peer_check import proved_peer
 from tidelog.services.http.front.request_context import RequestContexts, check_timeout, store_context
 from tidelog.services.http.front.request_head import RequestHead, head_of
 from tidelog.services.http.front.request_measurements import RequestMeasurements
@@ -35,8 +32,8 @@ from tidelog.services.peers.proof import PeerProofs
 from tidelog.storage.errors import TidelogError, Unavailable
 from tidelog.wire import headers
 
-Teller = Callable[[Request, Exception], Response]
-"""How an error is answered."""
+AnswerError: TypeAlias = Callable[[Request, Exception], Response]
+"""Makes the answer to a request that failed with an error."""
 
 _REQUEST_ID = headers.REQUEST_ID.lower().encode()
 _NO_CONTENT = 204
@@ -53,7 +50,7 @@ class FrontChecks:
 
 @dataclass(slots=True)
 class _Admitted:
-    """What the checks found: `refusal` if one of them failed."""
+    """The result of the checks. `refusal`: the error of the check that failed."""
 
     granted: Headers = ()
     from_peer: bool = False
@@ -61,7 +58,7 @@ class _Admitted:
 
 
 class HttpFront:
-    """`inner` behind the checks. `stopping`: whether the broker stops."""
+    """Checks requests and passes them to `inner`. `stopping` returns whether the broker is stopping."""
 
     def __init__(
         self,
@@ -69,14 +66,14 @@ class HttpFront:
         checks: FrontChecks,
         contexts: RequestContexts,
         measurements: RequestMeasurements,
-        tell: Teller,
+        answer_error: AnswerError,
         stopping: Callable[[], bool],
     ) -> None:
         self._inner = inner
         self._checks = checks
         self._contexts = contexts
         self._measurements = measurements
-        self._tell = tell
+        self._answer_error = answer_error
         self._stopping = stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,7 +87,7 @@ class HttpFront:
         store_context(scope, context)
         answer = StampedAnswer(send, ((_REQUEST_ID, context.request_id.encode()), *admitted.granted), began)
         if admitted.refusal is not None:
-            await self._tell(Request(scope), admitted.refusal)(scope, receive, answer)
+            await self._answer_error(Request(scope), admitted.refusal)(scope, receive, answer)
             return
         if admitted.granted and is_preflight(head):
             await _preflight()(scope, receive, answer)
@@ -100,8 +97,10 @@ class HttpFront:
         except asyncio.CancelledError:
             if answer.status or not self._stopping():
                 raise
-            error = Unavailable("the broker stopped before it could answer: the outcome is unknown, ask another")
-            await self._tell(Request(scope), error)(scope, receive, answer)
+            error = Unavailable(
+                "the broker stopped before it answered: the outcome is unknown, send the request to another broker"
+            )
+            await self._answer_error(Request(scope), error)(scope, receive, answer)
 
     def _admitted(self, scope: Scope, head: RequestHead) -> _Admitted:
         admitted = _Admitted()
@@ -110,7 +109,7 @@ class HttpFront:
             check_path(head)
             self._checks.hosts.check(head)
             admitted.granted = self._checks.origins.check(head)
-            check_change(head)
+            check_content_type(head)
             check_timeout(head)
             admitted.from_peer = proved_peer(head, self._checks.proofs)
         except TidelogError as refusal:

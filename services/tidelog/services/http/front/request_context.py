@@ -3,8 +3,8 @@
 `HttpFront` makes and stores it; routes read it by `context_of(request)`. Nothing in it comes from a header that a
 client could use to gain a right: only a request of a proved peer may name a principal.
 
-The request id is the client's own if that is printable, else one made here: a random prefix of this process and a
-count, which is unique and costs less than a random id a request.
+The request id is the client's own if that is printable, otherwise a new one: a random prefix of this process and
+a count. That is unique, and cheaper than a random id per request.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def check_timeout(head: RequestHead) -> None:
     timeout = head.headers.get(_TIMEOUT_MS)
     if timeout is not None and not (_DIGITS.fullmatch(timeout) and int(timeout) <= TIMEOUT_MS_MAX):
         name = headers.TIMEOUT_MS
-        raise Invalid(f"{name} is a number of milliseconds from 0 to {TIMEOUT_MS_MAX}", field=name)
+        raise Invalid(f"{name} must be a number of milliseconds from 0 to {TIMEOUT_MS_MAX}", field=name)
 
 
 def named_principal(head: RequestHead) -> str:
@@ -71,7 +71,7 @@ def named_principal(head: RequestHead) -> str:
 
 
 def store_context(scope: Scope, context: RequestContext) -> None:
-    """Let `context_of` find `context`."""
+    """Store `context` where `context_of` finds it."""
     scope[_SCOPE_KEY] = context
 
 

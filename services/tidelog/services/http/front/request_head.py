@@ -1,4 +1,4 @@
-"""The head of a request as the checks of the front read it: bytes as they came, names of headers in lower case."""
+"""The head of a request, for the checks of the front: raw bytes, header names in lower case."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.types import Scope
 
 @dataclass(slots=True)
 class RequestHead:
-    """`path` is decoded, `raw_path` is as it came; of a header that came twice `headers` has the first."""
+    """`path` is decoded, `raw_path` is not. If a header occurs twice, `headers` has the first."""
 
     method: str
     path: str
@@ -20,7 +20,7 @@ class RequestHead:
 
     @property
     def target(self) -> str:
-        """Path and query as they came."""
+        """Path and query, not decoded."""
         raw = self.raw_path + b"?" + self.query if self.query else self.raw_path
         return raw.decode("latin-1")
 

@@ -1,7 +1,7 @@
-"""How many requests were answered, with which status and after which time, by route.
+"""Counts and times requests by route, method and status.
 
-A request counts when the head of its answer is sent: a stream at its start, a long poll after its wait. Labels are
-bounded: a route is one of the templates of the API or `OTHER`, a method one that HTTP defines or `OTHER`.
+A request counts when the head of its answer is sent: a stream at its start, a long poll after its wait. The number of
+labels is bounded: a route is a template of the API or `OTHER`, a method is one that HTTP defines or `OTHER`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _TEMPLATE_KEY = "tidelog.route_template"
 
 
 def name_route(scope: Scope, template: str) -> None:
-    """Say by which template a request is counted, for a route that the router did not choose."""
+    """Set the template of the route, for a request that bypasses the router."""
     scope[_TEMPLATE_KEY] = template
 
 
 def route_of(scope: Scope) -> str:
-    """The template of the route that answers, as ``/v1/topics/{topic}``."""
+    """The template of the request's route, such as ``/v1/topics/{topic}``."""
     named: str | None = scope.get(_TEMPLATE_KEY)
     return named or str(getattr(scope.get("route"), "path", OTHER))
 
 
 class _Seconds:
-    """A histogram that is counted into."""
+    """A histogram that is being filled."""
 
     __slots__ = ("counts", "total")
 
@@ -43,7 +43,7 @@ class _Seconds:
 
 
 class RequestMeasurements:
-    """The counts of one broker since it started. `clock` measures."""
+    """The counts of one broker since it started."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -51,7 +51,7 @@ class RequestMeasurements:
         self._seconds: dict[str, _Seconds] = {}
 
     def begun(self, scope: Scope) -> Callable[[int], None]:
-        """A request came; the call to make with its status when its answer begins."""
+        """Begin to measure a request. Call the returned function with the status when the answer begins."""
         began_s = self._clock.monotonic()
 
         def answered(status: int) -> None:
@@ -60,7 +60,7 @@ class RequestMeasurements:
         return answered
 
     def answered(self, scope: Scope, status: int, seconds: float) -> None:
-        """A request was answered after `seconds`."""
+        """Count a request that was answered after `seconds`."""
         route, method = route_of(scope), scope["method"]
         self._requests[route, method if method in _METHODS else OTHER, status] += 1
         taken = self._seconds.get(route)

@@ -1,4 +1,4 @@
-"""The way of an answer out: its head gets the headers that the front has for it, and is measured."""
+"""Adds the front's headers to the head of an answer, and measures it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tidelog.services.http.front.origin_check import Headers
 
 
 class StampedAnswer:
-    """`send` of the server, with `headers` added to the head of the answer. `began` hears of its status; `status` is 0
-    until then."""
+    """The `send` of the server with `headers` added. Calls `began` with the status when the answer begins; `status` is
+    0 until then."""
 
     __slots__ = ("_began", "_headers", "_send", "status")
 

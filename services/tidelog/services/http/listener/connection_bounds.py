@@ -1,13 +1,14 @@
-"""Bounds on connections before a route sees anything of them: how many there are, and how slow and large a head is.
+"""Bounds the number of connections, and the time and size of a request's head.
 
-- **`connections.max`** counts accepted sockets. One more is taken, but its first request is marked (`is_beyond`): the
-  front refuses it with 503 `overloaded`, unless it asks about the broker itself, and then the connection is closed. So
-  probes and metrics are answered when clients have taken all places. Beyond `SPARE_MAX` more it is closed at once.
-- **`request.head.timeout.ms`** bounds the time from the first byte of a head, or the start of the connection, to the
-  end of the head. A client that sends a byte now and then holds a connection no longer than that (slowloris).
+- **`connections.max`** counts accepted sockets. Up to `SPARE_MAX` further connections are accepted, but their first
+  request is marked (`is_beyond`) and the connection is closed after it. The front refuses a marked request with 503
+  `overloaded`, unless it asks about the broker itself. So probes and metrics are answered even if clients hold all
+  connections. Any connection beyond that is closed at once.
+- **`request.head.timeout.ms`** bounds the time from the first byte of a head, or from the start of the connection, to
+  the end of the head. So a client that sends one byte now and then cannot hold a connection (slowloris).
 - **`HEAD_BYTES_MAX`** bounds the size of a head.
 
-uvicorn has a timeout for idle connections alone, and only once a request was answered.
+uvicorn bounds only idle connections, and only after their first request.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+import msgspec
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from tidelog.services.http.answers.problems import PROBLEM_MEDIA, Problem
 from tidelog.services.http.listener.joined_writes import JoinedWritesProtocol
+from tidelog.wire.errors import PROBLEM_MEDIA, refusal
 
 SPARE_MAX = 64
 HEAD_BYTES_MAX = 64 * 1024
@@ -42,7 +44,7 @@ def is_beyond(scope: Scope) -> bool:
 
 
 class BoundedProtocol(JoinedWritesProtocol):
-    """See the module's head."""
+    """uvicorn's protocol with these bounds."""
 
     def __init__(self, *args: Any, bounds: ConnectionBounds, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -108,7 +110,7 @@ class BoundedProtocol(JoinedWritesProtocol):
             self._head_due = None
 
     def _head_is_late(self) -> None:
-        """A head that is pipelined behind a request has time until that one is answered."""
+        """The time of a pipelined head begins when the request before it is answered."""
         self._head_due = None
         if self._is_answering():
             self._expect_head()
@@ -120,9 +122,9 @@ class BoundedProtocol(JoinedWritesProtocol):
             self.transport.close()
 
     def _refuse(self, status: HTTPStatus, code: str, detail: str) -> None:
-        """Answer what is no request yet, and close."""
+        """Answer before the request is complete, and close the connection."""
         self._stop_expecting()
-        body = Problem(status, code, detail).body()
+        body = msgspec.json.encode(refusal(status, code, detail))
         head = (
             f"HTTP/1.1 {status} {status.phrase}\r\ncontent-type: {PROBLEM_MEDIA}\r\ncontent-length: {len(body)}\r\n"
             "connection: close\r\n\r\n"

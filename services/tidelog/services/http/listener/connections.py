@@ -1,7 +1,7 @@
-"""Requests that hold their connection open: long polls and streams.
+"""Bounds the requests that hold their connection open: long polls and streams.
 
-Each ends at once when its client leaves or the broker drains, so that neither a task nor a waiter outlives its client;
-at most `waiters_max` wait at one time.
+Each one ends as soon as its client leaves or the broker drains, so no task outlives its client. At most `waiters_max`
+wait at one time.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any, TypeVar
 
 from starlette.types import Receive
 
-from tidelog.services.http.answers.problems import ClientGone
 from tidelog.storage.errors import Overloaded
+from tidelog.wire.errors import ClientGone
 
 T = TypeVar("T")
 _RETRY_AFTER_S = 5.0
 
 
 class Draining(Exception):
-    """The broker stops: end the answer where it can be continued elsewhere."""
+    """The broker is stopping: end the answer so that the client can continue at another broker."""
 
 
 class Connections:
-    """The waiting requests of one broker. `drain()` ends them all, and those that come later."""
+    """The waiting requests of one broker. `drain()` ends all of them, and those that come later."""
 
     def __init__(self, waiters_max: int) -> None:
         self._waiters_max = waiters_max
@@ -44,7 +44,7 @@ class Connections:
         with self._place(work):
             tasks = (
                 asyncio.ensure_future(work),
-                asyncio.ensure_future(_client_left(receive)),
+                asyncio.ensure_future(client_left(receive)),
                 asyncio.ensure_future(self._drained.wait()),
             )
             try:
@@ -55,7 +55,7 @@ class Connections:
         if not working.cancelled():
             return working.result()
         if leaving.done() and not leaving.cancelled():
-            raise ClientGone("the client left while it waited")
+            raise ClientGone("the client closed the connection while the request waited")
         raise Draining
 
     @contextmanager
@@ -63,7 +63,7 @@ class Connections:
         if self.waiters >= self._waiters_max:
             work.close()
             raise Overloaded(
-                f"{self._waiters_max} requests wait already, nine tenths of connections.max: come back later",
+                f"{self._waiters_max} requests wait already (nine tenths of connections.max): send it again later",
                 retry_after_s=_RETRY_AFTER_S,
             )
         self.waiters += 1
@@ -73,7 +73,8 @@ class Connections:
             self.waiters -= 1
 
 
-async def _client_left(receive: Receive) -> None:
+async def client_left(receive: Receive) -> None:
+    """Returns when the client has closed the connection."""
     while (await receive())["type"] != "http.disconnect":
         continue
 

@@ -1,11 +1,10 @@
-"""uvicorn's HTTP protocol with fewer system calls and copies a request.
+"""uvicorn's HTTP protocol with fewer system calls and fewer copies per request.
 
-uvicorn writes an answer's head and its body one after the other, and a socket that can take them is given each at
-once: two system calls, and the client's thread is woken twice. Here a head waits for what follows it, until the end
-of the event loop's turn at the latest, so that a stream's head does not wait for its first event.
-
-A request's body is handed on as the bytes that came, where uvicorn copies each piece into a bytearray and that into
-bytes again.
+- uvicorn writes the head and the body of an answer separately: two system calls, and two wake-ups of the client. Here a
+  head is written together with the next piece, or at the end of the event loop's turn, so that the head of a stream
+  does not wait for its first event.
+- uvicorn copies each piece of a request's body into a bytearray and then into bytes. Here the body is passed on as the
+  bytes that arrived.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _HEAD_START = b"HTTP/1.1 "
 JOINED_BYTES_MAX = 64 * 1024
-"""A larger body is written by itself: to join it would copy it."""
+"""A larger body is written separately, because joining would copy it."""
 
 
 class JoinedWritesProtocol(HttpToolsProtocol):
-    """See the module's head."""
+    """Passes on bodies without a copy, and writes through a `JoiningTransport`."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(JoiningTransport(transport, self.loop))
 
     def on_body(self, body: bytes) -> None:
         if not self.cycle.body:
-            self.cycle.body = body  # type: ignore[assignment]  # bytes do all that uvicorn does with its bytearray
+            self.cycle.body = body  # type: ignore[assignment]  # bytes support every operation that uvicorn needs
             body = b""
         super().on_body(body)
 
 
 class JoiningTransport(asyncio.Transport):
-    """`transport`, which gets an answer's head together with what is written next."""
+    """Writes to `transport`, and joins the head of an answer with the next write."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -49,7 +48,7 @@ class JoiningTransport(asyncio.Transport):
             self._flushing = self._loop.call_soon(self._flush)
             return
         if self._head and len(data) <= JOINED_BYTES_MAX:
-            data = b"".join((self._taken_head(), data))
+            data = b"".join((self._take_head(), data))
         self._flush()
         self._transport.write(data)
 
@@ -58,7 +57,7 @@ class JoiningTransport(asyncio.Transport):
         self._transport.close()
 
     def abort(self) -> None:
-        self._taken_head()
+        self._take_head()
         self._transport.abort()
 
     def is_closing(self) -> bool:
@@ -80,10 +79,10 @@ class JoiningTransport(asyncio.Transport):
         return self._transport.get_protocol()
 
     def _flush(self) -> None:
-        if head := self._taken_head():
+        if head := self._take_head():
             self._transport.write(head)
 
-    def _taken_head(self) -> bytes:
+    def _take_head(self) -> bytes:
         head, self._head = self._head, b""
         if self._flushing:
             self._flushing.cancel()

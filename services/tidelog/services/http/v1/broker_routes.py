@@ -1,20 +1,17 @@
-"""``/healthz``, ``/readyz`` and ``/metrics``: the broker about itself."""
+"""``/healthz``, ``/readyz`` and ``/metrics``: the state of this broker."""
 
 from __future__ import annotations
 
-import msgspec
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.services.broker.api.cluster import BrokerStatus
-from tidelog.services.http.media import Media
+from tidelog.services.http.answers.json_answer import json_answer
 from tidelog.services.http.service import Service
 from tidelog.services.http.v1 import openapi_admin
 from tidelog.storage.errors import Unavailable
-
-_ENCODER = msgspec.json.Encoder()
+from tidelog.wire.cluster import HealthAnswer, ReadyAnswer
 
 
 class BrokerRoutes:
@@ -34,25 +31,18 @@ class BrokerRoutes:
 
     async def health(self, _request: Request) -> Response:
         """200 while the process lives."""
-        return Response(b'{"status":"alive"}', media_type=Media.JSON.value)
+        return json_answer(HealthAnswer("alive"))
 
     async def ready(self, _request: Request) -> Response:
-        """200 if the broker takes requests."""
+        """200 if the broker serves requests, otherwise 503 with the reason. `reason` says which part of its work a
+        ready broker cannot do. `damaged_objects` lists damaged objects of its shards; it serves everything else."""
         status = self._service.broker.status()
         if self._service.connections.draining:
-            raise Unavailable("the broker is stopping: send to another")
+            raise Unavailable("the broker is stopping: send the request to another broker")
         if not status.ready:
             raise Unavailable(f"the broker is not ready: {status.reason}")
-        return Response(_ENCODER.encode(_ready(status)), media_type=Media.JSON.value)
+        return json_answer(ReadyAnswer("ready", status.reason, tuple(damage.key for damage in status.damages)))
 
     async def metrics(self, _request: Request) -> Response:
-        """Counters and gauges as Prometheus reads them."""
+        """Metrics in the text format of Prometheus."""
         return Response(generate_latest(self._registry), headers={"content-type": CONTENT_TYPE_LATEST})
-
-
-def _ready(status: BrokerStatus) -> dict[str, object]:
-    """What a broker that takes requests says: `reason` tells what it cannot do, and the objects that are damaged are
-    named; it serves the rest."""
-    reason = {"reason": status.reason} if status.reason else {}
-    damaged = {"damaged_objects": [damage.key for damage in status.damages]} if status.damages else {}
-    return {"status": "ready", **reason, **damaged}

@@ -1,21 +1,20 @@
-"""``GET …/partitions/{p}/records``, ``…/log`` and ``…/offset``: reading one partition."""
+"""``GET …/partitions/{p}/records``, ``…/log`` and ``…/offset``: reads one partition."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, Position
+from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, PartitionLog, Position
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.answers.arrow_answer import ArrowAnswer
-from tidelog.services.http.answers.json_answer import JsonDocument, JsonLines, JsonText
-from tidelog.services.http.answers.problems import Unreadable
+from tidelog.services.http.answers.json_answer import json_answer
+from tidelog.services.http.answers.record_json import JsonDocument, JsonLines, JsonText
 from tidelog.services.http.answers.stream_answer import StreamAnswer
 from tidelog.services.http.answers.text_answer import text_answer
 from tidelog.services.http.forwarding.partition_calls import Place, Read
@@ -23,7 +22,7 @@ from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.listener.connections import Draining
 from tidelog.services.http.media import Media, answer_media
 from tidelog.services.http.service import Service
-from tidelog.services.http.v1 import openapi
+from tidelog.services.http.v1 import openapi_records
 from tidelog.services.http.v1.parameters import (
     OFFSET_MAX,
     capped_number,
@@ -34,8 +33,9 @@ from tidelog.services.http.v1.parameters import (
     whole_number,
 )
 from tidelog.services.http.v1.partition_events import PartitionEvents
-from tidelog.services.http.v1.partition_log_json import partition_log_json
 from tidelog.services.http.v1.positions import EARLIEST, parse_position
+from tidelog.wire.errors import Unreadable
+from tidelog.wire.topics import OffsetAnswer, PartitionLogDescription, SegmentDescription
 
 if TYPE_CHECKING:
     from tidelog.services.http.forwarding.forwarding import Forwarding
@@ -45,17 +45,16 @@ JSON_RECORDS_DEFAULT = 10_000
 JSON_BYTES_DEFAULT = 1 << 20
 STREAM_PAGE_BYTES = 1 << 18
 HEARTBEAT_MS = 15_000
-"""A stream is not silent for longer; the shipped load balancer cuts one that is silent for 75 s."""
+"""The longest silence of a stream. The shipped load balancer cuts a stream after 75 s of silence."""
 _QUERY = frozenset({"offset", "max_records", "max_bytes", "wait_ms", "encoding", "fresh"})
-_ENCODER = msgspec.json.Encoder()
 
-Look = Callable[[RequestContext, Place], Awaitable[Response]]
-"""Reads something of a partition and answers."""
+ReadPartition: TypeAlias = Callable[[RequestContext, Place], Awaitable[Response]]
+"""Reads a partition and answers."""
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    """A fetch, read from its request."""
+class _Fetch:
+    """A fetch, as its request describes it."""
 
     place: Place
     position: Position
@@ -74,53 +73,53 @@ class FetchRoutes:
 
     def add_to(self, router: APIRouter) -> None:
         under = "/v1/topics/{topic}/partitions/{partition}"
-        router.add_api_route(f"{under}/records", self.fetch, **openapi.FETCH)
-        router.add_api_route(f"{under}/log", self.log, **openapi.LOG)
-        router.add_api_route(f"{under}/offset", self.offset, **openapi.OFFSET)
+        router.add_api_route(f"{under}/records", self.fetch, **openapi_records.FETCH)
+        router.add_api_route(f"{under}/log", self.log, **openapi_records.LOG)
+        router.add_api_route(f"{under}/offset", self.offset, **openapi_records.OFFSET)
 
     async def fetch(self, request: Request) -> Response:
-        """Read records of a partition."""
+        """Read records of one partition. Accept selects JSON, JSON lines, Arrow or server-sent events."""
         query = query_of(request, _QUERY)
         place = _place(request)
         media = answer_media(request, FETCH_MEDIA)
         base64 = wants_base64(query)
         limits = self._limits(query, media)
-        wanted = _Wanted(place, _position(request, query, media), limits, media, base64)
+        fetch = _Fetch(place, _position(request, query, media), limits, media, base64)
         if self._forwarding is None:
-            return await self._fetched(request, wanted)
-        numbered = wanted.position.anchor is Anchor.OFFSET
+            return await self._answer_here(request, fetch)
+        numbered = fetch.position.anchor is Anchor.OFFSET
         read = Read(
             place,
             "records",
             query,
-            offset=wanted.position.value if numbered else None,
+            offset=fetch.position.value if numbered else None,
             wait_ms=limits.wait_ms,
             stream=media is Media.EVENTS,
         )
-        return await self._forwarding.read(request, read, lambda wait_ms: self._fetched(request, wanted, wait_ms))
+        return await self._forwarding.read(request, read, lambda wait_ms: self._answer_here(request, fetch, wait_ms))
 
-    async def _fetched(self, request: Request, wanted: _Wanted, wait_ms: int | None = None) -> Response:
-        """The answer given here. `wait_ms`: what is left of the wait that was asked for."""
-        context, place, limits = context_of(request), wanted.place, wanted.limits
+    async def _answer_here(self, request: Request, fetch: _Fetch, wait_ms: int | None = None) -> Response:
+        """The answer of this broker. `wait_ms`: the remaining time to wait for records, if some of it is over."""
+        context, place, limits = context_of(request), fetch.place, fetch.limits
         if wait_ms is not None:
             limits = replace(limits, wait_ms=wait_ms)
-        offset = wanted.position.value
-        if wanted.position.anchor is not Anchor.OFFSET:
+        offset = fetch.position.value
+        if fetch.position.anchor is not Anchor.OFFSET:
             offset = await self._broker.resolve(
-                context, place.topic, place.partition, wanted.position, fresh=limits.fresh
+                context, place.topic, place.partition, fetch.position, fresh=limits.fresh
             )
         fetched = await self._fetch(request, place, offset, limits)
-        if wanted.media is Media.EVENTS:
+        if fetch.media is Media.EVENTS:
             page_bytes = min(STREAM_PAGE_BYTES, self._service.settings.fetch_max_bytes)
             page = FetchLimits(JSON_RECORDS_DEFAULT, page_bytes, HEARTBEAT_MS)
-            events = PartitionEvents(self._broker, context, place, fetched, page, base64=wanted.base64)
+            events = PartitionEvents(self._broker, context, place, fetched, page, base64=fetch.base64)
             return StreamAnswer(self._service.connections, events)
-        if wanted.media is Media.ARROW:
-            return ArrowAnswer(fetched.batches, _headers(fetched), wanted.media.value)
-        text: JsonText = JsonLines(base64=wanted.base64)
-        if wanted.media is Media.JSON:
-            text = JsonDocument(place.topic, place.partition, fetched, base64=wanted.base64)
-        return await text_answer(fetched.batches, text, _headers(fetched), wanted.media.value)
+        if fetch.media is Media.ARROW:
+            return ArrowAnswer(fetched.batches, _headers(fetched), fetch.media.value)
+        text: JsonText = JsonLines(base64=fetch.base64)
+        if fetch.media is Media.JSON:
+            text = JsonDocument(place.topic, place.partition, fetched, base64=fetch.base64)
+        return await text_answer(fetched.batches, text, _headers(fetched), fetch.media.value)
 
     def _limits(self, query: Mapping[str, str], media: Media) -> FetchLimits:
         settings = self._service.settings
@@ -136,7 +135,7 @@ class FetchRoutes:
         )
 
     async def _fetch(self, request: Request, place: Place, offset: int, limits: FetchLimits) -> Fetched:
-        """What is there at once; only with nothing there, and a wait asked for, does the request hold its place."""
+        """The records that are there. The request takes a place among the waiting ones only if there are none."""
         context, at_once = context_of(request), replace(limits, wait_ms=0)
         fetched = await self._broker.fetch(context, place.topic, place.partition, offset, at_once)
         if fetched.next_offset > offset or not limits.wait_ms:
@@ -148,35 +147,36 @@ class FetchRoutes:
             return fetched
 
     async def log(self, request: Request) -> Response:
-        """What a direct reader of the bucket needs."""
+        """Where the records of a partition are, in one consistent answer: for programs that read the bucket
+        directly."""
         query = query_of(request, frozenset({"fresh"}))
         fresh = flag(query, "fresh", default=True)
 
-        async def look(context: RequestContext, place: Place) -> Response:
+        async def read_log(context: RequestContext, place: Place) -> Response:
             log = await self._broker.partition_log(context, place.topic, place.partition, fresh=fresh)
-            return Response(_ENCODER.encode(partition_log_json(log)), media_type=Media.JSON.value)
+            return json_answer(_log_description(log))
 
-        return await self._answer(request, Read(_place(request), "log", query), look)
+        return await self._answer(request, Read(_place(request), "log", query), read_log)
 
     async def offset(self, request: Request) -> Response:
-        """Resolve a position."""
+        """Resolve a position to an offset."""
         query = query_of(request, frozenset({"at", "fresh"}))
         if "at" not in query:
-            raise Unreadable("at is missing: say ?at=earliest, latest, N, -N or @time", field="at")
+            raise Unreadable("at is missing: send ?at=earliest, latest, N, -N or @time", field="at")
         position = parse_position(query["at"], "at")
         fresh = flag(query, "fresh", default=True)
 
         async def resolve(context: RequestContext, place: Place) -> Response:
             offset = await self._broker.resolve(context, place.topic, place.partition, position, fresh=fresh)
-            return Response(_ENCODER.encode({"offset": offset}), media_type=Media.JSON.value)
+            return json_answer(OffsetAnswer(offset))
 
         return await self._answer(request, Read(_place(request), "offset", query), resolve)
 
-    async def _answer(self, request: Request, read: Read, look: Look) -> Response:
+    async def _answer(self, request: Request, read: Read, read_partition: ReadPartition) -> Response:
         context = context_of(request)
         if self._forwarding is None:
-            return await look(context, read.place)
-        return await self._forwarding.read(request, read, lambda _: look(context, read.place))
+            return await read_partition(context, read.place)
+        return await self._forwarding.read(request, read, lambda _: read_partition(context, read.place))
 
 
 def _place(request: Request) -> Place:
@@ -193,8 +193,35 @@ def _position(request: Request, query: Mapping[str, str], media: Media) -> Posit
 def wants_base64(query: Mapping[str, str]) -> bool:
     encoding = query.get("encoding")
     if encoding not in (None, "base64"):
-        raise Unreadable(f"encoding is base64 or left out, not {encoding[:80]!r}", field="encoding")
+        raise Unreadable(f"encoding must be base64 or left out, not {encoding[:80]!r}", field="encoding")
     return encoding == "base64"
+
+
+def _log_description(log: PartitionLog) -> PartitionLogDescription:
+    return PartitionLogDescription(
+        topic=log.topic,
+        topic_id=log.topic_id,
+        partition=log.partition,
+        shard=log.shard,
+        log_start_offset=log.log_start_offset,
+        cold_end=log.cold_end,
+        high_watermark=log.high_watermark,
+        manifest_version=log.manifest_version,
+        store=log.store_url,
+        segments=tuple(
+            SegmentDescription(
+                s.key,
+                s.base_offset,
+                s.last_offset,
+                s.records,
+                s.size_bytes,
+                s.min_timestamp_ms,
+                s.max_timestamp_ms,
+                s.sha256,
+            )
+            for s in log.segments
+        ),
+    )
 
 
 def _headers(fetched: Fetched) -> dict[str, str]:

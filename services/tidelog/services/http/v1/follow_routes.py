@@ -1,4 +1,4 @@
-"""``GET /v1/topics/{topic}/records``: all partitions of a topic, followed as events or JSON lines."""
+"""``GET /v1/topics/{topic}/records``: follows all partitions of a topic as events or JSON lines."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from starlette.responses import Response
 
 from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
 from tidelog.services.broker.api.request_context import RequestContext
-from tidelog.services.http.answers.problems import Unreadable
 from tidelog.services.http.answers.stream_answer import StreamAnswer
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.media import Media, answer_media
 from tidelog.services.http.service import Service
-from tidelog.services.http.v1 import openapi
+from tidelog.services.http.v1 import openapi_records
 from tidelog.services.http.v1.fetch_routes import HEARTBEAT_MS, JSON_RECORDS_DEFAULT, STREAM_PAGE_BYTES, wants_base64
 from tidelog.services.http.v1.followed_events import FollowedEvents
 from tidelog.services.http.v1.followed_lines import FollowedLines, LineOptions
@@ -25,11 +24,12 @@ from tidelog.services.http.v1.parameters import flag, optional_number, parse_par
 from tidelog.services.http.v1.positions import LATEST, parse_position
 from tidelog.services.http.v1.topic_position import POSITION_PARTITIONS_MAX, parse_position_text, position_headers
 from tidelog.storage.errors import Invalid, NotFound
+from tidelog.wire.errors import Unreadable
 
 _QUERY = frozenset({"offset", "wait_ms", "encoding", "positions", "partitions"})
 _ONE_RECORD = FetchLimits(1, 1)
 STARTS_AT_ONCE = 16
-"""Partitions whose beginning is looked up at the same time."""
+"""Partitions whose start is resolved at the same time."""
 
 
 class FollowRoutes:
@@ -40,20 +40,22 @@ class FollowRoutes:
         self._broker = service.broker
 
     def add_to(self, router: APIRouter) -> None:
-        router.add_api_route("/v1/topics/{topic}/records", self.follow, **openapi.FOLLOW)
+        router.add_api_route("/v1/topics/{topic}/records", self.follow, **openapi_records.FOLLOW)
 
     async def follow(self, request: Request) -> Response:
-        """Follow all partitions."""
+        """Follow all partitions of a topic as server-sent events or JSON lines."""
         query, context = query_of(request, _QUERY), context_of(request).without_deadline()
         topic = topic_of(request)
         media = answer_media(request, (Media.EVENTS, Media.NDJSON))
         wait_ms = optional_number(query, "wait_ms", 0, self._service.settings.fetch_max_wait_ms)
         if wait_ms is not None and media is Media.EVENTS:
-            raise Unreadable("wait_ms bounds application/x-ndjson; an event stream has no end", field="wait_ms")
+            raise Unreadable(
+                "wait_ms applies to application/x-ndjson only: an event stream has no end", field="wait_ms"
+            )
         positions = flag(query, "positions", default=False)
         if positions and media is Media.EVENTS:
             raise Unreadable(
-                "positions is for application/x-ndjson; the ids of events are positions", field="positions"
+                "positions applies to application/x-ndjson only: the ids of events are positions", field="positions"
             )
         chosen = self._partitions(context, query, topic)
         if (positions or media is Media.EVENTS) and len(chosen) > POSITION_PARTITIONS_MAX:
@@ -70,19 +72,19 @@ class FollowRoutes:
         return StreamAnswer(self._service.connections, lines, position_headers(offsets))
 
     def _partitions(self, context: RequestContext, query: Mapping[str, str], topic: str) -> Sequence[int]:
-        """Those that the client chose, else all. Raises `NotFound`."""
+        """The partitions that the client names, otherwise all. Raises `NotFound`."""
         count = self._broker.topic(context, topic).partition_count
         if "partitions" not in query:
             return range(count)
         chosen = parse_partitions(query["partitions"])
         if chosen[-1] >= count:
-            raise NotFound(f"{topic} has no partition {chosen[-1]}: it has {count}, counted from 0")
+            raise NotFound(f"{topic} has no partition {chosen[-1]}: its partitions are 0 to {count - 1}")
         return chosen
 
     async def _start(
         self, request: Request, query: Mapping[str, str], topic: str, chosen: Sequence[int]
     ) -> dict[int, int]:
-        """Where each partition begins. Offsets that the client names are checked before the answer begins."""
+        """The start of each partition. Offsets that the client sends are checked before the answer begins."""
         last_id, context = request.headers.get("last-event-id"), context_of(request)
         resumed = parse_position_text(last_id, "Last-Event-ID") if last_id else {}
         position = parse_position(query["offset"]) if "offset" in query else LATEST
@@ -103,7 +105,7 @@ class FollowRoutes:
 
 def _too_many(topic: str, count: int) -> Invalid:
     return Invalid(
-        f"{count} partitions of {topic} are too many for one position: follow {POSITION_PARTITIONS_MAX} a stream, "
-        f"as ?partitions=0-{POSITION_PARTITIONS_MAX - 1}",
+        f"{count} partitions of {topic} are too many for one position: follow at most {POSITION_PARTITIONS_MAX} per "
+        f"stream, with ?partitions=0-{POSITION_PARTITIONS_MAX - 1}",
         field="partitions",
     )

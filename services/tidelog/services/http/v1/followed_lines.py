@@ -1,27 +1,24 @@
-"""A followed topic as JSON lines.
+"""Writes a followed topic as JSON lines.
 
-Lines are records, or empty: an empty line is the heartbeat of a stream without records, so that no proxy takes it for
-dead. With `positions`, lines without ``offset`` come too: ``{"position": "0:41,1:7"}`` at the start, at every heartbeat
-and at the end of a complete answer, and ``{"position": …, "problem": {…}}`` before a cut.
-"""
+A line is a record, or it is empty: the heartbeat of a stream without records, which keeps proxies from closing it. With
+`positions` there are lines without ``offset``, too: ``{"position": "0:41,1:7"}`` at the start, at every heartbeat and
+at the end of a complete answer, and ``{"position": …, "problem": {…}}`` before a cut."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 
 import msgspec
-import pyarrow as pa
 
-from tidelog.services.http.answers.json_answer import encode_ndjson
-from tidelog.services.http.answers.problems import problem_of
+from tidelog.services.http.answers.record_json import JsonLines
 from tidelog.services.http.answers.record_slices import last_offset, slices_of, written
 from tidelog.services.http.media import Media
 from tidelog.services.http.v1.followed_topic import FollowedTopic
 from tidelog.services.http.v1.topic_position import position_text
 from tidelog.storage.errors import TidelogError
+from tidelog.wire.errors import problem_of
 
 _EMPTY_LINE = b"\n"
 _ENCODER = msgspec.json.Encoder()
@@ -29,7 +26,7 @@ _ENCODER = msgspec.json.Encoder()
 
 @dataclass(frozen=True)
 class LineOptions:
-    """What the client asked for. `bounded`: the answer is complete once the log has been read to its end."""
+    """The options of the client. `bounded`: the answer is complete when the log was read to its end."""
 
     base64: bool
     bounded: bool
@@ -52,8 +49,9 @@ class FollowedLines:
         async with aclosing(self._followed.pages()) as pages:
             async for page in pages:
                 if page is not None:
+                    text = JsonLines(base64=self._options.base64, partition=page.partition)
                     for piece in slices_of(page.batches):
-                        yield await written(piece, partial(self._lines, page.partition))
+                        yield await written([piece], text.records)
                         self._sent[page.partition] = last_offset(piece) + 1
                     self._sent[page.partition] = page.next_offset
                 elif self._is_complete():
@@ -66,14 +64,11 @@ class FollowedLines:
     def last_piece(self, error: TidelogError) -> bytes:
         return self._position_line(error) if self._options.positions else b""
 
-    def _lines(self, partition: int, piece: pa.RecordBatch) -> bytes:
-        return encode_ndjson([piece], base64=self._options.base64, partition=partition)
-
     def _is_complete(self) -> bool:
         return self._options.bounded and self._followed.caught_up
 
     def _position_line(self, error: TidelogError | None = None) -> bytes:
         line: dict[str, object] = {"position": position_text(self._sent)}
         if error:
-            line["problem"] = msgspec.Raw(problem_of(error).body())
+            line["problem"] = problem_of(error)
         return _ENCODER.encode(line) + b"\n"

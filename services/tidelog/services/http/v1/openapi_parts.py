@@ -1,88 +1,115 @@
-"""Pieces that OpenAPI descriptions are put together from (https://spec.openapis.org/oas/v3.1.0)."""
+"""Builds the OpenAPI description (https://spec.openapis.org/oas/v3.1.0): schemas from the msgspec types, and the
+description of one call as the keyword arguments of `APIRouter.add_api_route`."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from starlette.responses import Response
 
-from tidelog.services.http.answers.problems import PROBLEM_MEDIA
+from tidelog.services.http.bodies.json_body import RecordsForm
+from tidelog.services.http.v1.request_forms import AlterForm, CreateForm, DeleteRecordsForm
+from tidelog.storage.stores.counting import RequestCounts
+from tidelog.wire.cluster import ClusterDescription, HealthAnswer, ReadyAnswer
+from tidelog.wire.costs import CostDescription
+from tidelog.wire.errors import PROBLEM_MEDIA, Problem
+from tidelog.wire.fetch import FetchAnswer
+from tidelog.wire.produce import ProduceAnswer
+from tidelog.wire.topics import (
+    ListedPartition,
+    LogStartAnswer,
+    OffsetAnswer,
+    PartitionLogDescription,
+    TopicDescription,
+    TopicPage,
+)
 
 Json = dict[str, Any]
-"""A piece of an OpenAPI document; it is data for FastAPI, and no other module looks into it."""
+"""A piece of an OpenAPI document."""
 
 TEXT: Json = {"type": "string"}
-COUNT: Json = {"type": "integer", "minimum": 0}
+FLAG: Json = {"type": "string", "enum": ["true", "false"]}
+EXAMPLE_ID = "0123456789abcdef0123456789abcdef"
 
+_FORMS: tuple[type[msgspec.Struct], ...] = (RecordsForm, CreateForm, AlterForm, DeleteRecordsForm)
+_ANSWERS: tuple[type[msgspec.Struct], ...] = (
+    *(ProduceAnswer, FetchAnswer, OffsetAnswer, LogStartAnswer, PartitionLogDescription),
+    *(TopicDescription, TopicPage, ListedPartition, ClusterDescription, CostDescription),
+    *(HealthAnswer, ReadyAnswer, Problem),
+)
+_REF = "#/components/schemas/{name}"
 _REFUSALS = {
-    "400": "cannot be read",
-    "401": "Tidelog-Peer does not prove that a broker of this cluster sent the request",
-    "403": "a Host or an Origin that is not allowed",
-    "404": "no such topic or partition",
-    "406": "no answer of that media type",
-    "408": "the body did not arrive in time",
-    "409": "another came first",
-    "413": "over a limit",
-    "415": "a media type not read here",
-    "416": "out of range; says what the range is",
-    "422": "read, but not allowed",
-    "500": "an object in the bucket is damaged",
-    "503": "overloaded, stopping, the shard between two brokers, or the store away; come back after Retry-After",
+    400: "The request cannot be read.",
+    401: "Tidelog-Peer does not prove that a broker of this cluster sent the request.",
+    403: "The Host or the Origin is not allowed.",
+    404: "The topic, partition or broker does not exist.",
+    406: "The call has no answer in a media type that Accept allows.",
+    408: "The body did not arrive in time.",
+    409: "The request conflicts with the state of the log or the cluster.",
+    413: "The request is larger than a limit.",
+    415: "The call does not read bodies of this media type.",
+    416: "The offset is out of range. The problem holds the range.",
+    422: "The request can be read, but it is not allowed.",
+    500: "An object in the bucket is damaged.",
+    503: "The broker is overloaded or stopping, no broker leads the shard, or the store is unavailable. Send the "
+    "request again after Retry-After.",
 }
-_OF_THE_FRONT = (400, 401, 403)
-"""Statuses that any call may have before its route is reached."""
-_PROBLEM: Json = {
-    "type": "object",
-    "required": ["type", "title", "status", "detail", "code"],
-    "properties": {
-        "request_id": TEXT,
-        "type": TEXT,
-        "title": TEXT,
-        "status": {"type": "integer"},
-        "detail": TEXT,
-        "code": TEXT,
-        "field": TEXT,
-        "record": {"type": "integer"},
-    },
-}
+_FROM_THE_FRONT = (400, 401, 403)
+"""The front may refuse any call with these, before its route sees it."""
 
 
-def record_of(
-    required: Mapping[str, Json], optional: Mapping[str, Json] | None = None, *, closed: bool = False
-) -> Json:
-    """An object schema; `closed` refuses other members."""
-    schema: Json = {"type": "object", "required": list(required), "properties": {**required, **(optional or {})}}
-    return {**schema, "additionalProperties": False} if closed else schema
+def add_schemas(description: Json) -> Json:
+    """`description` with the schemas of all forms and answers."""
+    _, forms = msgspec.json.schema_components(_FORMS, ref_template=_REF)
+    _, answers = msgspec.json.schema_components(_ANSWERS, ref_template=_REF)
+    omitting = {kind.__name__ for kind in _ANSWERS if kind.__struct_config__.omit_defaults}
+    for name, schema in answers.items():
+        _close_answer(schema, omits_defaults=name in omitting)
+    for count in answers[RequestCounts.__name__]["properties"].values():
+        count["minimum"] = 0
+    schemas = forms | answers
+    for schema in schemas.values():
+        schema["description"] = inspect.cleandoc(schema["description"])
+    description["components"] = {"schemas": schemas}
+    return description
 
 
-def list_of(items: Json, **bounds: int) -> Json:
-    return {"type": "array", "items": items, **bounds}
+def _close_answer(schema: Json, *, omits_defaults: bool) -> None:
+    """msgspec describes what a decoder accepts. A server sends more exactly: a member with a default is either always
+    in an answer, or it is left out instead of being sent with its default."""
+    for name, member in schema["properties"].items():
+        if "default" not in member:
+            continue
+        default = member.pop("default")
+        if not omits_defaults:
+            schema["required"].append(name)
+        elif default is None:
+            schema["properties"][name] = member["anyOf"][0]
+
+
+def ref(kind: type[msgspec.Struct]) -> Json:
+    """A reference to the schema of `kind`."""
+    return {"$ref": _REF.format(name=kind.__name__)}
 
 
 def whole(low: int, high: int) -> Json:
     return {"type": "integer", "minimum": low, "maximum": high}
 
 
-def or_null(schema: Json) -> Json:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
 def path(name: str, schema: Json, description: str, example: object) -> Json:
-    return _parameter("path", name, schema, description, example, required=True)
-
-
-def query(name: str, schema: Json, description: str, example: object, *, required: bool = False) -> Json:
-    return _parameter("query", name, schema, description, example, required=required)
+    return query(name, schema, description, example, required=True) | {"in": "path"}
 
 
 def header(name: str, schema: Json, description: str, example: object) -> Json:
-    return _parameter("header", name, schema, description, example, required=False)
+    return query(name, schema, description, example) | {"in": "header"}
 
 
-def _parameter(where: str, name: str, schema: Json, description: str, example: object, *, required: bool) -> Json:
+def query(name: str, schema: Json, description: str, example: object, *, required: bool = False) -> Json:
     return {
-        "in": where,
+        "in": "query",
         "name": name,
         "required": required,
         "description": description,
@@ -92,28 +119,35 @@ def _parameter(where: str, name: str, schema: Json, description: str, example: o
 
 
 def body(media: str, schema: Json, example: object) -> Json:
-    """What a body or an answer of one media type holds."""
+    """The content of a request or an answer in one media type."""
     return {media: {"schema": schema, "example": example}}
+
+
+def answer(example: msgspec.Struct) -> Json:
+    """An answer of JSON, of the type of `example`."""
+    return body("application/json", ref(type(example)), msgspec.to_builtins(example))
+
+
+TOPIC = path("topic", {"type": "string", "pattern": "^[a-zA-Z0-9._-]{1,249}$"}, "Name of the topic.", "web")
 
 
 def operation(
     method: str,
     tag: str,
-    *,
     answers: Mapping[int, Json | None],
-    description: str,
-    refusals: Sequence[int],
+    refusals: Sequence[int] = (),
     parameters: Sequence[Json] = (),
     request: Json | None = None,
 ) -> Json:
-    """The keyword arguments of `APIRouter.add_api_route` for one call. `answers`: by status, content by media type."""
+    """The keyword arguments of `APIRouter.add_api_route` for one call. `answers`: the content by status. The
+    description of the call is the docstring of its endpoint."""
     responses: Json = {
-        str(status): {"description": "as asked for", **({"content": content} if content else {})}
+        str(status): {"description": "Success.", **({"content": content} if content else {})}
         for status, content in answers.items()
     }
-    problem = {PROBLEM_MEDIA: {"schema": _PROBLEM}}
-    for status in (*refusals, *_OF_THE_FRONT, *((415,) if method == "POST" else ()), 503):
-        responses[str(status)] = {"description": _REFUSALS[str(status)], "content": problem}
+    problem = {PROBLEM_MEDIA: {"schema": ref(Problem)}}
+    for status in (*refusals, *_FROM_THE_FRONT, *((415,) if method == "POST" else ()), 503):
+        responses[str(status)] = {"description": _REFUSALS[status], "content": problem}
     extra: Json = {"parameters": list(parameters), "responses": responses}
     if request is not None:
         extra["requestBody"] = {"required": True, "content": request}
@@ -122,7 +156,6 @@ def operation(
         "status_code": min(answers),
         "response_class": Response,
         "response_model": None,
-        "description": description,
         "tags": [tag],
         "openapi_extra": extra,
     }

@@ -1,5 +1,5 @@
-"""Path and query parameters, read strictly: an unknown name, a name said twice or a number out of its range is refused
-before anything happens."""
+"""Reads path and query parameters strictly: an unknown name, a repeated name or a number out of range is refused before
+any work is done."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
-from tidelog.services.http.answers.problems import Unreadable
+from tidelog.wire.errors import Unreadable
 
+NO_QUERY: frozenset[str] = frozenset()
+"""The parameters of a call that has none."""
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 PARTITIONS_NAMED_MAX = 100_000
@@ -19,7 +21,7 @@ _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
 def query_of(request: Request, known: frozenset[str]) -> Mapping[str, str]:
-    """The query's parameters. `Unreadable` for a name not in `known`, or one given twice."""
+    """The parameters of the query. Raises `Unreadable` for a name that is not in `known`, or one that occurs twice."""
     raw: bytes = request.scope["query_string"]
     if not raw:
         return {}
@@ -27,18 +29,20 @@ def query_of(request: Request, known: frozenset[str]) -> Mapping[str, str]:
     for name, value in parse_qsl(raw.decode("latin-1"), keep_blank_values=True):
         if name not in known:
             names = ", ".join(sorted(known)) or "none"
-            raise Unreadable(f"{name[:80]!r} is not a parameter of this call; the known are: {names}", field=name[:80])
+            raise Unreadable(
+                f"{name[:80]!r} is not a parameter of this call; its parameters are: {names}", field=name[:80]
+            )
         if name in found:
-            raise Unreadable(f"{name} is given twice: say it once", field=name)
+            raise Unreadable(f"{name} occurs twice: send it once", field=name)
         found[name] = value
     return found
 
 
 def whole_number(text: str, name: str, low: int, high: int) -> int:
-    """`text` as a number in ``[low, high]``, else `Unreadable` naming the parameter."""
+    """Parse a number in ``[low, high]``. Raises `Unreadable`, which names the parameter."""
     if _WHOLE_NUMBER.fullmatch(text) and low <= int(text) <= high:
         return int(text)
-    raise Unreadable(f"{name} is a whole number from {low} to {high}, not {text[:80]!r}", field=name)
+    raise Unreadable(f"{name} must be a whole number from {low} to {high}, not {text[:80]!r}", field=name)
 
 
 def optional_number(query: Mapping[str, str], name: str, low: int, high: int) -> int | None:
@@ -46,33 +50,33 @@ def optional_number(query: Mapping[str, str], name: str, low: int, high: int) ->
 
 
 def capped_number(query: Mapping[str, str], name: str, low: int, default: int, cap: int) -> int:
-    """A limit that the client may ask for and the broker caps at `cap`."""
-    wanted = optional_number(query, name, low, OFFSET_MAX)
-    return min(default if wanted is None else wanted, cap)
+    """A limit that the client may lower or raise, up to `cap`."""
+    given = optional_number(query, name, low, OFFSET_MAX)
+    return min(default if given is None else given, cap)
 
 
 def flag(query: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """``true`` or ``false``, else `Unreadable` naming the parameter."""
+    """Parse ``true`` or ``false``. Raises `Unreadable`, which names the parameter."""
     match query.get(name):
         case None:
             return default
         case "true" | "false" as text:
             return text == "true"
         case other:
-            raise Unreadable(f"{name} is true or false, not {other[:80]!r}", field=name)
+            raise Unreadable(f"{name} must be true or false, not {other[:80]!r}", field=name)
 
 
 def parse_partitions(text: str) -> list[int]:
-    """``0-3,7`` as partitions in their order; at least one. `Unreadable` for another form, or too many."""
+    """Parse a list such as ``0-3,7`` into sorted partitions, at least one. Raises `Unreadable`."""
     found: set[int] = set()
     for item in text.split(","):
         ends = _PARTITION_RANGE.fullmatch(item)
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
         if not first <= last < first + PARTITIONS_NAMED_MAX:
-            raise Unreadable(f"partitions is a list as 0-3,7, not {text[:80]!r}", field="partitions")
+            raise Unreadable(f"partitions must be a list such as 0-3,7, not {text[:80]!r}", field="partitions")
         found.update(range(first, last + 1))
         if len(found) > PARTITIONS_NAMED_MAX:
-            raise Unreadable(f"partitions names more than {PARTITIONS_NAMED_MAX}", field="partitions")
+            raise Unreadable(f"partitions names more than {PARTITIONS_NAMED_MAX} partitions", field="partitions")
     return sorted(found)
 
 

@@ -1,24 +1,22 @@
-"""One partition as server-sent events: the id of each is its offset."""
+"""Writes one partition as server-sent events. The id of an event is the offset of its record."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-import pyarrow as pa
-
 from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.answers.event_answer import HEARTBEAT, encode_cut_event, encode_event
-from tidelog.services.http.answers.record_json import records_json
-from tidelog.services.http.answers.record_slices import last_offset, slices_of, written
+from tidelog.services.http.answers.record_json import json_records
+from tidelog.services.http.answers.record_slices import Group, last_offset, slices_of, written
 from tidelog.services.http.forwarding.partition_calls import Place
 from tidelog.services.http.media import Media
 from tidelog.storage.errors import TidelogError
 
 
 class PartitionEvents:
-    """A `RecordStream` of events: `first`, and what follows it."""
+    """A `RecordStream` of events: the records of `first` and all later ones."""
 
     media = Media.EVENTS
 
@@ -44,7 +42,7 @@ class PartitionEvents:
         page = self._first
         while True:
             for piece in slices_of(page.batches):
-                yield await written(piece, self._events)
+                yield await written([piece], self._events)
                 self._sent = last_offset(piece)
             if not page.batches:
                 yield HEARTBEAT
@@ -52,8 +50,8 @@ class PartitionEvents:
                 self._context, self._place.topic, self._place.partition, page.next_offset, self._limits
             )
 
-    def _events(self, piece: pa.RecordBatch) -> bytes:
-        records = records_json([piece], base64=self._base64)
+    def _events(self, group: Group) -> bytes:
+        records = json_records(group, base64=self._base64)
         return b"".join(encode_event(str(record.offset), record) for record in records)
 
     def last_piece(self, error: TidelogError) -> bytes:

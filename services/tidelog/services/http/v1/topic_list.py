@@ -1,12 +1,11 @@
-"""``GET /v1/topics``: topics by name, in pages, from memory.
+"""Divides the topics into pages by name, and describes their partitions.
 
-A page ends after `limit` topics, or before it has too many partitions, but it has one topic at least. Its `next` is the
-name to give as `after` for the page that follows.
+A page ends after `limit` topics or before it has too many partitions, but it has at least one topic. Its `next` is the
+value of `after` for the following page.
 
-The offsets of partitions are told only if they are asked for (`detail`): a partition that is not loaded costs a look at
-the bucket. A topic whose look fails (it was deleted meanwhile, or an object of it is damaged) is named under `failed`,
-and the others are told all the same.
-"""
+The offsets of partitions are read only for a list with details, because a partition that is not loaded costs a request
+to the store. A topic whose partitions cannot be read (an object of it is damaged, for example) is listed under
+`failed`; the other topics are described. A topic that was deleted meanwhile is left out."""
 
 from __future__ import annotations
 
@@ -14,77 +13,35 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import msgspec
 
 from tidelog.coordinator.topics.topic import Topic
-from tidelog.services.http.answers.problems import problem_of
 from tidelog.storage.errors import NotFound, TidelogError
+from tidelog.wire.errors import problem_of
+from tidelog.wire.topics import FailedTopic, ListedPartition, ListedTopic, PartitionDescription, TopicPage
 
 LIMIT_MAX = 1_000
 PARTITIONS_PER_PAGE_MAX = 10_000
 DETAILED_PARTITIONS_MAX = 1_000
-"""Of one page; each may cost a look at the bucket."""
-LOOKS_AT_ONCE = 32
+"""The partitions of a page with details. Each may cost a request to the store."""
+READS_AT_ONCE = 32
 
-
-class PartitionPlaceJson(msgspec.Struct):
-    """Where a partition lives."""
-
-    partition: int
-    shard: int
-
-
-class PartitionJson(msgspec.Struct):
-    """Where a partition lives and what it holds."""
-
-    partition: int
-    shard: int
-    log_start_offset: int
-    cold_end: int
-    high_watermark: int
-
-
-class ListedTopicJson(msgspec.Struct):
-    """A topic; of its partitions offsets only if they were asked for and known."""
-
-    name: str
-    topic_id: str
-    partitions: list[PartitionPlaceJson] | list[PartitionJson]
-    configs: dict[str, str]
-    created_at_ms: int
-
-
-class FailedTopicJson(msgspec.Struct):
-    """Why the details of a topic are missing."""
-
-    topic: str
-    code: str
-    detail: str
-
-
-class TopicListJson(msgspec.Struct, omit_defaults=True):
-    """A page. `next`: none if it is the last one."""
-
-    topics: list[ListedTopicJson]
-    next: str | None = None
-    failed: list[FailedTopicJson] = []
+ReadPartition: TypeAlias = Callable[[str, int], Awaitable[PartitionDescription]]
+"""Reads the offsets of a partition of a topic."""
 
 
 @dataclass(frozen=True)
-class TopicPage:
-    """Topics of one page; `next_after` is the name of the last one if more follow."""
+class TopicRange:
+    """The topics of one page; `next_after` is the name of the last one if more topics follow."""
 
     topics: Sequence[Topic]
     next_after: str | None
 
 
-Look = Callable[[str, int], Awaitable[PartitionJson]]
-"""What a partition of a topic holds."""
-
-
-def topic_page(topics: Sequence[Topic], after: str, limit: int, partitions_max: int) -> TopicPage:
-    """The page of `topics`, which are sorted by name, behind the name `after`."""
+def topic_range(topics: Sequence[Topic], after: str, limit: int, partitions_max: int) -> TopicRange:
+    """The page of `topics`, which are sorted by name, that begins after the name `after`."""
     first = bisect_right(topics, after, key=lambda topic: topic.name)
     last, partitions = first, 0
     while last < min(len(topics), first + limit):
@@ -93,55 +50,62 @@ def topic_page(topics: Sequence[Topic], after: str, limit: int, partitions_max: 
             break
         last += 1
     more = first < last < len(topics)
-    return TopicPage(topics[first:last], topics[last - 1].name if more else None)
+    return TopicRange(topics[first:last], topics[last - 1].name if more else None)
 
 
-def listed(page: TopicPage) -> TopicListJson:
-    """The page as it is told from memory."""
-    return TopicListJson([_listed(topic, _places(topic)) for topic in page.topics], page.next_after)
+def listed(page: TopicRange) -> TopicPage:
+    """The page from memory, without offsets."""
+    return TopicPage(tuple(_listed(topic, _places(topic)) for topic in page.topics), page.next_after)
 
 
-async def detailed(page: TopicPage, look: Look) -> TopicListJson:
-    """The page with what each partition holds, by `look`, some side by side. Raises what is no `TidelogError`."""
-    turns = asyncio.Semaphore(LOOKS_AT_ONCE)
-    answer = TopicListJson([], page.next_after, failed=[])
-    for topic, found in zip(
-        page.topics, await asyncio.gather(*(_partitions(topic, look, turns) for topic in page.topics)), strict=True
-    ):
-        if isinstance(found, TidelogError):
-            problem = problem_of(found)
-            answer.failed.append(FailedTopicJson(topic.name, problem.code, problem.detail))
-        if not isinstance(found, NotFound):
-            answer.topics.append(_listed(topic, _places(topic) if isinstance(found, TidelogError) else found))
-    return answer
+async def detailed(page: TopicRange, read: ReadPartition) -> TopicPage:
+    """The page with offsets; several partitions are read at the same time. Raises an error that is no
+    `TidelogError`."""
+    turns = asyncio.Semaphore(READS_AT_ONCE)
+    found = await asyncio.gather(*(_partitions(topic, read, turns) for topic in page.topics))
+    topics, failed = [], []
+    for topic, partitions in zip(page.topics, found, strict=True):
+        if isinstance(partitions, TidelogError):
+            problem = problem_of(partitions)
+            failed.append(FailedTopic(topic.name, problem.code, problem.detail))
+        if not isinstance(partitions, NotFound):
+            known = None if isinstance(partitions, TidelogError) else partitions
+            topics.append(_listed(topic, _places(topic) if known is None else _with_offsets(known)))
+    return TopicPage(tuple(topics), page.next_after, tuple(failed))
 
 
-async def partitions_of(topic: Topic, look: Look) -> list[PartitionJson]:
-    """What each partition of one topic holds. Raises what `look` does."""
-    found = await _partitions(topic, look, asyncio.Semaphore(LOOKS_AT_ONCE))
+async def described_partitions(topic: Topic, read: ReadPartition) -> Sequence[PartitionDescription]:
+    """The partitions of one topic. Raises the errors of `read`."""
+    found = await _partitions(topic, read, asyncio.Semaphore(READS_AT_ONCE))
     if isinstance(found, TidelogError):
         raise found
     return found
 
 
-async def _partitions(topic: Topic, look: Look, turns: asyncio.Semaphore) -> list[PartitionJson] | TidelogError:
-    async def one(number: int) -> PartitionJson:
+async def _partitions(
+    topic: Topic, read: ReadPartition, turns: asyncio.Semaphore
+) -> Sequence[PartitionDescription] | TidelogError:
+    async def one(number: int) -> PartitionDescription:
         async with turns:
-            return await look(topic.name, number)
+            return await read(topic.name, number)
 
     found = await asyncio.gather(*(one(number) for number in range(topic.partition_count)), return_exceptions=True)
     failures = [error for error in found if isinstance(error, BaseException)]
     if not failures:
-        return [partition for partition in found if isinstance(partition, PartitionJson)]
-    unforeseen = next((error for error in failures if not isinstance(error, TidelogError)), None)
-    if unforeseen is not None:
-        raise unforeseen
+        return [partition for partition in found if isinstance(partition, PartitionDescription)]
+    unexpected = next((error for error in failures if not isinstance(error, TidelogError)), None)
+    if unexpected is not None:
+        raise unexpected
     return next(error for error in failures if isinstance(error, TidelogError))
 
 
-def _listed(topic: Topic, partitions: list[PartitionPlaceJson] | list[PartitionJson]) -> ListedTopicJson:
-    return ListedTopicJson(topic.name, topic.topic_id, partitions, topic.config.as_kafka(), topic.created_at_ms)
+def _listed(topic: Topic, partitions: tuple[ListedPartition, ...]) -> ListedTopic:
+    return ListedTopic(topic.name, topic.topic_id, partitions, topic.config.as_kafka(), topic.created_at_ms)
 
 
-def _places(topic: Topic) -> list[PartitionPlaceJson]:
-    return [PartitionPlaceJson(number, shard) for number, shard in enumerate(topic.shards)]
+def _places(topic: Topic) -> tuple[ListedPartition, ...]:
+    return tuple(ListedPartition(number, shard) for number, shard in enumerate(topic.shards))
+
+
+def _with_offsets(partitions: Sequence[PartitionDescription]) -> tuple[ListedPartition, ...]:
+    return tuple(ListedPartition(*msgspec.structs.astuple(partition)) for partition in partitions)

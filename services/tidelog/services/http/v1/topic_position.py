@@ -1,13 +1,13 @@
-"""A position in a whole topic as text: ``0:41,1:7`` names the next offset of partitions 0 and 1.
+"""A position in a whole topic, as text: ``0:41,1:7`` is the next offset of partitions 0 and 1.
 
-Clients get it as the id of events, in the header ``Tidelog-Position`` and in the position lines of JSON lines. They
-send it back in ``Last-Event-ID``. If a position names a partition twice, the later offset counts: a client may append
-what it has read since to a position that it was given.
+Clients get a position as the id of events, in the header ``Tidelog-Position`` and in the position lines of JSON lines.
+They send it back in ``Last-Event-ID``. If it names a partition twice, the later offset counts, so a client may append
+the records that it has read since.
 
-Of more than `PLAIN_PARTITIONS_MAX` partitions the text is a token, ``~`` and base64url (RFC 4648, section 5) of a zlib
-stream (RFC 1950). It holds LEB128 numbers: how many partitions, then the distance of each partition to the one before,
-then the distance of each offset to the one before, zigzag-coded. A thousand partitions take 3 to 7 KB. A position holds
-one offset of each partition, so its size cannot be independent of their number; `POSITION_PARTITIONS_MAX` bounds it.
+The position of more than `PLAIN_PARTITIONS_MAX` partitions is a token: ``~`` and base64url (RFC 4648, section 5) of a
+zlib stream (RFC 1950). The stream holds LEB128 numbers: the number of partitions, the difference of each partition to
+the previous one, and the difference of each offset to the previous one (zigzag-coded). A thousand partitions take 3 to
+7 KB. The size grows with the number of partitions; `POSITION_PARTITIONS_MAX` bounds it.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 
-from tidelog.services.http.answers.problems import Unreadable
 from tidelog.services.http.v1.parameters import OFFSET_MAX, PARTITION_MAX
+from tidelog.wire.errors import Unreadable
 
 POSITION_HEADER = "Tidelog-Position"
-"""In an answer that follows a topic: where each partition begins."""
+"""The header of an answer that follows a topic: where each partition begins."""
 PLAIN_PARTITIONS_MAX = 16
-"""Of more partitions a position is a token."""
+"""The position of more partitions is a token."""
 POSITION_PARTITIONS_MAX = 1_000
-"""Proxies refuse heads of 8 to 16 KB, and a position has to come back in a head."""
+"""Proxies refuse heads of 8 to 16 KB, and clients send positions in a head."""
 
 _PLACE = re.compile(r"([0-9]{1,10}):([0-9]{1,18})")
 _TOKEN = re.compile(r"~[A-Za-z0-9_-]{1,20000}={0,2}")
 _TOKEN_BYTES_MAX = 20 * POSITION_PARTITIONS_MAX
-"""Of the numbers in a token: two for each partition, of 10 bytes at most."""
+"""The size of the numbers in a token: two per partition, of at most 10 bytes."""
 
 
 def position_text(offsets: Mapping[int, int]) -> str:
-    """`offsets`: the next offset of each partition."""
+    """The position with `offsets`, the next offset of each partition."""
     places = sorted(offsets.items())
     if len(places) <= PLAIN_PARTITIONS_MAX:
         return ",".join(f"{partition}:{offset}" for partition, offset in places)
@@ -48,7 +48,7 @@ def position_text(offsets: Mapping[int, int]) -> str:
 
 
 def parse_position_text(text: str, name: str) -> dict[int, int]:
-    """The next offsets that `text` names, by partition. `Unreadable` names the header `name`."""
+    """The next offsets in `text`, by partition. Raises `Unreadable`, which names the header `name`."""
     offsets: dict[int, int] = {}
     for item in text.split(","):
         if place := _PLACE.fullmatch(item):
@@ -56,23 +56,23 @@ def parse_position_text(text: str, name: str) -> dict[int, int]:
         elif _TOKEN.fullmatch(item) and (token := _parse_token(item[1:])) is not None:
             offsets |= token
         else:
-            raise Unreadable(f"{name} is a position as the answer carried it, not {text[:80]!r}", field=name)
+            raise Unreadable(f"{name} must be a position from an answer, not {text[:80]!r}", field=name)
     return offsets
 
 
 def position_headers(offsets: Mapping[int, int]) -> dict[str, str]:
-    """The header that tells where a follow begins; none for a position that would be too long."""
+    """The header with the start of a follow; none if the position would be too long."""
     return {POSITION_HEADER: position_text(offsets)} if len(offsets) <= POSITION_PARTITIONS_MAX else {}
 
 
 def _parse_token(token: str) -> dict[int, int] | None:
-    """None if it is none of `position_text`."""
+    """None if `position_text` did not make the token."""
     try:
-        undoing = zlib.decompressobj()
+        stream = zlib.decompressobj()
         packed = urlsafe_b64decode(token.rstrip("=") + "=" * (-len(token.rstrip("=")) % 4))
-        numbers = iter(undoing.decompress(packed, _TOKEN_BYTES_MAX))
+        numbers = iter(stream.decompress(packed, _TOKEN_BYTES_MAX))
         count = _parse_leb128(numbers)
-        if not undoing.eof:
+        if not stream.eof:
             return None
         partitions = _sums(_parse_leb128(numbers) for _ in range(count))
         distances = (_parse_leb128(numbers) for _ in range(count))

@@ -1,4 +1,4 @@
-"""A peer's answer, passed on as it comes: neither decoded nor gathered."""
+"""Passes on a peer's answer as it arrives, without decoding or collecting it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from contextlib import nullcontext
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tidelog.services.http.answers.verdicts import ClientGone
 from tidelog.services.http.forwarding.leader_watch import LeaderWatch
 from tidelog.services.http.listener.connections import Connections, Draining
 from tidelog.services.http.media import Media
 from tidelog.services.peers.pool import PeerAnswer
 from tidelog.storage.errors import Overloaded, Unavailable
+from tidelog.wire.errors import ClientGone
 
 logger = logging.getLogger(__name__)
 
 
 class ForwardedAnswer(Response):
-    """Sends what `answer` brings. A client that leaves a stream ends the call at the peer.
+    """Sends the pieces of `answer`. If the client leaves a stream, the call at the peer ends.
 
-    A peer that dies on the way, or is replaced and falls silent (`watch`), ends an event stream as a whole answer, to
-    be resumed from its last id; any other answer is left unfinished: nobody is to take a part for the whole."""
+    If the peer dies, or is replaced and falls silent (`watch`), an event stream ends regularly, and the client resumes
+    from its last id. Any other answer is left unfinished, so that no client takes a part for the whole."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class ForwardedAnswer(Response):
             if self._resumable:
                 await self._connections.hold(receive, self._send_all(send))
             else:
-                await self._send_all(send)  # as long as a fetch may be, whether its client stays or not
+                await self._send_all(send)  # bounded by the time of a fetch, even if the client leaves
         except ClientGone:
             return
-        except Overloaded:  # no place to wait in, and nothing sent yet
+        except Overloaded:  # too many waiting requests; nothing was sent yet
             raise
         except (Draining, Unavailable) as error:
-            logger.warning("a peer's answer ended early: %s", str(error) or "the broker stops")
+            logger.warning("a peer's answer ended early: %s", str(error) or "the broker is stopping")
             if not self._resumable:
                 return
         finally:

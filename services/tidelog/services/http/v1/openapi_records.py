@@ -1,0 +1,98 @@
+"""The OpenAPI descriptions of the calls that produce, read and delete records."""
+
+from __future__ import annotations
+
+from tidelog.services.http.bodies.json_body import RecordsForm
+from tidelog.services.http.media import BODY_ENCODINGS, Media
+from tidelog.services.http.v1 import openapi_parts as parts
+from tidelog.services.http.v1.openapi_parts import TEXT, answer, body, header, operation, path, query, ref, whole
+from tidelog.services.http.v1.request_forms import DeleteRecordsForm
+from tidelog.wire.fetch import FetchAnswer, JsonRecord
+from tidelog.wire.produce import AppendedRecords, ProduceAnswer
+from tidelog.wire.topics import LogStartAnswer, OffsetAnswer, PartitionLogDescription
+
+_JSON, _NDJSON, _TEXT, _ARROW, _EVENTS = (media.value for media in Media)
+_INT32, _INT64 = whole(0, 2**31 - 1), whole(0, 2**63 - 1)
+_LIMIT = whole(1, 2**63 - 1)
+_PRODUCER_ID = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"}
+_START = {"type": "string", "pattern": r"^(earliest|latest|-?[0-9]{1,18}|@.+)$"}
+_FIELD = {"type": "string", "minLength": 1}
+_TIME_MS = 1_763_712_000_000
+
+_PARTITION = path("partition", _INT32, "Number of the partition.", 0)
+_FRESH = query("fresh", parts.FLAG, "false: answer with the end that the leader knows, which may be outdated.", "true")
+_BASE64 = query("encoding", {"enum": ["base64"]}, "base64: send every key and value as base64.", "base64")
+_PRODUCE_PARAMETERS = (
+    query("acks", {"enum": ["0", "1", "all"]}, "Answer at once (0), once buffered (1), once committed (all).", "all"),
+    query("key_field", _FIELD, "NDJSON and text: the field with the key of a record.", "user.id"),
+    query("timestamp_field", _FIELD, "NDJSON and text: the field with the timestamp of a record.", "at"),
+    header("Content-Encoding", {"enum": list(BODY_ENCODINGS)}, "Compression of the body.", "identity"),
+)
+_PRODUCE_PARTITION_PARAMETERS = (
+    query("expected_offset", _INT64, "Append only if this is the next offset of the partition.", 41),
+    header("Tidelog-Producer-Id", _PRODUCER_ID, "Id of an idempotent producer.", "web-1"),
+    header("Tidelog-Producer-Epoch", _INT32, "Epoch of the producer.", 0),
+    header("Tidelog-Sequence", _INT64, "Sequence number of the first record.", 0),
+)
+_FETCH_PARAMETERS = (
+    query("offset", _START, "N, earliest (default), latest, -N or @time.", "earliest"),
+    query("max_records", _LIMIT, "The largest number of records.", 100),
+    query("max_bytes", _LIMIT, "The approximate limit for the bytes of keys and values.", 1_048_576),
+    query("wait_ms", _INT64, "How long to wait for a record if there is none.", 0),
+    header("Last-Event-ID", TEXT, "Event streams: continue after this offset.", "41"),
+)
+_FOLLOW_PARAMETERS = (
+    query("offset", _START, "Where each partition begins; default latest.", "latest"),
+    query("wait_ms", _INT32, "JSON lines: end the answer after this time without a record.", 0),
+    query("partitions", TEXT, "Only these partitions: a list of numbers and ranges.", "0-3,7"),
+    query("positions", {"type": "boolean"}, "JSON lines: send lines with the position, too.", True),
+    header("Last-Event-ID", TEXT, "Continue from this position.", "0:41,1:7"),
+)
+_AT = query("at", _START, "A position, as `offset` of a fetch.", "@2026-01-31T12:00:00Z", required=True)
+
+_RECORDS = {"records": [{"key": "user-1", "value": {"json": {"path": "/", "ms": 12}}}, {"value": "plain text"}]}
+_ARROW_CONTENT = body(_ARROW, {"type": "string", "format": "binary"}, "(binary)")
+_PRODUCE_BODY = {
+    **body(_JSON, ref(RecordsForm), _RECORDS),
+    **body(_NDJSON, TEXT, '{"path": "/", "ms": 12}\n{"path": "/about", "ms": 7}\n'),
+    **body(_TEXT, TEXT, "a line\nanother line\n"),
+    **_ARROW_CONTENT,
+}
+_APPENDED = answer(ProduceAnswer("web", (AppendedRecords(0, 41, 2, _TIME_MS),)))
+_FETCHED = answer(FetchAnswer("web", 0, (JsonRecord(41, _TIME_MS, "user-1", "plain text", []),), 42, 42, 0))
+_EVENT = 'id: 41\ndata: {"offset":41,"timestamp":1763712000000,"key":null,"value":"text","headers":[]}\n\n'
+_STREAMED = {**body(_NDJSON, TEXT, "one record per line"), **body(_EVENTS, TEXT, _EVENT)}
+_LOG = PartitionLogDescription("web", parts.EXAMPLE_ID, 0, 0, 0, 0, 42, -1, "file:./tidelog-data", ())
+
+_PRODUCED = {200: _APPENDED, 202: _APPENDED}
+_PRODUCE_REFUSALS = (400, 404, 408, 409, 413, 415, 422)
+_READ_REFUSALS = (400, 404, 406, 416, 422, 500)
+_ONE = (parts.TOPIC, _PARTITION)
+
+PRODUCE = operation("POST", "produce", _PRODUCED, _PRODUCE_REFUSALS, (parts.TOPIC, *_PRODUCE_PARAMETERS), _PRODUCE_BODY)
+PRODUCE_PARTITION = operation(
+    "POST",
+    "produce",
+    _PRODUCED,
+    _PRODUCE_REFUSALS,
+    (*_ONE, *_PRODUCE_PARAMETERS, *_PRODUCE_PARTITION_PARAMETERS),
+    _PRODUCE_BODY,
+)
+FETCH = operation(
+    "GET",
+    "fetch",
+    {200: {**_FETCHED, **_STREAMED, **_ARROW_CONTENT}},
+    _READ_REFUSALS,
+    (*_ONE, *_FETCH_PARAMETERS, _BASE64, _FRESH),
+)
+FOLLOW = operation("GET", "fetch", {200: _STREAMED}, _READ_REFUSALS, (parts.TOPIC, *_FOLLOW_PARAMETERS, _BASE64))
+LOG = operation("GET", "fetch", {200: answer(_LOG)}, (400, 404, 422), (*_ONE, _FRESH))
+OFFSET = operation("GET", "fetch", {200: answer(OffsetAnswer(41))}, _READ_REFUSALS, (*_ONE, _AT, _FRESH))
+DELETE_RECORDS = operation(
+    "POST",
+    "topics",
+    {200: answer(LogStartAnswer(0))},
+    (*_PRODUCE_REFUSALS, 416),
+    _ONE,
+    body(_JSON, ref(DeleteRecordsForm), {"before_offset": 0}),
+)
