@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from tidelog.services.http.app import create_app
-from tidelog.services.http.listener.server import DrainingServer, server_config
+from tidelog.services.http.server import DrainingServer, server_config
 from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import open_broker
 from tidelog.storage.runtime import Runtime

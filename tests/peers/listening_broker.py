@@ -13,7 +13,7 @@ from tests.peers.routed_broker import RoutedBroker
 
 from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.http.app import create_app
-from tidelog.services.http.listener.server import DrainingServer, server_config
+from tidelog.services.http.server import DrainingServer, server_config
 from tidelog.services.http.service import Service
 from tidelog.services.peers.proof import PeerProofs
 from tidelog.services.runtime.settings import Settings

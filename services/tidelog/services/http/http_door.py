@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tidelog.services.broker.served_broker import ServedBroker
 from tidelog.services.http.app import create_app
-from tidelog.services.http.listener.server import DrainingServer, server_config
+from tidelog.services.http.server import DrainingServer, server_config
 from tidelog.services.http.service import Service
 from tidelog.services.runtime.front_door import authority, bound_socket
 from tidelog.services.runtime.settings import Settings

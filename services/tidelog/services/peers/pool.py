@@ -6,7 +6,8 @@
 
 A failed call raises an error by what the caller may do next: `LeaderUnknown` if the peer was not reached, so nothing
 was sent; `Unavailable` if the connection broke or was too slow after that, so the outcome is unknown. Calls that wait
-for records use separate connections, which the number of waiting requests bounds, so they never delay a produce."""
+for records use separate connections, which the number of waiting requests bounds, so they never delay a produce.
+"""
 
 from __future__ import annotations
 

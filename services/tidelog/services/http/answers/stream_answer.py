@@ -6,7 +6,8 @@ they are read, or an error occurs.
 - Event streams have no end of their own. At a cut the broker sends a last event (`RecordStream.last_piece`) and ends
   the HTTP answer regularly. The client reconnects and continues after the last id.
 - JSON lines can be complete, so only a complete answer ends regularly. At a cut the broker closes the connection
-  without the terminating chunk, and every HTTP client reports an error (curl: exit code 18)."""
+  without the terminating chunk, and every HTTP client reports an error (curl: exit code 18).
+"""
 
 from __future__ import annotations
 

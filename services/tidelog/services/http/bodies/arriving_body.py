@@ -2,7 +2,8 @@
 
 Joining the pieces at the end would take the memory of the body twice. It would also fragment the heap: megabytes freed
 in small pieces, between the pieces of other bodies, leave holes that malloc keeps. At full load that was half of the
-heap."""
+heap.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@
 - A compressed body is expanded piece by piece, up to the limit. Each piece is counted before it is made; all pieces
   except small ones are made in a thread.
 - All bodies that are being read or served share `in_flight_bytes_max`. Beyond it a request is refused with
-  `Overloaded`, and nothing of it is applied."""
+  `Overloaded`, and nothing of it is applied.
+"""
 
 from __future__ import annotations
 

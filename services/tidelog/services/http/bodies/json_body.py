@@ -5,7 +5,8 @@
 V is ``"text"``, ``{"base64": "…"}``, ``{"json": any}`` or null, so the forms cannot be confused. The value of ``json``
 is kept as its bytes in the body. The parser is typed: it checks records while it parses them, and only values that are
 not plain text are converted one by one. OpenAPI is made from these types; `extra_json_schema` states bounds there that
-are checked elsewhere."""
+are checked elsewhere.
+"""
 
 from __future__ import annotations
 

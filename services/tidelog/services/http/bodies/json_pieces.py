@@ -6,7 +6,8 @@ converted into columns and dropped before the next one: memory holds the objects
 
 A cut is guessed first: at a place that looks like the start of the first record. A wrong guess (inside a text, or
 between two headers) leaves brackets or quotes open, so the piece cannot be decoded. From then on, cuts are found by a
-scan of all brackets and quotes since the last cut, block by block (`record_end`)."""
+scan of all brackets and quotes since the last cut, block by block (`record_end`).
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 Chunks are passed on as they arrive and kept in one buffer, if the size of the body is known. Neither sending the body
 nor decoding it here needs a copy. The kept bytes count as a body (`InFlightBody`), so forwarding holds no more memory
 than reading. If the body is too large, too slow or incomplete, reading it raises the error; `failure` keeps it for a
-caller that sees only a failed request to the peer."""
+caller that sees only a failed request to the peer.
+"""
 
 from __future__ import annotations
 

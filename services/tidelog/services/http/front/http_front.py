@@ -8,7 +8,8 @@ the context with `request_context.context_of`.
 
 A stopping server cancels requests that take too long, and would answer them with a bare 500. A client could not tell
 from it whether to retry at another broker, or whether its records were applied. So the front answers a request that is
-cancelled before its answer began with `unavailable` (outcome unknown)."""
+cancelled before its answer began with `unavailable` (outcome unknown).
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ A position holds an offset of every partition, so it would be too large for ever
 - With more partitions, some events have an id: the last one of a slice, when `ID_SHARE` times the size of an id was
   sent since the last id, or `ID_EVERY_S` have passed. If no record carries an id for so long, an event ``position``
   does. A client that resumes from the last id misses nothing, and may get the records since then again. A cut by the
-  broker itself (`last_piece`) always has an id, so it repeats nothing."""
+  broker itself (`last_piece`) always has an id, so it repeats nothing.
+"""
 
 from __future__ import annotations
 

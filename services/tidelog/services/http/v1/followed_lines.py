@@ -2,7 +2,8 @@
 
 A line is a record, or it is empty: the heartbeat of a stream without records, which keeps proxies from closing it. With
 `positions` there are lines without ``offset``, too: ``{"position": "0:41,1:7"}`` at the start, at every heartbeat and
-at the end of a complete answer, and ``{"position": …, "problem": {…}}`` before a cut."""
+at the end of a complete answer, and ``{"position": …, "problem": {…}}`` before a cut.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ value of `after` for the following page.
 
 The offsets of partitions are read only for a list with details, because a partition that is not loaded costs a request
 to the store. A topic whose partitions cannot be read (an object of it is damaged, for example) is listed under
-`failed`; the other topics are described. A topic that was deleted meanwhile is left out."""
+`failed`; the other topics are described. A topic that was deleted meanwhile is left out.
+"""
 
 from __future__ import annotations
 
