@@ -8,8 +8,8 @@ from tidelog.wire.counts import Count
 
 
 class ShardDescription(msgspec.Struct, frozen=True):
-    """One write-ahead log that the asked broker leads: its epoch, the entries ``[wal_floor, wal_next)``, and what waits
-    for its commit."""
+    """A shard that the answering broker leads: its epoch, its entries ``[wal_floor, wal_next)``, and the bytes that
+    wait for a commit."""
 
     shard: Count
     leading: bool
@@ -22,7 +22,7 @@ class ShardDescription(msgspec.Struct, frozen=True):
 
 
 class MemberDescription(msgspec.Struct, frozen=True):
-    """A broker of the cluster. `shards`: how many it leads; `draining`: it is to lead none."""
+    """A broker of the cluster. `shards`: how many it leads. `draining`: it must lead none."""
 
     broker: str
     address: str
@@ -43,8 +43,8 @@ class PlacementDescription(msgspec.Struct, frozen=True):
 
 
 class MembershipDescription(msgspec.Struct, frozen=True):
-    """The cluster as the asked broker sees it. `coordinator` is ``etcd`` or ``embedded``; `trouble` says what is wrong
-    with it and what to do, and is empty if nothing is."""
+    """The cluster as the answering broker sees it. `coordinator` is ``etcd`` or ``embedded``; `trouble` says what is
+    wrong with it and what to do; it is empty if nothing is wrong."""
 
     cluster_id: str
     name: str

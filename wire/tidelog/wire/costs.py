@@ -1,4 +1,4 @@
-"""What a broker has cost, as ``/v1/cluster/cost`` counts it: requests and bytes, no prices."""
+"""The costs of a broker, as ``/v1/cluster/cost`` counts them: requests and bytes, no prices."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def _corrupt(problem: Problem) -> errors.Corrupt:
 
 def _arguments(kind: type[Exception], problem: Problem, retry_after_s: float) -> dict[str, Any]:
     """The members of `problem` that `kind` is made with: its keyword arguments have their names."""
-    made: Any = kind  # the signature of a class without an __init__ of its own cannot be asked for
+    made: Any = kind  # mypy refuses the __init__ of a class object
     members = {name: getattr(problem, name) for name in _ATTRIBUTES} | {"retry_after_s": retry_after_s}
     names = (p.name for p in inspect.signature(made.__init__).parameters.values() if p.kind is p.KEYWORD_ONLY)
     return {name: members[name] for name in names if members.get(name, UNSET) is not UNSET}

@@ -39,7 +39,7 @@ class TopicDescription(msgspec.Struct, frozen=True):
 
 
 class ListedPartition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A partition in a list of topics. The offsets are None unless the list was asked for with details."""
+    """A partition in a list of topics. The offsets are there only in a list with details."""
 
     partition: Count
     shard: Count

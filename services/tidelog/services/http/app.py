@@ -20,7 +20,6 @@ from tidelog.services.http.front.http_front import FrontChecks, HttpFront
 from tidelog.services.http.front.origin_check import OriginCheck
 from tidelog.services.http.front.request_context import RequestContexts
 from tidelog.services.http.metrics.broker_collector import BrokerCollector
-from tidelog.services.http.metrics.cluster_collector import ClusterCollector
 from tidelog.services.http.metrics.http_collector import HttpCollector
 from tidelog.services.http.service import Service, open_service
 from tidelog.services.http.v1.broker_routes import BrokerRoutes
@@ -118,7 +117,6 @@ def _forwarding(service: Service) -> Forwarding | None:
 def _registry(broker: ServedBroker, service: Service) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(BrokerCollector(broker))
-    registry.register(ClusterCollector(broker))
     registry.register(HttpCollector(service))
     ProcessCollector(registry=registry)
     return registry

@@ -74,7 +74,7 @@ class Forwarding:
                 if self._answered_here(request, route):
                     address = self._address(request, place, route)
                     plain = await bodies.decompressed(await body.whole(), body_encoding(request), held)
-                    return self._signed(request, await append(plain, held), place, address)
+                    return self._with_leader(request, await append(plain, held), place, address)
                 return await self._produced_there(request, place, query, body, _leader(route), sequenced=sequenced)
 
             return await self._search(request).run(attempt)
@@ -94,7 +94,7 @@ class Forwarding:
         headers = request_headers(request)
         sent = PeerRequest("POST", place.target("records", query), context_of(request), headers, content, size_bytes)
         try:
-            return await self._relayed(context_of(request), leader, place, sent, self._produce_timeout_s)
+            return await self._relayed(leader, place, sent, self._produce_timeout_s)
         except (NotLeader, LeaderUnknown):
             raise
         except Unavailable as error:
@@ -115,7 +115,7 @@ class Forwarding:
             route = await self._route_of_read(request, read)
             if self._answered_here(request, route):
                 address = self._address(request, read.place, route)
-                return self._signed(request, await local(left_ms), read.place, address)
+                return self._with_leader(request, await local(left_ms), read.place, address)
             return await self._read_there(request, read, left_ms, _leader(route))
 
         return await self._search(request, read.wait_ms).run(attempt)
@@ -125,7 +125,7 @@ class Forwarding:
         target = read.target(wait_left_ms)
         sent = PeerRequest("GET", target, context_of(request), headers, waits=read.waits, endless=read.stream)
         timeout_s = self._search_timeout_s + wait_left_ms / 1000
-        relayed = self._relayed(context_of(request), leader, read.place, sent, timeout_s)
+        relayed = self._relayed(leader, read.place, sent, timeout_s)
         try:
             return await (self._service.connections.hold(request.receive, relayed) if read.waits else relayed)
         except (NotLeader, LeaderUnknown):
@@ -144,22 +144,20 @@ class Forwarding:
         sent = PeerRequest("GET", read.target(0), context_of(request), request_headers(request))
         try:
             async with asyncio.timeout(LAST_READ_S):
-                return await self._relayed(context_of(request), leader, read.place, sent, LAST_READ_S)
+                return await self._relayed(leader, read.place, sent, LAST_READ_S)
         except TimeoutError:
             raise _stopping() from None
 
     # ---- both
 
-    async def _relayed(
-        self, context: RequestContext, leader: Leader, place: Place, sent: PeerRequest, timeout_s: float
-    ) -> Response:
+    async def _relayed(self, leader: Leader, place: Place, sent: PeerRequest, timeout_s: float) -> Response:
         """The leader's answer. Raises `NotLeader` or `LeaderUnknown` if the request was not applied, `Unavailable` if
         that is unknown."""
         self._service.forwarded[sent.method] += 1
-        async with LeaderWatch(lambda: self._leads(context, leader, place)):
+        async with LeaderWatch(lambda: self._leads(sent.context, leader, place)):
             answer = await self._pool.open(leader.address, sent, answer_timeout_s=timeout_s)
         try:
-            response = await self._response_of(context, answer, leader, place)
+            response = await self._response_of(sent.context, answer, leader, place)
         except BaseException:
             answer.close()
             raise
@@ -188,8 +186,8 @@ class Forwarding:
         return LeaderSearch(self._broker, self._clock, context.bounded_s(timeout_s, self._clock.monotonic()))
 
     def _route(self, request: Request, place: Place) -> Route | None:
-        """Where `place` is led; None if there is no such place as far as is known, which answering it here will tell,
-        or mend."""
+        """The route of `place`. None if this broker does not know it: then it answers itself, which refuses the request
+        or finds the topic."""
         try:
             return self._broker.route(context_of(request), place.topic, place.partition)
         except NotFound:
@@ -205,8 +203,8 @@ class Forwarding:
             return None
 
     def _answered_here(self, request: Request, route: Route | None) -> bool:
-        """Whether this broker answers itself; else the request goes to the route's leader. Raises `NotLeader`,
-        `LeaderUnknown` if it may not or cannot."""
+        """Whether this broker answers itself, instead of forwarding the request to the leader. Raises `LeaderUnknown`
+        if there is no leader, `NotLeader` if the request may not be forwarded."""
         if route is None or route.local:
             return True
         leader = _leader(route)
@@ -224,17 +222,15 @@ class Forwarding:
         return route.leader == leader and not route.local
 
     def _address(self, request: Request, place: Place, route: Route | None) -> str | None:
-        """The leader's, which goes with answers given here, so that a client that wants to can go straight there."""
-        if route and route.leader is None:
-            route = self._broker.route(
-                context_of(request), place.topic, place.partition
-            )  # a cold read is local, its shard perhaps not
+        """The address of the leader. Answers carry it, so that the client can send its next request there."""
+        if route and route.leader is None:  # a cold read is local, but its shard may not be
+            route = self._broker.route(context_of(request), place.topic, place.partition)
         if route and route.leader:
             return route.leader.address
         return self._own_address if route and route.local else None
 
-    def _signed(self, request: Request, response: Response, place: Place, address: str | None) -> Response:
-        """`response` with the leader's `address`; None if its topic was not there before."""
+    def _with_leader(self, request: Request, response: Response, place: Place, address: str | None) -> Response:
+        """`response` with the leader's `address`. It is None if the call has just created the topic."""
         if address is None:
             address = self._address(request, place, self._route(request, place))
         if address:

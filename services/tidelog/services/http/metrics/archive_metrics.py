@@ -17,18 +17,38 @@ from tidelog.services.workers.sweeping.slow_sweep import SweepCounts
 from tidelog.storage.bucket.sweep import Reason
 
 _GAUGES: tuple[tuple[str, str, Callable[[TopicArchive], float]], ...] = (
-    ("tidelog_hot_bytes", "WAL entries on the bucket, by each topic's part", lambda archive: archive.hot_bytes),
-    ("tidelog_archive_debt_bytes", "Those of them that are in no segment yet", lambda archive: archive.debt_bytes),
-    ("tidelog_archive_debt_seconds", "Age of the oldest of those", lambda archive: archive.debt_age_ms / 1_000),
-    ("tidelog_cold_bytes", "Segments", lambda archive: archive.cold.cold_bytes),
+    (
+        "tidelog_hot_bytes",
+        "Bytes of WAL entries in the bucket, divided among topics",
+        lambda archive: archive.hot_bytes,
+    ),
+    (
+        "tidelog_archive_debt_bytes",
+        "Bytes of WAL entries that are in no segment yet",
+        lambda archive: archive.debt_bytes,
+    ),
+    (
+        "tidelog_archive_debt_seconds",
+        "Age of the oldest record that is in no segment yet",
+        lambda archive: archive.debt_age_ms / 1_000,
+    ),
+    ("tidelog_cold_bytes", "Bytes of segments", lambda archive: archive.cold.cold_bytes),
     ("tidelog_cold_raw_bytes", "Keys and values in segments", lambda archive: archive.cold.raw_bytes),
     ("tidelog_cold_segments", "Number of segments", lambda archive: archive.cold.segments),
-    ("tidelog_garbage_bytes", "Left a manifest, not deleted yet", lambda archive: archive.cold.garbage_bytes),
-    ("tidelog_clean_offsets", "Offsets that compaction by key went over", lambda archive: archive.cold.clean_offsets),
-    ("tidelog_clean_records", "Records that it left there", lambda archive: archive.cold.clean_records),
+    (
+        "tidelog_garbage_bytes",
+        "Bytes that left a manifest and are not deleted yet",
+        lambda archive: archive.cold.garbage_bytes,
+    ),
+    (
+        "tidelog_clean_offsets",
+        "Offsets that compaction by key has processed",
+        lambda archive: archive.cold.clean_offsets,
+    ),
+    ("tidelog_clean_records", "Records that compaction left below them", lambda archive: archive.cold.clean_records),
     (
         "tidelog_stored_dollars_per_month",
-        "What lies there at S3 Standard's prices",
+        "Stored bytes at S3 Standard's prices",
         lambda archive: S3_STANDARD.stored_month_usd(archive.stored_bytes),
     ),
 )
@@ -40,13 +60,17 @@ _WORKS: tuple[tuple[str, Callable[[TopicCounts], int]], ...] = (
 
 
 def archive_metrics(archives: Mapping[str, TopicArchive], topics: Mapping[str, TopicCounts]) -> Iterator[Metric]:
-    """By topic."""
+    """The archive, by topic."""
     for name, help_text, value in _GAUGES:
         family = GaugeMetricFamily(name, help_text, labels=["topic"])
         for topic, archive in archives.items():
             family.add_metric([topic], value(archive))
         yield family
-    written = CounterMetricFamily("tidelog_segment_bytes_written", "Segments made", labels=["topic", "work"])
+    written = CounterMetricFamily(
+        "tidelog_segment_bytes_written",
+        "Bytes of segments written, by the work that wrote them",
+        labels=["topic", "work"],
+    )
     for topic, counts in topics.items():
         for work, total in _WORKS:
             written.add_metric([topic, work], total(counts))
@@ -54,18 +78,20 @@ def archive_metrics(archives: Mapping[str, TopicArchive], topics: Mapping[str, T
 
 
 def sweep_metrics(counts: SweepCounts) -> Iterator[Metric]:
-    """Of the broker that leads shard 0, which sweeps for all."""
+    """The sweeps of the broker that leads shard 0, which sweeps for all brokers."""
     sweeps = CounterMetricFamily("tidelog_sweeps", "Sweeps of the bucket, by how they ended", labels=["outcome"])
     sweeps.add_metric(["finished"], counts.finished)
     sweeps.add_metric(["cut_off"], counts.cut_off)
     yield sweeps
     for name, help_text, totals in (
-        ("tidelog_sweep_deleted_objects", "What nobody would have asked for again", counts.deleted),
-        ("tidelog_sweep_deleted_bytes", "Its size", counts.deleted_bytes),
+        ("tidelog_sweep_deleted_objects", "Stray objects that sweeps deleted", counts.deleted),
+        ("tidelog_sweep_deleted_bytes", "Bytes of stray objects that sweeps deleted", counts.deleted_bytes),
     ):
         family = CounterMetricFamily(name, help_text, labels=["reason"])
         for reason in Reason:
             family.add_metric([reason.value], totals.get(reason.value, 0))
         yield family
-    yield GaugeMetricFamily("tidelog_sweep_young_bytes", "Stray, and too young to go", counts.young_bytes)
-    yield GaugeMetricFamily("tidelog_sweep_left_alone", "Places that could not be judged", counts.left_alone)
+    yield GaugeMetricFamily(
+        "tidelog_sweep_young_bytes", "Bytes of stray objects that are too young to be deleted", counts.young_bytes
+    )
+    yield GaugeMetricFamily("tidelog_sweep_left_alone", "Prefixes that a sweep could not judge", counts.left_alone)

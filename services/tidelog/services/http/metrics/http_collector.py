@@ -1,4 +1,4 @@
-"""What HTTP itself holds and refuses, as Prometheus reads it."""
+"""Exports requests, refusals and the bounds of the HTTP interface to Prometheus."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.services.http.service import Service
 
 
 class HttpCollector(Collector):
-    """Register it with a `CollectorRegistry`; each scrape takes one picture."""
+    """The metrics of `service`, for a `CollectorRegistry`."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -24,12 +24,16 @@ class HttpCollector(Collector):
             problems.add_metric([str(status), code], count)
         yield problems
         yield from _requests(self._service.requests)
-        forwarded = CounterMetricFamily("tidelog_http_forwarded", "Requests sent on to a leader", labels=["method"])
+        forwarded = CounterMetricFamily("tidelog_http_forwarded", "Requests forwarded to a leader", labels=["method"])
         for method in ("GET", "POST"):
             forwarded.add_metric([method], self._service.forwarded[method])
         yield forwarded
-        yield GaugeMetricFamily("tidelog_http_waiters", "Long polls and streams", self._service.connections.waiters)
-        yield GaugeMetricFamily("tidelog_http_body_bytes", "Bodies in memory", self._service.bodies.in_flight_bytes)
+        yield GaugeMetricFamily(
+            "tidelog_http_waiters", "Waiting long polls and streams", self._service.connections.waiters
+        )
+        yield GaugeMetricFamily(
+            "tidelog_http_body_bytes", "Bytes of bodies in memory", self._service.bodies.in_flight_bytes
+        )
 
 
 def _requests(measured: RequestMeasurements) -> Iterable[Metric]:
