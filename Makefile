@@ -28,7 +28,7 @@ $(VENV)/.dev: $(VENV)/.run
 	@touch $@
 
 demo: $(VENV)/.run ## the main job: a broker, a million events, a crash, a fetch and two Spark queries
-	@$(BIN)/tidelog demo $(ARGS)
+	@$(BIN)/python -m demo $(ARGS)
 
 serve: $(VENV)/.run ## a broker on ./tidelog-data, http://127.0.0.1:8080
 	@$(BIN)/tidelog serve

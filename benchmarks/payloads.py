@@ -10,8 +10,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-
-from tidelog.services.demo.events import EventStream
+from demo.events import EventStream
 
 SEED = 20261121
 COUNTS = {"events": 200_000, "letters": 50_000, "hundred": 400_000}

@@ -9,10 +9,9 @@ import pytest
 from benchmarks.loads.archiving import SlowLife, Speed
 from benchmarks.processes import run_module
 from benchmarks.rows.archiving_pace import Sample, rate
+from demo.events import EventStream
 from tests.benchmarks.test_bench_quick import bench
 from tests.components.required import require_component
-
-from tidelog.services.demo.events import EventStream
 
 
 @pytest.fixture

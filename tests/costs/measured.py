@@ -16,12 +16,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from demo.events import CHUNK_EVENTS, EventStream
 from tests.anybody import ANYBODY
 from tests.broker.fast_clock import FastClock
 
 from tidelog.services.broker.api.produce import Draft, ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.demo.events import CHUNK_EVENTS, EventStream
 from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import S3_FLUSH_INTERVAL_MS, broker_parts
 from tidelog.storage.records import DRAFT_SCHEMA

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from benchmarks.counting_proxy import CountingProxy
+from demo.events import EventStream
 from tests.costs.model import RECEIVED, SENT
 from tests.end_to_end.broker_process import BrokerProcess
 
 from tidelog.client import Admin, Consumer, Producer
-from tidelog.services.demo.events import EventStream
 
 EVENTS = 20_000
 

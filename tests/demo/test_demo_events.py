@@ -5,8 +5,7 @@ import uuid
 
 import numpy as np
 import pyarrow as pa
-
-from tidelog.services.demo.events import CHUNK_EVENTS, COUNTRIES, SERVICES, EventChunk, EventStream
+from demo.events import CHUNK_EVENTS, COUNTRIES, SERVICES, EventChunk, EventStream
 
 EVENTS = 2 * CHUNK_EVENTS + 17
 

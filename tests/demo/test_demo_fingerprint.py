@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-
-from tidelog.services.demo.agreement import Fingerprint
+from demo.agreement import Fingerprint
 
 RECORDS = [(b"k1", b"one"), (None, b"two"), (b"k3", b""), (b"k4", b"four")]
 

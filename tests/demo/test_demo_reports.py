@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 import pytest
+from demo.agreement import Agreement, Fingerprint, compare_fingerprints, compare_rows
+from demo.bucket_report import Bill, kinds_of
 
-from tidelog.services.demo.agreement import Agreement, Fingerprint, compare_fingerprints, compare_rows
-from tidelog.services.demo.bucket_report import Bill, kinds_of
 from tidelog.storage.object_store import ObjectInfo
 from tidelog.storage.stores.counting import RequestCounts
 

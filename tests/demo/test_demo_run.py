@@ -2,28 +2,27 @@
 it, with Spark."""
 
 import gzip
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import typer
+from demo import story
+from demo.__main__ import demo
+from demo.agreement import Fingerprint
+from demo.narrator import Narrator, Rates
 from rich.console import Console
 from typer.testing import CliRunner
 
-from tidelog.services.demo import story
-from tidelog.services.demo.agreement import Fingerprint
-from tidelog.services.demo.command import demo
-from tidelog.services.demo.narrator import Narrator, Rates
 from tidelog.storage.runtime import SystemClock
 
-PROGRAM = "import sys; from tidelog.services.cli.main import main; sys.exit(main())"
+ROOT = Path(__file__).parents[2]
 
 
 def run_demo(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", PROGRAM, "demo", "--folder", str(folder / "demo"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, cwd=folder, env=os.environ)
+    command = [sys.executable, "-m", "demo", "--folder", str(folder / "demo"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, cwd=ROOT)
 
 
 def test_a_file_is_produced_and_its_data_is_left_for_the_user(tmp_path: Path) -> None:

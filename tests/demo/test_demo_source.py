@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from demo.agreement import Fingerprint
+from demo.source import FILE_BLOCK_BYTES, EventSource, FileSource, Source, SourceBatch
 
-from tidelog.services.demo.agreement import Fingerprint
-from tidelog.services.demo.source import FILE_BLOCK_BYTES, EventSource, FileSource, Source, SourceBatch
 from tidelog.storage.partitioner import partitions_of
 
 PARTITIONS = 3

@@ -13,9 +13,9 @@ from typing import Any
 
 import httpx
 import pyarrow as pa
+from demo.broker_process import BrokerProcess
 from pyspark.sql import DataFrame, Row
 
-from tidelog.services.demo.broker_process import BrokerProcess
 from tidelog.storage.records import DRAFT_SCHEMA
 from tidelog.storage.runtime import SystemClock
 

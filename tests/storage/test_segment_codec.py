@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from demo.events import EventStream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.storage.record_tables import SHOP, WEB, payloads, record_table, records_header, spans_of, wal_table
 
-from tidelog.services.demo.events import EventStream
 from tidelog.storage.errors import Corrupt, Invalid
 from tidelog.storage.layout import manifest_prefix
 from tidelog.storage.object_store import Body

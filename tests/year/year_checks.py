@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from demo.agreement import Fingerprint
 from tests.year.year_source import NewestOfKeys, YearSource
 
 from tidelog.client import Admin, Consumer
 from tidelog.client.consumer import Batch
-from tidelog.services.demo.agreement import Fingerprint
 
 PASS_MS = 120_000
 """How long a segment may be past its retention before a pass removes it."""

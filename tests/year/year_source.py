@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from demo.agreement import Fingerprint
+from demo.events import EventChunk, EventStream
 
-from tidelog.services.demo.agreement import Fingerprint
-from tidelog.services.demo.events import EventChunk, EventStream
 from tidelog.storage.partitioner import partitions_of
 
 DAY_MS = 86_400_000

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from demo.events import EventStream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.storage.archive_scenes import NEVER, CrashingStore, keys
@@ -29,7 +30,6 @@ from tests.storage.upkeep.merge_scenes import (
     records_of,
 )
 
-from tidelog.services.demo.events import EventStream
 from tidelog.storage.errors import Conflict, Corrupt
 from tidelog.storage.manifests.manifest import ChangeKind
 from tidelog.storage.object_store import Body, ByteRange, ObjectStore, StoredObject

@@ -38,7 +38,6 @@ from tidelog.services.cli import (
 )
 from tidelog.services.cli.console import complain
 from tidelog.services.cli.exit_codes import FAILED, INTERRUPTED, OK, TERMINATED, exit_code_of
-from tidelog.services.demo import command as demo
 from tidelog.storage.errors import TidelogError
 
 app = typer.Typer(
@@ -55,7 +54,6 @@ buckets = typer.Typer(help="The bucket itself, without a broker.", no_args_is_he
 app.command("serve")(serve.with_settings(serve.serve))
 app.command("config")(serve.with_settings(serve.config))
 app.command("compactor")(serve.with_settings(compactor.compactor, groups=compactor.SETTING_GROUPS))
-app.command("demo")(demo.demo)
 app.add_typer(topics, name="topic")
 app.add_typer(clusters, name="cluster")
 app.add_typer(buckets, name="bucket")

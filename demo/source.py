@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelog.services.demo.agreement import Column, Fingerprint
-from tidelog.services.demo.events import CHUNK_EVENTS, COUNTRIES, SERVICES, EventChunk, EventStream
+from demo.agreement import Column, Fingerprint
+from demo.events import CHUNK_EVENTS, COUNTRIES, SERVICES, EventChunk, EventStream
 from tidelog.storage.partitioner import partitions_of
 
 EVENT_BYTES = 377

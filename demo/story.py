@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from demo.agreement import Agreement, compare_fingerprints, compare_rows
+from demo.broker_process import BrokerProcess
+from demo.bucket_report import Bill, Kind, bill_of, kinds_in
+from demo.narrator import Narrator
+from demo.source import EVENT_BYTES, EventSource, FileSource, Source, SourceBatch
+from demo.spark_queries import SparkRun, run_queries, spark_is_here
+from demo.traffic import Crash, Produced, produce, read_back
 from tidelog.client import Admin
-from tidelog.services.demo.agreement import Agreement, compare_fingerprints, compare_rows
-from tidelog.services.demo.broker_process import BrokerProcess
-from tidelog.services.demo.bucket_report import Bill, Kind, bill_of, kinds_in
-from tidelog.services.demo.narrator import Narrator
-from tidelog.services.demo.source import EVENT_BYTES, EventSource, FileSource, Source, SourceBatch
-from tidelog.services.demo.spark_queries import SparkRun, run_queries, spark_is_here
-from tidelog.services.demo.traffic import Crash, Produced, produce, read_back
 from tidelog.storage.runtime import pause
 
 PARTITIONS = 4

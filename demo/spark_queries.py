@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 import msgspec
 
-from tidelog.services.demo.source import Query
+from demo.source import Query
 from tidelog.storage.errors import Unavailable
 
 PROGRAM = "tidelog.spark_connector.sql"

@@ -1,7 +1,4 @@
-"""The command `tidelog demo`: runs the demo and prints what happens, or a summary as JSON.
-
-Modules are imported in the functions, so that `tidelog --help` is fast.
-"""
+"""`python -m demo`: runs the demo and prints what happens, or a summary as JSON."""
 
 from __future__ import annotations
 
@@ -12,10 +9,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from tidelog.services.cli.console import print_json
-from tidelog.services.cli.exit_codes import FAILED
-from tidelog.storage.errors import Invalid
+from demo.narrator import Narrator
+from demo.story import DemoOptions, run_demo
+from tidelog.services.cli.console import complain, print_json
+from tidelog.services.cli.exit_codes import FAILED, exit_code_of
+from tidelog.storage.errors import Invalid, TidelogError
+from tidelog.storage.runtime import SystemClock
 
 PLAIN_WIDTH = 120
 
@@ -40,14 +41,8 @@ def demo(
 
     Exit code 1 if any number differs between the generator, HTTP and Spark.
 
-    [dim]tidelog demo --events 100000 --no-spark[/dim]
+    [dim]make demo ARGS="--events 100000 --no-spark"[/dim]
     """
-    from rich.console import Console
-
-    from tidelog.services.demo.narrator import Narrator
-    from tidelog.services.demo.story import DemoOptions, run_demo
-    from tidelog.storage.runtime import SystemClock
-
     stream = sys.stderr if json_summary else sys.stdout
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else PLAIN_WIDTH)
     summary = run_demo(DemoOptions(_fresh(folder), events, file, seed, crash, spark), Narrator(console, SystemClock()))
@@ -65,3 +60,19 @@ def _fresh(folder: Path | None) -> Path:
         raise Invalid(f"{folder} is not an empty folder: name a new one", field="folder")
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
+
+
+def main() -> int:
+    """Run the command and return its exit code."""
+    app = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
+    app.command()(demo)
+    try:
+        app(prog_name="python -m demo", standalone_mode=True)
+    except TidelogError as error:
+        complain(str(error))
+        return exit_code_of(error)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

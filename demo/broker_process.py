@@ -9,8 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import httpx
-
+from tidelog.client import Admin
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.runtime import Clock, pause
 
@@ -64,10 +63,8 @@ class BrokerProcess:
         return self._clock.monotonic() - began
 
     def ready(self) -> bool:
-        try:
-            return httpx.get(f"{self.url}/readyz", timeout=2, trust_env=False).status_code == httpx.codes.OK
-        except httpx.TransportError:
-            return False
+        with Admin(self.url) as admin:
+            return admin.health().ready
 
     def kill(self) -> None:
         """kill -9: nothing is flushed."""

@@ -12,11 +12,11 @@ from dataclasses import astuple, dataclass
 
 import pyarrow as pa
 
+from demo.agreement import Column, Fingerprint
+from demo.broker_process import BrokerProcess
+from demo.narrator import Narrator, Rates
+from demo.source import SourceBatch
 from tidelog.client import Consumer, Delivered, Producer, ProducerOptions
-from tidelog.services.demo.agreement import Column, Fingerprint
-from tidelog.services.demo.broker_process import BrokerProcess
-from tidelog.services.demo.narrator import Narrator, Rates
-from tidelog.services.demo.source import SourceBatch
 from tidelog.storage.errors import Corrupt
 
 MIB = 1 << 20
