@@ -228,7 +228,6 @@ class LocalBroker:
             pass
 
     async def upkeep_now(self) -> None:
-        """Run all upkeep that is due."""
         await self._parts.upkeep.run_all()
 
     # ---- state
@@ -238,7 +237,6 @@ class LocalBroker:
         return broker_status(self._parts.store.url, leaders, self._not_ready, self._parts.damages.current())
 
     def measurements(self) -> BrokerMeasurements:
-        """A snapshot of the counts."""
         resources = self._parts.resources
         states = [state for led in self.shards.led_shards() for state in led.leader.partitions]
         return BrokerMeasurements(

@@ -32,12 +32,10 @@ def broker_status(
 
 
 def sole_broker_id(settings: Settings) -> str:
-    """The id of a broker without etcd."""
     return settings.broker_id or "broker"
 
 
 def sole_cluster(settings: Settings, status: BrokerStatus) -> ClusterStatus:
-    """The cluster of one broker without etcd."""
     broker_id = sole_broker_id(settings)
     led = sum(shard.leading for shard in status.shards)
     place = BrokerPlace(broker_id, settings.own_address, settings.broker_zone, status.version, 0, led, draining=False)

@@ -34,32 +34,26 @@ class TopicCalls(Protocol):
         self, context: RequestContext, /, name: str, partitions: int | None, configs: TopicConfigs
     ) -> Topic:
         """`partitions` None: the broker's `num.partitions`. Raises `AlreadyExists`, `Invalid`, `Unavailable`."""
-        ...
 
     async def alter_topic(
         self, context: RequestContext, /, name: str, partitions: int | None, configs: TopicConfigs
     ) -> Topic:
         """Change configs and, where `partitions` is given, add partitions. Raises `NotFound`, `Invalid` (for example
         fewer partitions than now)."""
-        ...
 
     async def delete_topic(self, context: RequestContext, /, name: str) -> None:
         """Raises `NotFound`."""
-        ...
 
     def topic(self, context: RequestContext, /, name: str) -> Topic:
         """The topic as this broker knows it now. A topic that another broker made a moment ago is found by
         `known_topic`. Raises `NotFound`, `Invalid` (a name that no topic can have)."""
-        ...
 
     async def known_topic(self, context: RequestContext, /, name: str) -> Topic:
         """Like `topic`; in a cluster it reads the journal to its end before it raises `NotFound`. Raises
         `Unavailable`."""
-        ...
 
     def topics(self, context: RequestContext, /) -> Sequence[Topic]:
         """All topics by name."""
-        ...
 
 
 class RecordCalls(Protocol):
@@ -71,7 +65,6 @@ class RecordCalls(Protocol):
         """Append; returns when `options.acks` says. All checks come before the first append (inv. 10).
         Raises `NotFound`, `Invalid`, `TooLarge`, `OffsetConflict`, `SequenceConflict`, `ProducerFenced`, `Overloaded`
         (not applied), `Fenced`, `Unavailable` (outcome unknown)."""
-        ...
 
     async def resolve(
         self, context: RequestContext, /, topic: str, partition: int, position: Position, *, fresh: bool = True
@@ -79,20 +72,17 @@ class RecordCalls(Protocol):
         """The offset of `position` now. TIMESTAMP gives the first record at or after it, else the high watermark.
         Linearizable; not `fresh`: as the leader knows it, which may be older. Raises `NotFound`, `Unavailable`; an
         OFFSET passes through unchecked."""
-        ...
 
     async def fetch(
         self, context: RequestContext, /, topic: str, partition: int, offset: int, limits: FetchLimits
     ) -> Fetched:
         """Committed records from `offset` on (inv. 1). An answer without records is linearizable: at a moment of the
         call the log ended there. Raises `OutOfRange`, `NotFound`, `Unavailable`, `Corrupt`."""
-        ...
 
     async def delete_records(self, context: RequestContext, /, topic: str, partition: int, before_offset: int) -> int:
         """Delete the records below `before_offset`; -1: all that are committed now. Returns the new log start offset,
         which is higher if the log begins there already. Safe to repeat. Raises `OutOfRange` beyond the high watermark,
         `Invalid`, `NotFound`, `Unavailable`, `Corrupt`."""
-        ...
 
     async def partition_log(
         self, context: RequestContext, /, topic: str, partition: int, *, fresh: bool = True
@@ -100,7 +90,6 @@ class RecordCalls(Protocol):
         """Segments and offsets for a direct reader, in one consistent answer with a linearizable end. Not `fresh`: as
         the leader knows them, without a proof that it still leads and without a look at the bucket, where another
         worker may have merged segments. Raises `NotFound`, `Unavailable`."""
-        ...
 
 
 class Routing(Protocol):
@@ -108,20 +97,16 @@ class Routing(Protocol):
 
     def route(self, context: RequestContext, /, topic: str, partition: int) -> Route:
         """Where produces and hot reads of a partition go now. Raises `NotFound`, `Invalid`."""
-        ...
 
     async def route_fetch(self, context: RequestContext, /, topic: str, partition: int, offset: int) -> Route:
         """Like `route`, but local as well where `offset` is cold: any broker reads segments from the bucket. Raises
         `NotFound`, `Invalid`."""
-        ...
 
     def hears_of_leaders(self) -> bool:
         """Whether this broker would learn of a new leader now: not while it cannot reach etcd."""
-        ...
 
     async def routes_changed(self, timeout_s: float) -> None:
         """Return when some route may have changed, or after `timeout_s`."""
-        ...
 
 
 class Operations(Protocol):
@@ -129,21 +114,17 @@ class Operations(Protocol):
 
     def status(self) -> BrokerStatus:
         """Never blocks, never raises."""
-        ...
 
     def cluster(self, context: RequestContext, /) -> ClusterStatus:
         """Never blocks, never raises."""
-        ...
 
     async def costs(self, context: RequestContext, /) -> BrokerCosts:
         """The requests that this broker has made to the store since it started, and the bytes that the shards it leads
         have there. Reads the manifests that it does not know yet. Raises `Unavailable`, `Corrupt`."""
-        ...
 
     async def drain(self, context: RequestContext, /, broker_id: str, *, undo: bool = False) -> None:
         """Let a broker lead no shard from now on, until it starts again or the drain is undone. Returns once that is
         stored; the shards move afterwards. Raises `NotFound`, `Unavailable`, `Invalid` (a broker alone)."""
-        ...
 
 
 class Broker(TopicCalls, RecordCalls, Routing, Operations, Protocol):

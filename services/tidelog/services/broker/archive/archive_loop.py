@@ -119,7 +119,6 @@ class ArchiveLoop(BackgroundLoop):
 
     @property
     def behind(self) -> bool:
-        """Whether a shard has fallen behind."""
         extents = [led.leader.extent for led in self._shards.led_shards()]
         return any(self._policy.is_behind(len(extent), extent.bytes) for extent in extents)
 

@@ -48,7 +48,8 @@ class RecordDeletion:
 
     async def _delete(self, topic: Topic, leader: ShardLeader, state: PartitionState, offset: int) -> None:
         try:
-            await self._shards.led_shard(leader.shard).delete_records(topic, state.topic_partition.partition, offset)
+            led = self._shards.led_shard(leader.shard)
+            await led.while_it_lasts(led.upkeep.delete_records(topic, state.topic_partition.partition, offset))
         except Conflict as error:
             raise Unavailable(f"other workers changed the manifest at the same time. Retry: {error}") from error
         self._shards.check_leading(leader)

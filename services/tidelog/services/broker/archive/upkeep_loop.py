@@ -61,7 +61,7 @@ class UpkeepLoop(BackgroundLoop):
         self._follow()
         for led in self._serving():
             while led.serving and led.upkeep.has_unknown:
-                await led.read_unknown()
+                await led.while_it_lasts(led.upkeep.read_unknown())
             while led.upkeep.schedule_some(SCHEDULED_AT_ONCE):
                 pass
             while led.serving and led.upkeep.due_since_ms() is not None:
@@ -83,7 +83,6 @@ class UpkeepLoop(BackgroundLoop):
         return True
 
     def _may_work(self) -> bool:
-        """Whether a due step may run now."""
         now_s = self._clock.monotonic()
         if self._due_since_s is None:
             self._due_since_s = now_s
@@ -98,15 +97,14 @@ class UpkeepLoop(BackgroundLoop):
             await self._journal.catch_up()
             self._follow()
             if led.upkeep.due_since_ms() is not None:
-                await led.run_upkeep()
+                await led.while_it_lasts(led.upkeep.step())
 
     async def _read_one(self) -> None:
         unseen = next((led for led in self._serving() if led.upkeep.has_unknown), None)
         if unseen and self._clock.monotonic() >= self._read_from_s:
-            await unseen.read_unknown()
+            await unseen.while_it_lasts(unseen.upkeep.read_unknown())
 
     def _follow(self) -> None:
-        """Adopt changes of the catalog and of the wall clock."""
         skew_ms = self._skew_now_ms()
         clock_was_set = abs(skew_ms - self._skew_ms) >= CLOCK_JUMP_MS
         if clock_was_set:

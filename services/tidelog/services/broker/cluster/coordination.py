@@ -16,38 +16,29 @@ class Coordination(Protocol):
     async def join(self, on_change: Callable[[CatalogChange], None]) -> ClusterIdentity:
         """Check that the bucket and the key-value store belong to one cluster (create it if both are new) and start to
         follow the journal, which must be open. Raises `WrongCluster`, `Invalid`, `Unavailable`, `Denied`, `Corrupt`."""
-        ...
 
     async def lead(self) -> None:
         """Register this broker; from now on it is assigned shards to lead. Raises `Unavailable`, `Denied`."""
-        ...
 
     async def hand_over(self) -> None:
         """Release every shard for good, in bounded time; the view stays current. Never raises."""
-        ...
 
     async def leave(self) -> None:
         """Hand over the remaining shards, deregister, close the key-value store. Never raises."""
-        ...
 
     @property
     def identity(self) -> ClusterIdentity:
         """The current identity, from `join` on; the number of shards may grow."""
-        ...
 
     async def must_stop(self) -> str:
         """See `ClusterBroker.must_stop`."""
-        ...
 
     @property
     def view(self) -> ClusterView:
         """The cluster as this broker sees it, from `join` on."""
-        ...
 
     async def catch_up(self) -> None:
         """Read the journal to its end. Raises `Unavailable`, `Corrupt`."""
-        ...
 
     async def drain(self, broker_id: str, *, undo: bool = False) -> None:
         """See `api.Broker.drain`."""
-        ...

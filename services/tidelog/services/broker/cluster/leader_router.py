@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 
 from tidelog.coordinator.leadership.shard_host import ClusterView
 from tidelog.services.broker.api.cluster import Leader, Route
@@ -20,7 +19,7 @@ class LeaderRouter:
     def __init__(self, view: ClusterView, shards: ShardSet) -> None:
         self._view = view
         self._shards = shards
-        self._moves: defaultdict[tuple[int, Leader], set[asyncio.Future[None]]] = defaultdict(set)
+        self._waiting: dict[asyncio.Future[None], tuple[int, Leader]] = {}
         self._watcher: asyncio.Task[None] | None = None
         self.closed = False
 
@@ -47,7 +46,6 @@ class LeaderRouter:
         return Leader(record.broker_id, record.address)
 
     def route(self, shard: int) -> Route:
-        """The current route to `shard`."""
         if self._shards.leads(shard):
             return Route(shard, local=True)
         return Route(shard, local=False, leader=self.leader(shard))
@@ -69,24 +67,14 @@ class LeaderRouter:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.leader(shard) != leader:
             waiter.set_result(None)
-            return waiter
-        place = (shard, leader)
-        self._moves[place].add(waiter)
-        waiter.add_done_callback(lambda done: self._discard(place, done))
+        else:
+            self._waiting[waiter] = (shard, leader)
+            waiter.add_done_callback(self._waiting.pop)
         return waiter
-
-    def _discard(self, place: tuple[int, Leader], waiter: asyncio.Future[None]) -> None:
-        waiters = self._moves[place]
-        waiters.discard(waiter)
-        if not waiters:
-            del self._moves[place]
 
     async def _watch(self) -> None:
         while True:
             await self.changed(LOOK_EVERY_S)
-            for (shard, leader), waiters in tuple(self._moves.items()):
-                if self.leader(shard) == leader:
-                    continue
-                for waiter in tuple(waiters):
-                    if not waiter.done():
-                        waiter.set_result(None)
+            for waiter, (shard, leader) in tuple(self._waiting.items()):
+                if not waiter.done() and self.leader(shard) != leader:
+                    waiter.set_result(None)

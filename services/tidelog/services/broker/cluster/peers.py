@@ -24,32 +24,22 @@ class Peers(Protocol):
         self, context: RequestContext, leader: Leader, topic: str, share: Share, options: ProduceOptions
     ) -> Appended:
         """Append a share, whose records are checked already, to its partition."""
-        ...
 
     async def fetch(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, offset: int, limits: FetchLimits
-    ) -> Fetched:
-        """See `api.Broker.fetch`."""
-        ...
+    ) -> Fetched: ...
 
     async def resolve(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, position: Position, *, fresh: bool
-    ) -> int:
-        """See `api.Broker.resolve`."""
-        ...
+    ) -> int: ...
 
     async def partition_log(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, *, fresh: bool
-    ) -> PartitionLog:
-        """See `api.Broker.partition_log`."""
-        ...
+    ) -> PartitionLog: ...
 
     async def delete_records(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, before_offset: int
-    ) -> int:
-        """See `api.Broker.delete_records`."""
-        ...
+    ) -> int: ...
 
     async def aclose(self) -> None:
         """Close the connections."""
-        ...

@@ -89,7 +89,6 @@ class LocalReads:
         )
 
     async def state(self, name: str, partition: int) -> tuple[ShardLeader, PartitionState]:
-        """A partition and the leader of its shard."""
         topic = await self._topics.known(name, partition)
         leader = self._shards.leading(topic.shards[partition])
         state = leader.partitions.loaded(topic.partition(partition)) or await leader.partitions.load(topic, partition)

@@ -40,7 +40,6 @@ class LongPolls:
         return len(self._waiting)
 
     def shards(self) -> frozenset[int]:
-        """The shards at which polls wait."""
         return frozenset(self._waiting.values())
 
     async def wait(self, state: PartitionState, timeout_s: float) -> None:

@@ -50,11 +50,9 @@ class Partitions(Protocol):
     @property
     def wal(self) -> Wal:
         """The WAL with the records that are not cold."""
-        ...
 
     async def refresh(self, state: PartitionState) -> None:
         """Apply the newest manifest to `state`."""
-        ...
 
 
 class PartitionReader:

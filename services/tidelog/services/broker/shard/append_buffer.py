@@ -106,7 +106,6 @@ class AppendBuffer:
         return batch.outcome
 
     def take(self) -> Batch:
-        """Remove the oldest batch."""
         batch = self._batches.popleft()
         self.held_bytes -= batch.held_bytes
         return batch
@@ -142,7 +141,6 @@ class LossWindow:
             self._began_s[outcome] = self._clock.monotonic()
 
     def settle(self, outcome: Outcome) -> None:
-        """The batch is committed, or has failed."""
         self._began_s.pop(outcome, None)
 
     def is_wider(self, bound_s: float) -> bool:

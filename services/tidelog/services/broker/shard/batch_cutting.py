@@ -121,7 +121,6 @@ class BatchCutter:
         self._changed.set()
 
     async def run(self) -> None:
-        """Cut batches until cancelled."""
         while True:
             await self._time_to_cut()
             batch = self._buffer.take()

@@ -53,7 +53,6 @@ class EncodedBatch:
 
 
 def encoded_batch(codec: WalCodec, header: WalHeader, appends: Sequence[Append]) -> EncodedBatch:
-    """The entry of `appends` with the number of `header`."""
     draft = entry_draft(appends)
     spans = tuple(drafted.span for drafted in draft.spans)
     whole = replace(header, spans=spans, producers=draft.producers)

@@ -47,7 +47,6 @@ class HotTail:
         return int(self._entries.currsize)
 
     def get(self, name: EntryName) -> pa.Table | None:
-        """The entry's records (`WAL_SCHEMA`) if they are in memory."""
         kept = self._entries.get(name)
         return None if kept is None else kept.records
 

@@ -46,7 +46,6 @@ class IndexKeeper:
             self._fresh = [entry for entry in entries if entry.header.seq >= start]
 
     def committed(self, entry: IndexedEntry) -> None:
-        """`entry` is in the log."""
         self._fresh.append(entry)
         if (entry.header.seq + 1) % INDEX_EVERY == 0:
             self.flush()

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 
-from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.cluster import Damage
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_upkeep import ShardUpkeep
@@ -36,7 +35,6 @@ class LedShard:
 
     @property
     def serving(self) -> bool:
-        """Whether it accepts requests."""
         return not self._releasing and self.leader.down is None
 
     # ---- archiving
@@ -74,7 +72,6 @@ class LedShard:
         return lost.fault if lost else stuck.fault if stuck else None
 
     def damages(self) -> Sequence[Damage]:
-        """The damaged objects that archiving has found."""
         damage = self._archiver.damage
         held = f"The log of shard {self.shard} is kept from entry {self._archiver.floor} on until it is repaired"
         gaps_explained = bool(damage.entries)
@@ -110,20 +107,6 @@ class LedShard:
             self.upkeep.archived(self._archiver.made)
         if floor > before:  # by this pass, or by an earlier one whose answer was lost
             await self.leader.partitions.refresh_behind(floor)
-
-    # ---- upkeep
-
-    async def run_upkeep(self) -> None:
-        """One step of upkeep. Raises `Conflict`, `Unavailable`, `Corrupt`."""
-        await self.while_it_lasts(self.upkeep.step())
-
-    async def read_unknown(self) -> None:
-        """See `ShardUpkeep.read_unknown`. Raises `Unavailable`, `Corrupt`."""
-        await self.while_it_lasts(self.upkeep.read_unknown())
-
-    async def delete_records(self, topic: Topic, number: int, before_offset: int) -> None:
-        """See `ShardUpkeep.delete_records`. Raises `Conflict`, `Unavailable`."""
-        await self.while_it_lasts(self.upkeep.delete_records(topic, number, before_offset))
 
     # ---- work that ends with the lead
 
@@ -163,7 +146,6 @@ class LedShard:
         await self.leader.close()
 
     async def close(self, *, fenced: bool = False) -> None:
-        """Stop immediately."""
         self._releasing = True
         await self._stop_works()
         await self.leader.close(fenced=fenced)

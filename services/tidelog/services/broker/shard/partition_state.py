@@ -129,7 +129,6 @@ class PartitionState:
         self.high_watermark = span.next_offset
 
     def wake(self) -> None:
-        """Wake all fetches that wait for the next commit."""
         waiters, self._commit_waiters = self._commit_waiters, set()
         for waiter in waiters:
             if not waiter.done():
@@ -174,7 +173,6 @@ class PartitionState:
             )
 
     def check_not_lost(self, offset: int) -> None:
-        """Raises `RecordsLost` for an offset that is recorded as lost."""
         if loss := loss_at(self.manifest.losses, offset):
             reason = "held records that are recorded as lost"
             raise RecordsLost(loss.key, reason, first_offset=loss.first_offset, next_offset=loss.next_offset)

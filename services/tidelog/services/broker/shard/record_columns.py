@@ -18,13 +18,11 @@ def timestamps_ms(records: pa.Table | pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 def payload_bytes(records: pa.Table | pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Bytes of key and value, per record."""
     keys, value_bytes = records.column("key"), byte_lengths(records.column("value"))
     return value_bytes if keys.null_count == len(keys) else value_bytes + byte_lengths(keys)
 
 
 def payload_bytes_total(records: pa.Table) -> int:
-    """Bytes of all keys and values."""
     return sum(pc.sum(pc.binary_length(records.column(name))).as_py() or 0 for name in ("key", "value"))
 
 

@@ -121,7 +121,6 @@ class ShardLeader:
         self._fenced(f"another broker leads shard {self.shard}: {reason}")
 
     async def ended(self) -> None:
-        """Return once this leader has stepped down."""
         await self._ended.wait()
 
     @property
@@ -131,7 +130,6 @@ class ShardLeader:
 
     @property
     def retries(self) -> CommitRetries:
-        """The state of its commits at the store."""
         return self._writer.retries
 
     @property
@@ -232,7 +230,7 @@ class ShardLeader:
     def archived(self, manifests: Sequence[Manifest], floor: int, archived_to: int) -> None:
         """Adopt the manifests that this broker's archiver appended, and the higher floor (`WalExtent.cut`)."""
         for manifest in manifests:
-            self.partitions.manifest_appended(manifest)
+            self.partitions.measurements.manifest_appended(manifest)
         self.partitions.apply_manifests(manifests)
         self.extent.cut(floor, archived_to)
         self._keeper.floor_moved(floor)

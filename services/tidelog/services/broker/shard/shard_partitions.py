@@ -38,7 +38,7 @@ class ShardPartitions:
     ) -> None:
         self.wal = wal
         self._store = store
-        self._measurements = measurements or Measurements()
+        self.measurements = measurements or Measurements()
         self._producer_memory = producer_memory
         self._states: dict[TopicPartition, PartitionState] = {}
         self._spans: defaultdict[TopicPartition, list[HotSpan]] = defaultdict(list)
@@ -50,7 +50,6 @@ class ShardPartitions:
         self.on_overtaken: Callable[[str], None] = _ignore
 
     def __iter__(self) -> Iterator[PartitionState]:
-        """The partitions that are loaded."""
         return iter(tuple(self._states.values()))
 
     def __len__(self) -> int:
@@ -67,19 +66,10 @@ class ShardPartitions:
         return self._states.get(topic_partition)
 
     async def load(self, topic: Topic, number: int) -> PartitionState:
-        """The state of a partition, loaded from the bucket if necessary."""
         topic_partition = topic.partition(number)
         if state := self._states.get(topic_partition):
             return state
         return await self._loads.run(topic_partition, lambda: self._read(topic, topic_partition))
-
-    def manifest_read(self, manifest: Manifest) -> None:
-        """Count a manifest of this shard, whoever appended it."""
-        self._measurements.cold.manifest_read(manifest)
-
-    def manifest_appended(self, manifest: Manifest) -> None:
-        """Count a manifest that this broker appended."""
-        self._measurements.manifest_appended(manifest)
 
     async def refresh(self, state: PartitionState) -> None:
         """Read the newest manifest; a compactor may have appended it. If it ends beyond the high watermark, another
@@ -93,13 +83,13 @@ class ShardPartitions:
             )
             self.on_overtaken(reason)
             raise Fenced(f"another broker leads shard {self.wal.shard}: {reason}")
-        self.manifest_read(manifest)
+        self.measurements.cold.manifest_read(manifest)
         state.apply_manifest(manifest)
 
     def apply_manifests(self, manifests: Sequence[Manifest]) -> None:
         """Switch to newer manifests, each partition in one step (inv. 5)."""
         for manifest in manifests:
-            self.manifest_read(manifest)
+            self.measurements.cold.manifest_read(manifest)
             topic_partition = manifest.topic_partition
             if state := self._states.get(topic_partition):
                 state.apply_manifest(manifest)
@@ -164,7 +154,7 @@ class ShardPartitions:
         newer = self._newer.pop(topic_partition, None)
         if newer and newer.version > manifest.version:
             manifest = newer
-        self.manifest_read(manifest)
+        self.measurements.cold.manifest_read(manifest)
         producers = ProducerTable(memory=self._producer_memory)
         state = PartitionState(topic.name, self.wal.shard, manifest, producers)
         spans, marks = self._spans.pop(topic_partition, []), self._marks.pop(topic_partition, [])

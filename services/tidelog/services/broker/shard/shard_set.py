@@ -136,7 +136,6 @@ class ShardSet:
         self.check_leading(leader)
 
     async def changed(self) -> None:
-        """Return when a shard is led or released."""
         await self._changed.wait()
 
     def _elsewhere(self, shard: int) -> NotLeader | LeaderUnknown:
@@ -246,7 +245,6 @@ class ShardSet:
 
 
 def _no_lease(_shard: int, _epoch: int) -> bool:
-    """A broker alone has no lease."""
     return False
 
 

@@ -110,7 +110,6 @@ class ShardUpkeep:
     # ---- scheduling
 
     def archived(self, manifests: Sequence[Manifest]) -> None:
-        """The archiver has appended these manifests."""
         if self._upkeep is not None:
             self._unscheduled.update((manifest.topic_partition, manifest) for manifest in manifests)
 
@@ -170,7 +169,6 @@ class ShardUpkeep:
 
     @property
     def has_unknown(self) -> bool:
-        """Whether `read_unknown` has something to do."""
         return self._schedule.unknown() is not None
 
     async def read_unknown(self) -> None:
@@ -187,7 +185,7 @@ class ShardUpkeep:
         except Corrupt as fault:
             self._set_damaged(topic, place, fault)
             return
-        self._partitions.manifest_read(manifest)
+        self._partitions.measurements.cold.manifest_read(manifest)
         self._schedule_by(manifest)
 
     async def step(self) -> None:
@@ -210,7 +208,7 @@ class ShardUpkeep:
         self._damages.replace(_finder(place), ())
         self._stepped = (place, log) if step.appended else None
         if step.appended:
-            self._partitions.manifest_appended(step.manifest)
+            self._partitions.measurements.manifest_appended(step.manifest)
         self._apply(step.manifest)
         if step.manifest.version == self._versions.get(place):  # otherwise the archiver has appended a newer one
             self._schedule.set(place, step.due_at_ms)

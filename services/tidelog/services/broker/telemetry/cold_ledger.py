@@ -38,7 +38,6 @@ class ColdLedger:
 
 
 def cold_figures(manifest: Manifest) -> ColdFigures:
-    """One pass over the segments."""
     clean = [segment for segment in manifest.segments if segment.next_offset <= manifest.clean_end]
     return ColdFigures(
         partitions=1,

@@ -86,7 +86,6 @@ class Measurements:
     _topics: dict[str, TopicCounts] = field(default_factory=dict)
 
     def topics(self) -> Mapping[str, TopicCounts]:
-        """A copy of the counts by topic."""
         return {topic: replace(counts) for topic, counts in self._topics.items()}
 
     def committed(self, appends: Iterable[tuple[str, int, int]], entry_bytes: int) -> None:
@@ -122,7 +121,6 @@ class Measurements:
             setattr(counts, column, getattr(counts, column) + sum(segment.size_bytes for segment in added))
 
     def acked(self, seconds: float) -> None:
-        """A produce with acks=all was answered after `seconds`."""
         self._ack_counts[bisect_left(ACK_SECONDS_BOUNDS, seconds)] += 1
         self._ack_total_s += seconds
 

@@ -79,7 +79,6 @@ class ProducePath:
     # ---- loading
 
     async def _load(self, topic: Topic, shares: Sequence[Share]) -> None:
-        """Load the partitions that are not in memory, in parallel."""
         leaders = {share.partition: self._shards.leading(topic.shards[share.partition]) for share in shares}
         unknown = [n for n, leader in leaders.items() if not leader.partitions.loaded(topic.partition(n))]
         for first in range(0, len(unknown), LOADS_MAX):
@@ -114,12 +113,8 @@ class ProducePath:
         raise conflict
 
     async def _committed(self, target: _Target) -> None:
-        """Return once all records buffered for the partition are committed; raises if they are not."""
-        state = target.state
-        if state.last_outcome and not state.last_outcome.done():
-            await asyncio.wait((state.last_outcome,), timeout=self._commit_timeout_s)
-        if state.last_outcome:
-            _check_outcome(target, state.last_outcome)
+        if outcome := target.state.last_outcome:
+            await self._all_committed([(target, outcome)])
 
     async def _answer_again(self, target: _Target, batch: RememberedBatch, acks: Acks) -> Appended:
         """Answer a repeated batch like the first one, once it is committed."""
@@ -163,7 +158,6 @@ class ProducePath:
     # ---- answering
 
     async def _all_committed(self, outcomes: Sequence[tuple[_Target, Outcome]]) -> None:
-        """Return once all are committed; raises if some are not."""
         waiting = {outcome for _, outcome in outcomes if not outcome.done()}
         if waiting:
             await asyncio.wait(waiting, timeout=self._commit_timeout_s)
@@ -235,7 +229,6 @@ def _check_outcomes(outcomes: Sequence[tuple[_Target, Outcome]]) -> None:
 
 
 def _check_outcome(target: _Target, outcome: Outcome) -> None:
-    """Raises unless the batch is committed."""
     if outcome.done():
         if failure := outcome.result():
             raise failure.error()

@@ -62,7 +62,6 @@ class RequestSplitter:
         return await loop.run_in_executor(self._executor, self._split, topic, draft, options)
 
     def forget(self, topic: Topic) -> None:
-        """Drop the turns of a deleted topic."""
         self._turns.pop(topic.topic_id, None)
 
     def _split(self, topic: Topic, draft: Draft, options: ProduceOptions) -> Sequence[Share]:

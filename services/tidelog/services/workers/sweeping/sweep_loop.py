@@ -31,7 +31,6 @@ class Turn(Protocol):
 
     async def while_it_lasts(self, work: Coroutine[None, None, None]) -> None:
         """Run `work`, and cancel it when the period ends. Raises what `work` raises."""
-        ...
 
 
 class SweepLoop(BackgroundLoop):
