@@ -283,7 +283,7 @@ class LocalBroker:
     def cluster(self, _context: RequestContext, /) -> ClusterStatus:
         return sole_cluster(self._settings, self.status())
 
-    async def drain(self, _context: RequestContext, /, broker_id: str, *, undo: bool = False) -> None:  # noqa: ARG002  # there is nobody else
+    async def drain(self, _context: RequestContext, /, broker_id: str, *, undo: bool = False) -> None:  # noqa: ARG002
         raise Invalid(f"{broker_id} cannot be drained: it is the only broker, so no other one can lead its shards")
 
     def check_open(self) -> None:
