@@ -17,9 +17,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from tidelog.client.connection import DEFAULT_BROKER, FIRST_CONNECT_TIMEOUT_S, JSON, Answer, Connection, Request
+from tidelog.client.connection import DEFAULT_BROKER, FIRST_CONNECT_TIMEOUT_S, JSON, Connection, Request, decoded
 from tidelog.client.costs import ClusterCost, CostDescription
-from tidelog.storage.errors import Corrupt, Fenced, Invalid, OffsetConflict, Unavailable
+from tidelog.storage.errors import Fenced, Invalid, OffsetConflict, Unavailable
 from tidelog.storage.runtime import Runtime
 from tidelog.wire.cluster import ClusterDescription, ReadyAnswer
 from tidelog.wire.topics import (
@@ -73,17 +73,14 @@ class Admin:
         wanted: dict[str, object] = {"name": name, "configs": dict(configs or {})}
         if partitions is not None:
             wanted["partitions"] = partitions
-        return self._topic_of("POST", "/v1/topics", wanted, repeatable=False)
+        return self._ask(TopicDescription, _json_request("POST", "/v1/topics", wanted, repeatable=False))
 
     def auto_create_topic(self, name: str) -> None:
         """Let the broker create `name` with ``num.partitions``, as a produce to it would. It sends an append under a
         condition that no log meets. Raises `NotFound` if ``auto.create.topics.enable`` is off."""
-        body = b'{"records":[{"value":null}]}'
-        path = f"{partition_path(name, 0)}/records"
-        query = {"expected_offset": OFFSET_MAX}
-        request = Request("POST", path, query=query, headers={"content-type": JSON}, body=[memoryview(body)])
+        path = f"{partition_path(name, 0)}/records?expected_offset={OFFSET_MAX}"
         with contextlib.suppress(OffsetConflict):
-            self._connection.call(request)
+            self._connection.call(_json_request("POST", path, {"records": [{"value": None}]}))
 
     def topics(self, *, detail: bool = False) -> tuple[ListedTopic, ...]:
         """All topics by name. `detail` adds the offsets of their partitions where the broker can get them, which may
@@ -91,7 +88,7 @@ class Admin:
         found: list[ListedTopic] = []
         query: dict[str, str | int] = {"detail": "true"} if detail else {}
         while True:
-            page = _decoded(self._connection.call(Request("GET", "/v1/topics", query=query)), TopicPage)
+            page = self._ask(TopicPage, Request("GET", "/v1/topics", query=query))
             found += page.topics
             if page.next is None:
                 return tuple(found)
@@ -99,7 +96,7 @@ class Admin:
 
     def topic(self, name: str) -> TopicDescription:
         """One topic with the offsets of its partitions."""
-        return _decoded(self._connection.call(Request("GET", topic_path(name))), TopicDescription)
+        return self._ask(TopicDescription, Request("GET", topic_path(name)))
 
     def alter_topic(
         self, name: str, *, partitions: int | None = None, configs: Mapping[str, str | int | None] | None = None
@@ -108,7 +105,7 @@ class Admin:
         wanted: dict[str, object] = {"configs": dict(configs or {})}
         if partitions is not None:
             wanted["partitions"] = partitions
-        return self._topic_of("PATCH", topic_path(name), wanted, repeatable=True)
+        return self._ask(TopicDescription, _json_request("PATCH", topic_path(name), wanted))
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic and its records."""
@@ -117,31 +114,30 @@ class Admin:
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
         """Delete the records below `before_offset`; -1: all that are committed now. Returns the new log start offset.
         Raises `OutOfRange`."""
-        body = [memoryview(msgspec.json.encode({"before_offset": before_offset}))]
-        path = f"{partition_path(topic, partition)}/delete-records"
-        request = Request("POST", path, headers={"content-type": JSON}, body=body, repeatable=before_offset >= 0)
-        return _decoded(self._connection.call(request), LogStartAnswer).log_start_offset
+        path, wanted = f"{partition_path(topic, partition)}/delete-records", {"before_offset": before_offset}
+        request = _json_request("POST", path, wanted, repeatable=before_offset >= 0)
+        return self._ask(LogStartAnswer, request).log_start_offset
 
     def partition_log(self, topic: str, partition: int, *, fresh: bool = True) -> PartitionLogDescription:
         """The segments and offsets of a partition in one consistent answer, for direct readers of the bucket. Without
         `fresh` it is cheaper, and its end may be older."""
         path = f"{partition_path(topic, partition)}/log"
-        return _decoded(self._connection.call(Request("GET", path, query=_freshness(fresh))), PartitionLogDescription)
+        return self._ask(PartitionLogDescription, Request("GET", path, query=_freshness(fresh)))
 
     def offset(self, topic: str, partition: int, position: str | int, *, fresh: bool = True) -> int:
         """The offset that `position` (see `checked_position`) stands for now. Without `fresh` it may be an older
         one."""
         path = f"{partition_path(topic, partition)}/offset"
         query = {"at": checked_position(position), **_freshness(fresh)}
-        return _decoded(self._connection.call(Request("GET", path, query=query)), OffsetAnswer).offset
+        return self._ask(OffsetAnswer, Request("GET", path, query=query)).offset
 
     def cluster(self) -> ClusterDescription:
         """The broker with its store and shards, and the cluster as this broker sees it."""
-        return _decoded(self._connection.call(Request("GET", "/v1/cluster")), ClusterDescription)
+        return self._ask(ClusterDescription, Request("GET", "/v1/cluster"))
 
     def cost(self) -> CostDescription:
         """The requests and bytes that the asked broker has counted since it started."""
-        return _decoded(self._connection.call(Request("GET", "/v1/cluster/cost")), CostDescription)
+        return self._ask(CostDescription, Request("GET", "/v1/cluster/cost"))
 
     def cluster_cost(self) -> ClusterCost:
         """The numbers of every broker of the cluster. Each one is asked at its advertised address."""
@@ -160,9 +156,8 @@ class Admin:
         """Move all shards away from the broker with that id until it starts again, or undo that. The shards move one by
         one; `cluster` shows the progress. Raises `NotFound`, and `Invalid` for a broker without a cluster."""
         path = f"/v1/cluster/brokers/{quote(broker, safe='')}/drain"
-        self._connection.call(
-            Request("DELETE" if undo else "POST", path, headers={} if undo else {"content-type": JSON})
-        )
+        request = Request("DELETE", path) if undo else Request("POST", path, headers={"content-type": JSON})
+        self._connection.call(request)
 
     def health(self) -> Health:
         """Whether the broker runs and takes requests. It is asked once. This never raises `Unavailable`."""
@@ -171,10 +166,10 @@ class Admin:
         except Unavailable as error:
             return Health(alive=False, ready=False, reason=str(error))
         try:
-            answer = self._connection.call(Request("GET", "/readyz"), deadline_s=0.0)
+            ready = self._ask(ReadyAnswer, Request("GET", "/readyz"), deadline_s=0.0)
         except (Unavailable, Fenced) as error:
             return Health(alive=True, ready=False, reason=str(error))
-        return Health(alive=True, ready=True, damaged_objects=_decoded(answer, ReadyAnswer).damaged_objects)
+        return Health(alive=True, ready=True, damaged_objects=ready.damaged_objects)
 
     def close(self) -> None:
         """Release the sockets."""
@@ -186,10 +181,8 @@ class Admin:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _topic_of(self, method: str, path: str, wanted: Mapping[str, object], *, repeatable: bool) -> TopicDescription:
-        body = [memoryview(msgspec.json.encode(wanted))]
-        request = Request(method, path, headers={"content-type": JSON}, body=body, repeatable=repeatable)
-        return _decoded(self._connection.call(request), TopicDescription)
+    def _ask(self, shape: type[T], request: Request, deadline_s: float | None = None) -> T:
+        return decoded(self._connection.call(request, deadline_s=deadline_s), shape)
 
 
 def topic_path(topic: str) -> str:
@@ -218,12 +211,10 @@ def checked_position(text: str | int) -> str:
     raise Invalid(f"{position!r} is no position: use start, end, N, -N or @time", field="offset")
 
 
+def _json_request(method: str, path: str, value: Mapping[str, object], *, repeatable: bool = True) -> Request:
+    body = [memoryview(msgspec.json.encode(value))]
+    return Request(method, path, headers={"content-type": JSON}, body=body, repeatable=repeatable)
+
+
 def _freshness(fresh: bool) -> Mapping[str, str]:
     return {} if fresh else {"fresh": "false"}
-
-
-def _decoded(answer: Answer, shape: type[T]) -> T:
-    try:
-        return msgspec.json.decode(answer.body, type=shape)
-    except msgspec.MsgspecError as error:
-        raise Corrupt("the broker's answer", f"is not what docs/http-api.md says ({error})") from error

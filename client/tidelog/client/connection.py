@@ -18,15 +18,16 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import urlencode
 
+import msgspec
 import urllib3
 from urllib3.exceptions import ClosedPoolError, ConnectTimeoutError, HTTPError, LocationValueError, NewConnectionError
 from urllib3.util import parse_url
 
 from tidelog.client.sockets import OpenSockets, pool_to
-from tidelog.storage.errors import Fenced, Invalid, Overloaded, TidelogError, Unavailable
+from tidelog.storage.errors import Corrupt, Fenced, Invalid, Overloaded, TidelogError, Unavailable
 from tidelog.storage.runtime import Runtime
 from tidelog.wire.errors import error_of_answer
 
@@ -47,6 +48,7 @@ SMALL_PIECE_BYTES = 1 << 14
 """Pieces of a body up to this size are joined, because each piece costs a system call."""
 
 logger = logging.getLogger("tidelog.client")
+T = TypeVar("T")
 
 
 class Unreachable(Unavailable):
@@ -216,6 +218,14 @@ class Connection:
         """How long one attempt to connect may take."""
         usual_s = CONNECT_TIMEOUT_S if len(self._brokers) == 1 else CONNECT_NEXT_S
         return usual_s if self._connect_timeout_s is None else min(usual_s, max(left_s, CONNECT_NEXT_S))
+
+
+def decoded(answer: Answer, shape: type[T]) -> T:
+    """The body of `answer` as a `shape`. Raises `Corrupt`."""
+    try:
+        return msgspec.json.decode(answer.body, type=shape)
+    except msgspec.MsgspecError as error:
+        raise Corrupt("the broker's answer", f"does not have the form in docs/http-api.md ({error})") from error
 
 
 def _joined_if_small(pieces: Sequence[memoryview]) -> Iterator[bytes | memoryview]:

@@ -230,7 +230,7 @@ def _batch(partition: int, answer: Answer) -> Batch:
             log_start_offset=int(answer.headers["tidelog-log-start-offset"]),
         )
     except (pa.ArrowException, KeyError, ValueError) as error:
-        raise Corrupt("the broker's answer", f"is not what docs/http-api.md says ({error})") from error
+        raise Corrupt("the broker's answer", f"does not have the form in docs/http-api.md ({error})") from error
 
 
 def _cut(batch: Batch, end: int) -> Batch:

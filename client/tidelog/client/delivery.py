@@ -19,14 +19,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import msgspec
 import pyarrow as pa
 
 from tidelog.client.admin import OFFSET_MAX, partition_path
-from tidelog.client.connection import ARROW, JSON, Connection, Request
+from tidelog.client.connection import ARROW, JSON, Connection, Request, decoded
 from tidelog.client.lanes import Parcel
 from tidelog.client.refusals import REFUSALS_MAX, Part, Refused, blames_a_record, parted, refused_of, whole
-from tidelog.storage.errors import Corrupt, Invalid, OffsetConflict, SequenceConflict
+from tidelog.storage.errors import Invalid, OffsetConflict, SequenceConflict
 from tidelog.wire.produce import ProduceAnswer
 
 _UNUSED_SEQUENCE = 1 << 61
@@ -122,10 +121,7 @@ class Delivery:
 
     def _send(self, parcel: Parcel, records: pa.Table, sequence: int) -> None:
         answer = self._connection.call(self._request(parcel.partition, records, sequence))
-        try:
-            (appended,) = msgspec.json.decode(answer.body, type=ProduceAnswer).partitions
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise Corrupt("the broker's answer", f"is not what docs/http-api.md says ({error})") from error
+        (appended,) = decoded(answer, ProduceAnswer).partitions
         self._report(parcel, appended.base_offset, appended.count, sequence, duplicate=appended.duplicate is True)
 
     def _report(self, parcel: Parcel, base_offset: int | None, count: int, sequence: int, *, duplicate: bool) -> None:

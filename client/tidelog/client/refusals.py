@@ -95,27 +95,26 @@ def refused_of(topic: str, parcel: Parcel, part: Part, error: Invalid) -> Iterat
     keys = part.records.column("key").to_pylist() if "key" in part.records.column_names else [None] * len(part.rows)
     for row, key in zip(part.rows.tolist(), keys, strict=True):
         number = parcel.number_of(row)
-        told = _named(error, topic, parcel.partition, number, key)
-        yield Refused(topic, parcel.partition, number, key, told)
+        yield Refused(topic, parcel.partition, number, key, _named(error, topic, parcel.partition, number, key))
 
 
 def refused_here(topic: str, number: int, error: Invalid) -> Refused:
     """A record that Arrow cannot take. It has no partition yet."""
-    told = Invalid(f"record {number} (from 0), for {topic}, was refused: {error}", field=error.field, record=number)
-    return Refused(topic, None, number, None, told)
+    named = Invalid(f"record {number} (from 0), for {topic}, was refused: {error}", field=error.field, record=number)
+    return Refused(topic, None, number, None, named)
 
 
 def _named(error: Invalid, topic: str, partition: int, number: int, key: bytes | None) -> Invalid:
     """`error` as the error of one record, with the record in the message."""
     with_key = "" if key is None else f" with key {key[:80]!r}"
     text = f"record {number} (from 0){with_key}, for {topic}/{partition}, was refused: {error}"
-    told = (
+    named = (
         TooLarge(text, limit_name=error.limit_name, limit_bytes=error.limit_bytes, record=number)
         if isinstance(error, TooLarge)
         else Invalid(text, field=error.field, record=number)
     )
-    told.__cause__ = error
-    return told
+    named.__cause__ = error
+    return named
 
 
 def _cut(part: Part, start: int, end: int) -> Part:

@@ -94,7 +94,7 @@ class BrokerConnection:
         try:
             return msgspec.json.decode(body, type=shape)
         except msgspec.MsgspecError as error:
-            raise Corrupt(f"the answer of {self.url}{path}", f"is not what docs/http-api.md says ({error})") from error
+            raise Corrupt(f"the answer of {self.url}{path}", f"is not of the documented form ({error})") from error
 
     def _get(self, path: str, *, accept: str) -> tuple[Mapping[str, str], bytes]:
         for attempt in range(1, ATTEMPTS):

