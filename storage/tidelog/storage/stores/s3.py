@@ -61,7 +61,6 @@ from tidelog.storage.stores.s3_writes import S3Writes
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3.client import S3Client
-    from types_aiobotocore_s3.type_defs import PutObjectRequestTypeDef
 
 T = TypeVar("T")
 
@@ -109,19 +108,15 @@ class S3ObjectStore:
         return await self._thread.run(self._answered(what, lambda opened: self._get(opened, key, byte_range), None))
 
     async def put(self, key: str, data: Body, *, if_version: str | None = None) -> str:
-        request = self._write_request(key)
         if if_version is None:
-            return await self._written("put", key, data, request)
-        request["IfMatch"] = if_version
+            return await self._written("put", key, data)
         try:
-            return await self._written("put", key, data, request)
+            return await self._written("put", key, data, IfMatch=if_version)
         except NotFound:
             raise Conflict(f"{key} is not at version {if_version}: there is no such object") from None
 
     async def create(self, key: str, data: Body) -> str:
-        request = self._write_request(key)
-        request["IfNoneMatch"] = "*"
-        return await self._written("create", key, data, request)
+        return await self._written("create", key, data, IfNoneMatch="*")
 
     async def delete(self, key: str) -> None:
         name = self._name(key)
@@ -147,9 +142,6 @@ class S3ObjectStore:
 
     def _name(self, key: str) -> str:
         return self._prefix + checked_key(key)
-
-    def _write_request(self, key: str) -> PutObjectRequestTypeDef:
-        return {"Bucket": self._bucket, "Key": self._name(key)}
 
     async def _asked(self, verb: str, key: str, ask: Callable[[S3Client], Awaitable[T]], body_bytes: int = 0) -> T:
         what = f"{verb} {self.url}/{key}"
@@ -189,12 +181,12 @@ class S3ObjectStore:
         self._limits.answered(clock() - began_s)
         return answer
 
-    async def _written(self, verb: str, key: str, data: Body, request: PutObjectRequestTypeDef) -> str:
-        body = flat_view(data)
-        what = f"{verb} {self.url}/{key}"
-        return await self._thread.run(
-            self._answered(what, lambda opened: opened.writes.put(body, request), body.nbytes)
+    async def _written(self, verb: str, key: str, data: Body, **condition: str) -> str:
+        name, body = self._name(key), flat_view(data)
+        put = self._answered(
+            f"{verb} {self.url}/{key}", lambda opened: opened.writes.put(name, body, condition), body.nbytes
         )
+        return await self._thread.run(put)
 
     async def _get(self, opened: _Opened, key: str, byte_range: ByteRange | None) -> StoredObject:
         name = self._name(key)
@@ -249,7 +241,7 @@ class S3ObjectStore:
             if self._opened is None:
                 connection = await connect(self._settings, self._open)
                 reads = S3Reads(connection, self._bucket, self._limits)
-                self._opened = _Opened(connection, reads, S3Writes(connection.client))
+                self._opened = _Opened(connection, reads, S3Writes(connection.client, self._bucket))
             return self._opened
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import zlib
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +20,6 @@ from botocore.awsrequest import AWSPreparedRequest
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3.client import S3Client
-    from types_aiobotocore_s3.type_defs import PutObjectRequestTypeDef
 
 SLICE_BYTES = 256 * 1_024
 
@@ -30,18 +30,22 @@ _sending: ContextVar[memoryview] = ContextVar("_sending")
 
 
 class S3Writes:
-    """PUTs by `client`, whose only PUTs they must be. Raises what the client raises."""
+    """PUTs to `bucket`. No other code may PUT by `client`. Raises what the client raises."""
 
-    def __init__(self, client: S3Client) -> None:
+    def __init__(self, client: S3Client, bucket: str) -> None:
         self._client = client
+        self._bucket = bucket
         client.meta.events.register("before-send.s3.PutObject", _attach_body)
 
-    async def put(self, body: memoryview, request: PutObjectRequestTypeDef) -> str:
-        """Send `body` (one item a byte) by `request`. Returns the ETag."""
+    async def put(self, name: str, body: memoryview, condition: Mapping[str, Any]) -> str:
+        """Write the object `name` under `condition`: ``IfMatch``, ``IfNoneMatch`` or none. Each item of `body` is one
+        byte. Returns the ETag."""
         _sending.set(body)
-        request["ChecksumAlgorithm"] = "CRC32"
-        request["ChecksumCRC32"] = await _crc32(body)
-        return (await self._client.put_object(**request))["ETag"]
+        checksum = await _crc32(body)
+        answer = await self._client.put_object(
+            Bucket=self._bucket, Key=name, ChecksumAlgorithm="CRC32", ChecksumCRC32=checksum, **condition
+        )
+        return answer["ETag"]
 
 
 class ViewPayload(aiohttp.Payload):
