@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from tidelog.services.http.v1.topic_position import (
     PLAIN_PARTITIONS_MAX,
-    POSITION_HEADER,
     POSITION_PARTITIONS_MAX,
     parse_position_text,
     position_headers,
     position_text,
 )
+from tidelog.wire import headers
 from tidelog.wire.errors import Unreadable
 
 OFFSETS = st.dictionaries(st.integers(0, 10**6), st.integers(0, 2**59), min_size=1, max_size=60)
@@ -34,7 +34,7 @@ def test_few_partitions_can_be_read_by_people_and_many_are_a_token() -> None:
 def test_the_position_of_as_many_partitions_as_one_may_hold_fits_a_head(offset_max: int, bytes_max: int) -> None:
     scattered = {partition: partition * 7_919_191_111 % offset_max for partition in range(POSITION_PARTITIONS_MAX)}
     assert len(position_text(scattered)) <= bytes_max
-    assert POSITION_HEADER in position_headers(scattered)
+    assert headers.POSITION in position_headers(scattered)
     assert position_headers({**scattered, POSITION_PARTITIONS_MAX: 0}) == {}
 
 

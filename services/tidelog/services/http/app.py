@@ -51,7 +51,9 @@ class BrokerApp(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """The description of the interface, with the schemas of all bodies."""
-        return add_schemas(super().openapi())
+        if self.openapi_schema is None:
+            self.openapi_schema = add_schemas(super().openapi())
+        return self.openapi_schema
 
     async def routed(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers requests that the direct lane does not answer."""

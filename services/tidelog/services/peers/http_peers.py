@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
-from urllib.parse import quote, urlencode
 
 import msgspec
 import pyarrow as pa
@@ -28,6 +27,8 @@ from tidelog.services.runtime.settings import Settings
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.runtime import Runtime
+from tidelog.wire import headers
+from tidelog.wire.paths import partition_target
 from tidelog.wire.produce import ProduceAnswer
 from tidelog.wire.topics import LogStartAnswer, OffsetAnswer, PartitionLogDescription
 
@@ -60,7 +61,7 @@ class HttpPeers:
             query["expected_offset"] = str(options.expected_offset)
         request = PeerRequest(
             "POST",
-            _target(topic, share.partition, "records", query),
+            partition_target(topic, share.partition, "records", query),
             context,
             [("Content-Type", ARROW), *_producer_headers(options)],
             bytes(body) if body.nbytes <= _INLINE_BODY_BYTES_MAX else pieces_of(body),
@@ -83,16 +84,16 @@ class HttpPeers:
             "wait_ms": str(limits.wait_ms),
             **_freshness(fresh=limits.fresh),
         }
-        target = _target(topic, partition, "records", query)
+        target = partition_target(topic, partition, "records", query)
         request = PeerRequest("GET", target, context, [("Accept", ARROW)], waits=limits.wait_ms > 0)
         timeout_s = self._call_timeout_s + limits.wait_ms / 1000
         async with self._pool.call(leader.address, request, answer_timeout_s=timeout_s) as answer:
             body = await _read(answer)
             return Fetched(
                 await self._page(body),
-                _number(answer.headers, "Tidelog-Next-Offset"),
-                _number(answer.headers, "Tidelog-Log-Start-Offset"),
-                _number(answer.headers, "Tidelog-High-Watermark"),
+                _number(answer.headers, headers.NEXT_OFFSET),
+                _number(answer.headers, headers.LOG_START_OFFSET),
+                _number(answer.headers, headers.HIGH_WATERMARK),
             )
 
     async def resolve(
@@ -101,13 +102,13 @@ class HttpPeers:
         if position.anchor is Anchor.OFFSET:
             return position.value
         query = {"at": _written(position), **_freshness(fresh=fresh)}
-        request = PeerRequest("GET", _target(topic, partition, "offset", query), context)
+        request = PeerRequest("GET", partition_target(topic, partition, "offset", query), context)
         return _decoded(await self._whole(leader, request, self._call_timeout_s), OffsetAnswer).offset
 
     async def partition_log(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, *, fresh: bool
     ) -> PartitionLog:
-        request = PeerRequest("GET", _target(topic, partition, "log", _freshness(fresh=fresh)), context)
+        request = PeerRequest("GET", partition_target(topic, partition, "log", _freshness(fresh=fresh)), context)
         answer = await self._whole(leader, request, self._call_timeout_s)
         return _partition_log(_decoded(answer, PartitionLogDescription))
 
@@ -115,7 +116,7 @@ class HttpPeers:
         self, context: RequestContext, leader: Leader, topic: str, partition: int, before_offset: int
     ) -> int:
         body = msgspec.json.encode({"before_offset": before_offset})
-        target = _target(topic, partition, "delete-records", {})
+        target = partition_target(topic, partition, "delete-records", {})
         request = PeerRequest("POST", target, context, [("Content-Type", JSON)], body, len(body))
         # The leader may have to archive first.
         return _decoded(await self._whole(leader, request, self._produce_timeout_s), LogStartAnswer).log_start_offset
@@ -147,11 +148,6 @@ async def _read(answer: PeerAnswer) -> bytes:
     return body
 
 
-def _target(topic: str, partition: int, call: str, query: Mapping[str, str]) -> str:
-    path = f"/v1/topics/{quote(topic, safe='')}/partitions/{partition}/{call}"
-    return f"{path}?{urlencode(query)}" if query else path
-
-
 def _freshness(*, fresh: bool) -> dict[str, str]:
     return {} if fresh else {"fresh": "false"}
 
@@ -161,9 +157,9 @@ def _producer_headers(options: ProduceOptions) -> list[tuple[str, str]]:
     if producer is None:
         return []
     return [
-        ("Tidelog-Producer-Id", producer.producer_id),
-        ("Tidelog-Producer-Epoch", str(producer.producer_epoch)),
-        ("Tidelog-Sequence", str(producer.first_sequence)),
+        (headers.PRODUCER_ID, producer.producer_id),
+        (headers.PRODUCER_EPOCH, str(producer.producer_epoch)),
+        (headers.SEQUENCE, str(producer.first_sequence)),
     ]
 
 
@@ -194,9 +190,9 @@ def _partition_log(log: PartitionLogDescription) -> PartitionLog:
     )
 
 
-def _number(headers: Mapping[str, str], name: str) -> int:
+def _number(answered: Mapping[str, str], name: str) -> int:
     try:
-        return int(headers[name])
+        return int(answered[name])
     except (KeyError, ValueError) as error:
         raise Corrupt("a peer's answer", f"its header {name} is missing or is not a number") from error
 

@@ -26,7 +26,7 @@ from tidelog.services.broker.api.cluster import Leader, Route
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.bodies.kept_body import KeptBody
 from tidelog.services.http.forwarding.forwarded_answer import ForwardedAnswer
-from tidelog.services.http.forwarding.hop_headers import LEADER_HEADER, answer_headers, request_headers
+from tidelog.services.http.forwarding.hop_headers import answer_headers, request_headers
 from tidelog.services.http.forwarding.leader_search import LeaderSearch
 from tidelog.services.http.forwarding.leader_watch import STREAM_CHECK_EVERY_S, LeaderWatch
 from tidelog.services.http.forwarding.partition_calls import Append, LocalRead, Place, Read
@@ -36,6 +36,7 @@ from tidelog.services.http.media import body_encoding
 from tidelog.services.http.service import Service
 from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest, error_of
 from tidelog.storage.errors import LeaderUnknown, NotFound, NotLeader, Overloaded, TidelogError, Unavailable
+from tidelog.wire.headers import LEADER
 
 RETRY_AFTER_S = 0.1
 LAST_READ_S = 1.0
@@ -161,8 +162,8 @@ class Forwarding:
         except BaseException:
             answer.close()
             raise
-        if LEADER_HEADER not in response.headers:
-            response.headers[LEADER_HEADER] = leader.address
+        if LEADER not in response.headers:
+            response.headers[LEADER] = leader.address
         return response
 
     async def _response_of(self, context: RequestContext, answer: PeerAnswer, leader: Leader, place: Place) -> Response:
@@ -234,7 +235,7 @@ class Forwarding:
         if address is None:
             address = self._address(request, place, self._route(request, place))
         if address:
-            response.headers[LEADER_HEADER] = address
+            response.headers[LEADER] = address
         return response
 
 

@@ -34,8 +34,6 @@ _OF_ONE_HOP = frozenset(
         b"x-request-id",
     }
 )
-LEADER_HEADER = "Tidelog-Leader"
-"""The address of the leader of the partition's shard, in an answer."""
 
 Raw = Iterable[tuple[bytes, bytes]]
 """Header names and values, not decoded."""

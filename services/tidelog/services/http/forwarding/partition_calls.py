@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
 from tidelog.services.http.bodies.body_reading import InFlightBody
 from tidelog.storage.object_store import Body
+from tidelog.wire.paths import partition_target
 
 Append = Callable[[Body, InFlightBody], Awaitable[Response]]
 """Appends the records of a decompressed body on this broker, and answers."""
@@ -26,8 +26,7 @@ class Place:
 
     def target(self, call: str, query: Mapping[str, str]) -> str:
         """Path and query of a call on it."""
-        path = f"/v1/topics/{quote(self.topic, safe='')}/partitions/{self.partition}/{call}"
-        return f"{path}?{urlencode(query)}" if query else path
+        return partition_target(self.topic, self.partition, call, query)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidelog.services.http.front.head_checks import check_connection, check_content_type, check_path, proved_peer
 from tidelog.services.http.front.host_check import HostCheck
@@ -28,7 +28,6 @@ from tidelog.services.http.front.origin_check import PREFLIGHT_HEADERS, Headers,
 from tidelog.services.http.front.request_context import RequestContexts, check_timeout, store_context
 from tidelog.services.http.front.request_head import RequestHead, head_of
 from tidelog.services.http.front.request_measurements import RequestMeasurements
-from tidelog.services.http.front.stamped_answer import StampedAnswer
 from tidelog.services.peers.proof import PeerProofs
 from tidelog.storage.errors import TidelogError, Unavailable
 from tidelog.wire import headers
@@ -86,7 +85,7 @@ class HttpFront:
         admitted = self._admitted(scope, head)
         context = self._contexts.of(head, from_peer=admitted.from_peer)
         store_context(scope, context)
-        answer = StampedAnswer(send, ((_REQUEST_ID, context.request_id.encode()), *admitted.granted), began)
+        answer = _StampedAnswer(send, ((_REQUEST_ID, context.request_id.encode()), *admitted.granted), began)
         if admitted.refusal is not None:
             await self._answer_error(Request(scope), admitted.refusal)(scope, receive, answer)
             return
@@ -116,6 +115,26 @@ class HttpFront:
         except TidelogError as refusal:
             admitted.refusal = refusal
         return admitted
+
+
+class _StampedAnswer:
+    """The `send` of the server with `headers` added. Calls `began` with the status when the answer begins; `status` is
+    0 until then."""
+
+    __slots__ = ("_began", "_headers", "_send", "status")
+
+    def __init__(self, send: Send, headers: Headers, began: Callable[[int], None]) -> None:
+        self._send = send
+        self._headers = headers
+        self._began = began
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), *self._headers]
+            self._began(self.status)
+        await self._send(message)
 
 
 def _preflight() -> Response:

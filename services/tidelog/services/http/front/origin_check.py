@@ -20,18 +20,25 @@ from urllib.parse import urlsplit
 
 from tidelog.services.http.front.request_head import RequestHead
 from tidelog.storage.errors import Invalid
+from tidelog.wire import headers
 from tidelog.wire.errors import OriginRefused
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 _METHODS = b"GET, HEAD, POST, PATCH, DELETE"
-_REQUEST_HEADERS = (
-    b"Content-Type, Content-Encoding, Last-Event-ID, Tidelog-Producer-Id, Tidelog-Producer-Epoch, Tidelog-Sequence, "
-    b"Tidelog-Client-Id, Tidelog-Timeout-Ms, X-Request-Id"
-)
-_ANSWER_HEADERS = (
-    b"Tidelog-Next-Offset, Tidelog-High-Watermark, Tidelog-Log-Start-Offset, Tidelog-Leader, Retry-After, X-Request-Id"
-)
+_REQUEST_HEADERS = ", ".join(
+    (
+        *("Content-Type", "Content-Encoding", "Last-Event-ID"),
+        *(headers.PRODUCER_ID, headers.PRODUCER_EPOCH, headers.SEQUENCE),
+        *(headers.CLIENT_ID, headers.TIMEOUT_MS, headers.REQUEST_ID),
+    )
+).encode()
+_ANSWER_HEADERS = ", ".join(
+    (
+        *(headers.NEXT_OFFSET, headers.HIGH_WATERMARK, headers.LOG_START_OFFSET),
+        *(headers.LEADER, "Retry-After", headers.REQUEST_ID),
+    )
+).encode()
 _PREFLIGHT_AGE_S = b"600"
 
 

@@ -34,6 +34,7 @@ from tidelog.services.http.v1.parameters import (
 )
 from tidelog.services.http.v1.partition_events import PartitionEvents
 from tidelog.services.http.v1.positions import EARLIEST, parse_position
+from tidelog.wire import headers
 from tidelog.wire.errors import Unreadable
 from tidelog.wire.topics import OffsetAnswer, PartitionLogDescription, SegmentDescription
 
@@ -226,7 +227,7 @@ def _log_description(log: PartitionLog) -> PartitionLogDescription:
 
 def _headers(fetched: Fetched) -> dict[str, str]:
     return {
-        "Tidelog-Next-Offset": str(fetched.next_offset),
-        "Tidelog-High-Watermark": str(fetched.high_watermark),
-        "Tidelog-Log-Start-Offset": str(fetched.log_start_offset),
+        headers.NEXT_OFFSET: str(fetched.next_offset),
+        headers.HIGH_WATERMARK: str(fetched.high_watermark),
+        headers.LOG_START_OFFSET: str(fetched.log_start_offset),
     }

@@ -7,6 +7,7 @@ from tidelog.services.http.media import BODY_ENCODINGS, Media
 from tidelog.services.http.v1 import openapi_parts as parts
 from tidelog.services.http.v1.openapi_parts import TEXT, answer, body, header, operation, path, query, ref, whole
 from tidelog.services.http.v1.request_forms import DeleteRecordsForm
+from tidelog.wire import headers
 from tidelog.wire.fetch import FetchAnswer, JsonRecord
 from tidelog.wire.produce import AppendedRecords, ProduceAnswer
 from tidelog.wire.topics import LogStartAnswer, OffsetAnswer, PartitionLogDescription
@@ -30,9 +31,9 @@ _PRODUCE_PARAMETERS = (
 )
 _PRODUCE_PARTITION_PARAMETERS = (
     query("expected_offset", _INT64, "Append only if this is the next offset of the partition.", 41),
-    header("Tidelog-Producer-Id", _PRODUCER_ID, "Id of an idempotent producer.", "web-1"),
-    header("Tidelog-Producer-Epoch", _INT32, "Epoch of the producer.", 0),
-    header("Tidelog-Sequence", _INT64, "Sequence number of the first record.", 0),
+    header(headers.PRODUCER_ID, _PRODUCER_ID, "Id of an idempotent producer.", "web-1"),
+    header(headers.PRODUCER_EPOCH, _INT32, "Epoch of the producer.", 0),
+    header(headers.SEQUENCE, _INT64, "Sequence number of the first record.", 0),
 )
 _FETCH_PARAMETERS = (
     query("offset", _START, "N, earliest (default), latest, -N or @time.", "earliest"),

@@ -33,6 +33,7 @@ from tidelog.services.http.v1.parameters import (
     whole_number,
 )
 from tidelog.storage.object_store import Body
+from tidelog.wire import headers
 from tidelog.wire.errors import Unreadable
 from tidelog.wire.produce import AppendedRecords, ProduceAnswer
 
@@ -100,7 +101,7 @@ def _options(request: Request, query: Mapping[str, str], partition: int | None, 
     expected_offset = optional_number(query, "expected_offset", 0, OFFSET_MAX)
     producer = _producer(request)
     if partition is None and (expected_offset is not None or producer is not None):
-        field = "expected_offset" if expected_offset is not None else "Tidelog-Producer-Id"
+        field = "expected_offset" if expected_offset is not None else headers.PRODUCER_ID
         raise Unreadable(
             f"{field} needs a partition: send the request to /v1/topics/{{topic}}/partitions/{{p}}/records", field=field
         )
@@ -109,17 +110,16 @@ def _options(request: Request, query: Mapping[str, str], partition: int | None, 
 
 def _producer(request: Request) -> ProducerSequence | None:
     """The sequence in the three producer headers; None without them."""
-    headers = request.headers
-    names = ("Tidelog-Producer-Id", "Tidelog-Producer-Epoch", "Tidelog-Sequence")
-    given = [name for name in names if name in headers]
+    names = (headers.PRODUCER_ID, headers.PRODUCER_EPOCH, headers.SEQUENCE)
+    given = [name for name in names if name in request.headers]
     if not given:
         return None
     if len(given) < len(names):
-        missing = next(name for name in names if name not in headers)
+        missing = next(name for name in names if name not in request.headers)
         raise Unreadable(f"{missing} is missing: send {', '.join(names)} together or none of them", field=missing)
-    producer_id, epoch, sequence = (headers[name] for name in names)
+    producer_id, epoch, sequence = (request.headers[name] for name in names)
     if not _PRODUCER_ID.fullmatch(producer_id):
-        raise Unreadable("Tidelog-Producer-Id must be 1 to 128 characters of A-Z a-z 0-9 . _ -", field=names[0])
+        raise Unreadable(f"{names[0]} must be 1 to 128 characters of A-Z a-z 0-9 . _ -", field=names[0])
     return ProducerSequence(
         producer_id,
         whole_number(epoch, names[1], 0, _PRODUCER_EPOCH_MAX),

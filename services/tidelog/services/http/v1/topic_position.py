@@ -19,10 +19,9 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 
 from tidelog.services.http.v1.parameters import OFFSET_MAX, PARTITION_MAX
+from tidelog.wire import headers
 from tidelog.wire.errors import Unreadable
 
-POSITION_HEADER = "Tidelog-Position"
-"""The header of an answer that follows a topic: where each partition begins."""
 PLAIN_PARTITIONS_MAX = 16
 """The position of more partitions is a token."""
 POSITION_PARTITIONS_MAX = 1_000
@@ -62,7 +61,7 @@ def parse_position_text(text: str, name: str) -> dict[int, int]:
 
 def position_headers(offsets: Mapping[int, int]) -> dict[str, str]:
     """The header with the start of a follow; none if the position would be too long."""
-    return {POSITION_HEADER: position_text(offsets)} if len(offsets) <= POSITION_PARTITIONS_MAX else {}
+    return {headers.POSITION: position_text(offsets)} if len(offsets) <= POSITION_PARTITIONS_MAX else {}
 
 
 def _parse_token(token: str) -> dict[int, int] | None:
