@@ -24,7 +24,7 @@ import pyarrow as pa
 from tidelog.client.admin import OFFSET_MAX, partition_path
 from tidelog.client.connection import ARROW, JSON, Connection, Request, decoded
 from tidelog.client.lanes import Parcel
-from tidelog.client.refusals import REFUSALS_MAX, Part, Refused, blames_a_record, parted, refused_of, whole
+from tidelog.client.refusals import REFUSALS_MAX, Part, Refused, blames_a_record, refused_and_rest, refused_of, whole
 from tidelog.storage.errors import Invalid, OffsetConflict, SequenceConflict
 from tidelog.wire.produce import ProduceAnswer
 
@@ -63,24 +63,16 @@ class Delivered:
     duplicate: bool = False
 
 
+@dataclass(frozen=True)
 class Delivery:
-    """Delivers parcels to one topic, from any thread."""
+    """Delivers parcels to one topic, from any thread. Without `identity`, a request is sent only once."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        topic: str,
-        acks: str,
-        identity: ProducerIdentity | None,
-        on_delivery: Callable[[Delivered], None] | None,
-        on_refusal: Callable[[Refused], None],
-    ) -> None:
-        self._connection = connection
-        self._topic = topic
-        self._acks = acks
-        self._identity = identity
-        self._on_delivery = on_delivery
-        self._on_refusal = on_refusal
+    connection: Connection
+    topic: str
+    acks: str
+    identity: ProducerIdentity | None
+    on_delivery: Callable[[Delivered], None] | None
+    on_refusal: Callable[[Refused], None]
 
     def deliver(self, parcel: Parcel) -> int:
         """Send `parcel` until it is acknowledged, and return how many records were refused and left out. Raises the
@@ -95,7 +87,7 @@ class Delivery:
                     raise
                 if not self._was_taken(parcel, part, sequence):
                     refusals += 1
-                    culprits, rest = parted(part, error) if refusals <= REFUSALS_MAX else (part, ())
+                    culprits, rest = refused_and_rest(part, error) if refusals <= REFUSALS_MAX else (part, ())
                     refused += self._refuse(parcel, culprits, error)
                     waiting.extendleft(reversed(rest))
                     continue
@@ -105,37 +97,37 @@ class Delivery:
     def _refuse(self, parcel: Parcel, culprits: Part | None, error: Invalid) -> int:
         if culprits is None:
             return 0
-        for refused in refused_of(self._topic, parcel, culprits, error):
-            self._on_refusal(refused)
+        for refused in refused_of(self.topic, parcel, culprits, error):
+            self.on_refusal(refused)
         return len(culprits.rows)
 
     def _was_taken(self, parcel: Parcel, part: Part, sequence: int) -> bool:
         """Whether the log holds this part from an earlier attempt, although it is refused now. Then it is reported."""
-        if self._identity is None:
+        if self.identity is None:
             return False  # without a sequence, a request is not sent twice
         count = len(part.rows)
-        if next_sequence(self._connection, self._topic, parcel.partition, self._identity) != sequence + count:
+        if next_sequence(self.connection, self.topic, parcel.partition, self.identity) != sequence + count:
             return False
         self._report(parcel, None, count, sequence, duplicate=True)
         return True
 
     def _send(self, parcel: Parcel, records: pa.Table, sequence: int) -> None:
-        answer = self._connection.call(self._request(parcel.partition, records, sequence))
+        answer = self.connection.call(self._request(parcel.partition, records, sequence))
         (appended,) = decoded(answer, ProduceAnswer).partitions
         self._report(parcel, appended.base_offset, appended.count, sequence, duplicate=appended.duplicate is True)
 
     def _report(self, parcel: Parcel, base_offset: int | None, count: int, sequence: int, *, duplicate: bool) -> None:
-        if self._on_delivery is not None:
-            self._on_delivery(Delivered(self._topic, parcel.partition, base_offset, count, sequence, duplicate))
+        if self.on_delivery is not None:
+            self.on_delivery(Delivered(self.topic, parcel.partition, base_offset, count, sequence, duplicate))
 
     def _request(self, partition: int, records: pa.Table, sequence: int) -> Request:
         return Request(
             "POST",
-            f"{partition_path(self._topic, partition)}/records",
-            query={"acks": self._acks},
-            headers={"content-type": ARROW, **({} if self._identity is None else self._identity.headers(sequence))},
+            f"{partition_path(self.topic, partition)}/records",
+            query={"acks": self.acks},
+            headers={"content-type": ARROW, **({} if self.identity is None else self.identity.headers(sequence))},
             body=arrow_body(records),
-            repeatable=self._identity is not None,
+            repeatable=self.identity is not None,
         )
 
 

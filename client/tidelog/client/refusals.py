@@ -79,7 +79,7 @@ def blames_a_record(error: Invalid) -> bool:
     return isinstance(error, TooLarge) or error.field in RECORD_FIELDS
 
 
-def parted(part: Part, error: Invalid) -> tuple[Part | None, Sequence[Part]]:
+def refused_and_rest(part: Part, error: Invalid) -> tuple[Part | None, Sequence[Part]]:
     """The part that `error` refuses for good, and the parts to send again, in their order."""
     count = len(part.rows)
     if count == 1:
