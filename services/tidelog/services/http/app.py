@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidelog.services.http.forwarding.forwarding import Forwarding
 
 _DOCS_PAGE = resources.files(__package__).joinpath("docs.html").read_bytes()
-_DESCRIPTION = "A log service with Kafka's semantics whose only truth is an object-storage bucket."
+_DESCRIPTION = "A log service with Kafka's semantics that stores all data in an object-storage bucket."
 
 
 class BrokerApp(FastAPI):
