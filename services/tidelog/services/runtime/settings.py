@@ -126,10 +126,7 @@ class Settings:
         "appended again.",
     )
     producer_ids_max: int = count(
-        "Requests",
-        100_000,
-        "1 to 10000000",
-        "Idempotent producers that a broker remembers, counted per partition.",
+        "Requests", 100_000, "1 to 10000000", "Idempotent producers that a broker remembers, counted per partition."
     )
 
     archiver_interval_ms: int = duration(

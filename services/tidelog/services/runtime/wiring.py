@@ -1,19 +1,20 @@
-"""From settings to a broker: the one place where components are put together.
+"""Builds a broker from settings. All its components are put together here.
 
 RetryingObjectStore( HedgingObjectStore( CountingObjectStore( the store that `settings.store` names )))
     Journal, Catalog                 topics
-    ShardSet                         a LedShard for each that is led: ShardLeader, Archiver, ShardUpkeep,
+    ShardSet                         a LedShard for each led shard: ShardLeader, Archiver, ShardUpkeep,
                                      ShardPartitions, Wal
     PartitionReader                  HotTail, EntryReader, SegmentReader
-    ArchiveLoop                        TopicRemover
-    UpkeepLoop                     over each shard's ShardUpkeep; `opening` builds its tasks
-    SweepLoop                        over the whole bucket, while shard 0 is led here
+    ArchiveLoop                      TopicRemover
+    UpkeepLoop                       over each shard's ShardUpkeep; `opening` builds its tasks
+    SweepLoop                        over the whole bucket, while this broker leads shard 0
 """
 
 from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidelog.coordinator.cluster.identity import standalone_claim
@@ -54,6 +55,7 @@ from tidelog.storage.segments.segment_reader import SegmentReader
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.hedging import HedgingObjectStore
 from tidelog.storage.stores.retrying import RetryingObjectStore
+from tidelog.storage.upkeep.upkeep import Upkeep
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_codec import ParquetWalCodec
 from tidelog.storage.wal_index import WalIndex
@@ -65,29 +67,28 @@ if TYPE_CHECKING:
 ENCODE_THREADS = 2
 ARCHIVE_THREADS = 1
 RELEASE_SHARE = 0.3
-"""How much of ``shutdown.timeout.ms`` a shard that is handed over waits for the commit of what was taken."""
+"""A shard that is handed over waits for the commit of its records for this share of ``shutdown.timeout.ms``."""
 S3_FLUSH_INTERVAL_MS = 250
-"""Bounds the cost of a busy shard at 4 PUTs a second; on other stores a PUT costs nothing."""
+"""Limits a busy shard to 4 PUTs a second, because S3 charges for them. On other stores a PUT costs nothing."""
 SWEEPING_SHARD = 0
-"""Every cluster has it, and it has one leader: whoever that is sweeps the bucket for all."""
+"""The leader of this shard sweeps the bucket. Every cluster has the shard, and a shard has one leader."""
 REPLAYED_ENTRIES_PART = 8
 REPLAYED_SEGMENTS_PART = 4
-"""One part in so many of `cache.max.bytes` keeps what replays read of old WAL entries, and of segments; the rest is the
-hot tail's."""
+"""Of `cache.max.bytes`, an eighth caches WAL entries for replays, and a quarter segments. The rest is the hot tail."""
 
 
 def open_broker(
     settings: Settings, runtime: Runtime, *, store: ObjectStore | None = None
 ) -> LocalBroker | ClusterBroker:
-    """A broker on the store that the settings name, or on `store`: one of a cluster if they name etcd, else one alone.
-    It takes requests from `start` to `aclose`, which closes the store too. Raises `Invalid` for a store, an etcd or an
-    address that cannot be."""
+    """A broker on the store that the settings name, or on `store`. If they name etcd, the broker joins a cluster. It
+    takes requests from `start` to `aclose`, which also closes the store. Raises `Invalid` for a wrong store, etcd or
+    address."""
     parts = broker_parts(settings, runtime, store or open_named_store(settings, runtime))
     return LocalBroker(parts) if settings.etcd_endpoints is None else _cluster_broker(parts)
 
 
 def _cluster_broker(parts: BrokerParts) -> ClusterBroker:
-    # A broker alone needs none of it: grpc and aiohttp take a third of a second to load.
+    # Imported here, because grpc and aiohttp take a third of a second to load and a broker alone needs neither.
     from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
     from tidelog.services.broker.cluster.membership import Membership
     from tidelog.services.peers.http_peers import HttpPeers
@@ -103,17 +104,17 @@ def _cluster_broker(parts: BrokerParts) -> ClusterBroker:
 
 
 def _check_reachable(settings: Settings) -> None:
-    """`Invalid` if other brokers would be given an address that leads nowhere."""
+    """Raises `Invalid` if the address that other brokers get would not reach this one."""
     if settings.advertised_address is None and settings.host in ("", "0.0.0.0", "::"):  # noqa: S104  # compared, not bound
         raise Invalid(
-            f"the broker listens on {settings.host}, which other brokers cannot call: say by advertised.address where "
-            "they reach it, as http://10.0.0.7:8080",
+            f"the broker listens on {settings.host}, which other brokers cannot call: set advertised.address to an "
+            "address at which they reach it, as http://10.0.0.7:8080",
             field="advertised.address",
         )
 
 
 def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> BrokerParts:
-    """What a broker runs on, over `store`."""
+    """The components of a broker over `store`."""
     counting = CountingObjectStore(store)
     hedging = _hedging(settings, counting)
     retrying = RetryingObjectStore(hedging or counting, runtime)
@@ -122,7 +123,8 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
     catalog = _catalog(settings, journal, runtime)
     background = BackgroundThreads(ARCHIVE_THREADS)
     damages = Damages(runtime.clock)
-    factory = ShardFactory(settings, runtime, resources, retrying, catalog, background, damages)
+    upkeep = build_upkeep(settings, retrying, runtime, background)
+    factory = ShardFactory(settings, runtime, resources, retrying, catalog, background, damages, upkeep)
     shards = ShardSet(factory, resources.hot_tail, runtime, drain_s=RELEASE_SHARE * settings.shutdown_timeout_ms / 1000)
     policy = ArchivePolicy(settings.archiver_interval_ms, settings.archiver_min_bytes)
     remover = TopicRemover(retrying, catalog, runtime.clock, settings.delete_grace_ms / 1000)
@@ -147,7 +149,7 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
 
 
 def _hedging(settings: Settings, counting: CountingObjectStore) -> HedgingObjectStore | None:
-    """Only S3 is asked over connections that can hang."""
+    """None unless the store is S3: only connections to S3 can hang."""
     if not _is_s3(counting.url) or settings.store_hedge_ms == 0:
         return None
     return HedgingObjectStore(counting, after_s=settings.store_hedge_ms / 1000)
@@ -158,7 +160,7 @@ def _is_s3(store_url: str) -> bool:
 
 
 def _sweeping_turn(settings: Settings, shards: ShardSet) -> Turn | None:
-    """The leadership of the shard that goes with the sweeps; None if another broker has it, or a compactor sweeps."""
+    """The leadership of `SWEEPING_SHARD`. None if another broker leads it, or if a compactor does the sweeps."""
     if not settings.archiver_upkeep or not shards.leads(SWEEPING_SHARD):
         return None
     return shards.led_shard(SWEEPING_SHARD)
@@ -172,68 +174,57 @@ def _catalog(settings: Settings, journal: Journal, runtime: Runtime) -> Catalog:
     return Catalog(journal, runtime, limits=limits, with_new_topic=claim)
 
 
+@dataclass(frozen=True)
 class ShardFactory:
-    """Builds what leads a shard."""
+    """Builds the components that lead a shard."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        runtime: Runtime,
-        resources: SharedResources,
-        store: ObjectStore,
-        catalog: Catalog,
-        background: Executor,
-        damages: Damages,
-    ) -> None:
-        self._settings = settings
-        self._runtime = runtime
-        self._resources = resources
-        self._store = store
-        self._catalog = catalog
-        self._background = background
-        self._damages = damages
-        self._upkeep = build_upkeep(settings, store, runtime, background)
+    settings: Settings
+    runtime: Runtime
+    resources: SharedResources
+    store: ObjectStore
+    catalog: Catalog
+    background: Executor
+    damages: Damages
+    upkeep: Upkeep
 
     def build(self, shard: int) -> LedShard:
-        """A shard's leader and archiver, not opened yet."""
+        """The leader, archiver and upkeep of a shard, not opened yet."""
         leader = self._leader(shard)
-        upkeep = self._upkeep if self._settings.archiver_upkeep else None
-        tended = ShardUpkeep(self._store, self._catalog, leader.partitions, upkeep, self._runtime.clock, self._damages)
+        upkeep = self.upkeep if self.settings.archiver_upkeep else None
+        tended = ShardUpkeep(self.store, self.catalog, leader.partitions, upkeep, self.runtime.clock, self.damages)
         return LedShard(leader, self._archiver(leader), tended)
 
     def _archiver(self, leader: ShardLeader) -> Archiver:
         settings = ArchiverSettings(
-            batch_bytes=self._settings.archiver_batch_bytes,
-            grace_s=self._settings.delete_grace_ms / 1000,
-            producer_expiration_ms=self._settings.producer_id_expiration_ms,
+            batch_bytes=self.settings.archiver_batch_bytes,
+            grace_s=self.settings.delete_grace_ms / 1000,
+            producer_expiration_ms=self.settings.producer_id_expiration_ms,
         )
-        wal, name_of = leader.partitions.wal, self._catalog.name_of
-        return Archiver(self._store, wal, self._runtime, name_of, settings, self._background)
+        wal, name_of = leader.partitions.wal, self.catalog.name_of
+        return Archiver(self.store, wal, self.runtime, name_of, settings, self.background)
 
     def _leader(self, shard: int) -> ShardLeader:
-        wal = Wal(self._store, shard, ParquetWalCodec())
-        trust_s = floor_trust_s(self._settings.delete_grace_ms / 1000)
-        writer = WalWriter(wal, self._runtime, self._runtime.entropy.new_id(), floor_trust_s=trust_s)
-        partitions = ShardPartitions(self._store, wal, self._resources.measurements, self._resources.producer_memory)
-        return ShardLeader(writer, partitions, WalIndex(self._store, shard), self._resources)
+        wal = Wal(self.store, shard, ParquetWalCodec())
+        trust_s = floor_trust_s(self.settings.delete_grace_ms / 1000)
+        writer = WalWriter(wal, self.runtime, self.runtime.entropy.new_id(), floor_trust_s=trust_s)
+        partitions = ShardPartitions(self.store, wal, self.resources.measurements, self.resources.producer_memory)
+        return ShardLeader(writer, partitions, WalIndex(self.store, shard), self.resources)
 
 
 def _resources(settings: Settings, runtime: Runtime, store_url: str) -> SharedResources:
+    cache_bytes = settings.cache_max_bytes
+    replayed_bytes = cache_bytes // REPLAYED_ENTRIES_PART + cache_bytes // REPLAYED_SEGMENTS_PART
     return SharedResources(
         runtime=runtime,
         policy=FlushPolicy(_flush_interval_ms(settings, store_url) / 1000, settings.flush_max_bytes),
         budget=BufferBudget(settings.buffer_max_bytes),
-        hot_tail=HotTail(_hot_bytes(settings.cache_max_bytes)),
+        hot_tail=HotTail(cache_bytes - replayed_bytes),
         measurements=Measurements(),
         executor=ThreadPoolExecutor(ENCODE_THREADS, thread_name_prefix="encode"),
         producer_memory=ProducerMemory(
             runtime.clock, settings.producer_id_expiration_ms / 1000, settings.producer_ids_max
         ),
     )
-
-
-def _hot_bytes(cache_bytes: int) -> int:
-    return cache_bytes - cache_bytes // REPLAYED_ENTRIES_PART - cache_bytes // REPLAYED_SEGMENTS_PART
 
 
 def _flush_interval_ms(settings: Settings, store_url: str) -> int:
