@@ -122,7 +122,7 @@ def test_a_wrong_option_is_named_and_explained(given: dict[str, str], field: str
 
 
 def test_an_unknown_option_is_refused_with_the_list_of_the_known() -> None:
-    with pytest.raises(Invalid, match="no option of the tidelog source: path, startOffset;") as refusal:
+    with pytest.raises(Invalid, match="unknown option of the tidelog source: path, startOffset;") as refusal:
         parse_options({"subscribe": "web", "startOffset": "3", "path": "/x"})
 
     assert all(name in str(refusal.value) for name in KNOWN_OPTIONS)

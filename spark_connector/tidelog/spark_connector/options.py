@@ -146,7 +146,7 @@ def _by_known_name(given: Mapping[str, str]) -> dict[str, str]:
             " (the broker's address goes into 'broker')" if any("bootstrap" in name.lower() for name in unknown) else ""
         )
         raise Invalid(
-            f"no option of the tidelog source: {', '.join(unknown)}{hint}; the known are {', '.join(KNOWN_OPTIONS)}",
+            f"unknown option of the tidelog source: {', '.join(unknown)}{hint}; it has {', '.join(KNOWN_OPTIONS)}",
             field=unknown[0],
         )
     return {known[name.lower()]: str(value).strip() for name, value in given.items()}

@@ -51,7 +51,7 @@ def checked_schema(asked: StructType, *, include_headers: bool) -> StructType:
     wrong = [field.simpleString() for field in asked if known.get(field.name) != field.dataType]
     if wrong:
         offer = ", ".join(f"{name}: {kind.simpleString()}" for name, kind in known.items())
-        raise Invalid(f"no columns of the tidelog source: {', '.join(wrong)}; choose from {offer}", field="schema")
+        raise Invalid(f"unknown columns of the tidelog source: {', '.join(wrong)}; choose from {offer}", field="schema")
     return asked
 
 
