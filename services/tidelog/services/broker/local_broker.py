@@ -1,8 +1,8 @@
-"""A broker that answers from the shards it leads: all of the bucket's if it is alone, otherwise those that leadership
-assigns to it (`cluster.cluster_broker`).
+"""A broker that answers from the shards it leads.
 
-It implements `api.Broker` by combining parts: `Topics`, `RequestSplitter` and `ProducePath` for produce, `LocalReads`
-for reads. The background loops archive, maintain and sweep.
+Alone, it leads all shards of the bucket. As a part of a cluster (`cluster.cluster_broker`), it leads those that
+leadership assigns to it. It implements `api.Broker` by combining parts: `Topics`, `RequestSplitter` and `ProducePath`
+for produce, `LocalReads` for reads. The background loops archive, maintain and sweep.
 """
 
 from __future__ import annotations

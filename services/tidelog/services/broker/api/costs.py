@@ -1,6 +1,4 @@
-"""The costs of a broker's work: requests by topic, and the bytes in the bucket. `telemetry.request_shares` computes the
-requests; the caller knows the prices.
-"""
+"""Values: the requests and bytes that a broker's work costs, by topic. The caller knows the prices."""
 
 from __future__ import annotations
 

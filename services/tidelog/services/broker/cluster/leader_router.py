@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tidelog.coordinator.leadership.shard_host import ClusterView
+from tidelog.coordinator.leadership.tasks import first_of
 from tidelog.services.broker.api.cluster import Leader, Route
 from tidelog.services.broker.shard.shard_set import ShardSet
 
@@ -52,15 +53,7 @@ class LeaderRouter:
 
     async def changed(self, timeout_s: float) -> None:
         """Return when a route may have changed, or after `timeout_s`."""
-        waits = (
-            asyncio.ensure_future(self._view.changed(timeout_s)),
-            asyncio.ensure_future(self._shards.changed()),
-        )
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await first_of(self._view.changed(timeout_s), self._shards.changed())
 
     def moved(self, shard: int, leader: Leader) -> asyncio.Future[None]:
         """A future that completes when `leader` no longer leads `shard`. A caller that stops waiting cancels it."""

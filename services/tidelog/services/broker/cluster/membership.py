@@ -1,8 +1,8 @@
-"""A broker's membership in its cluster, through one key-value store: checks the identity, follows the journal, takes
-part in leadership.
+"""A broker's membership in its cluster, through one key-value store.
 
-If the store does not answer at the start, the broker waits for a while, because the processes of a cluster often start
-together. A broker that cannot check whose bucket it has must not start.
+It checks the identity, follows the journal and takes part in leadership. If the store does not answer at the start, the
+broker waits for a while, because the processes of a cluster often start together. A broker that cannot check whose
+bucket it has must not start.
 """
 
 from __future__ import annotations

@@ -32,20 +32,17 @@ PIECES = 3
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, order=True)
-class _Place:
-    """A read of the segment `key` from `offset` on."""
-
-    key: str
-    offset: int
+_Place = tuple[str, int]
+"""A read: the key of a segment and the offset at which it begins."""
 
 
 @dataclass(eq=False)
 class _Piece:
-    """The records ``[place.offset, next_offset)`` of a segment. `requested`: a fetch has used it; otherwise it was read
-    ahead. The cache maps it to its records, so a scan over the keys does not change what was used last."""
+    """The records ``[offset, next_offset)`` of the segment `key`. `requested`: a fetch has used it; otherwise it was
+    read ahead. The cache maps it to its records, so a scan over the keys does not change what was used last."""
 
-    place: _Place
+    key: str
+    offset: int
     next_offset: int
     size_bytes: int
     requested: bool = False
@@ -92,7 +89,7 @@ class SegmentPieces:
     async def read(self, segment: Segment, offset: int, bytes_max: int, records_max: int) -> pa.Table:
         """Some records (`RECORD_SCHEMA`) from `offset` on, none if the segment has no more. Raises `NotFound`,
         `Unavailable`, `Corrupt`."""
-        place = _Place(segment.key, offset)
+        place = (segment.key, offset)
         records = await self._flights.run(place, lambda: self._read(segment, offset, bytes_max, records_max))
         if piece := self._find(segment, offset):
             piece.requested = True
@@ -103,7 +100,7 @@ class SegmentPieces:
         Returns where it ends, None if that is not known."""
         if piece := self._find(segment, offset):
             self._pieces.get(piece)  # counts as a use
-        elif not (self._flights.running(_Place(segment.key, offset)) or self._reads.locked()):
+        elif not (self._flights.running((segment.key, offset)) or self._reads.locked()):
             reading = asyncio.create_task(self._read_ahead(segment, offset))
             self._ahead.add(reading)
             reading.add_done_callback(self._ahead.discard)
@@ -120,7 +117,7 @@ class SegmentPieces:
             return await self._reader.find_offset_by_timestamp(segment, timestamp_ms)
 
     async def _read_ahead(self, segment: Segment, offset: int) -> None:
-        place = _Place(segment.key, offset)
+        place = (segment.key, offset)
         try:
             await self._flights.run(place, lambda: self._read(segment, offset, self.piece_bytes, READ_RECORDS_MAX))
         except TidelogError as error:
@@ -131,17 +128,17 @@ class SegmentPieces:
             records = await self._reader.read(segment, offset, bytes_max=bytes_max, records_max=records_max)
         if records.num_rows and records.nbytes <= self._bytes_max:
             next_offset = records.column("offset")[-1].as_py() + 1
-            self._keep(_Piece(_Place(segment.key, offset), next_offset, records.nbytes), records)
+            self._keep(_Piece(segment.key, offset, next_offset, records.nbytes), records)
         return records
 
     def _keep(self, piece: _Piece, records: pa.Table) -> None:
-        for older in [known for known in self._pieces if known.place == piece.place]:
+        for older in [known for known in self._pieces if (known.key, known.offset) == (piece.key, piece.offset)]:
             del self._pieces[older]
         self._pieces[piece] = records
 
     def _find(self, segment: Segment, offset: int) -> _Piece | None:
         for piece in self._pieces:
-            if piece.place.key == segment.key and piece.place.offset <= offset < piece.next_offset:
+            if piece.key == segment.key and piece.offset <= offset < piece.next_offset:
                 return piece
         return None
 

@@ -1,7 +1,7 @@
-"""Writes the index of a shard's log (`storage.wal_index`) while the shard is led, one PUT at a time, beside the
-commits.
+"""Writes the index of a shard's log (`storage.wal_index`) while the shard is led.
 
-If a write fails, the next one, 32 entries later, contains the same entries and more.
+Writes run beside the commits, one PUT at a time. If a write fails, the next one, 32 entries later, contains the same
+entries and more.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""A shard that this broker leads: its leader, its archiver, the upkeep of its segments, and how the three stop
-together.
+"""A shard that this broker leads: its leader, archiver and upkeep, and how they stop together.
 
 To release a shard: (1) refuse new requests, (2) stop archiving and upkeep between two requests to the store, (3) commit
 and answer the accepted records, (4) close. The next leader repeats work that was stopped.

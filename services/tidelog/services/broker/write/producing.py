@@ -99,9 +99,8 @@ class ProducePath:
         try:
             return _checked(target, options)
         except Conflict as refusal:
-            rests_on_buffered = _rests_on_buffered(
-                target.state, options
-            )  # before the next line lets other requests run
+            # Decided before the next await, during which other requests change the state.
+            rests_on_buffered = _rests_on_buffered(target.state, options)
             # A replaced leader that does not know it would refuse because of outdated state.
             await self._shards.prove_leading(target.leader)
             if not rests_on_buffered:
