@@ -49,7 +49,7 @@ async def test_a_broker_alone_cannot_be_drained(client: httpx.AsyncClient) -> No
     for method in ("POST", "DELETE"):
         headers = {"content-type": "application/json"}
         answer = await client.request(method, "/v1/cluster/brokers/broker/drain", headers=headers)
-        assert "alone" in problem(answer, 422, "invalid")["detail"]
+        assert "only broker" in problem(answer, 422, "invalid")["detail"]
 
 
 async def metrics(client: httpx.AsyncClient) -> dict[tuple[str, str], float]:
