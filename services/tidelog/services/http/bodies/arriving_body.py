@@ -14,26 +14,19 @@ from tidelog.wire.errors import Unreadable
 
 
 class ArrivingBody:
-    """`size_bytes`: the size of the body, None if it is not known. Memory is used only as the buffer fills."""
+    """`size_bytes`: the size of the body. Memory is used only as the buffer fills. If the size is None, it is not
+    known, and the pieces are joined at the end."""
 
     def __init__(self, size_bytes: int | None) -> None:
-        self._gathered: _OneBuffer | _Pieces = _Pieces() if size_bytes is None else _OneBuffer(size_bytes)
+        self._buffer = None if size_bytes is None else memoryview(pa.allocate_buffer(size_bytes)).cast("B")
+        self._filled_bytes = 0
+        self._pieces: list[bytes] = []
 
     def add(self, piece: bytes) -> Body:
         """Keep `piece`. Returns the kept copy. Raises `Unreadable` if the body exceeds its size."""
-        return self._gathered.add(piece)
-
-    def whole(self) -> Body:
-        """The body so far."""
-        return self._gathered.whole()
-
-
-class _OneBuffer:
-    def __init__(self, size_bytes: int) -> None:
-        self._buffer = memoryview(pa.allocate_buffer(size_bytes)).cast("B")
-        self._filled_bytes = 0
-
-    def add(self, piece: bytes) -> Body:
+        if self._buffer is None:
+            self._pieces.append(piece)
+            return piece
         end = self._filled_bytes + len(piece)
         if end > len(self._buffer):
             raise Unreadable("the body is longer than its Content-Length says")
@@ -43,16 +36,7 @@ class _OneBuffer:
         return kept.toreadonly()
 
     def whole(self) -> Body:
+        """The body so far."""
+        if self._buffer is None:
+            return b"".join(self._pieces)
         return self._buffer[: self._filled_bytes].toreadonly()
-
-
-class _Pieces:
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def add(self, piece: bytes) -> Body:
-        self._pieces.append(piece)
-        return piece
-
-    def whole(self) -> Body:
-        return b"".join(self._pieces)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidelog.services.broker.api.produce import Draft
 from tidelog.services.http.bodies.arrow_framing import StreamClaims, read_claims
-from tidelog.services.http.bodies.draft_columns import BINARY, PARTITION, check_record_count, draft_of
+from tidelog.services.http.bodies.draft_columns import BINARY, PARTITION, RecordColumns, check_record_count, draft_of
 from tidelog.storage.errors import Invalid, TooLarge
 from tidelog.storage.object_store import Body
 from tidelog.storage.records import HEADERS, TIMESTAMP
@@ -52,14 +52,14 @@ def decode_claimed(body: Body, claims: StreamClaims, records_max: int) -> Draft:
     table = _read_table(body)
     check_record_count(table.num_rows, records_max)
     columns = {name: table.column(name) for name in table.column_names}
-    return draft_of(
+    records = RecordColumns(
         columns["value"],
-        key=columns.get("key"),
-        timestamp=columns.get("timestamp"),
-        headers=_headers(columns["headers"]) if "headers" in columns else None,
-        partitions=columns.get("partition"),
-        body_bytes=max(len(body), claims.expanded_bytes),
+        columns.get("key"),
+        columns.get("timestamp"),
+        _headers(columns["headers"]) if "headers" in columns else None,
+        columns.get("partition"),
     )
+    return draft_of(records, max(len(body), claims.expanded_bytes))
 
 
 def _read_table(body: Body) -> pa.Table:

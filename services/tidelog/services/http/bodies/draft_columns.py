@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -24,34 +26,61 @@ text."""
 Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
 
 
-def draft_of(
-    value: Column,
-    *,
-    body_bytes: int,
-    timestamp: Column | None = None,
-    key: Column | None = None,
-    headers: Column | None = None,
-    partitions: Column | None = None,
-) -> Draft:
-    """A draft of columns of equal length; a column that is None is null in every row. Raises `Invalid` if there is no
-    record, a timestamp or partition is out of range, or a record has too many headers."""
-    count = len(value)
+@dataclass(frozen=True)
+class RecordColumns:
+    """The columns of some records, of equal length. A column that is None is null in every row."""
+
+    value: Column
+    key: Column | None = None
+    timestamp: Column | None = None
+    headers: Column | None = None
+    partitions: Column | None = None
+
+
+def draft_of(records: RecordColumns, body_bytes: int) -> Draft:
+    """The draft of `records`. Raises `Invalid` if there is none, a timestamp or partition is out of range, or a record
+    has too many headers."""
+    count = len(records.value)
     if not count:
         raise Invalid("the body holds no records: send at least one", field="records")
-    if timestamp is not None:
-        _check_range(timestamp.cast(pa.int64()), "timestamp", TIMESTAMP_MS_MAX)
-    if partitions is not None:
-        _check_range(partitions, "partition", 2**31 - 1)
-    if headers is not None:
-        _check_header_counts(headers)
+    if records.timestamp is not None:
+        _check_range(records.timestamp.cast(pa.int64()), "timestamp", TIMESTAMP_MS_MAX)
+    if records.partitions is not None:
+        _check_range(records.partitions, "partition", 2**31 - 1)
+    if records.headers is not None:
+        _check_header_counts(records.headers)
     columns = [
-        _nulls(count, TIMESTAMP) if timestamp is None else timestamp,
-        _nulls(count, BINARY) if key is None else key,
-        value,
-        _nulls(count, HEADERS) if headers is None else headers,
+        _nulls(count, TIMESTAMP) if records.timestamp is None else records.timestamp,
+        _nulls(count, BINARY) if records.key is None else records.key,
+        records.value,
+        _nulls(count, HEADERS) if records.headers is None else records.headers,
     ]
-    records = pa.Table.from_arrays(columns, schema=DRAFT_SCHEMA)
-    return Draft(records, None if partitions is None else _chunked(partitions), max(body_bytes, RECORD_BYTES * count))
+    partitions = None if records.partitions is None else _chunked(records.partitions)
+    return Draft(pa.Table.from_arrays(columns, schema=DRAFT_SCHEMA), partitions, max(body_bytes, RECORD_BYTES * count))
+
+
+def joined(pieces: Sequence[RecordColumns]) -> RecordColumns:
+    """The records of all `pieces`."""
+    if len(pieces) == 1:
+        return pieces[0]
+    counts = [len(piece.value) for piece in pieces]
+    values: Any = [piece.value for piece in pieces]
+    return RecordColumns(
+        pa.chunked_array(values, BINARY),
+        _joined([piece.key for piece in pieces], counts, BINARY),
+        _joined([piece.timestamp for piece in pieces], counts, TIMESTAMP),
+        _joined([piece.headers for piece in pieces], counts, HEADERS),
+        _joined([piece.partitions for piece in pieces], counts, PARTITION),
+    )
+
+
+def _joined(columns: Sequence[Column | None], counts: Sequence[int], kind: Any) -> Column | None:
+    if all(column is None for column in columns):
+        return None
+    chunks: Any = [
+        pa.nulls(count, kind) if column is None else column for column, count in zip(columns, counts, strict=True)
+    ]
+    return pa.chunked_array(chunks, kind)
 
 
 def _nulls(count: int, kind: Any) -> Column:

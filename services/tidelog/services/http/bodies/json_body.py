@@ -13,7 +13,6 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -21,7 +20,14 @@ import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
 from tidelog.services.broker.api.produce import Draft
-from tidelog.services.http.bodies.draft_columns import BINARY, PARTITION, Column, check_record_count, draft_of
+from tidelog.services.http.bodies.draft_columns import (
+    BINARY,
+    PARTITION,
+    RecordColumns,
+    check_record_count,
+    draft_of,
+    joined,
+)
 from tidelog.services.http.bodies.json_pieces import PIECE_BYTES, decoded_pieces
 from tidelog.services.http.bodies.timestamps import TIMESTAMP_MS_MAX, parse_iso_ms
 from tidelog.services.http.bodies.typed_json import parse_typed
@@ -86,30 +92,18 @@ _ROW = re.compile(r"records\[(\d+)\]")
 _PIECE_PATH = re.compile(r"\[(\d+)\](.*)", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """The columns of some records; a column that is null in every row is None."""
-
-    count: int
-    value: pa.Array[Any]
-    key: pa.Array[Any] | None
-    timestamp: pa.Array[Any] | None
-    headers: pa.Array[Any] | None
-    partitions: pa.Array[Any] | None
-
-
 def decode_json(body: Body, records_max: int) -> Draft:
     """Decode `body`. Raises `Unreadable` if it is not JSON, `Invalid` with the path of the field and the index of the
     record if it has another form, or more than `records_max` records."""
     try:
-        return _draft(_decoded(body, records_max), len(body))
+        return draft_of(joined(_decoded(body, records_max)), len(body))
     except Invalid as error:
         if row := _ROW.match(error.field or ""):
             error.record = int(row[1])
         raise
 
 
-def _decoded(body: Body, records_max: int) -> Sequence[_Columns]:
+def _decoded(body: Body, records_max: int) -> Sequence[RecordColumns]:
     """Decodes piece by piece, and counts the records before it decodes the next piece."""
     if len(body) <= PIECE_BYTES:
         records = parse_typed(_DECODER, body).records
@@ -147,47 +141,19 @@ def _check_headers_text(piece: bytes, first: int) -> None:
             raise Invalid(f"{path} take more than {HEADERS_TEXT_BYTES_MAX} bytes: send fewer headers", field=path)
 
 
-def _draft(pieces: Sequence[_Columns], body_bytes: int) -> Draft:
-    return draft_of(
-        _values(pieces),
-        key=_joined([piece.key for piece in pieces], pieces, BINARY),
-        timestamp=_joined([piece.timestamp for piece in pieces], pieces, TIMESTAMP),
-        headers=_joined([piece.headers for piece in pieces], pieces, HEADERS),
-        partitions=_joined([piece.partitions for piece in pieces], pieces, PARTITION),
-        body_bytes=body_bytes,
-    )
-
-
-def _columns(records: Sequence[RecordForm], first: int) -> _Columns:
+def _columns(records: Sequence[RecordForm], first: int) -> RecordColumns:
     """`first`: the index in the body of the first of `records`, for messages."""
     keys = [record.key for record in records]
     timestamps = [record.timestamp for record in records]
     headers = [record.headers for record in records]
     partitions = [record.partition for record in records]
-    return _Columns(
-        len(records),
+    return RecordColumns(
         _payload_column([record.value for record in records], "value", first),
         None if _all_none(keys) else _payload_column(keys, "key", first),
         None if _all_none(timestamps) else _timestamp_column(timestamps, first),
         None if _all_none(headers) else _header_column(headers, first),
         None if _all_none(partitions) else pa.array(partitions, PARTITION),
     )
-
-
-def _values(pieces: Sequence[_Columns]) -> Column:
-    return pieces[0].value if len(pieces) == 1 else pa.chunked_array([piece.value for piece in pieces], BINARY)
-
-
-def _joined(columns: Sequence[pa.Array[Any] | None], pieces: Sequence[_Columns], kind: Any) -> Column | None:
-    """One column of all pieces; None if it is null in every row."""
-    if len(columns) == 1:
-        return columns[0]
-    if all(column is None for column in columns):
-        return None
-    chunks: Any = [
-        pa.nulls(piece.count, kind) if column is None else column for column, piece in zip(columns, pieces, strict=True)
-    ]
-    return pa.chunked_array(chunks, kind)
 
 
 def _all_none(cells: Sequence[object]) -> bool:

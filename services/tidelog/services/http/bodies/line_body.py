@@ -13,14 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from tidelog.services.broker.api.produce import Draft
-from tidelog.services.http.bodies.draft_columns import BINARY, Column, check_record_count, draft_of
+from tidelog.services.http.bodies.draft_columns import BINARY, RecordColumns, check_record_count, draft_of, joined
 from tidelog.services.http.bodies.timestamps import TIMESTAMP_MS_MAX, parse_iso_ms
 from tidelog.services.http.bodies.typed_json import parse_typed
 from tidelog.storage.errors import Invalid
@@ -43,15 +42,6 @@ class LineFields:
 
     key: str | None = None
     timestamp: str | None = None
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """The columns of some records."""
-
-    value: pa.Array[Any]
-    key: pa.Array[Any] | None
-    timestamp: pa.Array[Any] | None
 
 
 LinesOf = Callable[[bytes, int], list[tuple[int, bytes]]]
@@ -79,12 +69,7 @@ def _decode(body: Body, records_max: int, fields: LineFields, lines_of: LinesOf)
         pieces.append(_columns(lines, fields))
         if len(piece) < len(body):
             number += count_bytes(piece, b"\n")
-    return draft_of(
-        _values(pieces),
-        key=_joined([piece.key for piece in pieces]),
-        timestamp=_joined([piece.timestamp for piece in pieces]),
-        body_bytes=len(body),
-    )
+    return draft_of(joined(pieces), len(body))
 
 
 def _pieces(body: Body) -> Iterator[bytes]:
@@ -145,26 +130,14 @@ def _name_bad_line(lines: Sequence[tuple[int, bytes]]) -> None:
             raise Unreadable(str(error), field=f"line {number}") from None
 
 
-def _columns(lines: Sequence[tuple[int, bytes]], fields: LineFields) -> _Columns:
+def _columns(lines: Sequence[tuple[int, bytes]], fields: LineFields) -> RecordColumns:
     keys = None if fields.key is None else pa.array([_key(line, n, fields.key) for n, line in lines], BINARY)
     times = None if fields.timestamp is None else [_time_ms(line, n, fields.timestamp) for n, line in lines]
-    return _Columns(
+    return RecordColumns(
         pa.array([line for _, line in lines], BINARY),
         keys,
         None if times is None else pa.array(times, pa.int64()).cast(TIMESTAMP),
     )
-
-
-def _values(pieces: Sequence[_Columns]) -> Column:
-    return pieces[0].value if len(pieces) == 1 else pa.chunked_array([piece.value for piece in pieces], BINARY)
-
-
-def _joined(columns: Sequence[pa.Array[Any] | None]) -> Column | None:
-    """One column of all pieces; None if no piece has it."""
-    if len(columns) <= 1:
-        return columns[0] if columns else None
-    there: Any = [column for column in columns if column is not None]
-    return pa.chunked_array(there) if there else None
 
 
 def _at(line: bytes, number: int, path: str) -> msgspec.Raw | None:
