@@ -3,9 +3,9 @@
     async for segment, footer in in_order(segments, read_footer, at_once=32):
         ...
 
-With `in_order` a whole bucket is walked quickly in bounded memory. `each_of` is for work that must not be cut off:
-after an error elsewhere it still ends. `Room` bounds the amount that many tasks hold together: bytes, or listed
-objects.
+- `in_order` walks a whole bucket quickly in bounded memory.
+- `each_of` is for work that must not be cut off: after an error elsewhere it still ends.
+- `WeightedSemaphore` bounds the amount that many tasks hold together: bytes, or listed objects.
 """
 
 from __future__ import annotations
@@ -84,8 +84,9 @@ async def each_of(items: Iterable[A], work: Callable[[A], Awaitable[object]], *,
         task.result()
 
 
-class Room:
-    """Room for `total`, of which `taken` is taken. A task that wants more than `total` gets all of it, alone."""
+class WeightedSemaphore:
+    """Tasks hold amounts of `total` together; `taken` is held now. A task that wants more than `total` gets all of it,
+    alone."""
 
     def __init__(self, total: int) -> None:
         self._total = total

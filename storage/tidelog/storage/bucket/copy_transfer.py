@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tidelog.storage.bucket.finding import Finding, Severity
 from tidelog.storage.errors import Conflict
-from tidelog.storage.in_flight import Room
+from tidelog.storage.in_flight import WeightedSemaphore
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
 
 AT_ONCE = 16
@@ -54,8 +54,8 @@ class Transfer:
         self.target = target
         self.at_once = at_once
         self.report = CopyReport()
-        self._requests = Room(at_once)
-        self._memory = Room(memory_bytes)
+        self._requests = WeightedSemaphore(at_once)
+        self._memory = WeightedSemaphore(memory_bytes)
         self._on_copied = on_copied
 
     async def sizes(self, prefix: str) -> Mapping[str, int]:

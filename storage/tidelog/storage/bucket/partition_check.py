@@ -16,7 +16,7 @@ from tidelog.storage.bucket.manifest_check import check_manifests
 from tidelog.storage.bucket.segment_check import check_segment, size_fault
 from tidelog.storage.bucket.wal_check import Stretch
 from tidelog.storage.errors import Corrupt, NotFound
-from tidelog.storage.in_flight import Room, in_order
+from tidelog.storage.in_flight import WeightedSemaphore, in_order
 from tidelog.storage.layout import parse_segment_key
 from tidelog.storage.manifests.manifest import Manifest, Segment
 from tidelog.storage.manifests.manifest_log import ManifestLog
@@ -47,7 +47,7 @@ class PartitionCheck:
         report: Report,
         *,
         deep: bool,
-        requests: Room,
+        requests: WeightedSemaphore,
         reached: Callable[[int], None],
     ) -> None:
         self._store = store

@@ -30,7 +30,7 @@ from tidelog.storage.bucket.topic_check import TopicCheck
 from tidelog.storage.bucket.verify_state import FINDINGS_MAX, Suspicion, WalkState
 from tidelog.storage.bucket.wal_check import DEEP_AT_ONCE_MAX, check_wals
 from tidelog.storage.errors import Corrupt, NotFound
-from tidelog.storage.in_flight import Room, in_order
+from tidelog.storage.in_flight import WeightedSemaphore, in_order
 from tidelog.storage.layout import COPY_KEY, META_PREFIX, STAGING_PREFIX, TOPICS_PREFIX, WAL_PREFIX
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.upkeep.task import Place
@@ -69,8 +69,8 @@ class BucketVerification:
         self._at_once = at_once
         self._on_looked = on_looked
         self._pending: asyncio.Queue[Finding] = asyncio.Queue(PENDING_FINDINGS_MAX)
-        self._listed = Room(LISTED_AT_ONCE)
-        self._requests = Room(min(at_once, DEEP_AT_ONCE_MAX) if deep else at_once)
+        self._listed = WeightedSemaphore(LISTED_AT_ONCE)
+        self._requests = WeightedSemaphore(min(at_once, DEEP_AT_ONCE_MAX) if deep else at_once)
         self.state = state or WalkState(store.url, deep)
         self._known = set(self.state.findings)
         self._wal = self.state.wal
