@@ -55,8 +55,8 @@ class Settings:
     http_origins_allowed: str | None = text(
         "Network",
         None,
-        "Origins of web pages that may call this broker, as https://console.example.com. Separate several with commas; "
-        "auto allows none.",
+        "Origins of web pages that may call this broker, for example https://console.example.com. "
+        "Separate several with commas; auto allows none.",
     )
     shutdown_timeout_ms: int = duration(
         "Network", "9s", "100ms to 1h", "Time limit for a graceful stop: commit and answer what is in progress."
@@ -173,8 +173,7 @@ class Settings:
         "Archive",
         "15m",
         f"{GRACE_S_MIN:.0f}s to 30d",  # the commit protocol relies on it
-        "How long an object that is no longer needed, as an archived WAL entry or a merged segment, is kept before it "
-        "is deleted.",
+        "How long an object that is no longer needed (for example a merged segment) is kept before it is deleted.",
     )
 
     etcd_endpoints: str | None = text(
