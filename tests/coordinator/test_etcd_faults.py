@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from tests.components.cut_proxy import CutProxy
 from tests.components.etcd_server import EtcdCluster, EtcdServer
 from tests.components.required import require_component
 from tests.coordinator.etcd_gateway import compact
 from tests.coordinator.etcd_load import running
 from tests.coordinator.key_value_watches import take
-from tests.end_to_end.cut_proxy import CutProxy
 
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.store import EtcdKeyValueStore

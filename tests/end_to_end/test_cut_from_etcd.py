@@ -13,9 +13,9 @@ from contextlib import ExitStack
 
 import httpx
 import pytest
+from tests.components.cut_proxy import CutProxy
 from tests.components.etcd_server import EtcdServer
 from tests.end_to_end.broker_process import BrokerProcess, wait_until
-from tests.end_to_end.cut_proxy import CutProxy
 
 from tidelog.client import Admin, Consumer
 

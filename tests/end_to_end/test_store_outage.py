@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from tests.components.cut_proxy import CutProxy
 from tests.components.s3_endpoint import S3Bucket, S3Endpoint
 from tests.end_to_end.broker_process import BrokerProcess, wait_until
 from tests.end_to_end.conftest import StartBroker
-from tests.end_to_end.cut_proxy import CutProxy
 from tests.end_to_end.steady_load import SteadyLoad
 
 from tidelog.client import Admin, Producer, ProducerOptions
