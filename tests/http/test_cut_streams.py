@@ -57,7 +57,7 @@ def lines_of(raw: bytes) -> list[bytes]:
 async def test_a_follow_is_cut_when_its_broker_stops(served: Served) -> None:
     async with connected(served) as wire:
         await follow(wire)
-        served.service.connections.drain()
+        served.service.waiting.drain()
         assert not (await wire.closed()).endswith(b"0\r\n\r\n")
 
 
@@ -105,7 +105,7 @@ async def test_the_position_is_known_at_every_cut(served: Served, live: httpx.As
     continue."""
     async with connected(served) as wire:
         answer = await follow(wire)
-        served.service.connections.drain()
+        served.service.waiting.drain()
         answer += await wire.closed()
     head_lines = answer.partition(b"\r\n\r\n")[0].decode().lower().split("\r\n")
     (began,) = [line.removeprefix("tidelog-position: ") for line in head_lines if line.startswith("tidelog-position")]
@@ -119,7 +119,7 @@ async def test_position_lines_are_sent_on_request(served: Served, monkeypatch: p
     async with connected(served) as wire:
         answer = await follow(wire, "offset=earliest&positions=true")
         beat = await wire.until(b"}\n")
-        served.service.connections.drain()
+        served.service.waiting.drain()
         last = lines_of(beat + await wire.closed())[-1]
     assert json.loads(lines_of(answer)[0]) == {"position": "0:0,1:0"}
     cut = json.loads(last)
@@ -173,8 +173,8 @@ async def test_an_event_stream_whose_broker_stops_ends_with_its_position(
     async with connected(served) as wire:
         await wire.send(head("GET", path, accept=EVENTS))
         await wire.until(f"id: {event_id}\n".encode())
-        await happens(lambda: served.service.connections.waiters == 1)
-        served.service.connections.drain()
+        await happens(lambda: served.service.waiting.count == 1)
+        served.service.waiting.drain()
         ended = await wire.until(b"0\r\n\r\n")
     assert f"event: end\nid: {event_id}\ndata: ".encode() in ended
 
@@ -223,6 +223,6 @@ def _logs_configured(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 async def test_a_cut_is_no_error_of_the_broker_in_its_log(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     async with connected(served) as wire:
         await follow(wire)
-        served.service.connections.drain()
+        served.service.waiting.drain()
         await wire.closed()
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []

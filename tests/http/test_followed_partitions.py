@@ -105,7 +105,7 @@ async def test_ids_cost_little_the_loop_is_free_and_a_resumed_stream_has_all(
     assert set(seen) == {(partition, offset) for partition in range(PARTITIONS) for offset in range(EACH)}
     repeated = sum(count - 1 for count in seen.values())
     assert repeated <= whole.rpartition("\nid: ")[2].count("data: ")
-    await happens(lambda: served.service.connections.waiters == 0)
+    await happens(lambda: served.service.waiting.count == 0)
 
 
 async def test_a_commit_to_all_partitions_does_not_hold_the_loop(wide: httpx.AsyncClient, served: Served) -> None:

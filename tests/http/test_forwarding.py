@@ -249,7 +249,7 @@ async def test_a_large_body_is_kept_for_the_broker_that_leads_at_last(
 
 async def test_a_long_poll_waits_at_the_leader(asked: ListeningBroker, leader: ListeningBroker) -> None:
     polled = asyncio.ensure_future(asked.http.get(f"{PATH}/records?offset=0&wait_ms=15000"))
-    await happens(lambda: leader.service.connections.waiters == 1)
+    await happens(lambda: leader.service.waiting.count == 1)
     await produce(leader, "one")
     assert [record["value"] for record in (await polled).json()["records"]] == ["one"]
 
@@ -258,10 +258,10 @@ async def test_a_client_that_leaves_ends_its_long_poll_at_the_leader(
     asked: ListeningBroker, leader: ListeningBroker
 ) -> None:
     polled = asyncio.ensure_future(asked.http.get(f"{PATH}/records?offset=0&wait_ms=15000"))
-    await happens(lambda: leader.service.connections.waiters == 1)
+    await happens(lambda: leader.service.waiting.count == 1)
     polled.cancel()
-    await happens(lambda: leader.service.connections.waiters == 0)
-    await happens(lambda: asked.service.connections.waiters == 0)
+    await happens(lambda: leader.service.waiting.count == 0)
+    await happens(lambda: asked.service.waiting.count == 0)
 
 
 async def test_an_event_stream_comes_through_and_ends_with_its_client(
@@ -273,7 +273,7 @@ async def test_an_event_stream_comes_through_and_ends_with_its_client(
         assert (await anext(events)).startswith("id: 0\n")
         await produce(leader, "two")
         assert (await anext(events)).startswith("id: 1\n")
-    await happens(lambda: leader.service.connections.waiters == 0)
+    await happens(lambda: leader.service.waiting.count == 0)
     resumed = {"accept": EVENTS, "last-event-id": "0"}
     async with asked.http.stream("GET", f"{PATH}/records", headers=resumed) as stream:
         assert (await anext(stream.aiter_text())).startswith("id: 1\n")
@@ -284,8 +284,8 @@ async def test_a_broker_that_stops_ends_forwarded_streams_as_complete_answers(
 ) -> None:
     polled = asyncio.ensure_future(asked.http.get(f"{PATH}/records?offset=0&wait_ms=15000"))
     stream = asyncio.ensure_future(asked.http.get(f"{PATH}/records", headers={"accept": EVENTS}))
-    await happens(lambda: leader.service.connections.waiters == 2)
-    asked.service.connections.drain()
+    await happens(lambda: leader.service.waiting.count == 2)
+    asked.service.waiting.drain()
     assert (await polled).json()["next_offset"] == 0
     assert (await stream).status_code == 200
 

@@ -195,7 +195,7 @@ async def test_an_answer_that_has_begun_is_passed_on_whole_though_the_broker_sto
         async with asked.http.stream("GET", f"{PATH}/records?offset=0") as stream:
             pieces = stream.aiter_bytes()
             first = await anext(pieces)
-            asked.service.connections.drain()
+            asked.service.waiting.drain()
             peer.hang_up()
             rest = b"".join([piece async for piece in pieces])
     assert first + rest == bytes(200_000) + b"!"
@@ -206,6 +206,6 @@ async def test_a_poll_whose_leader_is_silent_ends_soon_after_the_broker_stops(as
         asked.broker.led_by(peer.url)
         polled = asyncio.ensure_future(asked.http.get(f"{PATH}/records?offset=0&wait_ms=15000"))
         await happens(lambda: len(peer.heads) == 1)
-        asked.service.connections.drain()
+        asked.service.waiting.drain()
         assert "is stopping" in problem(await polled, 503, "overloaded")["detail"]
         assert len(peer.heads) == 2

@@ -26,7 +26,7 @@ async def produce(live: httpx.AsyncClient, *values: str, partition: int = 0) -> 
 
 
 def waiters(served: Served) -> int:
-    return served.service.connections.waiters
+    return served.service.waiting.count
 
 
 @asynccontextmanager
@@ -203,7 +203,7 @@ async def test_a_draining_broker_ends_polls_and_event_streams_as_whole_answers(
         await wire.send(head("GET", P0, accept=EVENTS))
         await wire.until(b"data:")
         await happens(lambda: waiters(served) == 2)
-        served.service.connections.drain()
+        served.service.waiting.drain()
         assert (await wire.until(b"0\r\n\r\n")).endswith(b"0\r\n\r\n")
     assert (await poll).json()["records"] == []
     problem(await live.get("/readyz"), 503, "unavailable")

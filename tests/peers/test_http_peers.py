@@ -169,7 +169,7 @@ def as_readers_see(segment: Segment) -> Segment:
 
 async def test_a_fetch_waits_at_the_leader(peers: HttpPeers, leader: Leader, listening: ListeningBroker) -> None:
     waiting = asyncio.ensure_future(peers.fetch(ANYBODY, leader, "web", 0, 0, replace(LIMITS, wait_ms=9_000)))
-    await happens(lambda: listening.service.connections.waiters == 1)
+    await happens(lambda: listening.service.waiting.count == 1)
     await peers.produce(ANYBODY, leader, "web", share(b"x"), ProduceOptions(partition=0))
     assert (await waiting).next_offset == 1
 

@@ -13,7 +13,7 @@ class TopicCostDescription(msgspec.Struct, frozen=True):
     segments written from the WAL, by merging and by compaction. Now: what lies in the bucket. Sizes in bytes.
 
     `debt_bytes` of the `hot_bytes` (the WAL) are in no segment yet, the oldest since `debt_age_ms`. Garbage has left
-    its manifest and waits for its deletion. Compaction went over `clean_offsets` and left `clean_records`."""
+    its manifest and waits for deletion. Compaction has processed `clean_offsets` and left `clean_records`."""
 
     topic: str
     requests: RequestCounts

@@ -91,9 +91,7 @@ def create_app(broker: ServedBroker, settings: Settings, runtime: Runtime) -> Fa
     problems.install(app)
     lane = DirectLane(app.routed, produce.produce, fetch.fetch, problems.answer)
     contexts, checks = RequestContexts(runtime), _checks(settings, proofs)
-    app.front = HttpFront(
-        lane, checks, contexts, service.requests, problems.answer, lambda: service.connections.draining
-    )
+    app.front = HttpFront(lane, checks, contexts, service.requests, problems.answer, lambda: service.waiting.draining)
     return app
 
 

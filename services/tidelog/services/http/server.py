@@ -1,4 +1,4 @@
-"""uvicorn, as the HTTP door runs it: with bounds on connections, and ended by its door instead of by signals."""
+"""Runs uvicorn with bounds on connections. The HTTP door stops it; it does not handle signals itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _KEEP_ALIVE_S = 75
 
 
 class DrainingServer(uvicorn.Server):
-    """uvicorn's server, whose streams and long polls end when it stops. `listening` is set once it accepts."""
+    """uvicorn's server, which ends streams and long polls when it stops. `listening` is set when it accepts
+    connections."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -32,16 +33,16 @@ class DrainingServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none: signals belong to the process (`runtime.serving`), not to a door."""
+        """Capture no signals: the process handles them (`runtime.serving`)."""
         yield
 
     def drain(self) -> None:
-        """Accept nothing more, and let `serve` return once every request is answered."""
+        """Stop accepting connections. `serve` returns when every request is answered."""
         self.should_exit = True
-        self._service.connections.drain()
+        self._service.waiting.drain()
 
     def abort(self) -> None:
-        """Let `serve` return at once."""
+        """Make `serve` return at once."""
         self.force_exit = True
         self.drain()
 
@@ -52,7 +53,7 @@ def _bounds(settings: Settings) -> ConnectionBounds:
 
 def server_config(app: object, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
-        app,  # type: ignore[arg-type]  # a FastAPI application; uvicorn's own type is wider than any
+        app,  # type: ignore[arg-type]  # uvicorn declares a narrower type than any ASGI application has
         http=partial(BoundedProtocol, bounds=_bounds(settings)),  # type: ignore[arg-type]  # uvicorn calls it as a class
         ws="none",
         lifespan="off",

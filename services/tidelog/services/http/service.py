@@ -13,7 +13,7 @@ from tidelog.services.http.bodies.body_reading import BodyReader
 from tidelog.services.http.bodies.decoding import Decoding, added_bytes
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.front.request_measurements import RequestMeasurements
-from tidelog.services.http.listener.connections import Connections
+from tidelog.services.http.listener.waiting_requests import WaitingRequests
 from tidelog.services.peers.proof import PeerProofs
 from tidelog.services.runtime.settings import Settings
 from tidelog.storage.runtime import Runtime
@@ -36,7 +36,7 @@ class Service:
     settings: Settings
     runtime: Runtime
     bodies: BodyReader
-    connections: Connections
+    waiting: WaitingRequests
     decoding: Decoding
     problems: Counter[tuple[int, str]]
     requests: RequestMeasurements
@@ -67,7 +67,7 @@ def open_service(broker: Broker, settings: Settings, runtime: Runtime, proofs: P
         settings=settings,
         runtime=runtime,
         bodies=BodyReader(body_bytes, in_flight_bytes_max, settings.request_read_timeout_ms / 1000),
-        connections=Connections(max(1, int(WAITERS_SHARE * settings.connections_max))),
+        waiting=WaitingRequests(max(1, int(WAITERS_SHARE * settings.connections_max))),
         decoding=Decoding(records_max),
         problems=Counter(),
         requests=RequestMeasurements(runtime.clock),

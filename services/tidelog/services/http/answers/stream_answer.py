@@ -19,7 +19,7 @@ from typing import Protocol
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tidelog.services.http.listener.connections import Connections, Draining
+from tidelog.services.http.listener.waiting_requests import Draining, WaitingRequests
 from tidelog.services.http.media import Media
 from tidelog.storage.errors import LeaderUnknown, NotLeader, Overloaded, TidelogError, Unavailable
 from tidelog.wire.errors import ClientGone
@@ -50,17 +50,17 @@ class StreamAnswer(Response):
     """Sends `stream`, and closes its generator before the answer ends."""
 
     def __init__(
-        self, connections: Connections, stream: RecordStream, headers: Mapping[str, str] | None = None
+        self, waiting: WaitingRequests, stream: RecordStream, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(headers={"cache-control": "no-store", **(headers or {})}, media_type=stream.media.value)
         del self.headers["content-length"]
-        self._connections = connections
+        self._waiting = waiting
         self._stream = stream
         self._begun = False
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            cut = await self._connections.hold(receive, self._send_all(send))
+            cut = await self._waiting.hold(receive, self._send_all(send))
         except ClientGone:
             return
         except Draining:

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from tidelog.services.http.answers.record_json import JsonText
 from tidelog.services.http.answers.record_slices import Group, groups_of, is_small, written
-from tidelog.services.http.listener.connections import client_left
+from tidelog.services.http.listener.waiting_requests import client_left
 
 
 async def text_answer(

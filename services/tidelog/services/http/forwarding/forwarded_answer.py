@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tidelog.services.http.forwarding.leader_watch import LeaderWatch
-from tidelog.services.http.listener.connections import Connections, Draining
+from tidelog.services.http.listener.waiting_requests import Draining, WaitingRequests
 from tidelog.services.http.media import Media
 from tidelog.services.peers.pool import PeerAnswer
 from tidelog.storage.errors import Overloaded, Unavailable
@@ -27,14 +27,14 @@ class ForwardedAnswer(Response):
 
     def __init__(
         self,
-        connections: Connections,
+        waiting: WaitingRequests,
         answer: PeerAnswer,
         headers: Sequence[tuple[bytes, bytes]],
         watch: LeaderWatch,
     ) -> None:
         super().__init__(status_code=answer.status)
         self.raw_headers = list(headers)
-        self._connections = connections
+        self._waiting = waiting
         self._answer = answer
         self._watch = watch
         self._resumable = answer.headers.get("Content-Type", "").startswith(Media.EVENTS.value)
@@ -42,7 +42,7 @@ class ForwardedAnswer(Response):
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         try:
             if self._resumable:
-                await self._connections.hold(receive, self._send_all(send))
+                await self._waiting.hold(receive, self._send_all(send))
             else:
                 await self._send_all(send)  # bounded by the time of a fetch, even if the client leaves
         except ClientGone:

@@ -31,7 +31,7 @@ from tidelog.services.http.forwarding.leader_search import LeaderSearch
 from tidelog.services.http.forwarding.leader_watch import STREAM_CHECK_EVERY_S, LeaderWatch
 from tidelog.services.http.forwarding.partition_calls import Append, LocalRead, Place, Read
 from tidelog.services.http.front.request_context import context_of
-from tidelog.services.http.listener.connections import Draining
+from tidelog.services.http.listener.waiting_requests import Draining
 from tidelog.services.http.media import body_encoding
 from tidelog.services.http.service import Service
 from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest, error_of
@@ -128,7 +128,7 @@ class Forwarding:
         timeout_s = self._search_timeout_s + wait_left_ms / 1000
         relayed = self._relayed(leader, read.place, sent, timeout_s)
         try:
-            return await (self._service.connections.hold(request.receive, relayed) if read.waits else relayed)
+            return await (self._service.waiting.hold(request.receive, relayed) if read.waits else relayed)
         except (NotLeader, LeaderUnknown):
             raise
         except Draining:
@@ -170,7 +170,7 @@ class Forwarding:
         size_bytes, headers = answer.body_bytes, answer_headers(answer.raw_headers)
         if answer.status != 503 and (size_bytes is None or size_bytes > WHOLE_BYTES_MAX):
             watch = LeaderWatch(lambda: self._leads(context, leader, place), STREAM_CHECK_EVERY_S)
-            return ForwardedAnswer(self._service.connections, answer, headers, watch)
+            return ForwardedAnswer(self._service.waiting, answer, headers, watch)
         body = await answer.read()
         if answer.status == 503:
             refusal = error_of(answer.status, answer.headers, body)

@@ -1,6 +1,6 @@
 """Bounds the requests that hold their connection open: long polls and streams.
 
-Each one ends as soon as its client leaves or the broker drains, so no task outlives its client. At most `waiters_max`
+Each one ends as soon as its client leaves or the broker drains, so no task outlives its client. At most `count_max`
 wait at one time.
 """
 
@@ -24,13 +24,13 @@ class Draining(Exception):
     """The broker is stopping: end the answer so that the client can continue at another broker."""
 
 
-class Connections:
+class WaitingRequests:
     """The waiting requests of one broker. `drain()` ends all of them, and those that come later."""
 
-    def __init__(self, waiters_max: int) -> None:
-        self._waiters_max = waiters_max
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
         self._drained = asyncio.Event()
-        self.waiters = 0
+        self.count = 0
 
     @property
     def draining(self) -> bool:
@@ -60,17 +60,17 @@ class Connections:
 
     @contextmanager
     def _place(self, work: Coroutine[Any, Any, T]) -> Iterator[None]:
-        if self.waiters >= self._waiters_max:
+        if self.count >= self._count_max:
             work.close()
             raise Overloaded(
-                f"{self._waiters_max} requests wait already (nine tenths of connections.max): send it again later",
+                f"{self._count_max} requests wait already (nine tenths of connections.max): send it again later",
                 retry_after_s=_RETRY_AFTER_S,
             )
-        self.waiters += 1
+        self.count += 1
         try:
             yield
         finally:
-            self.waiters -= 1
+            self.count -= 1
 
 
 async def client_left(receive: Receive) -> None:

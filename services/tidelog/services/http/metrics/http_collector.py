@@ -28,9 +28,7 @@ class HttpCollector(Collector):
         for method in ("GET", "POST"):
             forwarded.add_metric([method], self._service.forwarded[method])
         yield forwarded
-        yield GaugeMetricFamily(
-            "tidelog_http_waiters", "Waiting long polls and streams", self._service.connections.waiters
-        )
+        yield GaugeMetricFamily("tidelog_http_waiters", "Waiting long polls and streams", self._service.waiting.count)
         yield GaugeMetricFamily(
             "tidelog_http_body_bytes", "Bytes of bodies in memory", self._service.bodies.in_flight_bytes
         )

@@ -37,7 +37,7 @@ class BrokerRoutes:
         """200 if the broker serves requests, otherwise 503 with the reason. `reason` says which part of its work a
         ready broker cannot do. `damaged_objects` lists damaged objects of its shards; it serves everything else."""
         status = self._service.broker.status()
-        if self._service.connections.draining:
+        if self._service.waiting.draining:
             raise Unavailable("the broker is stopping: send the request to another broker")
         if not status.ready:
             raise Unavailable(f"the broker is not ready: {status.reason}")

@@ -19,7 +19,7 @@ from tidelog.services.http.answers.stream_answer import StreamAnswer
 from tidelog.services.http.answers.text_answer import text_answer
 from tidelog.services.http.forwarding.partition_calls import Place, Read
 from tidelog.services.http.front.request_context import context_of
-from tidelog.services.http.listener.connections import Draining
+from tidelog.services.http.listener.waiting_requests import Draining
 from tidelog.services.http.media import Media, answer_media
 from tidelog.services.http.service import Service
 from tidelog.services.http.v1 import openapi_records
@@ -114,7 +114,7 @@ class FetchRoutes:
             page_bytes = min(STREAM_PAGE_BYTES, self._service.settings.fetch_max_bytes)
             page = FetchLimits(JSON_RECORDS_DEFAULT, page_bytes, HEARTBEAT_MS)
             events = PartitionEvents(self._broker, context, place, fetched, page, base64=fetch.base64)
-            return StreamAnswer(self._service.connections, events)
+            return StreamAnswer(self._service.waiting, events)
         if fetch.media is Media.ARROW:
             return ArrowAnswer(fetched.batches, _headers(fetched), fetch.media.value)
         text: JsonText = JsonLines(base64=fetch.base64)
@@ -143,7 +143,7 @@ class FetchRoutes:
             return fetched
         waiting = self._broker.fetch(context, place.topic, place.partition, offset, limits)
         try:
-            return await self._service.connections.hold(request.receive, waiting)
+            return await self._service.waiting.hold(request.receive, waiting)
         except Draining:
             return fetched
 

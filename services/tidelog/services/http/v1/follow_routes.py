@@ -67,9 +67,9 @@ class FollowRoutes:
         followed = FollowedTopic(self._broker, context, topic, offsets, limits, beat_s=beat_s, grows=grows)
         base64, bounded = wants_base64(query), wait_ms is not None
         if media is Media.EVENTS:
-            return StreamAnswer(self._service.connections, FollowedEvents(followed, base64=base64))
+            return StreamAnswer(self._service.waiting, FollowedEvents(followed, base64=base64))
         lines = FollowedLines(followed, LineOptions(base64, bounded, positions))
-        return StreamAnswer(self._service.connections, lines, position_headers(offsets))
+        return StreamAnswer(self._service.waiting, lines, position_headers(offsets))
 
     def _partitions(self, context: RequestContext, query: Mapping[str, str], topic: str) -> Sequence[int]:
         """The partitions that the client names, otherwise all. Raises `NotFound`."""
