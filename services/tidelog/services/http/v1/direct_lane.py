@@ -57,9 +57,7 @@ class DirectLane:
             response = self._answer_error(request, error)
         try:
             await response(scope, receive, send)
-        except (
-            Overloaded
-        ) as error:  # `WaitingRequests.hold` had no place; nothing was sent
+        except Overloaded as error:  # `WaitingRequests.hold` had no place; nothing was sent
             await self._answer_error(request, error)(scope, receive, send)
 
     def _endpoint(self, scope: Scope) -> Endpoint | None:
