@@ -1,12 +1,12 @@
-"""The alerts for the Prometheus operator, made from `prometheus/alerts.yml`, and where their runbook is.
+"""Converts `prometheus/alerts.yml` into a PrometheusRule for the Prometheus operator, and sets the runbook links.
 
-    python -m infra.alert_rules                                              write the PrometheusRule anew
-    python -m infra.alert_rules --runbook https://git.mine/docs/operate.md   and let all alerts link to that page
+    python -m infra.alert_rules                                              write the PrometheusRule
+    python -m infra.alert_rules --runbook https://git.mine/docs/operate.md   also link all alerts to that page
     python -m infra.alert_rules --check                                      write nothing; exit code 1 if they differ
 
-`make format` does the first and `make check` the last. An alert whose link is relative gets the address of the others.
-Every alert also gets a label `namespace`, since an
-AlertmanagerConfig of the operator applies only to alerts of its own namespace; the overlay puts the real one in.
+`make format` runs the first and `make check` the last. An alert with a relative link gets the address of the others.
+Every alert also gets a label `namespace`, because the operator applies an AlertmanagerConfig only to alerts of its own
+namespace; the overlay sets the real namespace.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def prometheus_rule(alerts: str) -> str:
 
 
 def with_runbook(alerts: str, url: str = "") -> str:
-    """`alerts` with links to the sections of the page at `url`; without it, of the page that the first absolute link
-    names."""
+    """`alerts` with links to the sections of the page at `url`, or of the first absolute link's page if `url` is
+    empty."""
     page = url or next(iter(re.findall(r"runbook_url: (https://[^\s#]+)", alerts)), "")
     return re.sub(r"(runbook_url: )[^\s#]+", lambda found: f"{found[1]}{page}", alerts) if page else alerts
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     """The command; its exit code."""
     parser = argparse.ArgumentParser(prog="python -m infra.alert_rules", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runbook", metavar="URL", help="the absolute address of your copy of docs/operate.md")
-    parser.add_argument("--check", action="store_true", help="only say whether the files are up to date")
+    parser.add_argument("--check", action="store_true", help="only report whether the files are up to date")
     chosen = parser.parse_args(arguments)
     alerts = with_runbook(ALERTS.read_text(), chosen.runbook or "")
     made = {ALERTS: alerts, RULE: prometheus_rule(alerts)}

@@ -1,8 +1,8 @@
-"""A real component that tests or benchmarks use, and how it comes to this machine.
+"""A real component that tests or benchmarks use, and how to fetch or build it.
 
-Everything is kept under the user's cache (``$XDG_CACHE_HOME/tidelog``, else ``~/.cache/tidelog``), is put there by one
-rename, so that half of it is never seen, and is made by one process at a time. Standard library only: this runs before
-anything is installed.
+Components are kept in the user's cache (``$XDG_CACHE_HOME/tidelog``, else ``~/.cache/tidelog``). One rename puts each
+one there, so it is never incomplete, and one process at a time makes it. Standard library only: this module runs
+before anything is installed.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ SECONDS_BETWEEN_LINES = 15.0
 
 
 class CannotMake(Exception):
-    """This machine cannot have the component; the text says why."""
+    """The component cannot be made on this machine; the message says why."""
 
 
 @dataclass(frozen=True)
 class Component:
-    """`find` tells where it is, or None; `make` brings it there, or raises `CannotMake`.
+    """`find` returns its path, or None if it is missing; `make` fetches or builds it, or raises `CannotMake`.
 
-    `purpose` says what needs it, and so what is left out without it. `how` is the line for a person whose machine lacks
-    it. `programs` have to be on ``PATH`` to make it, which takes about `seconds` and fetches about `megabytes`. A
-    component `on_demand` is made only when it is named.
+    `purpose`: the tests and commands that need it, and that are skipped without it. `how`: how a person gets it.
+    Making it needs `programs` on ``PATH``, takes about `seconds` and downloads about `megabytes`. A component
+    `on_demand` is made only when it is named.
     """
 
     name: str
@@ -47,18 +47,18 @@ class Component:
 
 
 def cache_folder() -> Path:
-    """Where components are kept. It may not exist yet."""
+    """The folder of all components. It may not exist yet."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidelog"
 
 
 def tools_folder() -> Path:
-    """Where single programs are kept."""
+    """The folder of single programs."""
     return cache_folder() / "tools"
 
 
 @contextmanager
 def only_one_process(name: str) -> Iterator[None]:
-    """Hold the lock under which `name` is made, waiting for another process that makes it."""
+    """Hold the lock for making `name`; waits while another process holds it."""
     cache_folder().mkdir(parents=True, exist_ok=True)
     with (cache_folder() / f".{name}.lock").open("w") as lock:
         try:
@@ -71,7 +71,7 @@ def only_one_process(name: str) -> Iterator[None]:
 
 @contextmanager
 def workshop(parent: Path) -> Iterator[Path]:
-    """A folder beside the final place, on the same file system, gone afterwards: make there, then rename."""
+    """A temporary folder on the file system of the final place: make the component there, then rename it."""
     parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".making-", dir=parent))
     try:
@@ -81,7 +81,7 @@ def workshop(parent: Path) -> Iterator[Path]:
 
 
 def run_showing_progress(name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Run a long command, telling how far it is. Raises `CannotMake` with the end of its output if it fails."""
+    """Run a long command and show the elapsed time. Raises `CannotMake` with the end of its output if it fails."""
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=output, stderr=output)
         started_s = time.monotonic()
@@ -100,7 +100,7 @@ def run_showing_progress(name: str, command: Sequence[str], environment: Mapping
 
 
 def say(line: str) -> None:
-    """One line for whoever waits."""
+    """Print one line at once."""
     print(line, flush=True)
 
 
@@ -112,7 +112,7 @@ def _wait(process: subprocess.Popen[bytes]) -> None:
 
 
 def _show_elapsed(name: str, elapsed_s: float) -> None:
-    line = f"{name}: at work for {elapsed_s:3.0f} s"
+    line = f"{name}: running for {elapsed_s:3.0f} s"
     print(f"\r{line}" if sys.stdout.isatty() else line, end="" if sys.stdout.isatty() else "\n", flush=True)
 
 

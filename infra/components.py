@@ -1,12 +1,12 @@
-"""The real components that tests and benchmarks use: what is here, what is not, and how to get it.
+"""Lists, fetches and builds the real components that tests and benchmarks use.
 
-    python infra/components.py prepare            make what this machine can have
-    python infra/components.py prepare minio ...  those named, also the ones made only on demand
-    python infra/components.py list               say what is there, make nothing
+    python infra/components.py prepare            make all that is possible on this machine
+    python infra/components.py prepare minio ...  make those named, also the ones made only on demand
+    python infra/components.py list               only list them
 
-Both begin with a table of what is there, what is about to be made and how long that takes (`infra.outlook`);
-``prepare --dry-run`` ends there. With ``TIDELOG_REQUIRE_ALL=1``, as in CI, a missing component ends in exit code 1.
-A further component is a module beside this one that makes a `Component`, and an entry in `COMPONENTS`.
+Both begin with a table of the components: ready, to be made and how long that takes, or missing (`infra.outlook`).
+``prepare --dry-run`` ends there. With ``TIDELOG_REQUIRE_ALL=1``, as in CI, the exit code is 1 if a component is
+missing. To add a component, write a module beside this one that creates a `Component`, and add it to `COMPONENTS`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ COMPONENTS: tuple[Component, ...] = (
 
 
 def component(name: str) -> Component:
-    """The component of that name; an error that names the known ones if there is none."""
+    """The component of that name. Raises an error with the known names."""
     for known in COMPONENTS:
         if known.name == name:
             return known
@@ -59,12 +59,12 @@ def component(name: str) -> Component:
 
 
 def prepare(wanted: Component) -> bool:
-    """Make `wanted` unless it is there, and say how that went. Whether it is there now."""
+    """Make `wanted` unless it is ready, and print the result. Returns whether it is ready."""
     if wanted.find() is not None:
         return True
     try:
         with only_one_process(wanted.name):
-            if wanted.find() is None:  # else another process made it meanwhile
+            if wanted.find() is None:  # another process may have made it meanwhile
                 say(f"{wanted.name}: making it")
                 wanted.make()
     except (CannotMake, OSError) as error:

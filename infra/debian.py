@@ -1,4 +1,4 @@
-"""Programs out of Debian's packages, which are not installed: no service begins to run on this machine."""
+"""Unpacks programs from Debian's packages without installing them, so no service starts on this machine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _FETCH = 'cd "$1" && shift && apt-get --quiet download "$@" && for each in *.deb
 
 
 def unpack(name: str, packages: Sequence[str], folder: Path) -> None:
-    """The files of `packages` below `folder`, for the component `name`."""
+    """Unpack `packages` to `folder`, for the component `name`. Raises `CannotMake`."""
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise CannotMake("this is no Debian")
+        raise CannotMake("this machine has no apt-get or dpkg")
     command = ["sh", "-c", _FETCH, "sh", str(folder), *packages]
     try:
         run_showing_progress(name, command, {})
     except CannotMake:
         if os.geteuid() != 0:
             raise
-        run_showing_progress(name, ["apt-get", "--quiet", "update"], {})  # the lists were missing or old
+        run_showing_progress(name, ["apt-get", "--quiet", "update"], {})  # the package lists were missing or old
         run_showing_progress(name, command, {})

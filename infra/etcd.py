@@ -1,4 +1,4 @@
-"""etcd: the newest release, built from its modules by Go, and Debian's 3.4, the old end of what Tidelog supports."""
+"""etcd: the newest release, built with Go, and Debian's 3.4, the oldest version that Tidelog supports."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ SOURCE = Path(__file__).parent / "etcd_server"
 
 
 def program() -> Path:
-    """Where the server's program is kept."""
+    """The program's path."""
     return tools_folder() / f"etcd-{VERSION}"
 
 
 def find() -> Path | None:
-    """The program, if it is there."""
+    """The program, None if it is missing."""
     return program() if program().is_file() else None
 
 
 def make() -> None:
-    """Build it: about a minute of CPU, and 100 MB of sources."""
+    """Build it: about a minute of CPU and 100 MB of sources."""
     go_build("etcd", SOURCE, program())
 
 
 def program34() -> Path:
-    """Where Debian's program is kept."""
+    """The path of Debian's program."""
     return tools_folder() / "etcd-3.4"
 
 
 def find34() -> Path | None:
-    """Debian's program, if it is there."""
+    """Debian's program, None if it is missing."""
     return program34() if program34().is_file() else None
 
 
 def make34() -> None:
-    """Take it out of Debian's package, which is not installed: no service begins to run on this machine."""
+    """Unpack it from Debian's package: 8 MB."""
     with workshop(tools_folder()) as folder:
         unpack("etcd34", ["etcd-server"], folder)
         version = subprocess.run([folder / "usr/bin/etcd", "--version"], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""HAProxy, to try `balancer/haproxy.cfg` with: the machine's own, or Debian's, unpacked and not installed."""
+"""HAProxy, to test `balancer/haproxy.cfg`: the machine's own, or Debian's, unpacked without installing it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from pathlib import Path
 from infra.component import Component, run_showing_progress, tools_folder, workshop
 from infra.debian import unpack
 
-PACKAGES = ("haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1")  # Debian 12's, less what is there
+PACKAGES = (
+    "haproxy",
+    "liblua5.3-0",
+    "libopentracing-c-wrapper0",
+    "libopentracing1",
+)  # of Debian 12, without those that are preinstalled
 START = """\
 #!/bin/sh
 # Debian's HAProxy beside its libraries, which are not installed.
@@ -17,12 +22,12 @@ LD_LIBRARY_PATH=$(echo "{kept}"/usr/lib/*-linux-gnu*) exec "{kept}/usr/sbin/hapr
 
 
 def program() -> Path:
-    """Where the command that starts the unpacked one is kept."""
+    """The script that starts the unpacked program."""
     return tools_folder() / "haproxy"
 
 
 def find() -> Path | None:
-    """The machine's own, else the one unpacked here."""
+    """The machine's own program, else the unpacked one."""
     own = shutil.which("haproxy")
     if own:
         return Path(own)
@@ -30,7 +35,7 @@ def find() -> Path | None:
 
 
 def make() -> None:
-    """Take it out of Debian's packages: 2 MB."""
+    """Unpack it from Debian's packages: 2 MB."""
     with workshop(tools_folder()) as folder:
         unpack("haproxy", PACKAGES, folder)
         kept = tools_folder() / "haproxy-debian"
@@ -39,7 +44,7 @@ def make() -> None:
         start = folder / "haproxy"
         start.write_text(START.format(kept=kept))
         start.chmod(0o755)
-        run_showing_progress("haproxy", [str(start), "-v"], {})  # else this machine lacks some other library
+        run_showing_progress("haproxy", [str(start), "-v"], {})  # fails if this machine lacks another library
         start.replace(program())
 
 

@@ -1,4 +1,4 @@
-"""Kafka, that the benchmarks compare with: the jars of its broker and of its load tools, fetched by Maven."""
+"""Kafka, for comparison in the benchmarks: the jars of its broker and load tools, fetched with Maven."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def jars() -> Path:
 
 
 def find() -> Path | None:
-    """The folder, if it is there; it comes by one rename, so it is whole."""
+    """The folder, None if it is missing. One rename creates it, so it is complete."""
     return jars() if jars().is_dir() else None
 
 
@@ -31,7 +31,7 @@ def make() -> None:
     """Fetch them: about 100 MB."""
     maven = shutil.which("mvn")
     if maven is None:
-        raise CannotMake("there is no Maven here")
+        raise CannotMake("Maven is not installed")
     with workshop(cache_folder()) as folder:
         pom = folder / "pom.xml"
         pom.write_text(_POM.format(version=VERSION))

@@ -1,4 +1,4 @@
-"""kustomize, which puts the manifests of `kubernetes/` together, built from its source by Go."""
+"""kustomize, which builds the manifests of `kubernetes/`; compiled from source with Go."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ VERSION = "v5.7.1"
 
 
 def program() -> Path:
-    """Where the program is kept."""
+    """The program's path."""
     return tools_folder() / f"kustomize-{VERSION}"
 
 
 def find() -> Path | None:
-    """The program, if it is there."""
+    """The program, None if it is missing."""
     return program() if program().is_file() else None
 
 

@@ -1,5 +1,5 @@
-"""An ``.env`` for a laptop: ``python3 infra/laptop_env.py > .env``. Each run makes other secrets, so keep the file as
-long as you keep the volumes. Standard library only."""
+"""Prints an ``.env`` for a laptop: ``python3 infra/laptop_env.py > .env``. Each run creates new secrets, so keep the
+file as long as you keep the volumes. Standard library only."""
 
 from __future__ import annotations
 

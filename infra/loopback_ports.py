@@ -1,9 +1,12 @@
-"""Ports of loopback for the servers we start: each is one process's choice until that process ends.
+"""Loopback ports for servers that we start. A chosen port belongs to one process until that process ends.
 
-A server must find its port free when it starts, and again when it comes back after a kill. Three things could take it
-meanwhile, and each is ruled out: an outgoing connection (the ports lie below those that the kernel gives to these),
-another server (nobody listens on a port when it is chosen), another choice made before the server listens (a choice is
-a lock on one byte of a file that all choosers of this machine share; a lock ends with its process).
+A server must find its port free when it starts, and again when it restarts after a kill. Three things could take the
+port meanwhile; none can happen:
+
+- An outgoing connection: the ports are below the range that the kernel uses for these.
+- Another server: only a port without a listener is chosen.
+- Another choice before the server listens: a choice is a lock on one byte of a file that all processes of this machine
+  share. The lock ends with its process.
 """
 
 from __future__ import annotations
@@ -20,16 +23,16 @@ from pathlib import Path
 HOST = "127.0.0.1"
 PORTS = range(15_000, 32_000)
 
-_chosen: set[int] = set()  # locks do not hold against their own process
+_chosen: set[int] = set()  # a process is not stopped by its own locks
 
 
 def free_port() -> int:
-    """A port that nobody listens on, and that no other call gives out while this process lives."""
+    """A port without a listener, which no other call returns while this process lives."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """So many of them. Raises `OSError` if there are not."""
+    """`count` such ports. Raises `OSError` if there are not enough."""
     found: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
         if len(found) == count:
@@ -41,7 +44,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _lock(port: int) -> bool:
-    with suppress(BlockingIOError, PermissionError):  # the two words of POSIX for "another process holds it"
+    with suppress(BlockingIOError, PermissionError):  # in POSIX, either means that another process holds it
         fcntl.lockf(_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
         return True
     return False
@@ -49,7 +52,7 @@ def _lock(port: int) -> bool:
 
 @cache
 def _locks() -> int:
-    """The file of the locks, opened once: closing it would give them all up."""
+    """The file of the locks, opened once, because closing it would release all of them."""
     file = Path(tempfile.gettempdir()) / f"tidelog-ports-{os.getuid()}"
     return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 

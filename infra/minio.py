@@ -1,4 +1,4 @@
-"""MinIO: an S3 server that keeps its word on ``If-None-Match: *`` among racing writers, built from its source by Go."""
+"""MinIO: an S3 server that honours ``If-None-Match: *`` under racing writers; built from source with Go."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
 
 
 def program() -> Path:
-    """Where the server's program is kept."""
+    """The program's path."""
     return tools_folder() / "minio"
 
 
 def find() -> Path | None:
-    """The program, if it is there."""
+    """The program, None if it is missing."""
     return program() if program().is_file() else None
 
 

@@ -1,7 +1,7 @@
-"""What is about to happen with components, before it happens: one plain table.
+"""A table of the components, printed before any is made.
 
-It says of each component whether it is there, will be made (with what, for how long, how much is fetched), or is
-missing, and what needs it. Below stands how to get what is missing, and how long the making may take altogether.
+It shows for each component whether it is ready, will be made (with which program, time and download), or is missing,
+and what needs it. Below the table are the ways to get missing components, and the total time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from infra.component import Component
 
 
 class State(Enum):
-    """How a component stands."""
+    """Whether a component is ready."""
 
     READY = "ready"
     TO_MAKE = "to make"
@@ -37,15 +37,15 @@ class Outlook:
         known = self.component
         made = self.state in (State.TO_MAKE, State.ABSENT)
         cost = f"{_duration(known.seconds)}, {known.megabytes} MB" if made else ""
-        return known.name, self._told_state(), cost, known.purpose
+        return known.name, self._state_text(), cost, known.purpose
 
     @property
     def remedy(self) -> str:
-        """What gets it, where it is left out."""
+        """How to get it, if it will not be made."""
         left_out = self.state in (State.ABSENT, State.MISSING)
         return f"{self.component.name}: {self.component.how}" if left_out else ""
 
-    def _told_state(self) -> str:
+    def _state_text(self) -> str:
         if self.state is State.MISSING:
             return f"{self.state.value} (no {self.lacking})"
         if self.state is State.TO_MAKE and self.component.programs:
@@ -54,7 +54,7 @@ class Outlook:
 
 
 def outlook(component: Component, *, may_make: bool) -> Outlook:
-    """How `component` stands on this machine; `may_make`: whether it will be made if it can."""
+    """The state of `component` on this machine. `may_make`: whether it will be made if that is possible."""
     if component.find() is not None:
         return Outlook(component, State.READY)
     lacking = next((program for program in component.programs if shutil.which(program) is None), "")
@@ -64,7 +64,7 @@ def outlook(component: Component, *, may_make: bool) -> Outlook:
 
 
 def table(outlooks: Sequence[Outlook]) -> str:
-    """The whole text for a person who waits."""
+    """The table and the lines below it."""
     rows = [("component", "state", "takes about", "for"), *(each.row for each in outlooks)]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -73,18 +73,18 @@ def table(outlooks: Sequence[Outlook]) -> str:
 
 def _remedies(outlooks: Sequence[Outlook]) -> list[str]:
     remedies = [f"  {each.remedy}" for each in outlooks if each.remedy]
-    return ["What needs a component that is not here is left out. To get one:", *remedies] if remedies else []
+    return ["Tests and commands that need a missing component are skipped. To get one:", *remedies] if remedies else []
 
 
 def _total(outlooks: Sequence[Outlook]) -> list[str]:
-    """How long the making takes. They are made one after the other, and once."""
+    """The total time and download; components are made one after the other."""
     to_make = [each.component for each in outlooks if each.state is State.TO_MAKE]
     if not to_make:
         return []
     seconds, megabytes = sum(each.seconds for each in to_make), sum(each.megabytes for each in to_make)
     return [
         f"Making {', '.join(each.name for each in to_make)} takes about {_duration(seconds)} and fetches about "
-        f"{megabytes} MB, once: they are kept in the cache. `FETCH=no` leaves them out."
+        f"{megabytes} MB, once: they are kept in the cache. `FETCH=no` skips this."
     ]
 
 

@@ -1,4 +1,5 @@
-"""promtool, which checks and tries Prometheus' rules: the machine's own, or Debian's, unpacked and not installed."""
+"""promtool, which checks and tests Prometheus' rules: the machine's own, or Debian's, unpacked without installing
+it."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ from infra.debian import unpack
 
 
 def program() -> Path:
-    """Where the program is kept."""
+    """The program's path."""
     return tools_folder() / "promtool"
 
 
 def find() -> Path | None:
-    """The machine's own, else the one unpacked here."""
+    """The machine's own program, else the unpacked one."""
     own = shutil.which("promtool")
     if own:
         return Path(own)
@@ -23,7 +24,7 @@ def find() -> Path | None:
 
 
 def make() -> None:
-    """Take it out of Debian's package: 19 MB."""
+    """Unpack it from Debian's package: 19 MB."""
     with workshop(tools_folder()) as folder:
         unpack("promtool", ["prometheus"], folder)
         run_showing_progress("promtool", [str(folder / "usr/bin/promtool"), "--version"], {})

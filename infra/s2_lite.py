@@ -1,6 +1,6 @@
-"""s2 lite, a stream service on a bucket in Rust, that the benchmarks compare with; built from crates.io by Cargo.
+"""s2 lite, a stream service on a bucket, for comparison in the benchmarks; built from crates.io with Cargo.
 
-It listens on every interface: start it only where there is none but loopback, as `benchmarks.s2_lite` does.
+It listens on every interface. Start it only where loopback is the only interface, as `benchmarks.s2_lite` does.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ VERSION = "0.43.4"
 
 
 def program() -> Path:
-    """Where the program is kept."""
+    """The program's path."""
     return tools_folder() / "s2" / "bin" / "s2"
 
 
 def find() -> Path | None:
-    """The program, if it is there."""
+    """The program, None if it is missing."""
     return program() if program().is_file() else None
 
 
@@ -27,7 +27,7 @@ def make() -> None:
     """Build it: about nine minutes on two cores."""
     cargo = shutil.which("cargo")
     if cargo is None:
-        raise CannotMake("there is no Cargo here")
+        raise CannotMake("Cargo is not installed")
     with workshop(tools_folder()) as folder:
         command = [cargo, "install", "s2-cli", "--version", VERSION, "--locked", "--root", str(folder)]
         run_showing_progress("s2", command, {})

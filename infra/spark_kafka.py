@@ -1,4 +1,4 @@
-"""Spark's own Kafka source, that the benchmarks compare with: its jars, fetched by Maven."""
+"""Spark's Kafka source, for comparison in the benchmarks: its jars, fetched with Maven."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 from infra.component import CannotMake, Component, cache_folder, run_showing_progress, workshop
 
-VERSION = "4.2.0"  # the newest on Maven Central; it runs in Spark 4.3
+VERSION = "4.2.0"  # the newest on Maven Central; works with Spark 4.3
 JARS = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", VERSION),
-    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),  # the newest; it does nothing without tokens
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),  # the newest; unused without tokens
     ("org.apache.kafka", "kafka-clients", "3.9.2"),
     ("org.apache.commons", "commons-pool2", "2.13.1"),
 )
-"""With their versions in Spark's own build. Each is asked for alone, since all else is in Spark already and Spark's
-build file sends resolvers to a mirror that is not everywhere in reach."""
+"""The versions of Spark's own build. They are fetched without their dependencies: Spark contains these already, and its
+build file names a mirror that is not reachable everywhere."""
 
 _POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>bench</groupId><artifactId>spark-kafka</artifactId><version>1</version><dependencies>
@@ -34,7 +34,7 @@ def folder() -> Path:
 
 
 def find() -> Path | None:
-    """The folder, if it is there; it comes by one rename, so it is whole."""
+    """The folder, None if it is missing. One rename creates it, so it is complete."""
     return folder() if folder().is_dir() else None
 
 
@@ -42,7 +42,7 @@ def make() -> None:
     """Fetch them: four jars, 11 MB."""
     maven = shutil.which("mvn")
     if maven is None:
-        raise CannotMake("there is no Maven here")
+        raise CannotMake("Maven is not installed")
     with workshop(folder().parent) as draft:
         pom, target = draft / "pom.xml", draft / "jars"
         pom.write_text(_POM.format(dependencies="\n".join(_DEPENDENCY.format(*jar) for jar in JARS)))

@@ -1,4 +1,4 @@
-"""Hadoop's ``s3a`` jars, with which Spark's own readers open ``s3://``: fetched by Spark's resolver."""
+"""Hadoop's ``s3a`` jars, with which Spark's readers open ``s3://``; fetched with Spark's resolver."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ PACKAGE = "org.apache.hadoop:hadoop-aws:3.5.0"
 
 
 def folder() -> Path:
-    """Where the jars are kept; `tidelog.spark_connector.s3_jars` puts them there and takes them from there."""
+    """The folder of the jars, which `tidelog.spark_connector.s3_jars` fills and uses."""
     return cache_folder() / "spark-jars" / PACKAGE.replace(":", "_")
 
 
 def find() -> Path | None:
-    """The folder, if it is there; it appears whole."""
+    """The folder, None if it is missing. One rename creates it, so it is complete."""
     return folder() if folder().is_dir() else None
 
 
@@ -28,7 +28,7 @@ def make() -> None:
 SPARK_S3 = Component(
     name="spark-s3",
     purpose="tests of Spark on S3",
-    how="let it be fetched from Maven Central with `python infra/components.py prepare spark-s3` (674 MB)",
+    how="fetch it from Maven Central with `python infra/components.py prepare spark-s3` (674 MB)",
     find=find,
     make=make,
     seconds=120,

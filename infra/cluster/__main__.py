@@ -26,7 +26,7 @@ RESTART_S = 15.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; its exit code."""
+    """Run the command and return its exit code."""
     chosen = _parser().parse_args(arguments)
     if chosen.fresh:
         shutil.rmtree(chosen.folder, ignore_errors=True)
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _shape(wish: Wish, folder: Path) -> Shape:
-    """What this machine can run, with a line for what it cannot. Raises `Failed`."""
+    """The cluster that this machine can run; prints a line for each missing part. Raises `Failed`."""
     etcd = wish.etcd_nodes != 0 and gather(Program.ETCD)
     shape = choose_shape(wish, minio=gather(Program.MINIO), etcd=etcd)
     for line in limits(shape, wish, str(folder.resolve() / "data" / "bucket")):
@@ -57,14 +57,14 @@ def _shape(wish: Wish, folder: Path) -> Shape:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make cluster ARGS=...", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--brokers", type=_positive, help="3, or 1 where there is no etcd")
-    parser.add_argument("--etcd", type=int, choices=range(8), metavar="NODES", help="3; 0: one broker by itself")
-    parser.add_argument("--port", type=int, default=BROKER_PORT, help="of broker-1; the others follow")
+    parser.add_argument("--brokers", type=_positive, help="3, or 1 without etcd")
+    parser.add_argument("--etcd", type=int, choices=range(8), metavar="NODES", help="3; 0 for one broker without etcd")
+    parser.add_argument("--port", type=int, default=BROKER_PORT, help="port of broker-1; the others use the next ones")
     parser.add_argument(
-        "--folder", type=Path, default=Path("artifacts/cluster"), help="data, logs and ports are kept here"
+        "--folder", type=Path, default=Path("artifacts/cluster"), help="folder for data, logs and ports"
     )
-    parser.add_argument("--fresh", action="store_true", help="forget what the folder holds")
-    parser.add_argument("--seconds", type=float, help="stop by itself after so long")
+    parser.add_argument("--fresh", action="store_true", help="delete the data in the folder first")
+    parser.add_argument("--seconds", type=float, help="stop after this time")
     return parser
 
 
@@ -87,7 +87,7 @@ def _stopping() -> threading.Event:
 
 
 def _show(cluster: LocalCluster) -> None:
-    """Where everything is, and what to try."""
+    """Print the addresses, and commands to try."""
     rows = [("service", "address", "pid", "health")]
     for process in cluster.processes:
         health = "ready" if process.healthy() else "not ready"
@@ -98,18 +98,18 @@ def _show(cluster: LocalCluster) -> None:
     tidelog = _tidelog()
     first, last = cluster.shape.broker_names[0], cluster.shape.broker_names[-1]
     store = cluster[first].service.environment["TIDELOG_STORE"]
-    say(f"\nstore {store}. Try, in another shell (docs/cluster.md tells more):")
+    say(f"\nstore {store}. Try, in another shell (more in docs/cluster.md):")
     say(f"  {tidelog} cluster info --broker {cluster.url(first)}")
     say(f"  echo hello | {tidelog} topic produce web --broker {cluster.url(first)}")
     say(f"  {tidelog} topic consume web -o start -e --broker {cluster.url(last)}")
     say(f"  kill -9 {cluster[last].pid}    # {last}")
     if cluster.shape.etcd_nodes:
         say(f"  {tidelog} cluster drain {first} --broker {cluster.url(last)}")
-    say("Ctrl-C stops all of it.")
+    say("Ctrl-C stops the cluster.")
 
 
 def _tidelog() -> str:
-    """How a shell in this folder finds the command."""
+    """The command as a shell in this folder can call it."""
     beside = Path(sys.executable).with_name("tidelog")
     if not beside.exists():
         return "tidelog"
@@ -118,7 +118,7 @@ def _tidelog() -> str:
 
 
 def _watch(cluster: LocalCluster, stopping: threading.Event, seconds: float | None) -> None:
-    """Until told to stop. What ended is started again after a while, as a container's restart policy would."""
+    """Wait until `stopping` is set. A process that has ended is restarted after `RESTART_S`, like a container."""
     ended_at: dict[str, float] = {}
     began = time.monotonic()
     while not stopping.wait(LOOK_S) and (seconds is None or time.monotonic() - began < seconds):
@@ -126,7 +126,7 @@ def _watch(cluster: LocalCluster, stopping: threading.Event, seconds: float | No
             name = process.service.name
             if not process.running and name not in ended_at:
                 ended_at[name] = time.monotonic()
-                say(f"{name} has ended; it is started again in {RESTART_S:g} s (its log: {process.log_path})")
+                say(f"{name} has ended; it restarts in {RESTART_S:g} s (its log: {process.log_path})")
             elif name in ended_at and time.monotonic() - ended_at[name] > RESTART_S:
                 del ended_at[name]
                 process.start()

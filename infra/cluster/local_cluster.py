@@ -5,7 +5,7 @@
         cluster["broker-2"].kill()
         cluster["broker-2"].start()
 
-The folder keeps data, logs, ports and the bucket's secret, so that a cluster that was stopped goes on where it was.
+The folder keeps data, logs, ports and the bucket's secret, so a stopped cluster can be started again with its data.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ STOPPED_AT_ONCE_MAX = 8
 
 
 class LocalCluster:
-    """`shape` None: the one that the folder keeps, else the usual one. `ports` fixes some addresses by name; the others
-    are free ones, found once and kept in the folder."""
+    """`shape`: by default the one kept in the folder, else the default shape. `ports` sets some ports by name; the
+    others are free ports, which are chosen once and kept in the folder."""
 
     def __init__(
         self,
@@ -76,16 +76,18 @@ class LocalCluster:
 
     @property
     def _around(self) -> Sequence[ServiceProcess]:
-        """What the brokers need."""
+        """The services that the brokers need."""
         return [process for process in self.processes if process.service.program is not Program.BROKER]
 
     def url(self, name: str) -> str:
         return f"http://{self.addresses[name].reached}"
 
     def start(self) -> None:
-        """Start everything and return once all of it is ready. Raises `Failed`."""
+        """Start all services and return when they are ready. Raises `Failed`."""
         if self.shape.minio:
-            (self.folder / "data" / "minio" / BUCKET).mkdir(parents=True, exist_ok=True)  # a folder there is a bucket
+            (self.folder / "data" / "minio" / BUCKET).mkdir(
+                parents=True, exist_ok=True
+            )  # MinIO takes a folder here as a bucket
         for group in (self._around, self.brokers):
             for process in group:
                 process.start()
@@ -93,14 +95,14 @@ class LocalCluster:
                 process.await_healthy(READY_S_MAX)
 
     def stop(self) -> None:
-        """Stop everything that runs, brokers first. Raises `Failed` with all that did not stop by itself."""
+        """Stop all services, brokers first. Raises `Failed` that names those that had to be killed."""
         failures = [*_stopped(self.brokers), *_stopped(self._around)]
         if failures:
             raise Failed("\n".join(failures))
 
     def tidelog(self, *arguments: str, broker: str, as_broker: bool = False) -> str:
-        """What the command line says, asked of `broker`; `as_broker`: a command that takes a broker's own settings and
-        asks none. Raises `Failed`."""
+        """The output of a `tidelog` command. It gets the address of `broker`, or, with `as_broker`, the settings of
+        that broker. Raises `Failed`."""
         settings = self[broker].service.environment if as_broker else {"TIDELOG_BROKER": self.url(broker)}
         done = subprocess.run(
             [*TIDELOG, *arguments], env=environment_with(settings), capture_output=True, text=True, check=False
@@ -118,7 +120,7 @@ class LocalCluster:
 
 @dataclass
 class _Kept:
-    """What `cluster.json` holds."""
+    """The contents of `cluster.json`."""
 
     shape: Shape = field(default_factory=Shape)
     ports: dict[str, int] = field(default_factory=dict)
@@ -127,7 +129,7 @@ class _Kept:
 
 
 def _kept(file: Path, shape: Shape | None, fixed: Mapping[str, int]) -> _Kept:
-    """What an earlier start chose, completed: a node of etcd must come back under its own address."""
+    """The choices of an earlier start, completed: an etcd node must restart under its own address."""
     kept = _read(file) if file.exists() else _Kept()
     kept.shape = shape or kept.shape
     kept.ports |= fixed
@@ -144,7 +146,7 @@ def _read(file: Path) -> _Kept:
 
 
 def _stopped(processes: Sequence[ServiceProcess]) -> list[str]:
-    """Stop them side by side; what went wrong."""
+    """Stop them in parallel; returns the failures."""
 
     def stop(process: ServiceProcess) -> str:
         try:

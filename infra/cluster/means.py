@@ -1,7 +1,7 @@
-"""What a cluster can be on this machine, given what was asked for and which programs are there.
+"""Chooses the cluster that this machine can run, from the options and the available programs.
 
-Without MinIO the brokers keep everything in one folder, which several processes of a machine may share. Without etcd
-there is one broker, which leads every shard by itself. A number that was asked for is kept or refused, never changed.
+Without MinIO the bucket is a folder that the brokers share. Without etcd there is one broker, which leads every shard.
+A number that the user asked for is used or refused, never changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ETCD_NODES = 3
 
 @dataclass(frozen=True)
 class Wish:
-    """What was asked for; None: what the machine allows."""
+    """The options; None means as many as are possible."""
 
     brokers: int | None = None
     etcd_nodes: int | None = None
@@ -34,7 +34,7 @@ class Wish:
 
 
 def gather(program: Program) -> bool:
-    """Make `program` if it is not here and this machine can. Whether it is here now."""
+    """Make `program` if it is missing and this machine can. Returns whether it is available."""
     for component in COMPONENTS[program]:
         if find_program(program) is None and outlook(component, may_make=True).state is State.TO_MAKE:
             prepare(component)
@@ -42,21 +42,21 @@ def gather(program: Program) -> bool:
 
 
 def choose_shape(wish: Wish, *, minio: bool, etcd: bool) -> Shape:
-    """The cluster to start; `minio`, `etcd`: whether their programs are here. Raises `Failed` with what to do."""
+    """The cluster to start. `minio`, `etcd`: whether their programs are available. Raises `Failed`."""
     if not etcd and wish.needs_etcd:
-        raise Failed(f"a cluster of several brokers needs etcd, which is not here: {ETCD.how}")
+        raise Failed(f"a cluster of several brokers needs etcd, which is missing: {ETCD.how}")
     etcd_nodes = (ETCD_NODES if wish.etcd_nodes is None else wish.etcd_nodes) if etcd else 0
     brokers = wish.brokers or (BROKERS if etcd_nodes else 1)
     if brokers > 1 and not etcd_nodes:
-        raise Failed("several brokers need etcd: leave --etcd 0 out, or ask for one broker")
+        raise Failed("several brokers need etcd: omit --etcd 0, or use --brokers 1")
     return Shape(brokers, etcd_nodes, minio=minio)
 
 
 def limits(shape: Shape, wish: Wish, bucket_folder: str) -> Sequence[str]:
-    """Lines that say what this machine's cluster lacks, and how to get it."""
+    """One line for each missing part, and how to get it."""
     lines = []
     if not shape.minio:
-        lines.append(f"MinIO is not here: the folder {bucket_folder} is the bucket. To get MinIO: {MINIO.how}")
+        lines.append(f"MinIO is missing: the folder {bucket_folder} is the bucket. To get MinIO: {MINIO.how}")
     if not shape.etcd_nodes and wish.etcd_nodes is None:
-        lines.append(f"etcd is not here: one broker, which leads every shard by itself. To get etcd: {ETCD.how}")
+        lines.append(f"etcd is missing: one broker leads every shard. To get etcd: {ETCD.how}")
     return lines

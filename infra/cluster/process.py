@@ -1,6 +1,6 @@
-"""One service as a process on this machine: started, stopped, killed, paused, started again on the same port.
+"""Runs one service as a process: starts, stops, kills and pauses it, and restarts it on the same port.
 
-Each stands in a session of its own, so that Ctrl-C reaches only whoever started it, who then stops them in order.
+Each process has a session of its own, so Ctrl-C reaches only the parent, which then stops the processes in order.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ PROBE_S_MAX = 2.0
 STOP_S_MAX = 30.0
 TIDELOG = (sys.executable, "-c", "import sys; from tidelog.services.cli.main import main; sys.exit(main())")
 FOREIGN = ("AWS_", "TIDELOG_", "ETCD_", "MINIO_")
-"""Variables of the caller's that no service sees: the table is all of its configuration."""
+"""Variables of the caller that are not passed to a service: the topology is its whole configuration."""
 
 
 class Failed(Exception):
-    """A service did not start, or not stop; the text holds the end of its log."""
+    """A service did not start or stop; the message contains the end of its log."""
 
 
 class ServiceProcess:
-    """`service`, run again and again; all its lives write to one log."""
+    """`service`, which may be started many times; all runs write to one log."""
 
     def __init__(self, service: Service, folder: Path) -> None:
         self.service = service
@@ -48,7 +48,7 @@ class ServiceProcess:
         return self._process.pid
 
     def start(self) -> None:
-        """Start, without waiting until it is ready."""
+        """Start without waiting until it is ready."""
         assert not self.running, f"{self.service.name} runs already"
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -61,12 +61,12 @@ class ServiceProcess:
             )
 
     def healthy(self) -> bool:
-        """Whether it takes requests now."""
+        """Whether it accepts requests now."""
         address = self.service.address
         return answers(address.host, address.port, self.service.health_path)
 
     def await_healthy(self, timeout_s: float) -> None:
-        """Raises `Failed` if it ends, or is not ready in time."""
+        """Wait until it is ready. Raises `Failed` if it ends, or is not ready in time."""
         give_up_at = time.monotonic() + timeout_s
         while not self.healthy():
             if not self.running:
@@ -81,7 +81,7 @@ class ServiceProcess:
         self._waited(STOP_S_MAX)
 
     def pause(self) -> None:
-        """SIGSTOP: it stands still, and its connections stay open."""
+        """SIGSTOP: the process is suspended; its connections stay open."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -93,8 +93,8 @@ class ServiceProcess:
         self._signal(signal.SIGTERM)
 
     def stop(self, timeout_s: float = STOP_S_MAX) -> int:
-        """SIGTERM and the exit code, harmless if it has ended already; it is killed, and `Failed` raised, if it needs
-        longer."""
+        """Send SIGTERM and return the exit code; does nothing if it has ended. If it takes longer than `timeout_s`,
+        kill it and raise `Failed`."""
         if self._process is None:
             return 0
         if self.running:
@@ -119,7 +119,7 @@ class ServiceProcess:
 
 
 def environment_with(given: Mapping[str, str]) -> Mapping[str, str]:
-    """The caller's environment without what would configure a service, and `given`."""
+    """The caller's environment without variables that configure a service, plus `given`."""
     return {**{name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}, **given}
 
 
@@ -140,5 +140,5 @@ def _command(program: Program) -> Sequence[str]:
         return TIDELOG
     place = find_program(program)
     if place is None:
-        raise Failed(f"{program.value} is not on this machine: {component(program.value).how}")
+        raise Failed(f"{program.value} is missing on this machine: {component(program.value).how}")
     return (str(place),)

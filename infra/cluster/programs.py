@@ -1,4 +1,4 @@
-"""Where the program of a service is on this machine."""
+"""Finds the program of a service on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from infra.etcd import ETCD, ETCD34
 from infra.minio import MINIO
 
 COMPONENTS = {Program.MINIO: (MINIO,), Program.ETCD: (ETCD, ETCD34)}
-"""In the order of preference; between the first and the others comes the machine's own program."""
+"""In order of preference; the machine's own program comes after the first one."""
 
 
 def find_program(program: Program) -> Path | None:

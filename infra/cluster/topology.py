@@ -1,12 +1,12 @@
-"""What a cluster consists of: one table for `make cluster`, the chaos tests and the compose file.
+"""The services of a cluster: one table for `make cluster`, the chaos tests and the compose file.
 
     minio                   the bucket
     etcd-1 .. etcd-3        the key-value store
     broker-1 .. broker-3    Tidelog
 
-Each service is a program, its arguments and its environment; the environment is the whole of its configuration, so that
-what runs here as a process runs the same in a container. `tests/infra/test_topology.py` holds `docker-compose.yml` to
-it. Only addresses and secrets differ, and they are handed in.
+Each service is a program, its arguments and its environment. The environment is its whole configuration, so a service
+runs alike as a process and in a container. `tests/infra/test_topology.py` compares `docker-compose.yml` with this
+table. Only addresses and secrets differ; they are parameters.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ BUCKET = "tidelog"
 REGION = "us-east-1"
 CLUSTER_NAME = "main"
 BALANCER = "balancer"
-"""By which name containers beside the brokers call them all, where there is a load balancer."""
+"""The name of the load balancer, if there is one, in the containers' network."""
 STORE = f"s3://{BUCKET}/{CLUSTER_NAME}"
 
 
 class Program(Enum):
-    """What a service runs."""
+    """The program of a service."""
 
     MINIO = "minio"
     ETCD = "etcd"
@@ -33,8 +33,8 @@ class Program(Enum):
 
 @dataclass(frozen=True)
 class Shape:
-    """How many of each. Without etcd there is one broker, which leads everything by itself. Without MinIO the bucket is
-    a folder that the brokers share."""
+    """The number of each. Without etcd there is one broker, which leads all shards. Without MinIO the bucket is a
+    folder that the brokers share."""
 
     brokers: int = 3
     etcd_nodes: int = 3
@@ -55,7 +55,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Address:
-    """`listen_host`: what the service binds; `host`: under which name others find it."""
+    """`listen_host`: the address that the service binds. `host`: the name under which others reach it."""
 
     listen_host: str
     host: str
@@ -80,7 +80,7 @@ class Secrets:
 
 @dataclass(frozen=True)
 class Service:
-    """One process. `health_path` answers 200 once the service takes requests."""
+    """One process. `health_path` returns 200 when the service accepts requests."""
 
     name: str
     program: Program
@@ -91,11 +91,11 @@ class Service:
 
 
 Addresses = Mapping[str, Address]
-"""Of every service by name, and of the nodes of etcd to one another as ``etcd-1-peer``."""
+"""The address of each service by name; etcd nodes reach each other as ``etcd-1-peer``."""
 
 Route = Callable[[str, str], str]
-"""``route(viewer, target)``: the ``host:port`` under which `viewer` finds `target`; the viewer ``peers`` stands for the
-other brokers. Tests put their proxies here."""
+"""``route(viewer, target)``: the ``host:port`` at which `viewer` reaches `target`; the viewer ``peers`` means the other
+brokers. Tests insert their proxies here."""
 
 
 def address_names(shape: Shape) -> tuple[str, ...]:
@@ -114,7 +114,7 @@ def services(
     route: Route | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> tuple[Service, ...]:
-    """Every service of the cluster, in the order to start them. `settings`: further variables of every broker."""
+    """All services of the cluster in starting order. `settings`: more variables for every broker."""
     way = route or (lambda _, target: addresses[target].reached)
     bucket = {} if shape.minio else {"TIDELOG_STORE": folder_store(data_folder)}
     further = {**bucket, **(settings or {})}

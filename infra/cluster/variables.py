@@ -1,6 +1,6 @@
-"""``eval "$(python infra/cluster/variables.py)"``: what broker-1 of `make cluster` was started with, for a shell.
+"""``eval "$(python infra/cluster/variables.py)"``: sets the settings of broker-1 of `make cluster` in a shell.
 
-For commands that take a broker's settings and ask no broker, as `tidelog cluster recover`.
+For commands that need a broker's settings and contact no broker, such as `tidelog cluster recover`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=Path("artifacts/cluster"))
     folder = parser.parse_args().folder
     if not (folder / "cluster.json").exists():
-        print(f"there is no cluster in {folder}: `make cluster` first", file=sys.stderr)
+        print(f"there is no cluster in {folder}: run `make cluster` first", file=sys.stderr)
         return 1
     for name, value in LocalCluster(folder)["broker-1"].service.environment.items():
         print(f"export {name}={shlex.quote(value)}")

@@ -64,7 +64,7 @@ def test_on_a_machine_with_neither_one_broker_runs_on_a_folder(tmp_path: Path) -
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "etcd is not here: one broker, which leads every shard by itself" in done.stdout
+    assert "etcd is missing: one broker leads every shard" in done.stdout
     assert f"the folder {tmp_path / 'cluster' / 'data' / 'bucket'}" in done.stdout
     assert "install Go" in done.stdout
     assert "Traceback" not in done.stderr
