@@ -58,11 +58,6 @@ class RequestCounts:
     heads: float = 0.0
     deletes: float = 0.0
 
-    @classmethod
-    def of(cls, requests: Mapping[Verb, float]) -> RequestCounts:
-        puts = requests.get(Verb.PUT, 0) + requests.get(Verb.CREATE, 0)
-        return cls(puts, *(requests.get(verb, 0) for verb in (Verb.GET, Verb.LIST, Verb.HEAD, Verb.DELETE)))
-
     def __add__(self, other: RequestCounts) -> RequestCounts:
         return RequestCounts(
             self.puts + other.puts,
@@ -126,7 +121,9 @@ class Usage:
 
     def counts(self, *, kind: Kind | None = None, topic: str | None = None) -> RequestCounts:
         """The requests by verb; chosen as in `total`."""
-        return RequestCounts.of({verb: self.requests(verb, kind=kind, topic=topic) for verb in Verb})
+        asked = {verb: self.requests(verb, kind=kind, topic=topic) for verb in Verb}
+        puts = asked[Verb.PUT] + asked[Verb.CREATE]
+        return RequestCounts(puts, asked[Verb.GET], asked[Verb.LIST], asked[Verb.HEAD], asked[Verb.DELETE])
 
 
 class CountingObjectStore(WrappingObjectStore):
