@@ -12,6 +12,7 @@ runs every few seconds.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
@@ -31,10 +32,15 @@ class Unhealthy(Exception):
 
 def check(command: Sequence[str], variables: Mapping[str, str], now_s: float) -> None:
     """Check the process that was started by `command` with `variables`. Raises `Unhealthy`."""
+    flags = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    flags.add_argument("--port", default=variables.get("TIDELOG_PORT", ""))
+    flags.add_argument("--alive-file")
+    given, _ = flags.parse_known_args(command)
     if "serve" in command:
-        _check_answer(_port(command, variables))
-    elif "compactor" in command and (file := _option(command, "--alive-file")):
-        _check_age(Path(file), now_s)
+        # Kubernetes may have set TIDELOG_PORT to the URL of a Service (`settings_sources`)
+        _check_answer(int(given.port) if given.port.isdigit() else DEFAULT_PORT)
+    elif "compactor" in command and given.alive_file:
+        _check_age(Path(given.alive_file), now_s)
 
 
 def main() -> int:
@@ -63,22 +69,6 @@ def _check_age(file: Path, now_s: float) -> None:
         raise Unhealthy(f"{file}: {error.strerror}") from error
     if age_s > ALIVE_S_MAX:
         raise Unhealthy(f"{file} was renewed {age_s:.0f} s ago: the compactor hangs")
-
-
-def _port(command: Sequence[str], variables: Mapping[str, str]) -> int:
-    """The port of the flag, else of the variable, unless Kubernetes made the variable (`settings_sources`)."""
-    port = _option(command, "--port") or variables.get("TIDELOG_PORT", "")
-    return int(port) if port.isdigit() else DEFAULT_PORT
-
-
-def _option(command: Sequence[str], name: str) -> str:
-    """The value of ``--name VALUE`` or ``--name=VALUE``; empty if the option was not given."""
-    for word, following in zip(command, [*command[1:], ""], strict=True):
-        if word == name:
-            return following
-        if word.startswith(f"{name}="):
-            return word.partition("=")[2]
-    return ""
 
 
 if __name__ == "__main__":
