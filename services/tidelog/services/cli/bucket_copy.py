@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tidelog.storage.bucket.copy_transfer import CopyReport
 
 MIB = 1024 * 1024
-GRACE = Setting("--grace", "duration", 60_000, "Copy", "Nothing is deleted sooner.", 60_000, 365 * 86_400_000)
-MEMORY = Setting("--memory", "size", 512 * MIB, "Copy", "Bytes of the objects in transit.", MIB, 1 << 40)
+GRACE = Setting("--grace", "duration", 60_000, "Nothing is deleted sooner.", 60_000, 365 * 86_400_000)
+MEMORY = Setting("--memory", "size", 512 * MIB, "Bytes of the objects in transit.", MIB, 1 << 40)
 
 SourceArgument = Annotated[str, typer.Argument(help="The bucket to copy.", metavar="SRC", show_default=False)]
 TargetArgument = Annotated[

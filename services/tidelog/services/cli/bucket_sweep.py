@@ -15,7 +15,7 @@ from tidelog.services.runtime.setting import Setting
 if TYPE_CHECKING:
     from tidelog.storage.bucket.sweep import Stray, SweepReport
 
-GRACE = Setting("--grace", "duration", 86_400_000, "Sweep", "Nothing younger is touched.", 60_000, 365 * 86_400_000)
+GRACE = Setting("--grace", "duration", 86_400_000, "Nothing younger is touched.", 60_000, 365 * 86_400_000)
 """A minute at least: no worker's grace is shorter (`delete.grace.ms`)."""
 
 DeleteOption = Annotated[bool, typer.Option("--delete/--dry-run", help="Delete the objects, or only print them.")]

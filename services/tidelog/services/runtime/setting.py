@@ -41,12 +41,12 @@ class Setting:
     name: str
     kind: Kind
     default: Value
-    group: str
     meaning: str
     low: int = 0
     high: int = 0
     choices: tuple[str, ...] = ()
     secret: bool = False
+    group: str = ""
 
     @property
     def attribute(self) -> str:
@@ -108,37 +108,46 @@ def measured(name: str, kind: Kind, value: object) -> int:
     return int(found[1]) * units[found[2].lower()]
 
 
-def text(group: str, default: str | None, meaning: str, *, choices: tuple[str, ...] = (), secret: bool = False) -> str:
-    return cast(str, _field(Setting("", "text", default, group, meaning, choices=choices, secret=secret)))
+def text(
+    default: str | None, meaning: str, *, choices: tuple[str, ...] = (), secret: bool = False, group: str = ""
+) -> str:
+    return cast(str, _field(Setting("", "text", default, meaning, choices=choices, secret=secret, group=group)))
 
 
-def switch(group: str, default: bool, meaning: str) -> bool:
-    return cast(bool, _field(Setting("", "switch", default, group, meaning)))
+def switch(default: bool, meaning: str, *, group: str = "") -> bool:
+    return cast(bool, _field(Setting("", "switch", default, meaning, group=group)))
 
 
-def count(group: str, default: int, allowed: str, meaning: str) -> int:
+def count(default: int, allowed: str, meaning: str, *, group: str = "") -> int:
     """`allowed` is a range: ``1 to 100``. So it is in `size` and `duration`: ``64KiB to 1GiB``, ``100ms to 1m``."""
-    return cast(int, _number("count", group, str(default), allowed, meaning))
+    return cast(int, _number("count", str(default), allowed, meaning, group))
 
 
-def size(group: str, default: str, allowed: str, meaning: str) -> int:
-    return cast(int, _number("size", group, default, allowed, meaning))
+def size(default: str, allowed: str, meaning: str, *, group: str = "") -> int:
+    return cast(int, _number("size", default, allowed, meaning, group))
 
 
-def duration(group: str, default: str, allowed: str, meaning: str) -> int:
-    return cast(int, _number("duration", group, default, allowed, meaning))
+def duration(default: str, allowed: str, meaning: str, *, group: str = "") -> int:
+    return cast(int, _number("duration", default, allowed, meaning, group))
 
 
 def declared_settings(settings: type[Any]) -> dict[str, Setting]:
-    """The settings that the fields of `settings` declare, by dotted name and in their order."""
-    found = (replace(each.metadata["setting"], name=each.name.replace("_", ".")) for each in fields(settings))
-    return {setting.name: setting for setting in found}
+    """The settings that the fields of `settings` declare, by dotted name and in their order. A setting without a group
+    is in the group of the one before it."""
+    found: dict[str, Setting] = {}
+    group = ""
+    for each in fields(settings):
+        declared: Setting = each.metadata["setting"]
+        group = declared.group or group
+        setting = replace(declared, name=each.name.replace("_", "."), group=group)
+        found[setting.name] = setting
+    return found
 
 
-def _number(kind: Kind, group: str, default: str, allowed: str, meaning: str) -> object:
+def _number(kind: Kind, default: str, allowed: str, meaning: str, group: str) -> object:
     low, high = (measured("allowed", kind, bound) for bound in allowed.split(" to "))
     default_number = None if default == AUTO else measured("default", kind, default)
-    return _field(Setting("", kind, default_number, group, meaning, low, high))
+    return _field(Setting("", kind, default_number, meaning, low, high, group=group))
 
 
 def _field(setting: Setting) -> object:

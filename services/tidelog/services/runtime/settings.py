@@ -2,7 +2,8 @@
 
 From this table come the flags of `tidelog serve`, the ``TIDELOG_*`` variables, the names in a TOML file, the output of
 `tidelog config` and docs/settings.md. `settings_sources` reads the values. The dotted name of a setting
-(``flush.interval.ms``) is the name of its field with dots. Sizes are in bytes, times in milliseconds.
+(``flush.interval.ms``) is the name of its field with dots. Sizes are in bytes, times in milliseconds. A setting without
+a group is in the group of the one before it.
 """
 
 from __future__ import annotations
@@ -21,200 +22,166 @@ class Settings:
     """The settings of one process, as an immutable value. None stands for ``auto``."""
 
     store: str = text(
-        "Store", "file:./tidelog-data", "Where the log is stored: memory:, file:PATH or s3://BUCKET/PREFIX."
+        "file:./tidelog-data", "Where the log is stored: memory:, file:PATH or s3://BUCKET/PREFIX.", group="Store"
     )
     store_request_timeout_ms: int = duration(
-        "Store",
         "5s",
         "100ms to 1m",
-        "Time limit for one request to S3, plus one second for each MiB of its body. A request that takes longer is "
-        "sent again.",
+        "Time limit for a request to S3, plus 1 s per MiB of its body. After that it is sent again.",
     )
-    store_connect_timeout_ms: int = duration("Store", "3s", "100ms to 1m", "Time limit for opening a connection to S3.")
+    store_connect_timeout_ms: int = duration("3s", "100ms to 1m", "Time limit for opening a connection to S3.")
     store_hedge_ms: int = duration(
-        "Store",
-        "1s",
-        "0 to 1m",
-        "A read or commit that S3 has not answered after this time is sent a second time; 0 never sends it twice.",
+        "1s", "0 to 1m", "A read or commit that S3 has not answered by then is sent a second time; 0 disables this."
     )
 
-    host: str = text("Network", "127.0.0.1", "The address to listen on.")
-    port: int = count("Network", 8080, "0 to 65535", "The port to listen on; 0 takes a free one.")
+    host: str = text("127.0.0.1", "The address to listen on.", group="Network")
+    port: int = count(8080, "0 to 65535", "The port to listen on; 0 takes a free one.")
     connections_max: int = count(
-        "Network",
-        10_000,
-        "1 to 1000000",
-        "Open connections, of which nine tenths may wait for records; requests beyond that get 503.",
+        10_000, "1 to 1000000", "Open connections, of which nine tenths may wait for records; beyond that, 503."
     )
     http_hosts_allowed: str | None = text(
-        "Network",
         None,
         "Names that the Host header of a request may have besides localhost, IP addresses and the advertised address. "
         "Separate several with commas; `*.example.com` allows all names below one, `*` any; auto allows none.",
     )
     http_origins_allowed: str | None = text(
-        "Network",
         None,
-        "Origins of web pages that may call this broker, for example https://console.example.com. "
-        "Separate several with commas; auto allows none.",
+        "Origins of web pages that may call this broker, for example https://console.example.com. Separate several "
+        "with commas; auto allows none.",
     )
     shutdown_timeout_ms: int = duration(
-        "Network", "9s", "100ms to 1h", "Time limit for a graceful stop: commit and answer what is in progress."
+        "9s", "100ms to 1h", "Time limit for a graceful stop: commit and answer what is in progress."
     )
 
     log_level: str = text(
-        "Logging", "info", "The least severe lines to log.", choices=("debug", "info", "warning", "error")
+        "info", "The least severe lines to log.", choices=("debug", "info", "warning", "error"), group="Logging"
     )
-    log_format: str = text(
-        "Logging", "auto", "auto is text on a terminal and JSON elsewhere.", choices=("auto", "text", "json")
-    )
+    log_format: str = text("auto", "auto is text on a terminal and JSON elsewhere.", choices=("auto", "text", "json"))
 
-    shards: int = count("Topics", 4, "1 to 1024", "Write-ahead logs of a new bucket. An existing bucket keeps its own.")
-    num_partitions: int = count("Topics", 1, "1 to 100000", "Partitions of a topic that is created without a number.")
-    auto_create_topics_enable: bool = switch("Topics", True, "Create a topic when a producer first writes to it.")
-    topics_max: int = count("Topics", 10_000, "1 to 1000000", "Topics in the bucket; a further one is refused.")
-    topic_partitions_max: int = count("Topics", 10_000, f"1 to {PARTITIONS_MAX}", "Partitions of one topic.")
-    partitions_max: int = count("Topics", 100_000, "1 to 10000000", "Partitions of all topics together.")
+    shards: int = count(
+        4, "1 to 1024", "Write-ahead logs of a new bucket. An existing bucket keeps its own.", group="Topics"
+    )
+    num_partitions: int = count(1, "1 to 100000", "Partitions of a topic that is created without a number.")
+    auto_create_topics_enable: bool = switch(True, "Create a topic when a producer first writes to it.")
+    topics_max: int = count(10_000, "1 to 1000000", "Topics in the bucket; a further one is refused.")
+    topic_partitions_max: int = count(10_000, f"1 to {PARTITIONS_MAX}", "Partitions of one topic.")
+    partitions_max: int = count(100_000, "1 to 10000000", "Partitions of all topics together.")
 
     flush_interval_ms: int | None = duration(
-        "Write path",
         "auto",
         "0 to 1m",
-        "Least time between the starts of two PUTs of a busy shard; auto is 250 on S3 and 0 on a local store.",
+        "Time between the starts of two PUTs of a busy shard; auto is 250 on S3, else 0.",
+        group="Write path",
     )
-    flush_max_bytes: int = size("Write path", "8MiB", "64KiB to 1GiB", "A batch of this size is sent at once.")
+    flush_max_bytes: int = size("8MiB", "64KiB to 1GiB", "A batch of this size is sent at once.")
     buffer_max_bytes: int = size(
-        "Write path", "256MiB", "1MiB to 1TiB", "Records that wait for their commit. Further produces get 503."
+        "256MiB", "1MiB to 1TiB", "Records that wait for their commit. Further produces get 503."
     )
     acks1_loss_max_ms: int | None = duration(
-        "Write path",
         "auto",
         "0 to 1h",
         "A crash loses at most this much of what was acknowledged with acks=1: once the oldest uncommitted record of a "
         "shard is older, produces with acks=1 wait for the store. auto is 750 more than flush.interval.ms.",
     )
     commit_timeout_ms: int = duration(
-        "Write path", "30s", "100ms to 1h", "How long a produce waits for its commit before it gets 503."
+        "30s", "100ms to 1h", "How long a produce waits for its commit before it gets 503."
     )
 
     cache_max_bytes: int = size(
-        "Read path", "96MiB", "0 to 1TiB", "Recent records that are kept in memory for readers."
+        "96MiB", "0 to 1TiB", "Recent records that are kept in memory for readers.", group="Read path"
     )
-    fetch_max_bytes: int = size(
-        "Read path", "16MiB", "1KiB to 1GiB", "Approximate size limit of the answer to one fetch."
-    )
-    fetch_max_records: int = count("Read path", 500_000, "1 to 100000000", "Records in the answer to one fetch.")
-    fetch_max_wait_ms: int = duration("Read path", "1m", "0 to 1h", "The longest time a fetch may wait for records.")
-    fetch_cold_concurrency: int = count("Read path", 4, "1 to 1024", "Cold segments that are read at the same time.")
+    fetch_max_bytes: int = size("16MiB", "1KiB to 1GiB", "Approximate size limit of the answer to one fetch.")
+    fetch_max_records: int = count(500_000, "1 to 100000000", "Records in the answer to one fetch.")
+    fetch_max_wait_ms: int = duration("1m", "0 to 1h", "The longest time a fetch may wait for records.")
+    fetch_cold_concurrency: int = count(4, "1 to 1024", "Cold segments that are read at the same time.")
 
     request_max_bytes: int = size(
-        "Requests", "64MiB", "1KiB to 1GiB", "Size of one request body after decompression; a larger one gets 413."
+        "64MiB",
+        "1KiB to 1GiB",
+        "Size of one request body after decompression; a larger one gets 413.",
+        group="Requests",
     )
-    request_max_records: int = count("Requests", 1_000_000, "1 to 100000000", "Records in one request body.")
-    request_read_timeout_ms: int = duration(
-        "Requests", "30s", "100ms to 1h", "Time limit for a request body to arrive."
-    )
-    request_head_timeout_ms: int = duration(
-        "Requests", "10s", "100ms to 1h", "Time limit for the head of a request to arrive."
-    )
-    key_max_bytes: int = size("Requests", "64KiB", "1 to 1GiB", "Size of the key of a record.")
+    request_max_records: int = count(1_000_000, "1 to 100000000", "Records in one request body.")
+    request_read_timeout_ms: int = duration("30s", "100ms to 1h", "Time limit for a request body to arrive.")
+    request_head_timeout_ms: int = duration("10s", "100ms to 1h", "Time limit for the head of a request to arrive.")
+    key_max_bytes: int = size("64KiB", "1 to 1GiB", "Size of the key of a record.")
     producer_id_expiration_ms: int = duration(
-        "Requests",
         "1d",
         "1m to 365d",
-        "Brokers forget an idempotent producer that is silent for longer. A batch that it sends again after that is "
-        "appended again.",
+        "An idempotent producer is forgotten after this silence. A batch that it sends again is then in the log twice.",
     )
     producer_ids_max: int = count(
-        "Requests", 100_000, "1 to 10000000", "Idempotent producers that a broker remembers, counted per partition."
+        100_000, "1 to 10000000", "Idempotent producers that a broker remembers, counted per partition."
     )
 
     archiver_interval_ms: int = duration(
-        "Archive",
         "1m",
         "10ms to 1d",
-        "A write-ahead log that is older is archived. One with many partitions and few entries may become ten times as "
-        "old.",
+        "An older write-ahead log is archived; with many partitions and few entries, one ten times as old.",
+        group="Archive",
     )
     archiver_min_bytes: int = size(
-        "Archive",
-        "64MiB",
-        "1 to 1TiB",
-        "A write-ahead log that is larger is archived; under load, only one four times as large.",
+        "64MiB", "1 to 1TiB", "A larger write-ahead log is archived; under load, one four times as large."
     )
     archiver_batch_bytes: int = size(
-        "Archive", "32MiB", "1KiB to 1TiB", "Raw records that one pass of the archiver holds in memory."
+        "32MiB", "1KiB to 1TiB", "Raw records that one pass of the archiver holds in memory."
     )
     archiver_upkeep: bool = switch(
-        "Archive",
         True,
-        "Whether this broker does retention, merging, compaction by key, deletion and sweeps; set it to false where "
-        "`tidelog compactor` does them.",
+        "Retention, merging, compaction, deletion, sweeps in this broker; false where `tidelog compactor` does them.",
     )
     archiver_bandwidth_bytes: int = size(
-        "Archive", "0", "0 to 1TiB", "Bytes per second that upkeep may read and write; 0 is unlimited."
+        "0", "0 to 1TiB", "Bytes per second that upkeep may read and write; 0 is unlimited."
     )
-    archiver_memory_bytes: int = size(
-        "Archive", "128MiB", "1MiB to 1TiB", "Raw records that one step of upkeep holds in memory."
-    )
+    archiver_memory_bytes: int = size("128MiB", "1MiB to 1TiB", "Raw records that one step of upkeep holds in memory.")
     archiver_spill_folder: str | None = text(
-        "Archive",
-        None,
-        "Folder for data that compaction by key does not hold in memory; auto is the system's temporary folder.",
+        None, "Folder for data that compaction does not hold in memory; auto is the system's temporary folder."
     )
     archiver_sweep_interval_ms: int = duration(
-        "Archive",
         "1d",
         "0 to 365d",
-        "Time between two sweeps. A sweep deletes orphans, dead staging areas and unfinished uploads that are older "
-        "than a day; 0 never sweeps.",
+        "Time between two sweeps for orphans and unfinished uploads that are older than a day; 0 disables them.",
     )
     delete_grace_ms: int = duration(
-        "Archive",
         "15m",
         f"{GRACE_S_MIN:.0f}s to 30d",  # the commit protocol relies on it
-        "How long an object that is no longer needed (for example a merged segment) is kept before it is deleted.",
+        "How long an unneeded object is kept, for example an archived WAL entry or a merged segment.",
     )
 
     etcd_endpoints: str | None = text(
-        "Cluster",
         None,
-        "Addresses of etcd, http://HOST:PORT, several with commas; auto runs one broker without a cluster.",
+        "Addresses of etcd, http://HOST:PORT, several with commas; auto is one broker without a cluster.",
+        group="Cluster",
     )
-    etcd_username: str | None = text("Cluster", None, "User name, for an etcd with authentication.")
+    etcd_username: str | None = text(None, "User name, for an etcd with authentication.")
     etcd_password: str | None = text(
-        "Cluster", None, "Password of that user. Give it by the variable: other users can see flags.", secret=True
+        None, "Password of that user. Give it by the variable: other users can see flags.", secret=True
     )
-    etcd_ca_file: str | None = text("Cluster", None, "PEM file of the authority that signed etcd's certificates.")
-    etcd_cert_file: str | None = text("Cluster", None, "PEM file of this broker's certificate for etcd.")
-    etcd_key_file: str | None = text("Cluster", None, "PEM file of the key of that certificate.")
-    etcd_timeout_ms: int = duration("Cluster", "3s", "100ms to 1m", "Time limit for one call to etcd.")
-    cluster_name: str = text("Cluster", "main", "Separates clusters that share an etcd.")
+    etcd_ca_file: str | None = text(None, "PEM file of the authority that signed etcd's certificates.")
+    etcd_cert_file: str | None = text(None, "PEM file of this broker's certificate for etcd.")
+    etcd_key_file: str | None = text(None, "PEM file of the key of that certificate.")
+    etcd_timeout_ms: int = duration("3s", "100ms to 1m", "Time limit for one call to etcd.")
+    cluster_name: str = text("main", "Separates clusters that share an etcd.")
     broker_id: str | None = text(
-        "Cluster",
         None,
-        "Name of this broker. A broker that restarts under the same name takes its shards back at once; auto is a new "
-        "name at each start.",
+        "This broker's name. If it restarts under the same name, it takes its shards back at once; auto is a new name.",
     )
-    broker_zone: str = text("Cluster", "none", "Where this broker runs; shown to clients.")
+    broker_zone: str = text("none", "Where this broker runs; shown to clients.")
     advertised_address: str | None = text(
-        "Cluster", None, "http://HOST:PORT at which other brokers and clients reach this broker; auto is host and port."
+        None, "http://HOST:PORT at which other brokers and clients reach this broker; auto is host and port."
     )
     lease_ttl_ms: int = duration(
-        "Cluster", "6s", "1s to 1m", "A broker that does not renew its lease for this long loses its shards."
+        "6s", "1s to 1m", "A broker that does not renew its lease for this long loses its shards."
     )
-    rebalance_delay_ms: int = duration(
-        "Cluster", "3s", "0 to 10m", "How long a broker must be up before it is given shards."
-    )
+    rebalance_delay_ms: int = duration("3s", "0 to 10m", "How long a broker must be up before it is given shards.")
     peer_secret: str | None = text(
-        "Cluster",
         None,
         "Secret by which brokers prove to each other that they are peers, at least 16 characters. Of several with "
         "commas, the first one signs and all are accepted; auto is a secret that the cluster makes and keeps in etcd.",
         secret=True,
     )
     forward_timeout_ms: int = duration(
-        "Cluster", "10s", "100ms to 1h", "How long a broker looks for the leader of the shard of a request."
+        "10s", "100ms to 1h", "How long a broker looks for the leader of the shard of a request."
     )
 
     @property
