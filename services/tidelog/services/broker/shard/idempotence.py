@@ -149,7 +149,9 @@ class ProducerMemory:
 
 def _check_numbers(sequence: ProducerSequence, count: int) -> None:
     if sequence.producer_epoch < 0 or not 0 <= sequence.first_sequence <= SEQUENCE_MAX - count:
-        raise Invalid("a producer's epoch and sequence must be from 0 to 2**62", field="sequence")
+        raise Invalid(
+            "a producer's epoch and sequence must not be negative, and the sequence at most 2**62", field="sequence"
+        )
 
 
 def _check_next(sequence: ProducerSequence, expected: int) -> None:
