@@ -24,7 +24,7 @@ from tidelog.services.http.metrics.http_collector import HttpCollector
 from tidelog.services.http.service import Service, open_service
 from tidelog.services.http.v1.broker_routes import BrokerRoutes
 from tidelog.services.http.v1.cluster_routes import ClusterRoutes
-from tidelog.services.http.v1.direct_lane import DirectLane, DirectRoute
+from tidelog.services.http.v1.direct_lane import DirectLane, DirectRoute, Endpoint
 from tidelog.services.http.v1.fetch_routes import FetchRoutes
 from tidelog.services.http.v1.follow_routes import FollowRoutes
 from tidelog.services.http.v1.openapi_parts import add_schemas
@@ -64,7 +64,6 @@ def create_app(broker: ServedBroker, settings: Settings, runtime: Runtime) -> Fa
     """The application around a `broker` that has started. `app.state.service` is the `Service` of the routes."""
     proofs = PeerProofs(broker.peer_secrets, runtime.clock)
     service = open_service(broker, settings, runtime, proofs)
-
     app = BrokerApp(
         title="Tidelog",
         version=version("tidelog"),
@@ -74,25 +73,24 @@ def create_app(broker: ServedBroker, settings: Settings, runtime: Runtime) -> Fa
         telemetry={"tracing": False, "metrics": False, "logs": False},  # otherwise looked up at every request
     )
     app.state.service = service
-    app.router.route_class = DirectRoute
-    forwarding = _forwarding(service)
-    produce, fetch = ProduceRoutes(service, forwarding), FetchRoutes(service, forwarding)
-    for routes in (
-        produce,
-        fetch,
-        FollowRoutes(service),
-        TopicRoutes(service),
-        BrokerRoutes(service, _registry(broker, service)),
-        ClusterRoutes(service),
-    ):
-        routes.add_to(app.router)
-    app.add_api_route("/docs", _docs, include_in_schema=False)
     problems = ProblemAnswers(service.problems)
     problems.install(app)
-    lane = DirectLane(app.routed, produce.produce, fetch.fetch, problems.answer)
+    lane = DirectLane(app.routed, *_add_routes(app, broker, service), problems.answer)
     contexts, checks = RequestContexts(runtime), _checks(settings, proofs)
     app.front = HttpFront(lane, checks, contexts, service.requests, problems.answer, lambda: service.waiting.draining)
     return app
+
+
+def _add_routes(app: FastAPI, broker: ServedBroker, service: Service) -> tuple[Endpoint, Endpoint]:
+    """Returns the endpoints of produce and fetch."""
+    forwarding = _forwarding(service)
+    produce, fetch = ProduceRoutes(service, forwarding), FetchRoutes(service, forwarding)
+    others = (FollowRoutes(service), TopicRoutes(service), ClusterRoutes(service))
+    app.router.route_class = DirectRoute
+    for routes in (produce, fetch, *others, BrokerRoutes(service, _registry(broker, service))):
+        routes.add_to(app.router)
+    app.add_api_route("/docs", _docs, include_in_schema=False)
+    return produce.produce, fetch.fetch
 
 
 def _checks(settings: Settings, proofs: PeerProofs) -> FrontChecks:

@@ -133,13 +133,7 @@ class PeerPool:
             ) from error
         except _BREAKS as error:
             raise _broken(address, error) from error
-        if response.status == HTTPStatus.UNAUTHORIZED and response.headers.get("WWW-Authenticate") == PEER_HEADER:
-            response.close()
-            raise LeaderUnknown(
-                f"the broker at {address} does not accept the proof that this broker is a peer (their clocks or the "
-                "secret of the cluster differ): the request was not applied",
-                retry_after_s=RETRY_AFTER_S,
-            )
+        _check_proof_accepted(address, response)
         return PeerAnswer(address, response)
 
     def _headers(self, request: PeerRequest) -> list[tuple[str, str]]:
@@ -165,6 +159,16 @@ class PeerPool:
         if waits not in self._sessions:
             self._sessions[waits] = _open_session(waits=waits)
         return self._sessions[waits]
+
+
+def _check_proof_accepted(address: str, response: aiohttp.ClientResponse) -> None:
+    if response.status == HTTPStatus.UNAUTHORIZED and response.headers.get("WWW-Authenticate") == PEER_HEADER:
+        response.close()
+        raise LeaderUnknown(
+            f"the broker at {address} does not accept the proof that this broker is a peer (their clocks or the "
+            "secret of the cluster differ): the request was not applied",
+            retry_after_s=RETRY_AFTER_S,
+        )
 
 
 def _open_session(*, waits: bool) -> aiohttp.ClientSession:

@@ -44,32 +44,25 @@ class FollowRoutes:
 
     async def follow(self, request: Request) -> Response:
         """Follow all partitions of a topic as server-sent events or JSON lines."""
-        query, context = query_of(request, _QUERY), context_of(request).without_deadline()
-        topic = topic_of(request)
+        query, context, topic = query_of(request, _QUERY), context_of(request), topic_of(request)
         media = answer_media(request, (Media.EVENTS, Media.NDJSON))
         wait_ms = optional_number(query, "wait_ms", 0, self._service.settings.fetch_max_wait_ms)
-        if wait_ms is not None and media is Media.EVENTS:
-            raise Unreadable(
-                "wait_ms applies to application/x-ndjson only: an event stream has no end", field="wait_ms"
-            )
-        positions = flag(query, "positions", default=False)
-        if positions and media is Media.EVENTS:
-            raise Unreadable(
-                "positions applies to application/x-ndjson only: the ids of events are positions", field="positions"
-            )
+        options = LineOptions(wants_base64(query), wait_ms is not None, flag(query, "positions", default=False))
+        if media is Media.EVENTS:
+            _check_event_options(options)
         chosen = self._partitions(context, query, topic)
-        if (positions or media is Media.EVENTS) and len(chosen) > POSITION_PARTITIONS_MAX:
-            raise _too_many(topic, len(chosen))
+        if options.positions or media is Media.EVENTS:
+            _check_position_size(topic, len(chosen))
         offsets = await self._start(request, query, topic, chosen)
         page_bytes = min(STREAM_PAGE_BYTES, self._service.settings.fetch_max_bytes)
         limits = FetchLimits(JSON_RECORDS_DEFAULT, page_bytes, HEARTBEAT_MS if wait_ms is None else wait_ms)
-        beat_s, grows = HEARTBEAT_MS / 1000, "partitions" not in query
-        followed = FollowedTopic(self._broker, context, topic, offsets, limits, beat_s=beat_s, grows=grows)
-        base64, bounded = wants_base64(query), wait_ms is not None
+        grows = "partitions" not in query
+        followed = FollowedTopic(
+            self._broker, context.without_deadline(), topic, offsets, limits, beat_s=HEARTBEAT_MS / 1000, grows=grows
+        )
         if media is Media.EVENTS:
-            return StreamAnswer(self._service.waiting, FollowedEvents(followed, base64=base64))
-        lines = FollowedLines(followed, LineOptions(base64, bounded, positions))
-        return StreamAnswer(self._service.waiting, lines, position_headers(offsets))
+            return StreamAnswer(self._service.waiting, FollowedEvents(followed, base64=options.base64))
+        return StreamAnswer(self._service.waiting, FollowedLines(followed, options), position_headers(offsets))
 
     def _partitions(self, context: RequestContext, query: Mapping[str, str], topic: str) -> Sequence[int]:
         """The partitions that the client names, otherwise all. Raises `NotFound`."""
@@ -103,9 +96,20 @@ class FollowRoutes:
         return offsets
 
 
-def _too_many(topic: str, count: int) -> Invalid:
-    return Invalid(
-        f"{count} partitions of {topic} are too many for one position: follow at most {POSITION_PARTITIONS_MAX} per "
-        f"stream, with ?partitions=0-{POSITION_PARTITIONS_MAX - 1}",
-        field="partitions",
-    )
+def _check_event_options(options: LineOptions) -> None:
+    """Raises `Unreadable` for options that only JSON lines have."""
+    if options.bounded:
+        raise Unreadable("wait_ms applies to application/x-ndjson only: an event stream has no end", field="wait_ms")
+    if options.positions:
+        raise Unreadable(
+            "positions applies to application/x-ndjson only: the ids of events are positions", field="positions"
+        )
+
+
+def _check_position_size(topic: str, count: int) -> None:
+    if count > POSITION_PARTITIONS_MAX:
+        raise Invalid(
+            f"{count} partitions of {topic} are too many for one position: follow at most {POSITION_PARTITIONS_MAX} "
+            f"per stream, with ?partitions=0-{POSITION_PARTITIONS_MAX - 1}",
+            field="partitions",
+        )
