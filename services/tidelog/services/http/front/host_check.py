@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
+from functools import lru_cache
 
 from tidelog.services.http.front.request_head import RequestHead
 from tidelog.wire.errors import HostRefused
 
 PROBES = frozenset({"/healthz", "/readyz"})
-KNOWN_MAX = 1_024
-"""How many accepted Host headers are cached."""
+CACHED_MAX = 1_024
+"""Host headers whose check is cached."""
 
 
 class HostCheck:
@@ -33,21 +34,22 @@ class HostCheck:
         self._any = "*" in names
         self._suffixes = tuple(name[1:] for name in names if name.startswith("*."))
         self._names = frozenset({"localhost", *names})
-        self._known: set[bytes] = set()
+        self._allowed = lru_cache(maxsize=CACHED_MAX)(self._is_allowed)
 
     def check(self, head: RequestHead) -> None:
         """Raises `HostRefused`."""
         host = head.headers.get(b"host")
-        if host is None or host in self._known or self._any or head.path in PROBES:
+        if host is None or self._any or self._allowed(host) or head.path in PROBES:
             return
         name = host_name(host.decode("latin-1"))
-        if not (name in self._names or name.endswith(self._suffixes) or _is_ip_address(name)):
-            raise HostRefused(
-                f"{name[:80]!r} is not a name of this broker: use an IP address, localhost or its advertised.address, "
-                "or add the name to the broker's http.hosts.allowed"
-            )
-        if len(self._known) < KNOWN_MAX:
-            self._known.add(host)
+        raise HostRefused(
+            f"{name[:80]!r} is not a name of this broker: use an IP address, localhost or its advertised.address, "
+            "or add the name to the broker's http.hosts.allowed"
+        )
+
+    def _is_allowed(self, host: bytes) -> bool:
+        name = host_name(host.decode("latin-1"))
+        return name in self._names or name.endswith(self._suffixes) or _is_ip_address(name)
 
 
 def host_name(authority: str) -> str:
