@@ -1,8 +1,8 @@
-"""Reads a write-ahead log for the archiver, from where archiving stands, and goes over entries that are lost.
+"""Reads a write-ahead log for the archiver, from its position on, and skips lost entries.
 
-The cursor stands at the floor, or beyond it while damage holds the floor. A committed entry that is missing, or whose
-bytes are not what was written, is noted as lost (`archive_damage`), and reading goes on behind it. The floor is read
-before and after each run: what it has passed is not in the log any more (`wal`).
+The position is the floor, or beyond it while damage holds the floor. If a committed entry is missing or its bytes are
+damaged, it is noted as lost (`archive_damage`), and reading continues after it. The floor is read before and after each
+run: entries below it are no longer part of the log (`wal`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ IS_MISSING = "is missing, though later entries of its log exist"
 
 
 class ArchiveCursor:
-    """Of one archiver. `position` is the number of the next entry to archive; what lies below it is archived, but for
-    what `damage` tells. `floor` is the floor as it was last seen."""
+    """The cursor of one archiver. `position` is the number of the next entry to archive; everything below it is
+    archived, except for `damage`. `floor` is the floor as it was last seen."""
 
     def __init__(
         self, wal: Wal, damage: ArchiveDamage, clock: Clock, batch_bytes: int, executor: Executor | None
@@ -37,16 +37,16 @@ class ArchiveCursor:
         self.floor = 0
 
     async def see_floor(self) -> int:
-        """Read the floor, and let go of what lies below it. Once it has passed a lost entry, reading begins there anew:
-        what is archived already is skipped, and the floor can move on."""
+        """Read the floor, and forget entries below it. Once it has passed a lost entry, reading begins again at the
+        floor: archived records are skipped, and the floor can move on."""
         self.floor = (await self._wal.floor()).number
         given_up = self._damage.floor_is(self.floor, self._clock.monotonic())
         self.position = self.floor if given_up else max(self.position, self.floor)
         return self.floor
 
     async def read(self, up_to: int | None) -> Sequence[WalEntry]:
-        """The next entries below `up_to` (None: all there are), as many as fit into memory; those that are lost are
-        noted. `see_floor` comes first. Raises `Unavailable`."""
+        """The next entries below `up_to` (None: all), as many as fit into memory; lost ones are noted. Call `see_floor`
+        first. Raises `Unavailable`."""
         for _ in range(LOST_AT_ONCE_MAX):
             start = self.position
             entries, fault = await self._run(up_to)
@@ -62,14 +62,14 @@ class ArchiveCursor:
         return ()
 
     async def is_back(self, lost: LostEntry) -> bool:
-        """Whether a lost entry can be read again: somebody has put it back. Raises `Unavailable`."""
+        """Whether a lost entry can be read again, because somebody has restored it. Raises `Unavailable`."""
         try:
             return bool(await read_run(self._wal, lost.seq, lost.seq + 1, 0, self._executor))
         except Corrupt:
             return False
 
     async def _run(self, up_to: int | None) -> tuple[Sequence[WalEntry], Corrupt | None]:
-        """Entries, or why the first of them is not there; neither at the end of the log."""
+        """Entries, or the reason why the first of them is missing; neither at the end of the log."""
         if up_to is not None and self.position >= up_to:
             return (), None
         width = 1 if up_to is None else self._width

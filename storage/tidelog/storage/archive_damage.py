@@ -1,11 +1,11 @@
-"""What keeps the floor of a write-ahead log where it is: entries that are lost, and partitions that cannot be archived.
+"""The damage that holds the floor of a write-ahead log: lost entries, and partitions that cannot be archived.
 
-The archiver goes on with everything else. As long as there is any damage the floor stays, since an entry may only be
-passed once each of its records is in a manifest (inv. 6). `ArchiveDamage` is owned by one `Archiver`; it looks again at
-what it has found no more often than every `LOOK_AGAIN_S`, so that damage costs a few requests a minute.
+- A **lost entry** was committed, and its object is missing or damaged.
+- A **stuck partition** has a manifest that cannot be read, or that lacks records below those to archive.
 
-- A **lost entry** was committed, and its object is missing or its bytes are not what was written.
-- A **stuck partition** has a manifest that cannot be read, or lacks records below those that are to be archived.
+The archiver continues with everything else. While there is any damage the floor stays, because it may pass an entry
+only once each of its records is in a manifest (inv. 6). Each `Archiver` has its own `ArchiveDamage`, and reads damaged
+objects again at most every `LOOK_AGAIN_S`, so that damage costs a few requests per minute.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 LOOK_AGAIN_S = 30.0
-"""Between two looks at what is damaged."""
+"""Between two reads of damaged objects."""
 
 LOOKED_AT_MAX = 16
-"""Lost entries, and stuck partitions, that one look asks the store for."""
+"""Lost entries, and stuck partitions, that are read again at a time."""
 
 LOST_AT_ONCE_MAX = 64
-"""Lost entries that one pass goes over before it lets others have their turn."""
+"""Lost entries that one pass skips before other shards have their turn."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class StuckPartition:
 
 @dataclass
 class ArchiveDamage:
-    """What is damaged, as far as is known. False if nothing is."""
+    """The known damage. False if there is none."""
 
     entries: dict[int, LostEntry] = field(default_factory=dict)
     partitions: dict[TopicPartition, StuckPartition] = field(default_factory=dict)
@@ -61,24 +61,24 @@ class ArchiveDamage:
         return bool(self.entries or self.partitions)
 
     def first_fault(self) -> Corrupt | None:
-        """Of an entry, else of a partition; None if nothing is damaged."""
+        """The fault of an entry, else of a partition; None if nothing is damaged."""
         faults = [lost.fault for lost in self.entries.values()]
         faults += [stuck.fault for stuck in self.partitions.values()]
         return faults[0] if faults else None
 
     def lose(self, lost: LostEntry, now_s: float) -> None:
-        """An entry is lost."""
+        """Note a lost entry."""
         self._begin(now_s)
         self.entries[lost.seq] = lost
 
     def hold(self, stuck: StuckPartition, now_s: float) -> None:
-        """A partition is stuck."""
+        """Note a stuck partition."""
         self._begin(now_s)
         self.partitions[stuck.place] = stuck
 
     def floor_is(self, number: int, now_s: float) -> bool:
-        """The log begins with entry `number`: whether a lost entry lies below it. That was given up, and a look at the
-        rest is due."""
+        """Note that the floor is `number`. Returns whether it has passed a lost entry, which a repair gave up; then the
+        other damage is due to be read again."""
         passed = [seq for seq in self.entries if seq < number]
         for seq in passed:
             del self.entries[seq]
@@ -87,17 +87,17 @@ class ArchiveDamage:
         return bool(passed)
 
     def clear(self) -> None:
-        """Something was mended: everything is found out anew."""
+        """Forget all damage, because an object was restored: the next pass finds the rest again."""
         self.entries.clear()
         self.partitions.clear()
         self.look_again_at_s = math.inf
 
     def looked_at(self, now_s: float) -> None:
-        """A look found nothing mended."""
+        """Note that no object was restored."""
         self.look_again_at_s = now_s + LOOK_AGAIN_S
 
     def to_look_at(self) -> tuple[Sequence[LostEntry], Sequence[StuckPartition]]:
-        """What the next look is at: the oldest first."""
+        """The damage to read again next: the oldest first."""
         return _first(self.entries), _first(self.partitions)
 
     def _begin(self, now_s: float) -> None:

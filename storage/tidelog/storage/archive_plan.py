@@ -1,6 +1,6 @@
-"""What a pass of the archiver will do with each partition: decided purely, from the WAL entries it read.
+"""Plans a pass of the archiver, purely, from the WAL entries that it read.
 
-Records stay slices of the entries' tables, so a plan costs nothing per record and no copy.
+Records stay slices of the entries' tables, so a plan copies nothing and does no work per record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class PartitionPlan:
-    """What the entries hold of one partition, offsets dense and ascending (inv. 4)."""
+    """The records of one partition in the entries, offsets dense and ascending (inv. 4)."""
 
     topic_partition: TopicPartition
     pieces: tuple[Piece, ...]
@@ -43,8 +43,8 @@ class PartitionPlan:
         return self.pieces[-1].span.next_offset
 
     def records_from(self, cold_end: int, losses: Sequence[Loss] = ()) -> pa.Table:
-        """The records that a manifest up to `cold_end`, with `losses`, lacks, `RECORD_SCHEMA`. Raises `RecordsLost` if
-        some in between are in neither (inv. 5)."""
+        """The records (`RECORD_SCHEMA`) that a manifest up to `cold_end`, with `losses`, lacks. Raises `RecordsLost` if
+        records in between are in neither (inv. 5)."""
         if past_losses(losses, cold_end) < self.base_offset:
             partition = f"{self.topic_partition.topic_id}/{self.topic_partition.partition}"
             text = f"offsets {cold_end} to {self.base_offset - 1} are neither in a segment nor in the WAL"
@@ -54,15 +54,15 @@ class PartitionPlan:
         return pa.concat_tables([RECORD_SCHEMA.empty_table(), *tables])
 
     def producers_after(self, before: Sequence[ProducerMark], producers_max: int) -> tuple[ProducerMark, ...]:
-        """The last mark of each producer, those of a manifest `before` included, by offset; of more than
-        `producers_max` the oldest are forgotten, whose retries are long over."""
+        """The last mark of each producer, by offset, including the marks `before` of a manifest. Beyond `producers_max`
+        the oldest are dropped: their retries are long over."""
         last = {mark.producer_id: mark for mark in sorted((*before, *self.producers), key=_offset)}
         return tuple(sorted(last.values(), key=_offset)[-producers_max:])
 
 
 def plan_archive(entries: Iterable[WalEntry]) -> tuple[PartitionPlan, ...]:
-    """One plan a partition, in the order of partitions. `entries` are neighbours in the log; START entries hold
-    nothing. Raises `Corrupt` where offsets are not dense."""
+    """One plan per partition, in the order of partitions. `entries` are neighbours in the log; START entries hold no
+    records. Raises `Corrupt` where offsets are not dense."""
     pieces: defaultdict[TopicPartition, list[Piece]] = defaultdict(list)
     producers: defaultdict[TopicPartition, list[ProducerMark]] = defaultdict(list)
     for entry in entries:

@@ -1,32 +1,33 @@
-"""Turns the write-ahead log of a shard into segments, one per partition and pass, and lets go of it afterwards.
+"""Archives the write-ahead log of a shard as segments, one per partition and pass, and deletes archived entries later.
 
-A pass takes entries from the floor on, as many as fit in memory, and goes in an order that makes a crash between any
-two requests harmless:
+A pass takes entries from the floor on, as many as fit in memory. A crash between any two requests is safe because of
+the order:
 
-1. read entries, then the floor once more: an entry below it was never in the log (`wal`);
-2. per partition: what lies below its manifest's cold end is archived already and skipped; the rest is uploaded as a
-   segment, then the next manifest version names it. A crash between the two leaves an orphan, which no reader sees;
-3. the floor moves, once every partition's manifest has what the entries held (inv. 5, 6).
+1. Read entries, then the floor again: an entry below it is not part of the log (`wal`).
+2. For each partition, skip the records below its manifest's cold end, which are archived already. Upload the rest as a
+   segment, then append the manifest version that names it. A crash between the two leaves an orphan, which no reader
+   sees.
+3. Move the floor, once every partition's manifest has the records of the entries (inv. 5, 6).
 
-If the store fails for one partition, no others are begun, but those under way are finished: cut off between segment and
-manifest they would leave an orphan each time that the pass is tried.
+If the store fails for one partition, the pass starts no others and finishes those in progress; otherwise each retry of
+the pass would leave orphans.
 
-Damage of one object stops only what that object holds. Entries that are lost are passed over, partitions whose manifest
-cannot be read are left out, and everything else is archived; the floor stays until nothing is damaged any more
-(`archive_damage`). So the WAL grows meanwhile, and `damage` says why.
+Damage stops only the damaged object. The pass skips lost entries, leaves out partitions whose manifest cannot be read,
+and archives everything else. The floor stays until nothing is damaged (`archive_damage`), so the WAL grows meanwhile;
+`damage` has the reason.
 
-Which manifest is the newest is asked once; from then on an archiver goes by the one that it appended, and the create of
-the next tells whether others, as a merge, came in between (`fresh_upload`). So a pass costs two PUTs a partition, and a
-HEAD if the last was long ago.
+The archiver asks once which manifest is the newest. After that it continues from the version that it appended, and the
+create of the next one fails if another worker came in between, such as a merge (`fresh_upload`). So a pass costs two
+PUTs per partition, and a HEAD if the last pass was long ago.
 
-Two archivers of one shard do not harm each other: a manifest's next version is won by one of them, and the other
-starts that partition over and finds nothing left to do. A partition's records are in its manifest or in the WAL from
-the floor on at every moment; which of the two a reader takes is decided by the cold end alone (inv. 5).
+Two archivers of one shard are safe. One of them wins the next version of a manifest; the other starts that partition
+over and finds nothing left to do. At every moment, a record is in the manifest or in the WAL from the floor on; the
+cold end alone decides which of the two a reader takes (inv. 5).
 
-Deletion waits for a grace, counted on this process's own monotonic clock from when it first saw the floor there.
-Readers hold plans over WAL entries and stalled uploads may be under way; a wall clock, or the store's, may be wrong by
-more than the grace, and nothing durable says when the floor moved by a clock one can trust. So a restart waits a full
-grace again: it costs some storage, never a record (inv. 6).
+Deletion waits for a grace, counted on this process's monotonic clock from when it first saw the floor there. Readers
+may hold plans over WAL entries, and stalled uploads may be in progress. No other clock is safe: a wall clock, or the
+store's, may be wrong by more than the grace, and no durable record says when the floor moved. So a restarted process
+waits a full grace again, which costs some storage and never a record (inv. 6).
 """
 
 from __future__ import annotations
@@ -61,16 +62,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TopicNames = Callable[[str], str | None]
-"""The name of the topic with an id; None once it is deleted. It must know every topic that was ever written to."""
+"""Maps a topic's id to its name; None once the topic is deleted. It must know every topic that has records."""
 
 PARTITIONS_AT_ONCE = 8
-"""Each takes two requests after the other; a pass over a thousand partitions would be minutes of waiting."""
+"""A partition takes two requests in sequence; one at a time, a pass over a thousand of them would take minutes."""
 
 
 @dataclass(frozen=True)
 class ArchiverSettings:
-    """`batch_bytes`: raw records held in memory by a pass (one entry at least is taken, however large).
-    `producers_max`, `producer_expiration_ms`: of the producers that a manifest names."""
+    """`batch_bytes`: raw records that a pass holds in memory (at least one entry, however large).
+    `producers_max`, `producer_expiration_ms`: limits of the producers that a manifest remembers."""
 
     batch_bytes: int = 128 * 1024 * 1024
     grace_s: float = 900.0
@@ -81,7 +82,7 @@ class ArchiverSettings:
 
 @dataclass(frozen=True)
 class ArchiveReport:
-    """What a pass did. `floor` is where the log begins now; `manifests` are the new ones, by partition."""
+    """The result of a pass. `floor` is the first entry of the log now; `manifests` are the new ones, by partition."""
 
     manifests: tuple[Manifest, ...]
     floor: int
@@ -92,8 +93,8 @@ class ArchiveReport:
 
 
 class Archiver:
-    """Archives `wal`. One pass at a time; other archivers may work on the same log. `executor` does the encoding; None:
-    the event loop's own."""
+    """Archives `wal`. One pass at a time; other archivers may work on the same log. `executor` runs the encoding; None:
+    the event loop's default."""
 
     def __init__(
         self,
@@ -119,13 +120,13 @@ class Archiver:
         self._cursor = ArchiveCursor(wal, self.damage, runtime.clock, self._settings.batch_bytes, executor)
 
     async def run_once(self, up_to: int | None = None) -> ArchiveReport | None:
-        """One pass over the committed entries below `up_to`: the writer's next number, or without it every entry that
-        is there. None if there are none. Objects that are damaged are told by `damage`. Raises `Unavailable`, and
-        `Corrupt` if the floor is damaged; running again is always right."""
+        """One pass over the committed entries below `up_to`, the writer's next number; None: over all entries. Returns
+        None if there are none. `damage` then has the damaged objects. Raises `Unavailable`, and `Corrupt` if the floor
+        is damaged; running again is always right."""
         try:
             return await self._pass(up_to)
         finally:
-            # Arrow's pool keeps what a thread has freed for that thread's next pass, which may be a minute away.
+            # Arrow's pool keeps freed memory for the thread's next pass, which may be a minute away.
             await self._in_thread(pa.default_memory_pool().release_unused)
 
     async def _pass(self, up_to: int | None) -> ArchiveReport | None:
@@ -155,17 +156,17 @@ class Archiver:
 
     @property
     def made(self) -> tuple[Manifest, ...]:
-        """What the last pass has appended, by partition, even if it failed then."""
+        """The manifests that the last pass appended, by partition, even if it failed afterwards."""
         return tuple(sorted(self._made, key=lambda manifest: manifest.topic_partition))
 
     @property
     def floor(self) -> int:
-        """Where the log begins, as this process last saw it."""
+        """The floor, as this process last saw it."""
         return self._floors_seen[-1][0] if self._floors_seen else 0
 
     @property
     def position(self) -> int:
-        """Everything below this entry is archived, but for what `damage` tells: the floor, if nothing is damaged."""
+        """Everything below this entry is archived, except for `damage`. Without damage, this is the floor."""
         return max(self.floor, self._cursor.position)
 
     @property
@@ -174,7 +175,8 @@ class Archiver:
         return self._collected
 
     async def collect(self) -> int:
-        """Delete the entries that the floor passed at least a grace ago, as this process saw it. Returns how many."""
+        """Delete the entries that the floor passed at least a grace ago, as this process saw it. Returns their
+        number."""
         self._see_floor((await self._wal.floor()).number)
         ripe = self._ripe_floor()
         if ripe <= self._collected:
@@ -191,16 +193,16 @@ class Archiver:
     # ---- a pass
 
     async def _look_again(self) -> None:
-        """Look at what is damaged, if that is due. Once anything is mended, archiving begins at the floor again, and
-        what is archived already is skipped."""
+        """Read damaged objects again, if that is due. If any is restored, archiving begins at the floor again, and
+        skips the records that are archived already."""
         now_s = self._runtime.clock.monotonic()
         if not self.damage or now_s < self.damage.look_again_at_s:
             return
         self.damage.looked_at(now_s)
         entries, partitions = self.damage.to_look_at()
-        mended = [await self._cursor.is_back(lost) for lost in entries]
-        mended += [await self._is_free(stuck) for stuck in partitions]
-        if any(mended):
+        restored = [await self._cursor.is_back(lost) for lost in entries]
+        restored += [await self._is_free(stuck) for stuck in partitions]
+        if any(restored):
             self.damage.clear()
             self._cursor.position = self._cursor.floor
 
@@ -215,7 +217,7 @@ class Archiver:
         return past_losses(manifest.losses, manifest.cold_end) >= stuck.base_offset
 
     async def _archive_or_hold(self, named: tuple[str, PartitionPlan]) -> None:
-        """`_archive`; a partition that is damaged is noted, and left out of the passes that follow."""
+        """`_archive`; a damaged partition is noted, and left out of the following passes."""
         topic, plan = named
         if plan.topic_partition in self.damage.partitions:
             return
@@ -232,7 +234,7 @@ class Archiver:
         return self._topic_names(plan.topic_partition.topic_id)
 
     async def _archive(self, named: tuple[str, PartitionPlan]) -> None:
-        """Append the manifest that holds what a plan has, under its topic's name, unless it is archived already."""
+        """Append the manifest that holds the records of a plan, unless they are archived already."""
         topic, plan = named
         log = self._manifest_log(topic, plan.topic_partition)
         manifest = await self._manifest_before(log, plan)
@@ -244,10 +246,10 @@ class Archiver:
                 latest = await log.latest()
                 if latest.cold_end == manifest.cold_end:
                     raise
-                manifest = latest  # another archiver was faster: start over from what it made
+                manifest = latest  # another archiver was faster: start over from its version
 
     async def _manifest_before(self, log: ManifestLog, plan: PartitionPlan) -> Manifest:
-        """The newest manifest as far as is known; it is asked for if it does not reach up to `plan`."""
+        """The newest manifest that is known; read from the store if the known one does not reach up to `plan`."""
         known = log.known
         return known if known and known.cold_end >= plan.base_offset else await log.latest()
 
@@ -276,7 +278,7 @@ class Archiver:
         log = self._manifest_logs.pop(topic_partition, None) or ManifestLog(
             self._store, topic, topic_partition, self._runtime.clock
         )
-        self._manifest_logs[topic_partition] = log  # the one used last is last
+        self._manifest_logs[topic_partition] = log  # the most recently used is last
         while len(self._manifest_logs) > self._settings.manifest_logs_max:
             del self._manifest_logs[next(iter(self._manifest_logs))]
         return log
@@ -296,11 +298,11 @@ class Archiver:
         return ripe[-1] if ripe else 0
 
 
-# Both take a while for thousands of tiny entries.
+# Both are slow for thousands of tiny entries, so they run in a thread.
 
 
 def _planned(entries: Sequence[WalEntry]) -> tuple[Sequence[PartitionPlan], int]:
-    """What is to be done with `entries`, and their raw bytes."""
+    """The plans for `entries`, and their raw bytes."""
     return plan_archive(entries), sum(entry.records.nbytes for entry in entries)
 
 

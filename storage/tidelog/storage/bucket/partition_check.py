@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tidelog.storage.bucket.finding import Finding, Looked, Report, Severity, error, warning
 from tidelog.storage.bucket.listing import PartitionListing, is_there
 from tidelog.storage.bucket.manifest_check import check_manifests
-from tidelog.storage.bucket.segment_check import check_segment, size_fault
+from tidelog.storage.bucket.segment_check import check_segment
 from tidelog.storage.bucket.wal_check import Stretch
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import WeightedSemaphore, in_order
@@ -22,6 +22,7 @@ from tidelog.storage.manifests.manifest import Manifest, Segment
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.manifests.manifest_rules import density_fault, segment_faults
 from tidelog.storage.object_store import ObjectInfo, ObjectStore
+from tidelog.storage.segments.segment_reader import size_fault
 from tidelog.storage.upkeep.task import Place
 
 SEGMENTS_AT_ONCE = 32
@@ -103,7 +104,8 @@ class PartitionCheck:
         gone = []
 
         async def check(segment: Segment) -> str | None:
-            if fault := size_fault(segment, listed.get(segment.key)):
+            info = listed.get(segment.key)
+            if info is not None and (fault := size_fault(segment, info.size)):
                 return fault
             try:
                 async with self._requests.take(1):

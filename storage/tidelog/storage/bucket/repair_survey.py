@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from tidelog.storage.bucket.known_topics import KnownTopic
 from tidelog.storage.bucket.repair_plan import LogView, LostWalEntry, PartitionView
-from tidelog.storage.bucket.segment_check import check_segment, size_fault
+from tidelog.storage.bucket.segment_check import check_segment
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import TopicPartition, floor_key, parse_segment_key, segment_prefix
@@ -21,6 +21,7 @@ from tidelog.storage.manifests.manifest import Manifest, Segment
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
 from tidelog.storage.segments.segment_codec import describe_segment
+from tidelog.storage.segments.segment_reader import size_fault
 from tidelog.storage.wal import Wal
 from tidelog.storage.wal_codec import ParquetWalCodec
 from tidelog.storage.wal_entry import WalHeader
@@ -147,7 +148,7 @@ class RepairSurvey:
         info = listed.get(segment.key)
         if info is None:
             return IS_MISSING
-        if (fault := size_fault(segment, info)) or not self._deep:
+        if (fault := size_fault(segment, info.size)) or not self._deep:
             return fault
         try:
             await check_segment(self._store, segment, deep=True)

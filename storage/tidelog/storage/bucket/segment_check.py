@@ -15,35 +15,22 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.manifest import Segment
-from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore
-from tidelog.storage.parquet.parquet_format import MAGIC, Footer, RowGroup, footer_bytes
-from tidelog.storage.segments.segment_codec import decode_segment_footer, decode_segment_rows, max_offset, min_offset
+from tidelog.storage.object_store import ByteRange, ObjectStore
+from tidelog.storage.parquet.parquet_format import MAGIC, Footer, RowGroup
+from tidelog.storage.segments.segment_codec import decode_segment_rows, max_offset, min_offset, raw_bytes_of
+from tidelog.storage.upkeep.segment_input import read_footer
 
-FOOTER_TAIL_BYTES = 64 * 1024
-"""The first read of a footer takes this many bytes from the end of the segment."""
 SCAN_BYTES = 16 * 1024 * 1024
 """About this many stored bytes of row groups are read and decoded together."""
-
-
-def size_fault(segment: Segment, info: ObjectInfo | None) -> str | None:
-    """Why the object has the wrong size; None if it has the right one, or is not known."""
-    if info is None or info.size == segment.size_bytes:
-        return None
-    return f"has {info.size} bytes, its manifest says {segment.size_bytes}"
 
 
 async def check_segment(store: ObjectStore, segment: Segment, *, deep: bool) -> None:
     """Raises `Corrupt`, which names the segment, if it is not as `segment` describes it; `NotFound` if it is
     missing."""
-    tail = await _last_bytes(store, segment, FOOTER_TAIL_BYTES)
-    needed = footer_bytes(segment.key, tail)
-    if len(tail) < needed <= segment.size_bytes:
-        tail = await _last_bytes(store, segment, needed)
-    footer = await asyncio.to_thread(decode_segment_footer, segment.key, tail, segment.size_bytes)
+    footer = await read_footer(store, segment)
     if fault := footer_fault(segment, footer):
         raise Corrupt(segment.key, fault)
     if deep:
@@ -53,8 +40,6 @@ async def check_segment(store: ObjectStore, segment: Segment, *, deep: bool) -> 
 def footer_fault(segment: Segment, footer: Footer) -> str | None:
     """Why a sound footer does not belong to the segment that the manifest describes; None if it does."""
     groups = footer.row_groups
-    if footer.rows != segment.records:
-        return f"has {footer.rows} records, its manifest says {segment.records}"
     if (min_offset(groups[0]), max_offset(groups[-1])) != (segment.base_offset, segment.last_offset):
         return "has other offsets than its manifest says"
     if any(max_offset(one) >= min_offset(other) for one, other in pairwise(groups)):
@@ -64,13 +49,6 @@ def footer_fault(segment: Segment, footer: Footer) -> str | None:
     if spanned != (segment.min_timestamp_ms, segment.max_timestamp_ms):
         return "has other timestamps than its manifest says"
     return None
-
-
-async def _last_bytes(store: ObjectStore, segment: Segment, length: int) -> bytes:
-    stored = await store.get(segment.key, ByteRange(-length))
-    if fault := size_fault(segment, stored.info):
-        raise Corrupt(segment.key, fault)
-    return stored.data
 
 
 # ---- every byte
@@ -84,8 +62,7 @@ class _Totals:
     raw_bytes: int = 0
 
     def plus(self, records: pa.Table) -> _Totals:
-        raw = sum(pc.sum(pc.binary_length(records[name])).as_py() or 0 for name in ("key", "value"))
-        return _Totals(self.records + records.num_rows, self.raw_bytes + raw)
+        return _Totals(self.records + records.num_rows, self.raw_bytes + raw_bytes_of(records))
 
 
 async def _scan(store: ObjectStore, segment: Segment, footer: Footer) -> None:

@@ -7,8 +7,8 @@ Above `PACKED_BYTES_MIN` the content follows its envelope, after a newline, as o
     {"format_version":2,"crc32":"0a1b2c3d","content_bytes":123456}
     <zstd frame>                                                      # tail -n +2 FILE | zstd -d | jq
 
-Names of segments repeat each other, and a list of them shrinks to a sixth. The CRC32 is of the content's JSON text in
-both forms, so damage to the frame that zstd does not see is seen here.
+The names of segments resemble each other, so a list of them shrinks to a sixth. In both forms the CRC32 covers the
+content's JSON text, so it also detects damage to the frame that zstd misses.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import pyarrow as pa
 from tidelog.storage.errors import Corrupt
 
 PACKED_BYTES_MIN = 64 * 1024
-"""Shorter content stays readable by eye, in one object of about the least size a store bills."""
+"""Shorter content stays readable by eye, in an object of about the smallest size that a store bills."""
 
 CONTENT_BYTES_MAX = 1024 * 1024 * 1024
-"""Three million segments; a foreign object cannot make a reader take more memory."""
+"""Three million segments. It bounds the memory that a foreign object can make a reader take."""
 
 _ZSTD_LEVEL = 1
-"""Of a list of 100,000 segments it makes 6.4 MB where level 3 makes 7.5, in a quarter of the time."""
+"""It compresses a list of 100,000 segments to 6.4 MB; level 3 makes 7.5 MB of it, in four times the time."""
 
 
 class _Envelope(msgspec.Struct):
@@ -47,7 +47,7 @@ _packed_decoder = msgspec.json.Decoder(_PackedEnvelope)
 
 
 def seal(format_version: int, content: bytes) -> bytes:
-    """`content`, JSON text, as it is stored."""
+    """The stored form of `content`, a JSON text."""
     crc32 = f"{zlib.crc32(content):08x}"
     if len(content) < PACKED_BYTES_MIN:
         return msgspec.json.encode(_Envelope(format_version, crc32, msgspec.Raw(content)))
@@ -72,8 +72,8 @@ def unseal(key: str, data: bytes, format_version: int) -> bytes:
 
 def _unpacked(key: str, envelope: _PackedEnvelope, frame: bytes) -> bytes:
     if not PACKED_BYTES_MIN <= envelope.content_bytes <= CONTENT_BYTES_MAX:
-        raise Corrupt(key, f"says that it holds {envelope.content_bytes} bytes, which no writer packs")
+        raise Corrupt(key, f"claims to hold {envelope.content_bytes} bytes, a size that no writer packs")
     try:
         return pa.Codec("zstd").decompress(frame, envelope.content_bytes, asbytes=True)
     except (OSError, pa.ArrowException) as error:
-        raise Corrupt(key, f"is not the zstd frame it says: {error}") from error
+        raise Corrupt(key, f"is not the zstd frame that its envelope describes: {error}") from error

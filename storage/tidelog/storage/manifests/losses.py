@@ -1,8 +1,8 @@
-"""Offsets of a partition that are recorded as lost: values and what follows from them. All of it is pure.
+"""Offsets of a partition that are recorded as lost. All functions are pure.
 
-`tidelog bucket repair` records a loss when an object that held acknowledged records is gone or damaged for good. From
-then on the log of the partition is complete but for its losses (inv. 5). A loss may lie beyond the cold end: the
-archiver passes over it when it comes there. Losses that lie below the log start are forgotten.
+`tidelog bucket repair` records a loss when an object with acknowledged records is missing or damaged for good. From
+then on the log of the partition is complete except for its losses (inv. 5). A loss may lie beyond the cold end: the
+archiver skips it when it gets there. Losses below the log start are dropped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Loss:
 
 
 def with_losses(losses: Sequence[Loss], added: Sequence[Loss]) -> tuple[Loss, ...]:
-    """Both, ascending; what touches or overlaps is one loss, of the first object's key."""
+    """Both together, ascending. Losses that touch or overlap become one, with the first object's key."""
     joined: list[Loss] = []
     for loss in sorted((*losses, *added), key=_first):
         if joined and loss.first_offset <= joined[-1].next_offset:
@@ -37,7 +37,7 @@ def with_losses(losses: Sequence[Loss], added: Sequence[Loss]) -> tuple[Loss, ..
 
 
 def from_log_start(losses: Sequence[Loss], log_start_offset: int) -> tuple[Loss, ...]:
-    """Those that do not lie wholly below the log start."""
+    """The losses that do not lie wholly below the log start."""
     return tuple(loss for loss in losses if loss.next_offset > log_start_offset)
 
 

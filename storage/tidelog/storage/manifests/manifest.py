@@ -1,12 +1,12 @@
-"""The manifest of a partition: which segments hold its cold records, as the newest entry of an object log.
+"""The manifest of a partition: the list of its segments, as the newest entry of an object log.
 
-Segments are ascending and do not overlap; together they hold ``[log_start_offset, cold_end)``, with gaps only below
-`clean_end`, where compaction removed records, and where `losses` says so (inv. 4, 5). Appending version *v + 1* is a
-create-if-absent: of two workers on one partition one wins, the other starts over (`manifest_log`).
+Segments are ascending and do not overlap. Together they hold ``[log_start_offset, cold_end)``, with gaps only below
+`clean_end`, where compaction removed records, and where `losses` has them (inv. 4, 5). Version *v + 1* is appended by
+create-if-absent: of two workers on one partition one wins, and the other starts over (`manifest_log`).
 
-A version also says what it changed, and hashes that together with its predecessor's hash: `head` stands for the whole
-history of the partition, so that a later archive can be shown to be this one grown (`tidelog bucket attest`). What left
-the list stays named as `garbage` until it is deleted, so that no crash leaves an object nobody knows of.
+A version also has its change, and a hash over the change and its predecessor's hash. This `head` covers the whole
+history of the partition, so that a later archive can be proved to have grown from this one (`tidelog bucket attest`).
+Segments that left the list stay named as `garbage` until they are deleted, so that no crash leaves an unknown object.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ GENESIS = "0" * 64
 
 @dataclass(frozen=True)
 class Segment:
-    """One cold Parquet object. Sizes in bytes, `raw_bytes` of keys and values as they are; timestamps in ms since 1970
-    UTC; `level`: how often its records were written again to make larger segments of small ones; `archived_at_ms`: when
-    the first of its records came from the WAL, by the archiver's clock (0: not known)."""
+    """One Parquet object with archived records. Sizes are in bytes, `raw_bytes` those of uncompressed keys and values;
+    timestamps in ms since 1970 UTC. `level`: how often its records were merged into larger segments. `archived_at_ms`:
+    when the first of its records was archived, by the archiver's clock (0: unknown)."""
 
     key: str
     base_offset: int
@@ -50,20 +50,20 @@ class Segment:
 class ChangeKind(Enum):
     """Why a version was appended."""
 
-    ARCHIVE = "archive"  # records came from the WAL
-    MERGE = "merge"  # the same records in larger segments
-    COMPACT = "compact"  # older records of a key left
+    ARCHIVE = "archive"  # added records from the WAL
+    MERGE = "merge"  # put the same records into larger segments
+    COMPACT = "compact"  # removed older records of a key
     EXPIRE = "expire"  # retention moved the log start
-    DELETE_RECORDS = "delete-records"  # somebody moved the log start
-    LOSE = "lose"  # a repair recorded losses, and what of the segments is left
-    COLLECT = "collect"  # garbage was deleted
-    SWEEP = "sweep"  # nothing; what was uploaded before and has no name yet gets none any more
+    DELETE_RECORDS = "delete-records"  # a request moved the log start
+    LOSE = "lose"  # a repair recorded losses and removed lost segments
+    COLLECT = "collect"  # deleted garbage
+    SWEEP = "sweep"  # changed nothing, so that earlier uploads can no longer be named
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a version did to the one before it: the sha256 of the segments that left and of those that came, each by
-    offset."""
+    """The difference between a version and the one before it: the sha256 of the removed and of the added segments, each
+    by offset."""
 
     kind: ChangeKind
     removed: tuple[str, ...] = ()
@@ -72,8 +72,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Garbage:
-    """An object that left the list with `since_version`; it is deleted once a grace has passed since (readers hold
-    plans over it)."""
+    """An object that left the list with `since_version`. It is deleted a grace later, because readers may hold plans
+    over it."""
 
     key: str
     size_bytes: int
@@ -82,8 +82,8 @@ class Garbage:
 
 @dataclass(frozen=True)
 class Cleaning:
-    """At `at_ms` compaction had been over every record below `end_offset`, and not yet over what comes then: from which
-    its tombstones count their time (ADR 0013)."""
+    """At `at_ms` compaction had processed every record below `end_offset`, and no later ones. The tombstones below
+    count their time from then (ADR 0013)."""
 
     end_offset: int
     at_ms: int
@@ -91,12 +91,12 @@ class Cleaning:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One version. `version` is -1 for a partition that has none yet; `producers` is the last batch of each
-    idempotent producer at the cold end (inv. 7 outlives the WAL). Below `clean_end` a key was last compacted;
-    `cleanings`, ascending, say when each stretch of that first was. `losses`, ascending, may lie beyond the cold end.
+    """One version. `version` is -1 for a partition that has none yet. `producers` has the last batch of each idempotent
+    producer at the cold end, so that inv. 7 outlives the WAL. Below `clean_end` each key is there once; `cleanings`,
+    ascending, say when each stretch below it was first compacted. `losses`, ascending, may lie beyond the cold end.
 
-    `garbage`, `previous_head`, `head`, `change` and `base_version` are made by `ManifestLog.append`; a worker changes
-    the rest. `base_version` is the version that this one is stored as a difference to, None: it is stored whole."""
+    `ManifestLog.append` sets `garbage`, `previous_head`, `head`, `change` and `base_version`; a worker changes the
+    rest. This version is stored as a difference to `base_version`, or whole if that is None."""
 
     topic_partition: TopicPartition
     version: int = -1
@@ -115,5 +115,5 @@ class Manifest:
 
     @property
     def size_bytes(self) -> int:
-        """Of all segments."""
+        """The size of all segments together."""
         return sum(segment.size_bytes for segment in self.segments)

@@ -1,9 +1,9 @@
-"""How a version of a manifest follows from the one before it, and the hash that stands for a partition's whole history.
+"""Makes the next version of a manifest, and the hash that covers a partition's whole history.
 
-    head(v) = sha256 of (head(v - 1), whose partition, v, where the log begins and ends, what v removed and added)
+    head(v) = sha256 of (head(v - 1), partition, v, log start and ends, segments that v removed and added)
 
-What came and left is named by the sha256 of the segments' bytes, so whoever wrote `head` down once can have it shown
-later that nothing of that past was altered (`attest`). All of it is pure.
+Segments are named by the sha256 of their bytes. So a `head` that was noted once can prove later that nothing of that
+past was altered (`attest`). All functions are pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.storage.manifests.manifest_delta import shared_ends
 
 @dataclass(frozen=True)
 class Step:
-    """What the chain keeps of version `version`, for ever: its change, its offsets, and the hash of all up to it."""
+    """The part of a version that is kept for ever: its change, its offsets, and the hash of the history up to it."""
 
     version: int
     log_start_offset: int
@@ -32,14 +32,14 @@ class Step:
 
 
 def step_of(manifest: Manifest) -> Step:
-    """Of a version that was appended."""
-    assert manifest.change is not None, "a version says what it changed"
+    """The step of a version that was appended."""
+    assert manifest.change is not None, "an appended version has a change"
     offsets = (manifest.log_start_offset, manifest.cold_end, manifest.clean_end)
     return Step(manifest.version, *offsets, manifest.change, manifest.head)
 
 
 def grown(before: Manifest, after: Manifest, kind: ChangeKind) -> Manifest:
-    """`after` as the version that follows `before`, with what that changed, its hash and its garbage."""
+    """`after` as the version that follows `before`, with its change, its hash and its garbage."""
     version = before.version + 1
     first, last = shared_ends(before.segments, after.segments)
     was, came = before.segments[first : len(before.segments) - last], after.segments[first : len(after.segments) - last]
@@ -62,14 +62,14 @@ def grown(before: Manifest, after: Manifest, kind: ChangeKind) -> Manifest:
 
 
 def head_after(previous_head: str, place: TopicPartition, step: Step) -> str:
-    """The hash that stands for the history up to `step`, whose own `head` is not looked at."""
+    """The hash of the history up to `step`; `step.head` itself is ignored."""
     offsets = (step.log_start_offset, step.cold_end, step.clean_end)
     change = step.change
-    told = (
+    hashed = (
         *(previous_head, place.topic_id, place.partition, step.version, offsets),
         *(change.kind, change.removed, change.added),
     )
-    return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(hashed)).hexdigest()
 
 
 def chain_fault(manifest: Manifest) -> str | None:
@@ -77,9 +77,9 @@ def chain_fault(manifest: Manifest) -> str | None:
     if manifest.version < 0:
         return None if manifest.head == GENESIS else "has a head before its first version"
     if manifest.change is None:
-        return "does not say what it changed"
+        return "has no change"
     if manifest.version == 0 and manifest.previous_head != GENESIS:
         return "is the first version and follows another"
     if head_after(manifest.previous_head, manifest.topic_partition, step_of(manifest)) != manifest.head:
-        return "does not hash to its head: what it says it changed is not what was written"
+        return "does not hash to its head: its change was altered"
     return None

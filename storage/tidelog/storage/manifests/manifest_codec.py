@@ -1,12 +1,12 @@
-"""A version of a manifest as it is stored: whole, or as the difference to an older whole version.
+"""The stored form of a manifest version: whole, or as the difference to an older whole version.
 
-A list of up to `WHOLE_SEGMENTS_MAX` segments and objects of garbage is stored whole. Beyond that a version names its
-``base_version`` and what it has that the base has not, up to `DIFFERENCES_MAX` of it; then a whole one comes again, the
-base of those to follow. So an append costs about the same however long the list is, and opening a partition takes two
-objects. Producers come along in either form: they are bounded by the archiver's settings. A base has at least
-half of `WHOLE_SEGMENTS_MAX`, so that most versions are known to be none (`manifest_log` relies on it).
+A list of up to `WHOLE_SEGMENTS_MAX` segments and garbage objects is stored whole. A longer version names its
+``base_version`` and up to `DIFFERENCES_MAX` differences to it. After that a whole version follows, the base of the next
+ones. So an append costs about the same however long the list is, and opening a partition takes two objects. Both forms
+have the producers, which the archiver's settings bound. A base has at least half of `WHOLE_SEGMENTS_MAX`, so that most
+versions are known to be no base (`manifest_log` relies on it).
 
-A difference also carries the `head` of its base, so that it is put on no other version than the one it was made from.
+A difference also has the `head` of its base, so that it cannot be applied to another version.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ _decoder = msgspec.json.Decoder(_Whole | _Difference)
 
 @dataclass(frozen=True)
 class StoredDifference:
-    """A version that wants its base: of `manifest` all but the lists is there."""
+    """A version that needs its base: `manifest` has everything except the lists."""
 
     manifest: Manifest
     base_head: str
@@ -147,7 +147,7 @@ class StoredDifference:
 
 
 def told_by(stored: Manifest | StoredDifference) -> Manifest:
-    """What a version's own object tells of it: all but the lists, if it is a difference."""
+    """The part of a version that is in its own object: everything except the lists, if it is a difference."""
     return stored.manifest if isinstance(stored, StoredDifference) else stored
 
 
@@ -173,7 +173,7 @@ def encode_difference(manifest: Manifest, base: Manifest, made: ManifestDifferen
 
 
 def encode_version(manifest: Manifest, base: Manifest | None) -> tuple[Manifest, bytes]:
-    """`manifest` as it is best stored when `base` is the newest whole version, and what says so of it."""
+    """`manifest` and its stored form, whole or as a difference to `base`, the newest whole version."""
     made = short_difference(manifest, base)
     if base is None or made is None:
         whole = replace(manifest, base_version=None)
@@ -188,7 +188,7 @@ def may_be_base(manifest: Manifest) -> bool:
 
 
 def short_difference(manifest: Manifest, base: Manifest | None) -> ManifestDifference | None:
-    """What `manifest` has that `base` has not; None where it is stored whole."""
+    """The difference of `manifest` to `base`; None if it is to be stored whole."""
     if base is None or not may_be_base(base) or len(manifest.segments) + len(manifest.garbage) <= WHOLE_SEGMENTS_MAX:
         return None
     made = difference(base, manifest)
@@ -199,7 +199,7 @@ def short_difference(manifest: Manifest, base: Manifest | None) -> ManifestDiffe
 
 
 def decode_version(key: str, data: bytes) -> Manifest | StoredDifference:
-    """A version, or as much of it as its own object tells. Raises `Corrupt` naming `key`."""
+    """A version, or the part of it in its own object. Raises `Corrupt` naming `key`."""
     try:
         document = _decoder.decode(unseal(key, data, MANIFEST_FORMAT_VERSION))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -224,22 +224,22 @@ def decode_manifest(key: str, data: bytes) -> Manifest:
     """A version that is stored whole. Raises `Corrupt` naming `key`."""
     version = decode_version(key, data)
     if isinstance(version, StoredDifference):
-        raise Corrupt(key, "is a difference, and nobody stores one here")
+        raise Corrupt(key, "is a difference to another version, where a whole one is expected")
     return version
 
 
 def put_on(key: str, stored: StoredDifference, base: Manifest) -> Manifest:
     """The version that `key` stores as a difference to `base`. Raises `Corrupt` naming `key`."""
     if base.base_version is not None or base.head != stored.base_head:
-        raise Corrupt(key, f"is a difference to another version {base.version} than the one that is there")
+        raise Corrupt(key, f"is a difference to another version {base.version} than the stored one")
     try:
         segments, garbage, producers = applied(base, stored.difference)
     except DoesNotApply as error:
-        raise Corrupt(key, f"takes away what version {base.version} does not have") from error
+        raise Corrupt(key, f"removes items that version {base.version} does not have") from error
     return _checked(key, replace(stored.manifest, segments=segments, garbage=garbage, producers=producers))
 
 
-# ---- between values and what is on the wire
+# ---- between values and their stored form
 
 
 def _encode(manifest: Manifest, document: dict[str, Any]) -> bytes:
@@ -249,7 +249,7 @@ def _encode(manifest: Manifest, document: dict[str, Any]) -> bytes:
 
 
 def _told(manifest: Manifest) -> dict[str, Any]:
-    """What both forms say, but for the lists: values whose fields are called as on the wire."""
+    """The fields of both forms, except the lists, by their stored names."""
     told: dict[str, Any] = {
         "topic_id": manifest.topic_partition.topic_id,
         "partition": manifest.topic_partition.partition,
@@ -270,7 +270,7 @@ def _wire_marks(marks: Sequence[ProducerMark]) -> list[_Mark]:
 
 
 def _manifest(document: _Whole | _Difference) -> Manifest:
-    """All but the lists."""
+    """The version without its lists."""
     return Manifest(
         topic_partition=_place(document),
         version=document.version,
@@ -309,7 +309,7 @@ def _checked(key: str, manifest: Manifest) -> Manifest:
 
 
 def _fault(manifest: Manifest) -> str | None:
-    """What is wrong with the offsets of `manifest`; None if nothing is."""
+    """Why `manifest` contradicts itself; None if it does not."""
     reached = 0
     for segment in manifest.segments:
         if not reached <= segment.base_offset <= segment.last_offset:
@@ -320,7 +320,7 @@ def _fault(manifest: Manifest) -> str | None:
     if fault := losses_fault(manifest.losses):
         return fault
     if any(garbage.since_version > manifest.version for garbage in manifest.garbage):
-        return "names garbage of a version that is yet to come"
+        return "names garbage of a later version"
     if any(mark.topic_partition != manifest.topic_partition for mark in manifest.producers):
-        return "carries the producers of another partition"
+        return "has producers of another partition"
     return None

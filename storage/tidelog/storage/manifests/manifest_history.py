@@ -1,13 +1,13 @@
-"""What became of a partition, step by step, for ever: the changes of versions that were collected.
+"""The history of a partition: the changes of all versions that were collected, kept for ever.
 
-Old versions of a manifest are deleted (`upkeep.collect`), and what each of them changed is kept, so that the chain of
-hashes can be followed from its beginning (`attest`). Versions ``[n * 256, (n + 1) * 256)`` lie together in one object,
-written before the first of them is deleted:
+Old versions of a manifest are deleted (`upkeep.collect`). Their changes are kept, so that the chain of hashes can be
+followed from its beginning (`attest`). The changes of versions ``[n * 256, (n + 1) * 256)`` are in one object, a block,
+which is written before the first of them is deleted:
 
     topics/web/<id>/_manifest/00000/_history/<first>-<last>.json
 
-Such a block is made of objects that never change, so it is the same whoever makes it: it is created once, and finding
-it there is as good as having made it. It is never deleted as long as its topic lives.
+A block is made of objects that never change, so it is the same whoever makes it: it is created once, and a worker that
+finds it there need not write it. It is not deleted while its topic exists.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidelog.storage.object_store import ObjectStore, list_all
 HISTORY_FORMAT_VERSION = 1
 
 BLOCK_VERSIONS = 256
-"""A partition that gets a version a minute has 2,000 blocks after a year, and at most so many old versions to list."""
+"""A partition that gets a version per minute has 2,000 blocks after a year, and at most this many old versions."""
 
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
@@ -56,7 +56,7 @@ _decoder = msgspec.json.Decoder(_Block)
 
 @dataclass(frozen=True)
 class HistoryBlock:
-    """Neighbouring steps, one at least; `previous_head` is the head before the first."""
+    """Consecutive steps, at least one; `previous_head` is the head before the first."""
 
     topic_partition: TopicPartition
     previous_head: str
@@ -64,7 +64,7 @@ class HistoryBlock:
 
     @property
     def versions(self) -> tuple[int, int]:
-        """The first and the last."""
+        """The first and the last version."""
         return self.steps[0].version, self.steps[-1].version
 
 
@@ -79,7 +79,7 @@ def encode_block(block: HistoryBlock) -> bytes:
 
 
 def decode_block(key: str, data: bytes) -> HistoryBlock:
-    """Raises `Corrupt` naming `key`. Whether the hashes follow from each other tells `block_fault`."""
+    """Raises `Corrupt` naming `key`. It does not check the hashes: see `block_fault`."""
     try:
         document = _decoder.decode(unseal(key, data, HISTORY_FORMAT_VERSION))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -97,8 +97,8 @@ def block_fault(block: HistoryBlock) -> str | None:
     for step in block.steps:
         if head_after(head, block.topic_partition, step) != step.head:
             return (
-                f"version {step.version} does not hash to its head: it is not what was written, or does not follow the "
-                "version before it"
+                f"version {step.version} does not hash to its head: it was altered, or does not follow the version "
+                "before it"
             )
         head = step.head
     return None
@@ -138,13 +138,13 @@ class ManifestHistory:
         return block
 
     async def write(self, block: HistoryBlock) -> None:
-        """Create `block`, or find it there. Raises `Corrupt` if what is there is another."""
+        """Create `block`, or find it there. Raises `Corrupt` if the stored block is different."""
         key = self.key(*block.versions)
         try:
             await self._store.create(key, encode_block(block))
         except Conflict as error:
             if await self.read(*block.versions) != block:
-                raise Corrupt(key, "is not what the versions say that are still there") from error
+                raise Corrupt(key, "contradicts the versions that are still stored") from error
 
 
 def _stored(step: Step) -> _Step:

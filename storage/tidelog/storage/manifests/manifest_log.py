@@ -1,20 +1,20 @@
-"""The manifests of a partition as an object log: read the newest, append the next.
+"""Read and append versions of a partition's manifest, which is a numbered object log.
 
-Of two workers that append version *v + 1* one wins and the other starts over from what the first made, so segments are
-added and removed by one worker at a time without any lock (inv. 5). A version of a long list is stored as the
-difference to an older one (`manifest_codec`); that is read with it, and kept for the versions that follow.
+To append, a worker creates version v + 1. If two workers race, one create fails, and that worker starts over from the
+other's version. So one worker at a time adds and removes segments, without a lock (inv. 5). A version of a long list is
+stored as the difference to an older one (`manifest_codec`), which is read with it and kept for later versions.
 
-Old versions are collected a grace after a newer one was seen (`upkeep.collect`), and a number that was collected could
-be created again, by a worker that was stalled since it read the version before. It would believe its segments in the
-log, where no reader looks. So an append that was not answered within `FLOOR_TRUST_S` of when its predecessor was known
-to be the newest looks once more; why less needs no look is told in `floor_trust`, of which this is the same case.
+A worker that appends now and then, such as the archiver, need not ask which version is the newest: it continues from
+the version that it made itself (`known`), and the create fails if that is no longer the newest.
 
-A worker that appended the version before, however long ago, looks with a HEAD of that one. Versions are deleted in
-ascending order, only bases stay behind (`upkeep.collect`). So while *v*, which is no base, is there, *v + 1* was never
-deleted, and whoever created it was the first. Otherwise a LIST of what follows *v + 1* tells.
+Hazard: version numbers can be reused. Garbage collection deletes old versions (`upkeep.collect`). A worker that stalled
+after reading version v could then create v + 1 a second time, and readers would never see its segments.
+Defence: `append` checks the log again unless its answer arrived within `FLOOR_TRUST_S` of the last proof that v was the
+newest version. `floor_trust` explains why that bound is safe. The check is:
 
-So who appends now and then, as the archiver does, need not ask what is the newest: the version that it made itself is
-what it takes for the newest (`known`), and the create tells whether that was right.
+- A HEAD of v, if this worker appended v. Versions are deleted in ascending order, and only bases stay. So if v is no
+  base and still exists, v + 1 was never deleted, and this create was its first.
+- Otherwise a LIST of the versions after v + 1.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tidelog.storage.runtime import Clock, SystemClock
 __all__ = ["ManifestLog", "decode_manifest", "encode_manifest", "grown"]
 
 LARGE_BYTES = 1024 * 1024
-"""An object above it is decoded in a thread, so that a list of a hundred thousand segments does not hold up others."""
+"""A larger object is decoded in a thread, so that a list of a hundred thousand segments does not block other tasks."""
 
 
 class ManifestLog:
@@ -60,8 +60,8 @@ class ManifestLog:
         self._clock = clock or SystemClock()
         self._latest = Manifest(topic_partition)
         self._known_s = -math.inf  # when `_latest` was known to be the newest
-        self._asked = False  # whether `_latest` comes from the bucket, and no append is in doubt
-        self._tag: str | None = None  # the store's of `_latest`, if it was made here
+        self._asked = False  # whether `_latest` was read or appended, and no append is in doubt
+        self._tag: str | None = None  # the store's tag of `_latest`, if it was appended here
         self._base: Manifest | None = None
 
     def key(self, version: int) -> str:
@@ -80,17 +80,17 @@ class ManifestLog:
 
     @property
     def known(self) -> Manifest | None:
-        """The newest version as it was when this was last sure of it, for who appends to it: `append` says whether it
-        still is. None before `latest`, and after an append that failed."""
+        """The newest version as it was last known, to append to: `append` fails if it is no longer the newest. None
+        before `latest`, and after a failed append."""
         return self._latest if self._asked else None
 
     def versions(self, start: int = 0) -> AsyncIterator[int]:
-        """The numbers from `start` on that are there now, ascending."""
+        """The numbers of the versions from `start` on that exist now, ascending."""
         return self._log.numbers(start)
 
     async def latest(self) -> Manifest:
-        """The newest version, or one of number -1 if there is none yet. One LIST, and a GET unless that version is
-        known from before; another for its base, unless that is. Raises `Corrupt`."""
+        """The newest version, or one of number -1 if there is none yet. One LIST, a GET unless that version is known
+        already, and another GET for its base, unless that is. Raises `Corrupt`."""
         tried = -1
         while True:
             asked_s = self._clock.monotonic()
@@ -110,10 +110,11 @@ class ManifestLog:
         return self._latest
 
     async def renew(self) -> bool:
-        """Whether the version that `latest` gave is the newest still, in one HEAD; False: ask `latest`.
+        """Whether the version that `latest` returned is still the newest, by one HEAD of the next one; if False, call
+        `latest`.
 
-        The version after it may have been collected if it was long ago that this one was the newest. Within
-        `FLOOR_TRUST_S` it cannot have been (`floor_trust`), so its absence tells."""
+        The next version may have been collected if this one was the newest long ago. Within `FLOOR_TRUST_S` it cannot
+        have been (`floor_trust`), so within that time its absence is proof."""
         asked_s, trusted_until_s = self._clock.monotonic(), self._known_s + FLOOR_TRUST_S
         if asked_s >= trusted_until_s:
             return False
@@ -131,7 +132,7 @@ class ManifestLog:
         return manifest
 
     async def stored(self, version: int) -> Manifest | StoredDifference:
-        """One version, or what its own object tells of it, in one request. Raises `NotFound`, `Corrupt`."""
+        """One version, or the part of it in its own object, in one request. Raises `NotFound`, `Corrupt`."""
         key = self.key(version)
         data = (await self._log.read(version)).data
         large = len(data) > LARGE_BYTES
@@ -146,12 +147,12 @@ class ManifestLog:
         await self._log.delete(version)
 
     async def append(self, manifest: Manifest, kind: ChangeKind = ChangeKind.ARCHIVE) -> Manifest:
-        """Store `manifest`, made from version ``manifest.version`` that `latest` gave, as the version after it, and
-        return it as it was stored: segments that left the list are its garbage now.
+        """Append `manifest`, made from version ``manifest.version`` that `latest` returned, as the next version.
+        Returns it as it was stored: segments that left the list are its garbage now.
 
-        Raises `Conflict` if there is one already: start over from `latest`. What makes a body one's own is the ids of
-        the segments it adds. Two workers that write the very same body only remove segments, and removing them once is
-        what both wanted, so finding one's own body means won (as when an earlier answer was lost).
+        Raises `Conflict` if another version took the number: start over from `latest`. If the stored body is the same
+        as this one, the append succeeded, and an earlier answer was lost. Segment ids make a body unique. Two workers
+        can only write the same body if it adds no segment, and then the result is what both wanted.
         """
         assert manifest.version == self._latest.version, "a version is made from the latest one"
         appended, body = await self._encoded(grown(self._latest, manifest, kind))
@@ -175,7 +176,7 @@ class ManifestLog:
         return await asyncio.to_thread(encode_version, manifest, self._base)
 
     async def _resolved(self, version: int) -> tuple[Manifest, Manifest]:
-        """A version, and the whole one that it is stored on, which may be itself."""
+        """A version, and its base, which may be itself."""
         stored = await self.stored(version)
         if not isinstance(stored, StoredDifference):
             return stored, stored
@@ -196,7 +197,7 @@ class ManifestLog:
         return base
 
     async def _expect_own(self, appended: Manifest, body: bytes, conflict: Conflict) -> str:
-        """That the version which is there is the one that was to be created. Returns its tag."""
+        """Raise `conflict` unless the stored version has the body that was to be created. Returns its tag."""
         try:
             found = await self._log.read(appended.version)
         except NotFound:
@@ -206,7 +207,8 @@ class ManifestLog:
         return found.info.version
 
     async def _predecessor_is_there(self) -> bool:
-        """Whether the version that was appended to, made here, was never deleted; so neither was the one after it."""
+        """Whether the version that was appended to was made here and still exists: then the next one was never
+        deleted."""
         if self._tag is None or may_be_base(self._latest):
             return False
         try:
@@ -215,11 +217,12 @@ class ManifestLog:
             return False
 
     async def _expect_first(self, appended: Manifest) -> None:
-        """That the number of `appended` was never used before: nothing follows it, or the version after it does."""
+        """Raise `Conflict` unless the number of `appended` was never used before: no later version exists, or the next
+        one was made from `appended`."""
         following = (await self._log.page(self.key(appended.version))).entries
         if not following:
             return
         after = following[0].number
         if after == appended.version + 1 and told_by(await self.stored(after)).previous_head == appended.head:
             return
-        raise Conflict(f"{self.key(appended.version)} had been used and collected: start over from the latest version")
+        raise Conflict(f"{self.key(appended.version)} was used and collected: start over from the latest version")

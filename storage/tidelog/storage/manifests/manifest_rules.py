@@ -1,5 +1,5 @@
-"""What a manifest must be so that its segments make a log (inv. 4, 5), beyond what its codec refuses: all of it pure,
-for whoever proves a bucket.
+"""Rules that a manifest must keep so that its segments form a log (inv. 4, 5), beyond those of its codec. All functions
+are pure; `bucket verify` uses them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from tidelog.storage.manifests.losses import lost_between, past_losses
 from tidelog.storage.manifests.manifest import Manifest, Segment
 
 LEVEL_MAX = 2
-"""A segment's records are written again at most so often (write amplification 3)."""
+"""How often a record may be written again (write amplification 3)."""
 
 
 def density_fault(manifest: Manifest) -> str | None:
-    """Why the segments do not hold every offset from the log start to the cold end, though compaction has not been
-    there; None if they do. Only below `clean_end`, and where a loss is recorded, may records lack."""
+    """Why the segments lack an offset between the log start and the cold end that compaction did not remove; None if
+    they lack none. Records may be missing only below `clean_end`, and where a loss is recorded."""
     expected = past_losses(manifest.losses, max(manifest.log_start_offset, manifest.clean_end))
     for segment in manifest.segments:
         if segment.base_offset > expected:
@@ -27,11 +27,11 @@ def density_fault(manifest: Manifest) -> str | None:
 
 
 def _gap(first: int, end: int) -> str:
-    return f"lacks offsets {first} to {end - 1}, and compaction has not been there (inv. 4, 5)"
+    return f"lacks offsets {first} to {end - 1}, which compaction did not remove (inv. 4, 5)"
 
 
 def segment_faults(manifest: Manifest, topic: str) -> Iterator[tuple[Segment, str]]:
-    """Segments that cannot be what the manifest says of them, whatever their bytes are."""
+    """Segments that cannot be as the manifest describes them, whatever their bytes are."""
     place = manifest.topic_partition
     for segment in manifest.segments:
         try:
@@ -56,7 +56,7 @@ def _count_fault(segment: Segment, manifest: Manifest) -> str | None:
     lost = lost_between(manifest.losses, segment.base_offset, segment.next_offset)
     offsets = segment.next_offset - segment.base_offset - lost
     if segment.base_offset >= manifest.clean_end and segment.records != offsets:
-        return f"has {segment.records} records for {offsets} offsets, where compaction has not been (inv. 4)"
+        return f"has {segment.records} records for {offsets} offsets, above the clean end (inv. 4)"
     if not 0 < segment.records <= offsets:
         return f"has {segment.records} records for {offsets} offsets"
     return None

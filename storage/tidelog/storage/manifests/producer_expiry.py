@@ -1,8 +1,8 @@
-"""Which producers' marks in a manifest are older than a given time.
+"""Finds the producers' marks in a manifest that are older than a given time.
 
-A mark has no time of its own, but each segment has: `archived_at_ms` is when the first of its records came from the
-WAL. A batch below a segment was written before that. So all marks below a segment that is older than the given time are
-older, too. Other marks are kept, as those in the last segment: marks expire late, never too soon.
+A mark has no time of its own, but each segment has `archived_at_ms`, when its first record was archived. A batch below
+a segment was written before that. So if a segment is older than the given time, all marks below it are older, too.
+Other marks are kept, including those in the last segment: marks expire late, never too soon.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.storage.wal_entry import ProducerMark
 def living_marks(
     marks: Sequence[ProducerMark], segments: Sequence[Segment], before_ms: int
 ) -> tuple[ProducerMark, ...]:
-    """`marks` without those that are surely older than `before_ms`."""
+    """`marks` without those that are certainly older than `before_ms`."""
     if not marks:
         return ()
     old = (segment.base_offset for segment in reversed(segments) if 0 < segment.archived_at_ms < before_ms)

@@ -1,8 +1,8 @@
-"""Segments: the cold records of one partition as one Parquet object, what `spark.read.parquet`, DuckDB and pandas open.
+"""The codec of segments: archived records of one partition as one Parquet object, for Spark, DuckDB, pandas and us.
 
-Columns are `records.RECORD_SCHEMA`, offsets ascending (compaction may leave gaps, inv. 4). Row groups of about 8 MiB
-of raw records carry statistics of `offset` and `timestamp`, so that any reader finds its place from the footer. The
-footer's header (`parquet_format`) says whose records these are. A range of a segment is read by `segment_reader`.
+The columns are `records.RECORD_SCHEMA`, offsets ascending (compaction may leave gaps, inv. 4). Row groups of about 8
+MiB of raw records have statistics of `offset` and `timestamp`, so that any reader finds its place from the footer. The
+footer's header (`parquet_format`) names the partition. `segment_reader` reads a range of a segment.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ SEGMENT_FLAVOR = ParquetFlavor(
 )
 
 FINAL_SEGMENT_FLAVOR = replace(SEGMENT_FLAVOR, zstd_levels=(1, 10))
-"""For segments that are not merged again and stay for years: on JSON events 18 % smaller, for some five times the
-work, which each record has once. Higher levels give less: 12 another 2 % for a quarter more work."""
+"""For segments that are not merged again and stay for years: on JSON events 18 % smaller, for some five times the work,
+once per record. Higher levels save little: level 12 another 2 % for a quarter more work."""
 
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
@@ -63,7 +63,7 @@ _decoder = msgspec.json.Decoder(_Header)
 
 @dataclass(frozen=True)
 class EncodedSegment:
-    """A segment to be, under the key that `segment` carries."""
+    """A segment that is not uploaded yet. `segment.key` is its key."""
 
     segment: Segment
     body: Body
@@ -76,8 +76,8 @@ def encode_segment(
     segment_id: str,
     flavor: ParquetFlavor = SEGMENT_FLAVOR,
 ) -> EncodedSegment:
-    """`records` (`RECORD_SCHEMA`, at least one, offsets ascending) as a segment of `topic_partition`; `segment_id` is
-    what tells it from another of the same offsets. Raises `Invalid`."""
+    """`records` (`RECORD_SCHEMA`, at least one, offsets ascending) as a segment of `topic_partition`. `segment_id`
+    distinguishes it from others with the same offsets. Raises `Invalid`."""
     if not records.schema.equals(RECORD_SCHEMA):
         raise Invalid(f"a segment has the columns of RECORD_SCHEMA, not {records.schema.names}")
     if reason := _offsets_fault(records):
@@ -92,7 +92,7 @@ def encode_segment(
 def encode_segment_header(
     topic: str, topic_partition: TopicPartition, base_offset: int, last_offset: int, records: int
 ) -> bytes:
-    """What a segment says of itself, besides being Parquet."""
+    """The header in a segment's footer."""
     place = topic_partition.topic_id, topic_partition.partition
     return msgspec.json.encode(_Header(topic, *place, base_offset, last_offset, records))
 
@@ -100,7 +100,7 @@ def encode_segment_header(
 def name_segment(
     topic: str, topic_partition: TopicPartition, base_offset: int, last_offset: int, segment_id: str
 ) -> str:
-    """Its key."""
+    """The key of a segment."""
     place = topic_partition.topic_id, topic_partition.partition
     return segment_key(topic, *place, base_offset, last_offset, segment_id)
 
@@ -117,7 +117,7 @@ def decode_segment(key: str, data: bytes | memoryview) -> pa.Table:
 
 
 def decode_segment_footer(key: str, tail: bytes | memoryview, object_bytes: int) -> Footer:
-    """The footer of a segment of `object_bytes` out of its last bytes, checked against its key. Raises `Corrupt`."""
+    """The footer of a segment of `object_bytes`, from its last bytes, checked against its key. Raises `Corrupt`."""
     footer = decode_footer(key, SEGMENT_FLAVOR, tail, object_bytes)
     _checked_header(key, footer)
     return footer
@@ -126,8 +126,8 @@ def decode_segment_footer(key: str, tail: bytes | memoryview, object_bytes: int)
 def decode_segment_rows(
     key: str, footer: Footer, groups: Sequence[RowGroup], data: memoryview, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """The records of `groups`, neighbours in the segment, whose bytes are `data`: all columns, or those named, of which
-    offset and timestamp are two. Raises `Corrupt` naming `key`."""
+    """The records of `groups`, neighbours in the segment, whose bytes are `data`: all columns, or `columns`, which
+    include offset and timestamp. Raises `Corrupt` naming `key`."""
     records = decode_rows(key, SEGMENT_FLAVOR, footer, groups, data, columns)
     if reason := _offsets_fault(records):
         raise Corrupt(key, reason)
@@ -149,7 +149,7 @@ def max_timestamp_ms(group: RowGroup) -> int:
 
 
 def describe_segment(key: str, data: bytes | memoryview) -> Segment:
-    """What a manifest would say of the segment `data` under `key`. Raises `Corrupt`."""
+    """The manifest entry of the segment `data` under `key`. Raises `Corrupt`."""
     return _described(key, data, decode_segment(key, data))
 
 
@@ -169,7 +169,7 @@ def _described(key: str, data: Body, records: pa.Table) -> Segment:
 
 
 def raw_bytes_of(records: pa.Table) -> int:
-    """Bytes of keys and values as they are."""
+    """The bytes of keys and values, uncompressed."""
     return sum(pc.sum(pc.binary_length(records[name])).as_py() or 0 for name in ("key", "value"))
 
 
@@ -190,7 +190,7 @@ def _checked_header(key: str, footer: Footer) -> _Header:
 
 
 def _offsets_fault(records: pa.Table) -> str | None:
-    """Why the offsets of `records` are not those of a segment; None if they are."""
+    """Why `records` cannot be those of a segment; None if they can."""
     if records.num_rows == 0:
         return "a segment holds at least one record"
     if records["offset"].null_count or records["timestamp"].null_count:

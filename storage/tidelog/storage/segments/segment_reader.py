@@ -1,17 +1,17 @@
-"""Reads a segment from an offset on by ranges: its footer once, then only the row groups that are asked for.
-
-A cold read takes two requests, one for the footer and one for the row groups, which lie next to each other in the
-object; with the footer in the cache it takes one, and of a small segment everything comes with the footer. Which row
-groups are needed is decided purely, by the statistics of `offset` and `timestamp`.
+"""Reads a segment from an offset on, by ranges: its footer once, then only the needed row groups.
 
     reader = SegmentReader(store)
     records = await reader.read(segment, offset, bytes_max=1 << 20)      # RECORD_SCHEMA, from `offset` on
 
-The range that is fetched is a row group at least, for the columns of one record lie all over it. What is decoded of it
-is what is asked for: a few records take a page of values, not all of them (`segment_slice`). A row group that a small
-read has fetched is kept a while as it is stored, for what is read next mostly lies in it too.
+A cold read takes two requests: one for the footer and one for the row groups, which are neighbours in the object. If
+the footer is in the cache, it takes one; a small segment arrives whole with its footer. The statistics of `offset` and
+`timestamp` decide purely which row groups are needed.
 
-Everything read is checked (`parquet_format`). Decoding is done in a thread.
+The fetched range is at least a row group, because the columns of one record are spread over it. Only the wanted part is
+decoded: a few records take a page of values, not all of them (`segment_slice`). A row group that a small read fetched
+is kept for a while as it is stored, because the next read is usually in it too.
+
+Everything is checked (`parquet_format`). Decoding runs in a thread.
 """
 
 from __future__ import annotations
@@ -39,22 +39,46 @@ from tidelog.storage.segments.segment_slice import Wanted, decode_slice, offset_
 
 FOOTER_CACHE_BYTES = 32 * 1024 * 1024
 FOOTER_TAIL_BYTES = 64 * 1024
-"""How much of a segment's end is read for its footer at first: about 100 row groups, 800 MiB of raw records."""
+"""The first read of a footer takes this many bytes: enough for about 100 row groups, 800 MiB of raw records."""
 READ_BYTES_MAX = 16 * 1024 * 1024
 READ_RECORDS_MAX = 2**63 - 1
 ROW_GROUP_CACHE_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class _Tail:
-    """A footer, and the object's last bytes that came with it."""
+class SegmentTail:
+    """A footer, and the last bytes of the object that were read with it."""
 
     footer: Footer
     data: bytes
 
 
+async def read_tail(store: ObjectStore, segment: Segment) -> SegmentTail:
+    """One request, two for a footer of more than `FOOTER_TAIL_BYTES`. Raises `NotFound`, `Corrupt`, `Unavailable`."""
+    data = await read_last_bytes(store, segment, FOOTER_TAIL_BYTES)
+    needed = footer_bytes(segment.key, data)
+    if len(data) < needed <= segment.size_bytes:
+        data = await read_last_bytes(store, segment, needed)
+    return SegmentTail(decode_segment_footer(segment.key, data, segment.size_bytes), data)
+
+
+async def read_last_bytes(store: ObjectStore, segment: Segment, length: int) -> bytes:
+    """Raises `NotFound`, `Unavailable`; `Corrupt` if the object has another size than its manifest says."""
+    stored = await store.get(segment.key, ByteRange(-length))
+    if fault := size_fault(segment, stored.info.size):
+        raise Corrupt(segment.key, fault)
+    return stored.data
+
+
+def size_fault(segment: Segment, size_bytes: int) -> str | None:
+    """Why an object of `size_bytes` is not `segment`; None if it has the right size."""
+    return (
+        None if size_bytes == segment.size_bytes else f"has {size_bytes} bytes, its manifest says {segment.size_bytes}"
+    )
+
+
 class SegmentReader:
-    """Shared by all readers of a store. Raises `NotFound` (compacted or expired meanwhile), `Corrupt`,
+    """Shared by all readers of a store. Raises `NotFound` (the segment was compacted or expired), `Corrupt`,
     `Unavailable`."""
 
     def __init__(self, store: ObjectStore, *, footer_cache_bytes: int = FOOTER_CACHE_BYTES) -> None:
@@ -66,10 +90,10 @@ class SegmentReader:
     async def read(
         self, segment: Segment, offset: int, *, bytes_max: int = READ_BYTES_MAX, records_max: int = READ_RECORDS_MAX
     ) -> pa.Table:
-        """Records (`RECORD_SCHEMA`) from `offset` on: those of the row group that holds it, and of the ones behind it
-        as long as all together take `bytes_max` at most uncompressed. Of a row group much larger than what is asked
-        for it may be only a part, which is not cut at the bounds: that is for the caller to do. None are left in the
-        segment only if the table is empty."""
+        """Records (`RECORD_SCHEMA`) from `offset` on: those of the row group that holds it, and of the following ones
+        while all together take at most `bytes_max` uncompressed. Of a row group much larger than that, only a part may
+        be returned. The caller must cut the result at its bounds. An empty table means that the segment has no records
+        from `offset` on."""
         tail = await self._tail(segment)
         groups = plan_row_groups(tail.footer, offset, bytes_max, records_max)
         if not groups:
@@ -84,14 +108,14 @@ class SegmentReader:
         return records.slice(first)
 
     def end_of_read(self, segment: Segment, offset: int, *, bytes_max: int) -> int | None:
-        """Where the whole row groups end that `read` gives from `offset` on; None if the footer is not at hand."""
+        """The offset after the row groups that `read` returns from `offset` on; None if the footer is not cached."""
         if (footer := self.footers.get(segment.key)) is None:
             return None
         groups = plan_row_groups(footer, offset, bytes_max, READ_RECORDS_MAX)
         return max_offset(groups[-1]) + 1 if groups else segment.next_offset
 
     async def find_offset_by_timestamp(self, segment: Segment, timestamp_ms: int) -> int | None:
-        """The first offset whose timestamp is `timestamp_ms` or later, as Kafka has it; None if the segment has none.
+        """The first offset with a timestamp of `timestamp_ms` or later, as in Kafka; None if the segment has none.
         Timestamps need not ascend."""
         tail = await self._tail(segment)
         index = first_row_group_at(tail.footer, timestamp_ms)
@@ -104,33 +128,23 @@ class SegmentReader:
             raise Corrupt(segment.key, f"row group {index} lacks the timestamp that its statistics promise")
         return found
 
-    async def _tail(self, segment: Segment) -> _Tail:
+    async def _tail(self, segment: Segment) -> SegmentTail:
         if footer := self.footers.get(segment.key):
-            return _Tail(footer, b"")
-        data = await self._last_bytes(segment, FOOTER_TAIL_BYTES)
-        needed = footer_bytes(segment.key, data)
-        if len(data) < needed <= segment.size_bytes:
-            data = await self._last_bytes(segment, needed)
-        footer = decode_segment_footer(segment.key, data, segment.size_bytes)
-        if _stored_bytes(footer) <= self.footers.maxsize:
-            self.footers[segment.key] = footer
-        return _Tail(footer, data)
+            return SegmentTail(footer, b"")
+        tail = await read_tail(self._store, segment)
+        if _stored_bytes(tail.footer) <= self.footers.maxsize:
+            self.footers[segment.key] = tail.footer
+        return tail
 
-    async def _last_bytes(self, segment: Segment, length: int) -> bytes:
-        stored = await self._store.get(segment.key, ByteRange(-length))
-        if stored.info.size != segment.size_bytes:
-            raise Corrupt(segment.key, f"has {stored.info.size} bytes, its manifest says {segment.size_bytes}")
-        return stored.data
-
-    async def _kept(self, segment: Segment, tail: _Tail, group: RowGroup) -> memoryview:
-        """The bytes of `group`, kept for the next who wants a part of it."""
+    async def _kept(self, segment: Segment, tail: SegmentTail, group: RowGroup) -> memoryview:
+        """The bytes of `group`, which are kept for the next read."""
         data = await self._bytes(segment, tail, [group])
         if len(data) <= self.row_groups.maxsize:
             self.row_groups[segment.key, group.index] = data
         return data
 
-    async def _bytes(self, segment: Segment, tail: _Tail, groups: Sequence[RowGroup]) -> memoryview:
-        """The bytes of `groups`, which lie next to each other."""
+    async def _bytes(self, segment: Segment, tail: SegmentTail, groups: Sequence[RowGroup]) -> memoryview:
+        """The bytes of `groups`, which are neighbours."""
         kept = self.row_groups.get((segment.key, groups[0].index))
         if kept is not None and len(groups) == 1:
             return kept
@@ -146,13 +160,13 @@ def _stored_bytes(footer: Footer) -> int:
 
 
 def _is_part(group: RowGroup, bytes_max: int, records_max: int) -> bool:
-    """Whether so little is asked for that it pays to decode `group` in part."""
+    """Whether the read is so small that it pays to decode `group` in part."""
     return 2 * bytes_max <= group.raw_bytes or 2 * records_max <= group.rows
 
 
 def plan_row_groups(footer: Footer, offset: int, bytes_max: int, records_max: int) -> tuple[RowGroup, ...]:
-    """The row group that holds `offset`, or the next one where compaction removed it, and those behind it within
-    `bytes_max` of raw bytes as long as `records_max` are not there yet; none if `offset` is beyond the segment."""
+    """The row group that holds `offset` (the next one if compaction removed it), and the following ones until they have
+    `bytes_max` raw bytes or `records_max` records; none if `offset` is beyond the segment."""
     taken: list[RowGroup] = []
     raw_bytes = records = 0
     for group in footer.row_groups:

@@ -1,9 +1,9 @@
-"""A few records out of a row group, decoded without the rest of it.
+"""Decodes a few records of a row group without the rest of it.
 
-A row group holds some twenty thousand records, and who looks one up wants a few of them. Offsets, timestamps, keys and
-headers are small and decoded whole, unless there are none (`holds_only_nulls`); of the values only the pages that hold
-what is wanted (`column_pages`). The bytes of the whole row group are at hand and checked: they are one range of the
-object, whereas the pages of one record lie all over it, a column after the other.
+A row group holds some twenty thousand records, and a lookup wants a few of them. Offsets, timestamps, keys and headers
+are small and decoded whole, unless there are none (`holds_only_nulls`). Of the values, only the pages with the wanted
+records are decoded (`column_pages`). The caller has fetched and checked the whole row group: it is one range of the
+object, and the pages of one record are spread over it, column by column.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from tidelog.storage.segments.segment_codec import decode_segment_rows
 
 _VALUE = RECORD_SCHEMA.get_field_index("value")
 _FIRST_LEAVES = {"key": 2, "headers": 4}
-"""Of the columns that may be all null, by their numbers among Parquet's columns."""
+"""The columns that may be all null, with their numbers among Parquet's columns."""
 _PLACE_IN_TIME = ("offset", "timestamp")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Records from `offset` on, at least one; about `bytes_max` of raw records, and enough once there are
-    `records_max`."""
+    """At least one record from `offset` on; about `bytes_max` of raw records, or at least `records_max` of them."""
 
     offset: int
     bytes_max: int
@@ -36,8 +35,8 @@ class Wanted:
 
 
 def decode_slice(key: str, footer: Footer, group: RowGroup, data: memoryview, wanted: Wanted) -> pa.Table:
-    """What is wanted of `group`, whose bytes are `data`, as `RECORD_SCHEMA`; there may be more of it than wanted, to
-    the end of a page. `wanted.offset` is not beyond the group. Raises `Corrupt` naming `key`."""
+    """The wanted records of `group`, whose bytes are `data`, as `RECORD_SCHEMA`, and possibly more, to the end of a
+    page. `wanted.offset` is not beyond the group. Raises `Corrupt` naming `key`."""
     with parsing(key):
         column = footer.metadata.row_group(group.index).column(_VALUE)
         pages = column_pages(column, data, group.start)
@@ -68,7 +67,7 @@ def offset_by_timestamp(key: str, footer: Footer, group: RowGroup, data: memoryv
 
 
 def choose_pages(pages: Sequence[ColumnPage], row: int, wanted: Wanted) -> Sequence[ColumnPage]:
-    """The page that holds `row` and those behind it, until they hold what is wanted. Pure."""
+    """The page that holds `row` and the following ones, until they hold the wanted records. Pure."""
     chosen: list[ColumnPage] = []
     raw_bytes = 0
     for page in pages:
@@ -83,7 +82,7 @@ def choose_pages(pages: Sequence[ColumnPage], row: int, wanted: Wanted) -> Seque
 
 
 def _absent_columns(footer: Footer, group: RowGroup, data: memoryview) -> frozenset[str]:
-    """Those that no record of `group` has."""
+    """The columns that no record of `group` has."""
     return frozenset(
         name
         for name, leaf in _FIRST_LEAVES.items()

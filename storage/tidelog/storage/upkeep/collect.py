@@ -1,17 +1,17 @@
-"""Deletes what no version of a manifest needs any more: objects that left its list, and old versions themselves.
+"""Deletes objects that no version of a manifest needs any more: segments that left its list, and old versions.
 
-**Garbage.** What leaves the list of segments stays named in the manifest as garbage. A grace after this process first
-saw the version that said so, the objects are deleted, and then a version is appended that names them no longer. In that
-order a crash leaves a name without an object, and the next run deletes it once more; nothing is forgotten.
+**Garbage.** Segments that left the list stay named in the manifest as garbage. A grace after this process first saw the
+version that removed them, it deletes the objects, and then appends a version that no longer names them. In this order a
+crash leaves a name without an object, and the next run deletes it again; nothing is forgotten.
 
-**Versions.** Readers want the newest version and the whole one it rests on. All others are deleted a grace after a
-newer one was seen, 256 at a time, and before that their changes go into a block of the history (`manifest_history`).
-What is kept of the older ones is the base of every version that may still be read: bases never go back, so it is the
-base of the newest version that was seen a grace ago, and what came after that.
+**Versions.** Readers need the newest version and its base. All others are deleted a grace after a newer one was seen,
+256 at a time; before that, their changes go into a block of the history (`manifest_history`). The base of every version
+that may still be read is kept. Bases never go back, so these are the base of the newest version that was seen a grace
+ago, and everything after it.
 
-Two collectors do no harm: deleting twice is deleting, a block is the same whoever makes it, and of two appends one
-wins. Keys of segments are never used again, so even a deletion that arrives late hits nothing live. A partition where
-nothing was written since costs no request: `due_at_ms` says None.
+Two collectors are safe: deleting twice is deleting, a block is the same whoever makes it, and of two appends one wins.
+A segment's key is never used again, so even a late deletion hits no live object. A partition in which nothing was
+written since costs no request, because `due_at_ms` returns None.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from tidelog.storage.upkeep.task import Place
 
 GARBAGE_PER_STEP = 512
 PARTITIONS_MAX = 200_000
-"""So many partitions are remembered; one that is forgotten waits for its grace anew."""
+"""The number of partitions that are remembered; a forgotten one waits for its whole grace again."""
 
 
 @dataclass
 class _Partition:
-    """What this process knows of a partition: versions it saw, and below which version all is collected."""
+    """The versions of a partition that this process saw, and the version below which everything is collected."""
 
     sightings: Sightings
     collected: int = 0
@@ -60,8 +60,7 @@ class CollectTask:
         self._partitions: dict[TopicPartition, _Partition] = {}
 
     def due_at_ms(self, manifest: Manifest, rules: UpkeepRules, now_ms: int) -> int | None:  # noqa: ARG002
-        """When the oldest garbage, or the next block of old versions, is ripe. That it is asked is how this task sees a
-        version."""
+        """When the oldest garbage, or the next block of old versions, is ripe. By this call the task sees a version."""
         known = self._seen(manifest)
         awaited = [garbage.since_version for garbage in manifest.garbage]
         next_block_end = known.collected + self._block_versions
@@ -70,11 +69,11 @@ class CollectTask:
         if not awaited:
             return None
         wait_s = known.sightings.ripens_in_s(min(awaited))
-        assert wait_s is not None, "what is awaited was seen with this version"
+        assert wait_s is not None, "an awaited version was seen, at the latest with this one"
         return now_ms + math.ceil(wait_s * 1_000)
 
     async def run(self, place: Place, log: ManifestLog, rules: UpkeepRules) -> Manifest | None:  # noqa: ARG002
-        """Garbage first: a damaged version, which stops the collection of versions, holds up nothing else."""
+        """Garbage first: a damaged version stops only the collection of versions."""
         manifest = await log.latest()
         known = self._seen(manifest)
         appended = await self._collect_garbage(log, manifest, known.sightings.ripe())
@@ -84,7 +83,7 @@ class CollectTask:
     def _seen(self, manifest: Manifest) -> _Partition:
         place = manifest.topic_partition
         known = self._partitions.pop(place, None) or _Partition(Sightings(self._clock, self._grace_s))
-        self._partitions[place] = known  # the one used last is last
+        self._partitions[place] = known  # the most recently used is last
         while len(self._partitions) > PARTITIONS_MAX:
             del self._partitions[next(iter(self._partitions))]
         known.sightings.see(manifest.version)
@@ -98,7 +97,7 @@ class CollectTask:
             return None
         live = {segment.key for segment in manifest.segments}
         for garbage in going:
-            if garbage.key not in live:  # no worker names a key again; if one did, its records come first (inv. 5)
+            if garbage.key not in live:  # no worker names a key again; if one did, keep its records (inv. 5)
                 await self._store.delete(garbage.key)
         gone = {garbage.key for garbage in going}
         left = tuple(garbage for garbage in manifest.garbage if garbage.key not in gone)
@@ -112,10 +111,10 @@ class CollectTask:
         if end <= known.collected:
             return
         try:
-            told = told_by(await log.stored(ripe))
+            base_version = told_by(await log.stored(ripe)).base_version
         except NotFound:
-            return  # another collector has seen more than this one and was here
-        base = ripe if told.base_version is None else told.base_version
+            return  # another collector is ahead of this one
+        base = ripe if base_version is None else base_version
         history = ManifestHistory(self._store, place.topic, place.topic_partition)
         old = await _below(log, end)
         for block, versions in groupby(old, lambda version: version // self._block_versions):
@@ -125,7 +124,7 @@ class CollectTask:
     async def _collect_block(
         self, log: ManifestLog, history: ManifestHistory, first: int, versions: Sequence[int], base: int
     ) -> None:
-        """Delete `versions` of a block, but for `base`, once the block is there."""
+        """Delete `versions` of a block, except `base`, once the block is stored."""
         last = first + self._block_versions - 1
         if not await history.has(first, last):
             block = await self._block(log, history, first, last)
@@ -136,7 +135,7 @@ class CollectTask:
                 await log.delete(version)
 
     async def _block(self, log: ManifestLog, history: ManifestHistory, first: int, last: int) -> HistoryBlock | None:
-        """What versions `first` to `last` say; None if another collector has written it meanwhile."""
+        """The block of versions `first` to `last`; None if another collector has written it meanwhile."""
         manifests: list[Manifest] = []
         for version in range(first, last + 1):
             try:
@@ -153,7 +152,7 @@ class CollectTask:
 
 
 async def _below(log: ManifestLog, end: int) -> Sequence[int]:
-    """The versions below `end` that are there."""
+    """The versions below `end` that exist."""
     found = []
     async for version in log.versions():
         if version >= end:

@@ -1,18 +1,18 @@
-"""Log compaction by key: of each key the newest record stays, and offsets never change (inv. 4).
+"""Log compaction by key: the newest record of each key stays, and offsets never change (inv. 4).
 
     task = CompactTask(store, runtime, limits, executor, spill_folder)
     due_at_ms = task.due_at_ms(manifest, rules, now_ms)
     manifest = await task.run(place, log, rules)          # one rewrite, one version
 
-A pass goes over everything up to the uncleanable end (`compact_plan`): it reads the keys and finds what goes
-(`compact_keys`), then writes segments that lose records again, a rewrite and a manifest version at a time
-(`compact_rewrite`). The first run of a pass does all of the former, and each one rewrite; what is left of a pass is
-remembered between runs, so that other partitions, and the archiver, come in between. Whoever reads from 0 to the end
-has the same map of keys in the end as one who saw every record, after every version. Why it is done so: ADR 0013.
+A pass covers everything up to the uncleanable end (`compact_plan`). It reads the keys and finds the records to remove
+(`compact_keys`), then rewrites segments that lose records, one rewrite and one manifest version at a time
+(`compact_rewrite`). The first run of a pass reads the keys, and each run does one rewrite. The rest of the pass is
+remembered between runs, so that other partitions, and the archiver, run in between. After every version, a reader that
+reads from 0 to the end gets the same map of keys as one that saw every record. ADR 0013 explains the design.
 
-A rewrite is put into whichever version is the newest, as long as its inputs are still in there. If another worker has
-replaced one, it is a `Conflict`, and the pass starts over. A pass that is forgotten, by a restart or by an error, loses
-nothing but its work: what was rewritten is clean, the rest is dirty as before.
+A rewrite goes into whichever version is the newest, if its inputs are still in there. If another worker has replaced
+one, it is a `Conflict`, and the pass starts over. If a restart or an error loses a pass, only work is lost: rewritten
+segments are clean, and the others are dirty as before.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
 from tidelog.storage.upkeep.task import Place
 
 PASSES_MAX = 8
-"""Passes that are under way at the same time, a bit a record each; of more the oldest is forgotten."""
+"""Passes in progress at the same time, one bit per record each; beyond that the oldest is dropped."""
 
 
 @dataclass(frozen=True)
 class _Pass:
-    """What is left to do of one: `rewrites` of the rows that are `going`; without any, to move the clean end."""
+    """The rest of a pass: `rewrites` without the rows in `going`; if there are none, only the clean end moves."""
 
     going: RowSet
     rewrites: tuple[Rewrite, ...]
@@ -55,8 +55,8 @@ class _Pass:
 
 
 class CompactTask:
-    """The `UpkeepTask` of compaction. `executor` does the work on records, None: the event loop's own. `spill_folder`
-    holds keys and segments on their way, in files without names: nothing is left of them when a process ends."""
+    """The `UpkeepTask` of compaction. `executor` processes the records (None: the event loop's default). `spill_folder`
+    holds keys and unfinished segments, in files without names, which vanish with the process."""
 
     def __init__(
         self,
@@ -79,8 +79,8 @@ class CompactTask:
         return compaction_due_at_ms(manifest, rules, now_ms)
 
     async def run(self, place: Place, log: ManifestLog, rules: UpkeepRules) -> Manifest | None:
-        """A rewrite of the pass that is under way, or of the one that is due. Beside what the seam says, `Unavailable`
-        if the spill folder is full."""
+        """One rewrite of the pass in progress, or of the one that is due. It also raises `Unavailable` if the spill
+        folder is full."""
         begun = self._begun.pop(place.topic_partition, None)
         manifest = await log.latest()
         try:
@@ -91,7 +91,7 @@ class CompactTask:
         except NotFound as error:
             if begun or (await log.latest()).version > manifest.version:
                 raise Conflict(f"a segment left the manifest while it was being compacted: {error}") from error
-            raise Corrupt(log.key(manifest.version), f"names a segment that is not there: {error}") from error
+            raise Corrupt(log.key(manifest.version), f"names a segment that does not exist: {error}") from error
         self._remember(place, pass_.after_first())
         return appended
 

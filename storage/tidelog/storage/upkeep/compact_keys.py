@@ -1,15 +1,15 @@
-"""The first pass of a compaction: reads the keys of all its segments and says which records go.
+"""The first pass of a compaction: reads the keys of all its segments and finds the records to remove.
 
-A record goes if a later one has its key, or if it is a tombstone that stayed its time (`compact_plan`). Records are
-told apart by their **row**, their place in the order of the plan's segments; so the set of those that go takes a bit a
-record, whatever gaps their offsets have. A record without a key, as a topic may hold that was not always compacted,
-stays for good: there is nothing that could replace it.
+A record is removed if a later one has its key, or if it is a tombstone whose time is over (`compact_plan`). A record is
+identified by its **row**, its place in the order of the plan's segments, so the set of rows takes one bit per record,
+whatever gaps the offsets have. A record without a key, which a topic may hold if it was not always compacted, stays for
+ever, because no record can replace it.
 
-The last record of a plan always stays: no pass was over it yet, so it is no ripe tombstone. So every offset below the
-cold end has a record at it or above it, and a reader is never led to an offset where nothing follows.
+The last record of a plan always stays: no pass has processed it yet, so it is no ripe tombstone. So every offset below
+the cold end has a record at or above it, and no reader reaches an offset after which nothing follows.
 
-Every byte of a segment is read here, and has to be what the manifest has the sha256 of: a compaction must not give
-damage, or another's records, a sound name (`tidelog bucket attest`).
+Every byte of a segment is read here and must match the sha256 in the manifest: a compaction must not copy damaged or
+foreign records into a segment that passes for sound (`tidelog bucket attest`).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from tidelog.storage.upkeep.row_set import RowSet
 from tidelog.storage.upkeep.segment_input import RowGroups, read_end, read_stretches, stretches
 
 SPILL_SHARE = 8
-"""Of the memory, keys in hand are one part in so many: to sort them apart, or to find the newest of each, takes about
-four times their size."""
+"""Keys in memory take at most this fraction (one in 8) of it: splitting them, or finding the newest of each, takes
+about four times their size."""
 READ_SHARE = 16
-"""Of the memory, the raw bytes decoded at a time are one part in so many; as much is on its way from the store."""
+"""The raw bytes decoded at a time take this fraction (one in 16) of the memory; as much is being fetched."""
 
 
 @dataclass(frozen=True)
 class CompactMeans:
-    """What a compaction works with. `memory_bytes` is about what it takes beside a bit a record."""
+    """The resources of a compaction. It takes about `memory_bytes`, plus one bit per record."""
 
     store: ObjectStore
     executor: Executor | None
@@ -55,7 +55,7 @@ class CompactMeans:
 
 
 async def rows_that_go(means: CompactMeans, plan: CompactPlan) -> RowSet:
-    """Of the rows of `plan`. Raises `NotFound`, `Corrupt`, `Unavailable`."""
+    """The rows of `plan` to remove. Raises `NotFound`, `Corrupt`, `Unavailable`."""
     search = _Search(means, plan)
     try:
         for segment in plan.segments:
@@ -89,13 +89,13 @@ class _Search:
             raise Corrupt(segment.key, "is not the segment its manifest names: another sha256")
 
     async def compare(self) -> None:
-        """Part by part, so that others who share the thread come in between."""
+        """Compare the keys part by part, so that other users of the thread run in between."""
         parts = self.spill.superseded()
         while (rows := await in_thread(self._means.executor, next, parts, None)) is not None:
             self.going.add(rows)
 
     def _take(self, segment: Segment, footer: Footer, groups: RowGroups, data: memoryview) -> None:
-        """Of `groups` only the newest record of each key has to be compared with others."""
+        """Within `groups`, only the newest record of each key is kept for the comparison with others."""
         holds_ripe = any(
             s.begin_offset <= segment.last_offset and segment.base_offset < s.end_offset for s in self._ripe
         )

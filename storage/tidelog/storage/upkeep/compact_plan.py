@@ -1,15 +1,16 @@
-"""When a partition is compacted by key, up to where, and which tombstones go: decided purely, by Kafka's settings.
+"""Plans compaction by key, purely, by Kafka's settings: when a pass is due, up to where, and which tombstones it
+removes.
 
     0 ....... clean end ................... uncleanable ....... cold end
       clean: a key once      dirty           min.compaction.lag.ms
 
-A pass goes over everything up to the uncleanable end, and makes all of it clean. It is due once the dirty bytes are
-more than ``min.cleanable.dirty.ratio`` of what it would go over, or the oldest dirty record is older than
+A pass covers everything up to the uncleanable end, and makes all of it clean. It is due once the dirty bytes exceed
+``min.cleanable.dirty.ratio`` of what it would cover, or the oldest dirty record is older than
 ``max.compaction.lag.ms``. Nothing at or above the cold end is touched: that is Kafka's active segment.
 
-A **tombstone** (a key with a null value) stays for ``delete.retention.ms`` after a pass was first over it, so that a
-reader who began before still learns of it; the next pass after that takes it away. When that first was, the manifest's
-`cleanings` say by stretches of offsets, which merging does not disturb (ADR 0013).
+A **tombstone** (a key with a null value) stays for ``delete.retention.ms`` after the first pass over it, so that
+readers that began before still see it; the pass after that removes it. The manifest's `cleanings` hold the time of the
+first pass by stretches of offsets, which merging does not change (ADR 0013).
 
 Source: ``LogCleanerManager`` and ``Cleaner`` of Apache Kafka 4, KIP-354 (the longest lag), KIP-534 (tombstones).
 """
@@ -23,8 +24,8 @@ from tidelog.storage.manifests.manifest import Cleaning, Manifest, Segment
 from tidelog.storage.upkeep.rules import UpkeepRules
 
 CLEANING_STEPS = 16
-"""Times of cleanings are rounded up to so many parts of ``delete.retention.ms``: a manifest keeps a few of them,
-however often a partition is compacted, and a tombstone stays a sixteenth longer at most."""
+"""Times of cleanings are rounded up to this fraction of ``delete.retention.ms``. So a manifest keeps a few of them,
+however often a partition is compacted, and a tombstone stays at most a sixteenth longer."""
 CLEANINGS_MAX = 2 * CLEANING_STEPS
 _NEVER_MS = 2**63 - 1
 
@@ -39,7 +40,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class CompactPlan:
-    """One pass over `segments`, which are all there are below `clean_end`. Tombstones within `ripe` go."""
+    """One pass over `segments`, all below `clean_end`. It removes tombstones within `ripe`."""
 
     segments: tuple[Segment, ...]
     clean_end: int
@@ -47,7 +48,7 @@ class CompactPlan:
 
 
 def compaction_due_at_ms(manifest: Manifest, rules: UpkeepRules, now_ms: int) -> int | None:
-    """When a pass is due, not before `now_ms`; None: not before another version."""
+    """When a pass is due, `now_ms` at the earliest; None: not before another version."""
     dirty = dirty_segments(manifest)
     if not rules.compacts or not dirty:
         return None
@@ -81,12 +82,12 @@ def plan_compaction(manifest: Manifest, rules: UpkeepRules, now_ms: int) -> Comp
 
 
 def dirty_segments(manifest: Manifest) -> tuple[Segment, ...]:
-    """Those that no pass was over yet."""
+    """The segments that no pass has processed yet."""
     return tuple(segment for segment in manifest.segments if segment.next_offset > manifest.clean_end)
 
 
 def ripe_stretches(cleanings: Sequence[Cleaning], delete_retention_ms: int, now_ms: int) -> tuple[Stretch, ...]:
-    """Where tombstones have stayed for `delete_retention_ms` after a pass was first over them."""
+    """Where tombstones have stayed for `delete_retention_ms` after the first pass over them."""
     begins = [0, *(cleaning.end_offset for cleaning in cleanings)]
     return tuple(
         Stretch(begin_offset, cleaning.end_offset)
@@ -97,7 +98,7 @@ def ripe_stretches(cleanings: Sequence[Cleaning], delete_retention_ms: int, now_
 
 def cleaned(manifest: Manifest, clean_end: int, delete_retention_ms: int, now_ms: int) -> Manifest:
     """`manifest` after a pass that reached `clean_end` by `now_ms`. It keeps `CLEANINGS_MAX` cleanings: the oldest are
-    forgotten, whose tombstones then wait for the next one's time."""
+    dropped, and their tombstones then wait for the next one's time."""
     if clean_end <= manifest.clean_end:
         return manifest
     step_ms = max(1, delete_retention_ms // CLEANING_STEPS)
@@ -114,5 +115,5 @@ def cleaned(manifest: Manifest, clean_end: int, delete_retention_ms: int, now_ms
 
 
 def _cleanable_at_ms(segment: Segment, rules: UpkeepRules) -> int:
-    """Timestamps count only if there is a lag to keep: without one records of the future are compacted too."""
+    """Timestamps count only if a lag is set: without one, records with timestamps in the future are compacted too."""
     return segment.max_timestamp_ms + rules.min_compaction_lag_ms if rules.min_compaction_lag_ms else 0

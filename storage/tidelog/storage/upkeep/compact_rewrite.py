@@ -1,12 +1,13 @@
-"""The second pass of a compaction: segments that lose records are written again without them, the oldest first.
+"""The second pass of a compaction: rewrites segments that lose records, the oldest first.
 
 A segment that loses none keeps its object. Neighbours that lose some are gathered into segments of about
-``segment.bytes``, as many as a **rewrite** holds; each rewrite is appended to the manifest by itself, so that a crash
-loses little work and nothing waits long between its upload and its manifest.
+``segment.bytes``, as many as one **rewrite** holds. Each rewrite is appended to the manifest separately, so that a
+crash loses little work and no upload waits long for its manifest.
 
-The oldest first, because the clean end moves with each of them. Any beginning of the rewrites leaves a right log: a
-superseded record may go as long as a newer one of its key stays. But a tombstone's time must not begin before all that
-it deleted, which lies below it, is gone: what is below the clean end has been deduplicated against all of the pass.
+The oldest first, because the clean end moves with each rewrite. The log is right after each of them: a superseded
+record may be removed as long as a newer one of its key stays. But a tombstone's time must not begin before the records
+that it deleted, which lie below it, are removed: records below the clean end have been deduplicated against the whole
+pass.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A segment that loses records, and about what is left of it."""
+    """A segment that loses records, and an estimate of the rest."""
 
     segment: Segment
     at: int
@@ -57,13 +58,13 @@ class _Candidate:
 
     @property
     def kept_bytes(self) -> int:
-        """As stored."""
+        """The stored bytes of the kept records, about."""
         return self.segment.size_bytes * self.kept // self.segment.records
 
 
 def plan_rewrites(plan: CompactPlan, going: RowSet, segment_bytes: int) -> Sequence[Rewrite]:
-    """Neighbours together while what is left of them is about `segment_bytes` at most, as stored. Pure. The last one's
-    `clean_end` is the plan's."""
+    """Gathers neighbours while the stored bytes of their kept records are at most about `segment_bytes`. Pure. The
+    `clean_end` of the last one is the plan's."""
     gathered: list[list[_Candidate]] = []
     held_bytes = 0
     for candidate in _candidates(plan.segments, going):
@@ -93,7 +94,7 @@ def _rewrite(group: Sequence[_Candidate], clean_end: int, segment_bytes: int) ->
 
 
 def replaced(latest: Manifest, inputs: Sequence[Segment], added: Sequence[Segment]) -> Manifest:
-    """`latest` with `added` in the place of `inputs`. Retention may have taken some of those away meanwhile; raises
+    """`latest` with `added` in the place of `inputs`. Retention may have removed some of those meanwhile; raises
     `Conflict` if anything else has."""
     there = {segment.key for segment in latest.segments}
     if any(segment.key not in there and segment.next_offset > latest.log_start_offset for segment in inputs):
@@ -105,7 +106,7 @@ def replaced(latest: Manifest, inputs: Sequence[Segment], added: Sequence[Segmen
 
 
 class Rewriter:
-    """Makes the segments of rewrites. `going` are rows of the plan."""
+    """Makes the segments of rewrites, without the rows of the plan in `going`."""
 
     def __init__(self, means: CompactMeans, entropy: Entropy, place: Place, rules: UpkeepRules, going: RowSet) -> None:
         self._means = means
@@ -115,7 +116,8 @@ class Rewriter:
         self._going = going
 
     async def outputs(self, rewrite: Rewrite) -> Sequence[EncodedSegment]:
-        """What takes the place of its inputs; bodies are mapped files. Raises `NotFound`, `Corrupt`, `Unavailable`."""
+        """The segments that replace its inputs; bodies are mapped files. Raises `NotFound`, `Corrupt`,
+        `Unavailable`."""
         made: list[EncodedSegment] = []
         archived_at_ms = min(segment.archived_at_ms for segment in rewrite.inputs)
         with closing(_Outputs(self._place, self._flavor, self._means.spill_folder, rewrite.output_records)) as outputs:
@@ -123,11 +125,11 @@ class Rewriter:
                 async for records in tables:
                     made += await in_thread(self._means.executor, outputs.write, records, self._entropy)
             made += await in_thread(self._means.executor, outputs.finish, self._entropy)
-        # Of level 0, whatever the inputs were: small ones may be merged like new ones.
+        # Level 0, whatever the inputs had: small segments may be merged like new ones.
         return [EncodedSegment(replace(one.segment, archived_at_ms=archived_at_ms), one.body) for one in made]
 
     async def _kept(self, rewrite: Rewrite) -> AsyncGenerator[pa.Table]:
-        """The records that stay, in order; row groups of which nothing stays are not read."""
+        """The records that stay, in order; row groups that lose all records are not read."""
         first_row = rewrite.first_row
         for segment in rewrite.inputs:
             footer = await read_footer(self._means.store, segment)
@@ -150,7 +152,7 @@ class Rewriter:
 
 
 class _Outputs:
-    """One segment after the other, of `segment_records` each."""
+    """Writes one segment after the other, of `segment_records` each."""
 
     def __init__(self, place: Place, flavor: ParquetFlavor, folder: Path, segment_records: int) -> None:
         self._place = place
@@ -161,7 +163,7 @@ class _Outputs:
         self._room = segment_records
 
     def write(self, records: pa.Table, entropy: Entropy) -> Sequence[EncodedSegment]:
-        """Append `records`; the segments that are full now."""
+        """Append `records`. Returns the segments that are full now."""
         full: list[EncodedSegment] = []
         while records.num_rows:
             if self._writer is None:
@@ -174,7 +176,7 @@ class _Outputs:
         return full
 
     def finish(self, entropy: Entropy) -> Sequence[EncodedSegment]:
-        """The segment that was begun, if there is one."""
+        """The segment in progress, if there is one."""
         if self._writer is None:
             return ()
         finished = self._writer.finish(entropy.new_id())
@@ -183,6 +185,6 @@ class _Outputs:
         return (finished,)
 
     def close(self) -> None:
-        """Let go of what was begun."""
+        """Drop the segment in progress."""
         if self._writer is not None:
             self._writer.close()

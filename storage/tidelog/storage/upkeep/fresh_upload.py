@@ -1,17 +1,19 @@
-"""Uploads segments and appends the manifest that names them, and never names an object that may be gone.
-
-An upload that no manifest names is an orphan, and the sweep deletes orphans once they are older than the grace. A
-worker that was stalled between its upload and its manifest (a paused process, a suspended machine) cannot know whether
-that has happened. So if more than half the grace went by since it began to upload, by either of its clocks, it uploads
-the same bytes again under new ids; the other half is for the append, which may stall as well (inv. 5).
+"""Uploads segments and appends the manifest that names them, and never names an object that may be deleted.
 
     fresh = FreshUpload(store, runtime, grace_s=900.0)
     manifest = await fresh.append(log, encoded, lambda latest, added: replace(latest, segments=...), kind)
 
-What was made fits into any version that still has its inputs, and goes into the newest one: versions of other workers
-in between cost no work then, nor another upload. Only a sweep's do: the version that it appends before it deletes says
-that whatever was uploaded by then may be gone, and no clock has to be right for that. Which version is the newest is
-not asked where it is known from before: if others have appended since, a sweep too, the create is a `Conflict`.
+Hazard: an upload that no manifest names is an orphan, and the sweep deletes orphans older than the grace. A worker that
+stalled between its upload and its manifest (a paused process, a suspended machine) cannot know whether that happened.
+Defence, in two halves:
+
+- If more than half the grace passed since the upload began, by either of its clocks, the worker uploads the same bytes
+  again under new ids. The other half is for the append, which may stall as well (inv. 5).
+- Before it deletes, a sweep appends a version. A worker that finds such a version uploads again; this needs no clock.
+
+The new segments fit into any version that still has their inputs, and go into the newest one. So versions of other
+workers in between cost neither work nor another upload, except a sweep's. If the newest version is known, it is not
+read again: if another worker, or a sweep, has appended since, the create is a `Conflict`.
 """
 
 from __future__ import annotations
@@ -32,13 +34,13 @@ UPLOAD_ATTEMPTS_MAX = 3
 APPEND_ATTEMPTS_MAX = 8
 
 Successor = Callable[[Manifest, Sequence[Segment]], Manifest]
-"""The manifest after a latest one, which names the segments as they were uploaded, in their order. Raises `Conflict`
-where they have no place in it any more."""
+"""Makes the manifest after the latest one, with the segments as they were uploaded, in their order. Raises `Conflict`
+if they no longer fit into it."""
 
 
 class FreshUpload:
-    """Shared by a worker's tasks. Bodies are held until the manifest is there, since they may be sent again: large ones
-    are mapped files."""
+    """Shared by a worker's tasks. It holds the bodies until the manifest is appended, because they may be sent again;
+    large ones are mapped files."""
 
     def __init__(self, store: ObjectStore, runtime: Runtime, grace_s: float) -> None:
         self._store = store
@@ -48,9 +50,9 @@ class FreshUpload:
     async def append(
         self, log: ManifestLog, segments: Sequence[EncodedSegment], successor: Successor, kind: ChangeKind
     ) -> Manifest:
-        """Upload `segments` one after the other and append `successor` of the latest version and them. Raises
-        `Unavailable`, and `Conflict` once `successor` does, or if others were faster `APPEND_ATTEMPTS_MAX` times; what
-        was uploaded is an orphan then."""
+        """Upload `segments` one after the other, and append `successor` of the latest version with them. Raises
+        `Unavailable`, and `Conflict` if `successor` does, or if others were faster `APPEND_ATTEMPTS_MAX` times; the
+        uploads are orphans then."""
         seen = log.known_version
         upload = await self._upload(segments)
         for _ in range(APPEND_ATTEMPTS_MAX):
@@ -61,7 +63,7 @@ class FreshUpload:
             try:
                 return await log.append(successor(latest, upload.named), kind)
             except Conflict:
-                successor(await log.latest(), upload.named)  # raises if it was not only a neighbour
+                successor(await log.latest(), upload.named)  # raises if the inputs are gone
         raise Conflict(f"other workers were faster {APPEND_ATTEMPTS_MAX} times")
 
     async def _upload(self, segments: Sequence[EncodedSegment]) -> _Upload:
@@ -78,8 +80,8 @@ class FreshUpload:
         )
 
     def _is_fresh(self, upload: _Upload) -> bool:
-        """By the longer of what two clocks say: the monotonic one may have stood still with the machine, the wall clock
-        may have been set back."""
+        """Whether less than half the grace has passed by both clocks: the monotonic one may have stood still with the
+        machine, and the wall clock may have been set back."""
         clock = self._runtime.clock
         elapsed_s = max(clock.monotonic() - upload.began_s, (clock.now_ms() - upload.began_ms) / 1_000)
         return elapsed_s <= self._grace_s / 2
@@ -99,12 +101,12 @@ class FreshUpload:
 
 
 async def _swept_since(log: ManifestLog, version: int, latest: Manifest) -> bool:
-    """Whether a sweep may have deleted what was uploaded when `version` was the newest."""
+    """Whether a sweep may have deleted objects uploaded when `version` was the newest."""
     for between in range(version + 1, latest.version):
         try:
             change = told_by(await log.stored(between)).change
         except NotFound:
-            return True  # collected: nobody knows
+            return True  # collected: unknown
         if change is None or change.kind is ChangeKind.SWEEP:
             return True
     return latest.version > version and (latest.change is None or latest.change.kind is ChangeKind.SWEEP)
@@ -112,7 +114,7 @@ async def _swept_since(log: ManifestLog, version: int, latest: Manifest) -> bool
 
 @dataclass(frozen=True)
 class _Upload:
-    """Segments that lie in the bucket, and when their upload began, by the monotonic clock and by the wall clock."""
+    """Uploaded segments, and when their upload began, by the monotonic clock and by the wall clock."""
 
     segments: tuple[EncodedSegment, ...]
     began_s: float

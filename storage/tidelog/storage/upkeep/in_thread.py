@@ -1,5 +1,6 @@
-"""Work for a thread, which is over when this is: whoever is cancelled waits until the thread has let go of what it
-works on (a file that is closed under a thread may be another's by then)."""
+"""Runs work in a thread and waits for its end, even if the caller is cancelled: the thread must not keep using a file
+that the caller closes, and that may be another file by then.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ T = TypeVar("T")
 
 
 async def in_thread(executor: Executor | None, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The result of `work` in a thread of `executor`; None: the event loop's own."""
+    """The result of `work` in a thread of `executor` (None: the event loop's default)."""
     running = asyncio.get_running_loop().run_in_executor(executor, partial(work, *args, **kwargs))
     try:
         return await asyncio.shield(running)

@@ -1,13 +1,13 @@
-"""Keys with the row each was last seen in, sorted apart by the key's hash until one part fits in memory.
+"""Collects keys with the row each was last seen in, and splits them by the key's hash until one part fits in memory.
 
-Which rows of a partition hold an older record of a key than another row can be found part by part, since equal keys
-have equal hashes: a Grace hash aggregation (Kitsuregawa 1983; as databases group more than fits in memory).
+Equal keys have equal hashes, so the rows that hold an older record of a key can be found part by part: a Grace hash
+aggregation (Kitsuregawa 1983), as databases use to group more than fits in memory.
 
     add(keys, rows) ... ─▶ 64 parts by 6 bits of the hash, as Arrow IPC ─▶ a part still too large: 64 by the next 6 ...
                                                         └▶ a part that fits: superseded rows, by the keys themselves
 
-Hashes only say which part a key is in; within it whole keys are compared, so no collision can lose a record. Parts are
-files without a name: when the process ends, however it ends, so do they. What fits in memory is not written at all.
+A hash only selects the part of a key. Within a part whole keys are compared, so no collision can lose a record. Parts
+are files without a name, which vanish with the process. Keys that fit in memory are not written at all.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _SCHEMA = pa.schema(_FIELDS)
 
 
 def spread_hash(keys: Keys) -> Hashes:
-    """murmur2 with its bits mixed again: all keys of a partition agree in it modulo the number of partitions. The
-    mixing is that of MurmurHash3."""
+    """murmur2 with its bits mixed again as in MurmurHash3, because all keys of a partition agree in murmur2 modulo the
+    number of partitions."""
     hashes = murmur2(keys)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         hashes ^= hashes >> np.uint32(shift)
@@ -48,19 +48,19 @@ def spread_hash(keys: Keys) -> Hashes:
 
 
 def newest_rows(keys: Keys | pa.ChunkedArray[Any], rows: Rows) -> tuple[Keys, Rows, Rows]:
-    """The distinct `keys` with the last of the `rows` of each, and all other rows. A key's rows ascend."""
+    """The distinct `keys`, the last row of each, and all other rows. The rows of a key ascend."""
     encoded: Any = keys.dictionary_encode()
     chunks: list[Any] = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
     distinct = chunks[0].dictionary if chunks else pa.array([], pa.binary())
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in chunks]) if chunks else np.empty(0, np.int32)
     newest = np.empty(len(distinct), np.int64)
-    newest[codes] = rows  # of several assignments to one place the last one stays
+    newest[codes] = rows  # if a place is assigned several times, the last one stays
     return distinct, newest, rows[newest[codes] != rows]
 
 
 class KeySpill:
-    """Holds up to `memory_bytes` of keys and rows; the rest is in `folder`. `bits_used` of the hash say that a key
-    belongs here. Raises `Unavailable` if the folder cannot be written to."""
+    """Holds up to `memory_bytes` of keys and rows in memory, and the rest in `folder`. All its keys agree in the first
+    `bits_used` bits of the hash. Raises `Unavailable` if the folder cannot be written to."""
 
     def __init__(
         self, folder: Path, memory_bytes: int, hash_keys: HashKeys = spread_hash, *, bits_used: int = 0
@@ -74,7 +74,7 @@ class KeySpill:
         self._parts: list[_Part] = []
 
     def add(self, keys: Keys, rows: Rows) -> None:
-        """`keys` are distinct and none of them null; their rows come after those that were added before."""
+        """`keys` are distinct and not null; their rows are greater than those added before."""
         batch = pa.record_batch([keys, pa.array(rows)], schema=_SCHEMA)
         self._held.append(batch)
         self._held_bytes += batch.nbytes
@@ -82,7 +82,7 @@ class KeySpill:
             self._spill()
 
     def superseded(self) -> Iterator[Rows]:
-        """The rows whose key has a later one, a part at a time; ends this spill."""
+        """The rows whose key has a later row, one part at a time. Nothing may be added afterwards."""
         if not self._parts:
             yield _superseded(pa.Table.from_batches(self._held, _SCHEMA))
             return
@@ -132,8 +132,7 @@ def _superseded(part: pa.Table) -> Rows:
 
 
 class _Part:
-    """Record batches in a file, which is there once there is something in it; `size_bytes` is what they take in
-    memory."""
+    """Record batches in a file, which is created with the first one. `size_bytes` is their size in memory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -150,7 +149,7 @@ class _Part:
         self.size_bytes += batch.nbytes
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """What was written, in its order, mapped and not copied."""
+        """The written batches in order, mapped and not copied."""
         if self._file is None:
             return
         messages = pa.py_buffer(self._file.mapped())

@@ -1,18 +1,17 @@
-"""Merging: neighbouring small segments of a partition become one large one, the same records in the same order.
+"""Merging: neighbouring small segments of a partition become one large segment with the same records in the same order.
 
     task = MergeTask(store, runtime, limits, executor, spill_folder)
     due_at_ms = task.due_at_ms(manifest, rules, now_ms)
     manifest = await task.run(place, log, rules)          # one merge, one version
 
-What is merged, and when, is decided by `merge_plan`. A step reads each input in one request a `READ_BYTES_MAX`, the
-next one on its way meanwhile, checks it against the sha256 that the manifest has of it, and writes the records row
-group by row group into a spill file (`segment_writer`): memory does not follow the size of segments. The output is
-uploaded and put into the newest manifest in place of its inputs; the archiver may have added to that meanwhile. A crash
-anywhere leaves an orphan at most.
+`merge_plan` decides what is merged, and when. A step reads each input in requests of `READ_BYTES_MAX`, one input ahead,
+checks it against its sha256 in the manifest, and writes the records row group by row group into a spill file
+(`segment_writer`), so memory does not grow with the size of segments. The output is uploaded and replaces its inputs in
+the newest manifest; the archiver may have added segments meanwhile. A crash leaves at most an orphan.
 
-Row groups are decoded and encoded again, not copied. Copying would keep the row groups of the first small segments,
-which readers would have to fetch one by one, and their quick compression, where what stays for years is to be small.
-Decoding is some tenth of the work.
+Row groups are decoded and encoded again, not copied. Copying would keep the small row groups of the first segments,
+which readers would have to fetch one by one, and their quick compression, although the result stays for years. Decoding
+is about a tenth of the work.
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ from tidelog.storage.segments.segment_codec import (
     decode_segment_footer,
     decode_segment_rows,
 )
+from tidelog.storage.segments.segment_reader import size_fault
 from tidelog.storage.upkeep.fresh_upload import FreshUpload
 from tidelog.storage.upkeep.in_thread import in_thread
 from tidelog.storage.upkeep.merge_plan import FINAL_LEVEL, Merge, merge_due_at_ms, merged, plan_merge
@@ -48,15 +48,15 @@ from tidelog.storage.upkeep.spill_file import SpillFile
 from tidelog.storage.upkeep.task import Place
 
 READ_BYTES_MAX = 16 * 1024 * 1024
-"""Stored bytes of a request. A larger input is gathered in a spill file."""
+"""The most stored bytes per request. A larger input is gathered in a spill file."""
 READ_SHARE = 8
-"""Of the memory, one part in so many is the most that a request brings, or that is decoded at a time. There are two
-requests' bytes, one that was decoded, and up to two row groups on their way into the file."""
+"""A request, or one decoding, takes at most this fraction (one in 8) of the memory. In memory are the bytes of two
+requests, one decoding, and up to two row groups that are being written."""
 
 
 class MergeTask:
-    """The `UpkeepTask` of merging. `executor` decodes and encodes, None: the event loop's own. `spill_folder` holds
-    segments on their way, in files without names: nothing is left of them when a process ends."""
+    """The `UpkeepTask` of merging. `executor` decodes and encodes (None: the event loop's default). `spill_folder`
+    holds unfinished segments, in files without names, which vanish with the process."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class MergeTask:
         return merge_due_at_ms(manifest, rules, now_ms)
 
     async def run(self, place: Place, log: ManifestLog, rules: UpkeepRules) -> Manifest | None:
-        """One merge. Beside what the seam says, `Unavailable` if the spill folder is full."""
+        """One merge. It also raises `Unavailable` if the spill folder is full."""
         manifest = await log.latest()
         merge = plan_merge(manifest, rules, self._runtime.clock.now_ms())
         if merge is None:
@@ -87,7 +87,7 @@ class MergeTask:
         except NotFound as error:
             if (await log.latest()).version > manifest.version:
                 raise Conflict(f"a segment left the manifest while it was being merged: {error}") from error
-            raise Corrupt(log.key(manifest.version), f"names a segment that is not there: {error}") from error
+            raise Corrupt(log.key(manifest.version), f"names a segment that does not exist: {error}") from error
 
         def successor(latest: Manifest, added: Sequence[Segment]) -> Manifest:
             return replace(latest, segments=merged(latest, merge.segments, added[0]))
@@ -116,7 +116,7 @@ class MergeTask:
             await in_thread(self._executor, _copy_rows, segment, footer, groups, body, writer)
 
     async def _bodies(self, segments: Sequence[Segment]) -> AsyncGenerator[tuple[Segment, memoryview]]:
-        """Each segment with its bytes, one of them read ahead."""
+        """Each segment with its bytes, one segment ahead."""
         ahead: asyncio.Task[memoryview] | None = None
         try:
             for at, segment in enumerate(segments):
@@ -129,7 +129,7 @@ class MergeTask:
                 await asyncio.gather(ahead, return_exceptions=True)
 
     async def _body(self, segment: Segment) -> memoryview:
-        """All bytes of a segment, in memory if one request brings them, else in a mapped file."""
+        """All bytes of a segment, in memory if one request is enough, else in a mapped file."""
         if segment.size_bytes <= self._read_bytes:
             return memoryview((await self._store.get(segment.key)).data)
         file = SpillFile(self._spill_folder)
@@ -143,10 +143,10 @@ class MergeTask:
 
 
 def _checked_footer(segment: Segment, body: memoryview) -> Footer:
-    """Raises `Corrupt` unless `body` is the very object that the manifest names: a merge must not give damage, or
-    another's records, a sound name (`tidelog bucket attest`)."""
-    if len(body) != segment.size_bytes:
-        raise Corrupt(segment.key, f"has {len(body)} bytes, its manifest says {segment.size_bytes}")
+    """Raises `Corrupt` unless `body` is the object that the manifest names: a merge must not copy damaged or foreign
+    records into a segment that passes for sound (`tidelog bucket attest`)."""
+    if fault := size_fault(segment, len(body)):
+        raise Corrupt(segment.key, fault)
     if hashlib.sha256(body).hexdigest() != segment.sha256:
         raise Corrupt(segment.key, "is not the segment its manifest names: another sha256")
     return decode_segment_footer(segment.key, body, len(body))
@@ -161,7 +161,7 @@ def _archived_at_ms(inputs: Sequence[Segment]) -> int:
 
 
 def _check_same_records(inputs: Sequence[Segment], output: Segment) -> None:
-    """Raises `Corrupt` where `output` is not what the manifest says of all inputs together."""
+    """Raises `Corrupt` unless `output` has the records that the manifest states for all inputs together."""
     said = (
         inputs[0].base_offset,
         inputs[-1].last_offset,
@@ -171,4 +171,4 @@ def _check_same_records(inputs: Sequence[Segment], output: Segment) -> None:
     )
     made = output.base_offset, output.last_offset, output.records, output.min_timestamp_ms, output.max_timestamp_ms
     if said != made:
-        raise Corrupt(inputs[0].key, f"and its neighbours hold {made}, their manifest says {said}")
+        raise Corrupt(inputs[0].key, f"and its neighbours have {made}, their manifest says {said}")

@@ -1,32 +1,31 @@
-"""Which neighbouring segments of a partition are written again as one, and when: decided purely, from the manifest.
+"""Plans merging, purely, from the manifest: which neighbouring segments of a partition become one, and when.
 
-The archiver writes a segment a pass, as small as what came in between. Those are merged upward in two levels:
+The archiver writes one small segment per pass. These are merged upward in two levels:
 
-    level 0   what the archiver wrote
-    level 1   a fan-in of level 0: on the way
-    level 2   final: `segment_bytes`, or what came within `segment_ms`; never merged again
+    level 0   written by the archiver
+    level 1   a fan-in of level 0: intermediate
+    level 2   final: `segment_bytes`, or all of `segment_ms`; never merged again
 
-A merge only takes segments below level 2 and makes one of a higher level than all it took. So a record is written by
-the archiver and at most twice again: **write amplification is 3 at most**, by construction.
+A merge only takes segments below level 2 and makes one of a higher level than all its inputs. So a record is written by
+the archiver and at most twice again: **write amplification is at most 3**, by construction.
 
 When a merge is due
 -------------------
-1. Neighbours that are not final reach `segment_bytes` together: a final segment. Enough level 0 in a hurry goes there
-   without a level in between, and is written twice in all.
-2. The oldest of them was archived `segment_ms` ago: all of them, whatever their size, a final segment (as Kafka rolls
-   its active segment).
-3. There is a fan-in of level 0: a segment of level 1; unless those have a fourth of `segment_bytes` already, and wait
-   for rule 1.
+1. Neighbours that are not final reach `segment_bytes` together: they become a final segment. If enough level 0 arrives
+   quickly, it skips the level in between, and is written twice in all.
+2. The oldest of them was archived `segment_ms` ago: all of them become a final segment, whatever their size (as Kafka
+   rolls its active segment).
+3. There is a fan-in of level 0: it becomes a segment of level 1, unless it has a fourth of `segment_bytes` already, and
+   waits for rule 1.
 
-How many small segments a partition has
----------------------------------------
-Of *N* level-0 segments that make a final one, a fan-in of *f* leaves at most *f* of level 0 and *N / f* of level 1,
-the least of which is 2 sqrt(*N*), for *f* = sqrt(*N*). *N* is how many fit into `segment_bytes`, or come within
-`segment_ms`, whichever is less, judged by those that are there. A partition with one segment of 2 KB every ten minutes:
-a week has 1,008, so *f* is 32, and there are about 64 at most. *f* is 16 at least, `FAN_IN_MAX` at most; rule 3's
-exception leaves 64 of level 0. Should the judgement have been wrong, `FAN_IN_MAX` of level 1 become a final one.
+The number of small segments in a partition ------------------------------------------- Of *N* level-0 segments that
+make a final one, a fan-in of *f* leaves at most *f* of level 0 and *N / f* of level 1. The sum is smallest, 2
+sqrt(*N*), for *f* = sqrt(*N*). *N* is the number that fits into `segment_bytes`, or that arrives within `segment_ms`,
+whichever is less, estimated from the present ones. Example: a partition with one segment of 2 KB every ten minutes has
+1,008 in a week, so *f* is 32, and there are at most about 64. *f* is at least 16 and at most `FAN_IN_MAX`; rule 3's
+exception leaves 64 of level 0. If the estimate was wrong, `FAN_IN_MAX` of level 1 become a final segment.
 
-Nothing is merged across the manifest's clean end: below it compaction left gaps, above it none are allowed (inv. 4).
+No merge crosses the manifest's clean end: below it compaction left gaps, above it none are allowed (inv. 4).
 """
 
 from __future__ import annotations
@@ -44,22 +43,22 @@ FINAL_LEVEL = 2
 FAN_IN_MIN = 16
 FAN_IN_MAX = 512
 WAITING_SHARE = 4
-"""Level 0 with one part in so many of a final segment's bytes waits for the rest."""
+"""Level 0 with a fourth of a final segment's bytes waits for the rest."""
 
 Run = Sequence[Segment]
-"""Neighbours that are not final, on one side of the clean end."""
+"""Neighbours that are not final, all on the same side of the clean end."""
 
 
 @dataclass(frozen=True)
 class Merge:
-    """`segments`, neighbours, two at least, become one of `level`."""
+    """At least two neighbours, `segments`, become one of `level`."""
 
     segments: tuple[Segment, ...]
     level: int
 
 
 def merge_due_at_ms(manifest: Manifest, rules: UpkeepRules, now_ms: int) -> int | None:
-    """When a merge is due: `now_ms`, or later; None: not before another version."""
+    """When a merge is due, `now_ms` at the earliest; None: not before another version."""
     runs = [run for run in _runs(manifest, rules) if len(run) > 1]
     if _due(manifest, runs, rules, now_ms):
         return now_ms
@@ -67,7 +66,7 @@ def merge_due_at_ms(manifest: Manifest, rules: UpkeepRules, now_ms: int) -> int 
 
 
 def plan_merge(manifest: Manifest, rules: UpkeepRules, now_ms: int) -> Merge | None:
-    """The merge that is due at `now_ms`, the oldest records' first; None if none is."""
+    """The merge that is due at `now_ms`, that of the oldest records first; None if none is."""
     return _due(manifest, [run for run in _runs(manifest, rules) if len(run) > 1], rules, now_ms)
 
 
@@ -84,14 +83,13 @@ def merged(latest: Manifest, inputs: Sequence[Segment], output: Segment) -> tupl
 
 
 def _runs(manifest: Manifest, rules: UpkeepRules) -> Iterator[Run]:
-    """From the oldest to the newest. One pass over the segments with next to no work for the final ones, of which there
-    may be 100,000."""
+    """From the oldest to the newest. One pass, with almost no work for final segments, because there may be 100,000."""
     small = [
         (at, segment)
         for at, segment in enumerate(manifest.segments)
         if segment.level < FINAL_LEVEL and segment.size_bytes < rules.segment_bytes
     ]
-    # Neighbours have one difference between their places in the manifest and here.
+    # Neighbours have the same difference between their places in the manifest and in `small`.
     for _, neighbours in groupby(enumerate(small), lambda found: found[1][0] - found[0]):
         run = [segment for _, (_, segment) in neighbours]
         for _, side in groupby(run, lambda segment: _side(segment, manifest.clean_end)):
@@ -99,7 +97,7 @@ def _runs(manifest: Manifest, rules: UpkeepRules) -> Iterator[Run]:
 
 
 def _side(segment: Segment, clean_end: int) -> int:
-    """0 below the clean end, 2 above it; 1 for one that lies across it, which stays by itself."""
+    """0 below the clean end, 2 above it; 1 for a segment across it, which is not merged."""
     return 0 if segment.next_offset <= clean_end else 2 if segment.base_offset >= clean_end else 1
 
 
@@ -137,7 +135,7 @@ def _gathered(run: Run, rules: UpkeepRules, ratio: float) -> Merge | None:
 
 
 def fan_in(stretch: Sequence[Segment], rules: UpkeepRules) -> int:
-    """How many such segments of level 0 are merged into one of level 1; `stretch` has two at least."""
+    """How many segments like those of `stretch` (at least two) are merged into one of level 1."""
     count = len(stretch)
     fitting = rules.segment_bytes * count / max(1, sum(segment.size_bytes for segment in stretch))
     spent_ms = stretch[-1].archived_at_ms - stretch[0].archived_at_ms
@@ -146,17 +144,17 @@ def fan_in(stretch: Sequence[Segment], rules: UpkeepRules) -> int:
 
 
 def _final_ratio(manifest: Manifest) -> float:
-    """Stored bytes of a raw byte in the newest final segment, which is compressed better than others; 0: not known."""
+    """Stored bytes per raw byte in the newest final segment, which is compressed better than others; 0: unknown."""
     final = next((segment for segment in reversed(manifest.segments) if segment.level == FINAL_LEVEL), None)
     return final.size_bytes / final.raw_bytes if final and final.raw_bytes else 0.0
 
 
 def _final_bytes(segment: Segment, ratio: float) -> float:
-    """What the records of `segment` will take in a final one."""
+    """The estimated stored bytes of the records of `segment` in a final one."""
     return min(segment.size_bytes, segment.raw_bytes * ratio) if ratio and segment.raw_bytes else segment.size_bytes
 
 
 def _since_ms(run: Run) -> int:
-    """When the oldest record of `run` came here. Timestamps of records, which may be anything, only where nothing else
-    is known."""
+    """When the oldest record of `run` was archived. Record timestamps may have any value, so they are used only if that
+    is unknown."""
     return run[0].archived_at_ms or run[0].max_timestamp_ms

@@ -1,7 +1,8 @@
-"""Deletion of the records below an offset, on somebody's word: Kafka's ``DeleteRecords``.
+"""Deletes the records below an offset on request: Kafka's ``DeleteRecords``.
 
-The log start moves to that offset, and the segments that lie wholly below it leave the list in the same version; their
-objects go a grace later. Of a segment that the offset cuts, the records below it are no longer read, and go with it.
+The log start moves to that offset, and segments that lie wholly below it leave the list in the same version; their
+objects are deleted a grace later. If the offset cuts a segment, the records below it are no longer read, and are
+deleted with the segment.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ CONFLICTS_MAX = 8
 
 
 def deleted_below(manifest: Manifest, offset: int) -> Manifest:
-    """`manifest` as its log begins at `offset`, which is at most its cold end; itself if it begins there or later."""
-    assert offset <= manifest.cold_end, "what is not cold is not deleted here"
+    """`manifest` with its log start at `offset`, at most its cold end; itself if it begins there or later."""
+    assert offset <= manifest.cold_end, "only archived records are deleted here"
     if offset <= manifest.log_start_offset:
         return manifest
     left = tuple(segment for segment in manifest.segments if segment.next_offset > offset)
@@ -25,14 +26,14 @@ def deleted_below(manifest: Manifest, offset: int) -> Manifest:
 
 
 async def delete_records(log: ManifestLog, before_offset: int) -> Manifest:
-    """Delete what is below `before_offset`, or below the cold end where that is less; the newest manifest then, which
-    may still begin further on, or earlier if records up to `before_offset` are not cold yet. Raises `Conflict` if
-    other workers are faster again and again; `Unavailable`, `Corrupt`. Running again is always right."""
+    """Delete the records below `before_offset`, or below the cold end if that is less. Returns the newest manifest,
+    whose log may begin later than `before_offset`, or earlier if records up to it are not archived yet. Raises
+    `Conflict` if other workers keep being faster; `Unavailable`, `Corrupt`. Running again is always right."""
     for _ in range(CONFLICTS_MAX - 1):
         try:
             return await _delete_once(log, before_offset)
         except Conflict:
-            continue  # another worker was faster: start over from what it made
+            continue  # another worker was faster: start over from its version
     return await _delete_once(log, before_offset)
 
 

@@ -1,17 +1,17 @@
-"""Retention: the oldest segments leave a partition once they are too old, or too much is kept. Kafka's semantics.
+"""Retention: the oldest segments of a partition are removed once they are too old or too much is kept, as in Kafka.
 
-From the oldest on, a segment goes while one of these holds, and the first that stays ends it:
+From the oldest on, a segment is removed while one of these holds; the first that stays ends it:
 
-- its largest timestamp lies more than ``retention.ms`` back. So a record with a timestamp in the future keeps its
-  segment, and every later one;
-- without it there are still ``retention.bytes`` left;
-- all of it lies below the log start (`delete-records` moved that).
+- Its largest timestamp is more than ``retention.ms`` ago. So a record with a timestamp in the future keeps its segment,
+  and all later ones.
+- The segments after it still have ``retention.bytes``.
+- It lies wholly below the log start (`delete-records` moved that).
 
-The first two apply if ``cleanup.policy`` has ``delete``; `UNLIMITED` turns each off. Only segments go: the hot tail is
-neither counted nor cut, and becomes segments within minutes.
+The first two apply if ``cleanup.policy`` has ``delete``; `UNLIMITED` turns each off. Only segments are removed: the hot
+tail is neither counted nor cut, and becomes segments within minutes.
 
 The log start moves in the same version in which the segments leave the list, so a reader sees the log before or after
-(inv. 5), and no version names what is deleted: their objects go a grace later, as garbage (`collect`).
+(inv. 5), and no version names a deleted object: the objects are deleted a grace later, as garbage (`collect`).
 
 Source: ``UnifiedLog.deleteOldSegments`` of Apache Kafka 4.
 """
@@ -28,7 +28,7 @@ from tidelog.storage.upkeep.task import Place
 
 
 def expired(manifest: Manifest, rules: UpkeepRules, now_ms: int) -> int:
-    """How many of the oldest segments have to go."""
+    """How many of the oldest segments are to be removed."""
     keeps_bytes = rules.deletes and rules.retention_bytes != UNLIMITED
     left_bytes = manifest.size_bytes if keeps_bytes else 0
     for count, segment in enumerate(manifest.segments):
@@ -49,13 +49,13 @@ def without_oldest(manifest: Manifest, count: int) -> Manifest:
 
 
 class ExpireTask:
-    """The `UpkeepTask` of retention. One step takes away all that has expired."""
+    """The `UpkeepTask` of retention. One step removes all expired segments."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._clock = runtime.clock
 
     def due_at_ms(self, manifest: Manifest, rules: UpkeepRules, now_ms: int) -> int | None:
-        """Exactly when the oldest segment expires; None if it never does."""
+        """The exact time when the oldest segment expires; None if it never does."""
         if not manifest.segments:
             return None
         if expired(manifest, rules, now_ms):
@@ -71,7 +71,7 @@ class ExpireTask:
 
 
 def _expires_at_ms(segment: Segment, rules: UpkeepRules) -> int | None:
-    """When `segment` is too old: Kafka deletes what is older than ``retention.ms``, not what is just as old."""
+    """When `segment` is too old: Kafka deletes segments older than ``retention.ms``, not those exactly as old."""
     if not rules.deletes or rules.retention_ms == UNLIMITED:
         return None
     return segment.max_timestamp_ms + rules.retention_ms + 1

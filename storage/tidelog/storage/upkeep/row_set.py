@@ -1,4 +1,4 @@
-"""A set of rows by number, one bit each: which records of a compaction go. A thousand million take 120 MiB."""
+"""A set of row numbers, one bit each: the records that a compaction removes. A thousand million take 120 MiB."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Rows = npt.NDArray[np.int64]
 
 
 class RowSet:
-    """Of rows 0 to `rows` - 1."""
+    """A subset of rows 0 to `rows` - 1."""
 
     def __init__(self, rows: int) -> None:
         self._bits = np.zeros(-(-rows // 8), np.uint8)

@@ -1,5 +1,4 @@
-"""What the upkeep of a topic's segments goes by, and what it may cost: values, under the names that Kafka's settings
-and the broker's have."""
+"""The settings of a topic and of the broker that upkeep follows, as values with the settings' names."""
 
 from __future__ import annotations
 
@@ -11,10 +10,10 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True)
 class UpkeepRules:
-    """Of one topic. Durations in ms, sizes in bytes; `retention_ms` and `retention_bytes` may be `UNLIMITED`.
+    """The rules of one topic. Durations in ms, sizes in bytes; `retention_ms` and `retention_bytes` may be `UNLIMITED`.
 
-    `deletes` and `compacts` are the two halves of ``cleanup.policy``; the rest are Kafka's settings of these names, but
-    `key_bloom_filter`: whether merged segments have a bloom filter of their keys.
+    `deletes` and `compacts` are the two parts of ``cleanup.policy``. `key_bloom_filter`: merged segments have a bloom
+    filter of their keys. The others are Kafka's settings of the same names.
     """
 
     deletes: bool = True
@@ -32,8 +31,8 @@ class UpkeepRules:
 
 @dataclass(frozen=True)
 class UpkeepLimits:
-    """What one worker takes at most. `memory_bytes`: raw records held at a time; `bandwidth_bytes`: read and written in
-    a second, None: as much as there is; `grace_s`: how long what left a manifest stays on the bucket."""
+    """The limits of one worker. `memory_bytes`: raw records held in memory; `bandwidth_bytes`: read and written per
+    second (None: unlimited); `grace_s`: how long segments stay in the bucket after they left a manifest."""
 
     memory_bytes: int = 128 * 1024 * 1024
     bandwidth_bytes: int | None = None

@@ -1,4 +1,4 @@
-"""A segment read from front to back in bounded memory: some row groups at a time, the next ones on their way meanwhile.
+"""Reads a segment from front to back in bounded memory: some row groups at a time, the next ones ahead.
 
 footer = await read_footer(store, segment)
 async for groups, data in read_stretches(store, segment, stretches(footer.row_groups, bytes_max)):
@@ -14,32 +14,31 @@ from dataclasses import dataclass
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.object_store import ByteRange, ObjectStore
-from tidelog.storage.parquet.parquet_format import Footer, RowGroup, footer_bytes
-from tidelog.storage.segments.segment_codec import decode_segment_footer
-from tidelog.storage.segments.segment_reader import FOOTER_TAIL_BYTES
+from tidelog.storage.parquet.parquet_format import Footer, RowGroup
+from tidelog.storage.segments.segment_reader import SegmentTail, read_last_bytes, read_tail
 
 RowGroups = Sequence[RowGroup]
 
 
 @dataclass(frozen=True)
 class SegmentEnd:
-    """A footer, and all bytes of the object behind its last row group."""
+    """A footer, and all bytes of the object after its last row group."""
 
     footer: Footer
     data: memoryview
 
 
 async def read_footer(store: ObjectStore, segment: Segment) -> Footer:
-    """One request, two for a footer of more than `FOOTER_TAIL_BYTES`. Raises `NotFound`, `Corrupt`, `Unavailable`."""
-    return (await _read_tail(store, segment)).footer
+    """One request, two for a large footer. Raises `NotFound`, `Corrupt`, `Unavailable`."""
+    return (await _checked_tail(store, segment)).footer
 
 
 async def read_end(store: ObjectStore, segment: Segment) -> SegmentEnd:
-    """As `read_footer`, and a request more if what lies before the footer did not come with it."""
-    tail = await _read_tail(store, segment)
+    """Like `read_footer`, with one more request if the bytes before the footer were not read with it."""
+    tail = await _checked_tail(store, segment)
     length = segment.size_bytes - tail.footer.row_groups[-1].end
-    data = tail.data if length <= len(tail.data) else memoryview(await _last_bytes(store, segment, length))
-    return SegmentEnd(tail.footer, data[len(data) - length :])
+    data = tail.data if length <= len(tail.data) else await read_last_bytes(store, segment, length)
+    return SegmentEnd(tail.footer, memoryview(data)[len(data) - length :])
 
 
 def stretches(groups: Iterable[RowGroup], bytes_max: int) -> Sequence[RowGroups]:
@@ -58,7 +57,7 @@ def stretches(groups: Iterable[RowGroup], bytes_max: int) -> Sequence[RowGroups]
 async def read_stretches(
     store: ObjectStore, segment: Segment, runs: Sequence[RowGroups]
 ) -> AsyncGenerator[tuple[RowGroups, memoryview]]:
-    """The bytes of each of `runs`, a request each, one of them ahead. Raises `NotFound`, `Unavailable`."""
+    """The bytes of each of `runs`, one request each, one run ahead. Raises `NotFound`, `Unavailable`."""
     ahead: asyncio.Task[memoryview] | None = None
     try:
         for at, run in enumerate(runs):
@@ -76,20 +75,8 @@ async def _read(store: ObjectStore, segment: Segment, run: RowGroups) -> memoryv
     return memoryview((await store.get(segment.key, ByteRange(start, end - start))).data)
 
 
-async def _read_tail(store: ObjectStore, segment: Segment) -> SegmentEnd:
-    """Its data are as many of the last bytes as came."""
-    tail = await _last_bytes(store, segment, FOOTER_TAIL_BYTES)
-    needed = footer_bytes(segment.key, tail)
-    if len(tail) < needed <= segment.size_bytes:
-        tail = await _last_bytes(store, segment, needed)
-    footer = decode_segment_footer(segment.key, tail, segment.size_bytes)
-    if footer.rows != segment.records:
-        raise Corrupt(segment.key, f"has {footer.rows} records, its manifest says {segment.records}")
-    return SegmentEnd(footer, memoryview(tail))
-
-
-async def _last_bytes(store: ObjectStore, segment: Segment, length: int) -> bytes:
-    stored = await store.get(segment.key, ByteRange(-length))
-    if stored.info.size != segment.size_bytes:
-        raise Corrupt(segment.key, f"has {stored.info.size} bytes, its manifest says {segment.size_bytes}")
-    return stored.data
+async def _checked_tail(store: ObjectStore, segment: Segment) -> SegmentTail:
+    tail = await read_tail(store, segment)
+    if tail.footer.rows != segment.records:
+        raise Corrupt(segment.key, f"has {tail.footer.rows} records, its manifest says {segment.records}")
+    return tail

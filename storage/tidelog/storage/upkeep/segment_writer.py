@@ -1,13 +1,12 @@
-"""Writes a segment of any size in bounded memory: records go in as tables, and come out as row groups of a file.
-
-A store takes an object's body as a whole, and a final segment has `segment.bytes`, 128 MiB unless the topic says
-otherwise: more than a broker should hold beside its other work, and per topic. So the body is written to a spill file
-and mapped; the upload reads it from there. Whatever memory is to spare keeps it in the system's page cache, which gives
-it away as soon as somebody needs it.
+"""Writes a segment of any size in bounded memory: records go in as tables, and become row groups of a file.
 
     writer = SegmentWriter(topic, topic_partition, flavor, folder)
     writer.write(records)                               # RECORD_SCHEMA, offsets ascending over all calls
     encoded = writer.finish(segment_id)                 # its body is a mapped file
+
+A store takes an object's body as a whole, and a final segment has `segment.bytes`, 128 MiB by default: more than a
+broker should hold in memory, and a topic may set more. So the body is written to a spill file and mapped, and the
+upload reads it from there. The system's page cache holds as much of it as there is free memory.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from tidelog.storage.segments.segment_codec import EncodedSegment, encode_segmen
 from tidelog.storage.upkeep.spill_file import SpillFile
 
 ROW_GROUP_RAW_BYTES_MAX = 2 * ROW_GROUP_RAW_BYTES
-"""Records are held back until there are so many bytes of them, so that no row group but an only one has less than
-`ROW_GROUP_RAW_BYTES`."""
+"""Records are held until they have this many bytes, so that every row group has at least `ROW_GROUP_RAW_BYTES`, unless
+it is the only one."""
 
 
 class SegmentWriter:
-    """One segment. `close` it whether it was finished or not. Not for two threads at once."""
+    """Writes one segment. Always `close` it, finished or not. Not for two threads at once."""
 
     def __init__(self, topic: str, topic_partition: TopicPartition, flavor: ParquetFlavor, folder: Path) -> None:
         self._place = topic, topic_partition
@@ -48,7 +47,7 @@ class SegmentWriter:
         self._tally = _Tally()
 
     def write(self, records: pa.Table) -> None:
-        """Append `records`. Raises `Invalid` (offsets that do not ascend), `Unavailable` (no room for the file)."""
+        """Append `records`. Raises `Invalid` (offsets that do not ascend), `Unavailable` (no space for the file)."""
         if records.num_rows == 0:
             return
         self._tally.add(records)
@@ -58,7 +57,7 @@ class SegmentWriter:
             self._write_row_group(ROW_GROUP_RAW_BYTES)
 
     def finish(self, segment_id: str) -> EncodedSegment:
-        """The segment of all that was written, at least one record."""
+        """The segment of all written records, at least one."""
         if self._held_bytes:
             self._write_row_group(self._held_bytes)
         if self._encoder is None:
@@ -82,7 +81,7 @@ class SegmentWriter:
         return EncodedSegment(segment, body.toreadonly())
 
     def close(self) -> None:
-        """Let go of the file; a finished segment's body stays readable as long as it is held."""
+        """Close the file; the body of a finished segment stays readable as long as it is referenced."""
         self._file.close()
 
     def _write_row_group(self, about_bytes: int) -> None:
@@ -97,7 +96,7 @@ class SegmentWriter:
 
 
 class _Tally:
-    """What a manifest says of the records that went in."""
+    """The totals of the written records, for the manifest."""
 
     def __init__(self) -> None:
         self.base_offset = -1
@@ -121,7 +120,7 @@ class _Tally:
 
 
 class _SpillSink:
-    """As much of a file as Arrow asks of one that it writes to."""
+    """The part of Python's file interface that Arrow needs to write."""
 
     closed = False
 

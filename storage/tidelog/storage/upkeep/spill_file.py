@@ -1,6 +1,6 @@
-"""A file without a name for what does not fit in memory: when the process ends, however it ends, so does the file.
+"""A file without a name for data that does not fit in memory. It vanishes with the process, however the process ends.
 
-There is nothing to clean up after a crash, and nothing that two processes with one folder could take from each other.
+So there is nothing to clean up after a crash, and two processes can share a folder.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tidelog.storage.errors import Unavailable
 
 
 class SpillFile:
-    """In `folder`, which is made if it is not there. Raises `Unavailable` where there is no room, or no permission."""
+    """A file in `folder`, which is created if missing. Raises `Unavailable` if there is no space or no permission."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            # Unbuffered: closing it has nothing left to write, and cannot fail for want of room.
+            # Unbuffered: closing it writes nothing, so it cannot fail because the disk is full.
             self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115  `close` closes it
         except OSError as error:
             raise self._refusal(error) from error
@@ -34,16 +34,16 @@ class SpillFile:
             raise self._refusal(error) from error
 
     def mapped(self, *, alterable: bool = False) -> mmap.mmap:
-        """What was written, not copied; stays readable after `close`. At least one byte was written. Changes to an
-        `alterable` view are that view's alone, and take the memory of the pages that were changed."""
+        """The written bytes (at least one), not copied; they stay readable after `close`. Changes to an `alterable`
+        view are private to it, and take the memory of the changed pages."""
         return mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_COPY if alterable else mmap.ACCESS_READ)
 
     def close(self) -> None:
-        """The room is free again once no view of it is left. Calling it again does nothing."""
+        """The space is free once no view of it is left. Calling it again does nothing."""
         self._file.close()
 
     def _refusal(self, error: OSError) -> Unavailable:
         return Unavailable(
-            f"what does not fit in memory cannot be kept under {self._folder}: {error}; nothing was changed, and the "
-            "work goes on once there is room and permission to write"
+            f"cannot write spill files under {self._folder}: {error}; nothing was changed, and the work continues once "
+            "there is space and permission to write"
         )

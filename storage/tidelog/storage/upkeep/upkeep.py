@@ -1,9 +1,9 @@
-"""Looks after the segments of partitions: asks each task whether something is due, and runs what is, until nothing is.
+"""Looks after the segments of partitions: asks each task whether something is due, and runs it, until nothing is due.
 
-    tasks in order: expire, compact, merge, collect      what has to go is neither compacted nor merged before
+    tasks in order: expire, compact, merge, collect      expired segments are neither compacted nor merged first
 
-After every version all tasks are asked anew, for each changes what the others see. Of two workers on one partition the
-slower one finds a version that it did not make (`Conflict`) and starts over from that.
+After every version all tasks are asked again, because each changes the manifest for the others. If two workers look
+after one partition, the slower one finds a version that it did not make (`Conflict`), and starts over from that.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tidelog.storage.upkeep.task import Place, UpkeepTask
 
 CONFLICTS_MAX = 8
 STEPS_MAX = 10_000
-"""More than any backlog takes: a partition that wants more is one that two tasks quarrel over."""
+"""More than any backlog takes. A partition that needs more has two tasks that undo each other's work."""
 ASK_AGAIN_MS = 60_000
-"""When a task that said it was due, and then found nothing to do, is asked again."""
+"""After this time a task is asked again that was due and then found nothing to do."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What looking after a partition once came to: the newest `manifest`, whether it was `appended` by this step, and
-    when something is due (as `UpkeepTask.due_at_ms`)."""
+    """The result of one step: the newest `manifest`, whether this step `appended` it, and when something is due (as
+    `UpkeepTask.due_at_ms`)."""
 
     manifest: Manifest
     appended: bool
@@ -36,21 +36,21 @@ class Step:
 
 
 class Upkeep:
-    """`tasks` in the order in which they come first. Partitions may be tended side by side; each by one at a time."""
+    """`tasks` by priority. Partitions may be tended side by side, each by one caller at a time."""
 
     def __init__(self, tasks: Sequence[UpkeepTask], runtime: Runtime) -> None:
         self._tasks = tuple(tasks)
         self._clock = runtime.clock
 
     def due_at_ms(self, manifest: Manifest, rules: UpkeepRules) -> int | None:
-        """When something has to be done, `now` or earlier means now; None: not before another version. Pure but for
-        the clock."""
+        """When something is due; `now` or earlier means now, None means not before another version. Pure except for the
+        clock."""
         now_ms = self._clock.now_ms()
         return _earliest(*(task.due_at_ms(manifest, rules, now_ms) for task in self._tasks))
 
     async def tend(self, place: Place, log: ManifestLog, rules: UpkeepRules) -> Step:
-        """Do what is due until nothing is; the last step. Raises `Conflict` (other workers were faster again and
-        again), `Unavailable`, `Corrupt`; running again is always right."""
+        """Run tasks until nothing is due. Returns the last step. Raises `Conflict` (other workers kept being faster),
+        `Unavailable`, `Corrupt`; running again is always right."""
         for _ in range(STEPS_MAX):
             step = await self.step(place, log, rules)
             if not step.appended:
@@ -58,12 +58,12 @@ class Upkeep:
         return step
 
     async def step(self, place: Place, log: ManifestLog, rules: UpkeepRules) -> Step:
-        """One version at most: of the first task that is due and has something to do. Raises as `tend` does."""
+        """Append at most one version: of the first task that is due and has something to do. Raises like `tend`."""
         for _ in range(CONFLICTS_MAX - 1):
             try:
                 return await self._step(place, log, rules)
             except Conflict:
-                continue  # another worker was faster: start over from what it made
+                continue  # another worker was faster: start over from its version
         return await self._step(place, log, rules)
 
     async def _step(self, place: Place, log: ManifestLog, rules: UpkeepRules) -> Step:

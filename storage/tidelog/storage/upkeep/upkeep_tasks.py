@@ -1,4 +1,4 @@
-"""Which tasks look after segments, in their order: the one place where they are put together, for every worker."""
+"""The tasks that look after segments, in their order, for every worker."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tidelog.storage.upkeep.task import UpkeepTask
 
 
 def upkeep_store(store: ObjectStore, runtime: Runtime, limits: UpkeepLimits) -> ObjectStore:
-    """`store` as upkeep uses it: with at most `limits.bandwidth_bytes` a second."""
+    """`store`, limited to `limits.bandwidth_bytes` per second."""
     return ThrottledObjectStore(store, runtime, limits.bandwidth_bytes) if limits.bandwidth_bytes else store
 
 
 def upkeep_tasks(
     store: ObjectStore, runtime: Runtime, limits: UpkeepLimits, executor: Executor | None, spill_folder: Path
 ) -> Sequence[UpkeepTask]:
-    """Expire, compact, merge, collect. `executor` does what takes the processor, None: the event loop's own;
-    `spill_folder` holds what is not held in memory."""
+    """Expire, compact, merge, collect. `executor` runs the computations (None: the event loop's default);
+    `spill_folder` holds the data that does not fit in memory."""
     return (
         ExpireTask(runtime),
         CompactTask(store, runtime, limits, executor, spill_folder),
