@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from tests.storage.archive_scenes import manifest_of
 from tests.storage.broken_bucket import Bucket, cut, flipped
+from tests.storage.manifest_histories import decode_manifest
 from tests.storage.record_tables import WEB, WEB_1, record_table
 
 from tidelog.storage.layout import manifest_prefix, parse_segment_key
 from tidelog.storage.manifests.manifest import ChangeKind
 from tidelog.storage.manifests.manifest_chain import step_of
 from tidelog.storage.manifests.manifest_history import HistoryBlock, ManifestHistory, encode_block
-from tidelog.storage.manifests.manifest_log import decode_manifest
 from tidelog.storage.segments.segment_codec import encode_segment
 
 

@@ -11,11 +11,19 @@ from tests.storage.record_tables import WEB
 
 from tidelog.storage.layout import TopicPartition, segment_key
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
+from tidelog.storage.manifests.manifest_codec import decode_version
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 
 TOPIC = "web"
 RECORDS = 1_000
+
+
+def decode_manifest(key: str, data: bytes) -> Manifest:
+    """A version that is stored whole."""
+    version = decode_version(key, data)
+    assert isinstance(version, Manifest), "a difference"
+    return version
 
 
 def a_segment(number: int, place: TopicPartition = WEB, *, count: int = 1, salt: str = "") -> Segment:

@@ -17,12 +17,14 @@ from tests.storage.archive_scenes import (
     manifest_of,
     small_scene,
 )
+from tests.storage.manifest_histories import decode_manifest
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 
 from tidelog.storage.errors import Conflict
 from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.manifests.manifest import ChangeKind
-from tidelog.storage.manifests.manifest_log import ManifestLog, decode_manifest, encode_manifest
+from tidelog.storage.manifests.manifest_codec import encode_manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import Body, ObjectStore
 from tidelog.storage.stores.counting import CountingObjectStore, Kind, RequestCounts
 from tidelog.storage.stores.memory import MemoryObjectStore

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.storage.archive_scenes import ManualClock
 from tests.storage.collect_scenes import GRACE_S, PLACE, CollectScene
-from tests.storage.manifest_histories import TOPIC
+from tests.storage.manifest_histories import TOPIC, decode_manifest
 from tests.storage.record_tables import WEB
 
 from tidelog.storage.bucket.finding import Finding, Report, Seen, Severity
@@ -16,8 +16,9 @@ from tidelog.storage.bucket.manifest_check import HistoryCheck, check_manifests
 from tidelog.storage.layout import history_prefix
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_chain import head_after, step_of
+from tidelog.storage.manifests.manifest_codec import encode_manifest
 from tidelog.storage.manifests.manifest_history import ManifestHistory
-from tidelog.storage.manifests.manifest_log import ManifestLog, decode_manifest, encode_manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore, StoredObject
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.upkeep.task import Place

@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.storage.archive_scenes import lost_answer
+from tests.storage.manifest_histories import decode_manifest
 from tests.storage.record_tables import SHOP, WEB
 
 from tidelog.storage.errors import Conflict, Corrupt, Invalid, Unavailable
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
-from tidelog.storage.manifests.manifest_log import ManifestLog, decode_manifest, encode_manifest, grown
+from tidelog.storage.manifests.manifest_chain import grown
+from tidelog.storage.manifests.manifest_codec import encode_manifest
+from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb

@@ -81,7 +81,7 @@ async def test_a_segment_that_another_worker_replaced_is_a_conflict(partition: P
 async def test_a_segment_that_is_missing_is_said_to_be(partition: Partition) -> None:
     await partition.append(puts("ab"))
     await partition.store.delete((await partition.manifest()).segments[0].key)
-    with pytest.raises(Corrupt, match="names a segment that is not there"):
+    with pytest.raises(Corrupt, match="names a segment that does not exist"):
         await partition.compact()
 
 

@@ -160,7 +160,7 @@ async def test_a_spill_folder_that_cannot_be_written_to_changes_nothing(tmp_path
     before = await partition.manifest()
     (tmp_path / "file").write_bytes(b"")
     task = partition.task(memory_bytes=SMALL_BYTES, spill_folder=tmp_path / "file" / "spill")
-    with pytest.raises(Unavailable, match="cannot be kept under"):
+    with pytest.raises(Unavailable, match="cannot write spill files under"):
         await whole_pass(task, partition.log(), MANY)
     assert await partition.manifest() == before
     await finish(partition)

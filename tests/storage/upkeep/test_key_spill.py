@@ -105,7 +105,7 @@ def test_a_process_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     spill = KeySpill(tmp_path / "file" / "spill", 1)
-    with pytest.raises(Unavailable, match="cannot be kept under"):
+    with pytest.raises(Unavailable, match="cannot write spill files under"):
         spill.add(pa.array([b"a"], pa.binary()), np.arange(1))
 
 

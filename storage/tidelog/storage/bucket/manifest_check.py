@@ -19,7 +19,7 @@ from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import history_prefix, history_versions
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_chain import Step, chain_fault, step_of
-from tidelog.storage.manifests.manifest_codec import told_by
+from tidelog.storage.manifests.manifest_codec import stored_part
 from tidelog.storage.manifests.manifest_history import ManifestHistory, block_fault
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore, list_all
@@ -129,7 +129,7 @@ class HistoryCheck:
 
     async def _version_fault(self, step: Step) -> str | None:
         try:
-            manifest = told_by(await self._log.stored(step.version))
+            manifest = stored_part(await self._log.stored(step.version))
         except NotFound:
             return None  # collected meanwhile
         except Corrupt as corruption:

@@ -22,7 +22,7 @@ from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import GENESIS, ChangeKind, Manifest
 from tidelog.storage.manifests.manifest_chain import Step, chain_fault, head_after, step_of
-from tidelog.storage.manifests.manifest_codec import told_by
+from tidelog.storage.manifests.manifest_codec import stored_part
 from tidelog.storage.manifests.manifest_history import HistoryBlock, ManifestHistory, block_fault
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
@@ -72,7 +72,7 @@ async def steps_up_to(store: ObjectStore, place: Place, last: int) -> AsyncItera
         return block
 
     async def read_step(version: int) -> Step:
-        manifest = told_by(await log.stored(version))
+        manifest = stored_part(await log.stored(version))
         if fault := chain_fault(manifest):
             raise Corrupt(log.key(version), fault)
         return step_of(manifest)

@@ -146,7 +146,7 @@ class StoredDifference:
     difference: ManifestDifference
 
 
-def told_by(stored: Manifest | StoredDifference) -> Manifest:
+def stored_part(stored: Manifest | StoredDifference) -> Manifest:
     """The part of a version that is in its own object: everything except the lists, if it is a difference."""
     return stored.manifest if isinstance(stored, StoredDifference) else stored
 
@@ -158,7 +158,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "garbage": manifest.garbage,
         "producers": _wire_marks(manifest.producers),
     }
-    return _encode(manifest, {"stored": "whole", **_told(manifest), **lists})
+    return _encode(manifest, {"stored": "whole", **_common_fields(manifest), **lists})
 
 
 def encode_difference(manifest: Manifest, base: Manifest, made: ManifestDifference) -> bytes:
@@ -169,7 +169,7 @@ def encode_difference(manifest: Manifest, base: Manifest, made: ManifestDifferen
         "producers": {"removed": made.producers.removed, "added": _wire_marks(made.producers.added)},
     }
     based_on = {"base_version": base.version, "base_head": base.head}
-    return _encode(manifest, {"stored": "difference", **_told(manifest), **based_on, **lists})
+    return _encode(manifest, {"stored": "difference", **_common_fields(manifest), **based_on, **lists})
 
 
 def encode_version(manifest: Manifest, base: Manifest | None) -> tuple[Manifest, bytes]:
@@ -220,14 +220,6 @@ def decode_version(key: str, data: bytes) -> Manifest | StoredDifference:
     return _checked(key, manifest)
 
 
-def decode_manifest(key: str, data: bytes) -> Manifest:
-    """A version that is stored whole. Raises `Corrupt` naming `key`."""
-    version = decode_version(key, data)
-    if isinstance(version, StoredDifference):
-        raise Corrupt(key, "is a difference to another version, where a whole one is expected")
-    return version
-
-
 def put_on(key: str, stored: StoredDifference, base: Manifest) -> Manifest:
     """The version that `key` stores as a difference to `base`. Raises `Corrupt` naming `key`."""
     if base.base_version is not None or base.head != stored.base_head:
@@ -248,9 +240,9 @@ def _encode(manifest: Manifest, document: dict[str, Any]) -> bytes:
     return seal(MANIFEST_FORMAT_VERSION, msgspec.json.encode(document))
 
 
-def _told(manifest: Manifest) -> dict[str, Any]:
+def _common_fields(manifest: Manifest) -> dict[str, Any]:
     """The fields of both forms, except the lists, by their stored names."""
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "topic_id": manifest.topic_partition.topic_id,
         "partition": manifest.topic_partition.partition,
         "version": manifest.version,
@@ -262,7 +254,7 @@ def _told(manifest: Manifest) -> dict[str, Any]:
         "head": manifest.head,
         "change": manifest.change,
     }
-    return {**told, "losses": manifest.losses} if manifest.losses else told
+    return {**fields, "losses": manifest.losses} if manifest.losses else fields
 
 
 def _wire_marks(marks: Sequence[ProducerMark]) -> list[_Mark]:

@@ -31,19 +31,15 @@ from tidelog.storage.manifests.manifest_chain import grown
 from tidelog.storage.manifests.manifest_codec import (
     WHOLE_SEGMENTS_MAX,
     StoredDifference,
-    decode_manifest,
     decode_version,
-    encode_manifest,
     encode_version,
     may_be_base,
     put_on,
-    told_by,
+    stored_part,
 )
 from tidelog.storage.object_log import ObjectLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Clock, SystemClock
-
-__all__ = ["ManifestLog", "decode_manifest", "encode_manifest", "grown"]
 
 LARGE_BYTES = 1024 * 1024
 """A larger object is decoded in a thread, so that a list of a hundred thousand segments does not block other tasks."""
@@ -137,7 +133,7 @@ class ManifestLog:
         data = (await self._log.read(version)).data
         large = len(data) > LARGE_BYTES
         found = await asyncio.to_thread(decode_version, key, data) if large else decode_version(key, data)
-        manifest = told_by(found)
+        manifest = stored_part(found)
         if (manifest.topic_partition, manifest.version) != (self._latest.topic_partition, version):
             raise Corrupt(key, "is the manifest of another partition or version")
         return found
@@ -223,6 +219,6 @@ class ManifestLog:
         if not following:
             return
         after = following[0].number
-        if after == appended.version + 1 and told_by(await self.stored(after)).previous_head == appended.head:
+        if after == appended.version + 1 and stored_part(await self.stored(after)).previous_head == appended.head:
             return
         raise Conflict(f"{self.key(appended.version)} was used and collected: start over from the latest version")

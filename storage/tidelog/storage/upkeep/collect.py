@@ -25,7 +25,7 @@ from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest
 from tidelog.storage.manifests.manifest_chain import chain_fault, step_of
-from tidelog.storage.manifests.manifest_codec import told_by
+from tidelog.storage.manifests.manifest_codec import stored_part
 from tidelog.storage.manifests.manifest_history import BLOCK_VERSIONS, HistoryBlock, ManifestHistory
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
@@ -111,7 +111,7 @@ class CollectTask:
         if end <= known.collected:
             return
         try:
-            base_version = told_by(await log.stored(ripe)).base_version
+            base_version = stored_part(await log.stored(ripe)).base_version
         except NotFound:
             return  # another collector is ahead of this one
         base = ripe if base_version is None else base_version
@@ -139,7 +139,7 @@ class CollectTask:
         manifests: list[Manifest] = []
         for version in range(first, last + 1):
             try:
-                manifests.append(told_by(await log.stored(version)))
+                manifests.append(stored_part(await log.stored(version)))
             except NotFound:
                 if await history.has(first, last):
                     return None

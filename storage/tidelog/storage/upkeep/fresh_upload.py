@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from tidelog.storage.errors import Conflict, NotFound, Unavailable
 from tidelog.storage.layout import parse_segment_key, segment_key
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest, Segment
-from tidelog.storage.manifests.manifest_codec import told_by
+from tidelog.storage.manifests.manifest_codec import stored_part
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
@@ -104,7 +104,7 @@ async def _swept_since(log: ManifestLog, version: int, latest: Manifest) -> bool
     """Whether a sweep may have deleted objects uploaded when `version` was the newest."""
     for between in range(version + 1, latest.version):
         try:
-            change = told_by(await log.stored(between)).change
+            change = stored_part(await log.stored(between)).change
         except NotFound:
             return True  # collected: unknown
         if change is None or change.kind is ChangeKind.SWEEP:
