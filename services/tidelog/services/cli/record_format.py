@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from tidelog.storage.errors import Invalid
+from tidelog.wire.fetch import Base64, JsonHeader, JsonPayload
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,18 +127,18 @@ def _json_line(topic: str, record: Record) -> bytes:
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
-        "key": _text(record.key),
-        "value": _text(record.value),
-        "headers": [{"key": key, "value": _text(value)} for key, value in record.headers],
+        "key": _payload(record.key),
+        "value": _payload(record.value),
+        "headers": [JsonHeader(key, _payload(value)) for key, value in record.headers],
     }
     return msgspec.json.encode(line) + b"\n"
 
 
-def _text(data: bytes | None) -> object:
-    """As in the HTTP interface: a string if the bytes are UTF-8, else base64; null for None."""
+def _payload(data: bytes | None) -> JsonPayload:
+    """`data` as in the HTTP interface."""
     if data is None:
         return None
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
+        return Base64(base64.b64encode(data).decode())

@@ -5,7 +5,7 @@ A setting whose default is None has the value ``auto``: the broker chooses.
 
 `settings.Settings` declares each setting once, as a dataclass field made by `text`, `switch`, `count`, `size` or
 `duration`; `declared_settings` reads them back. pydantic-settings would do part of this, but importing it takes
-0.17 s, and every command needs the settings for its help.
+0.14 s, and every command needs the settings for its help.
 """
 
 from __future__ import annotations
