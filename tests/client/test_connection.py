@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import socket
 import threading
@@ -149,6 +150,19 @@ def test_a_request_arrives_as_it_was_sent() -> None:
     assert b"x-mine: yes\r\n" in head.lower()
     assert head.lower().count(b"host:") == head.lower().count(b"content-length: 20006") == 1
     assert body == b"abc" + bytes(20_000) + b"def"
+
+
+def test_user_and_password_of_the_url_are_sent() -> None:
+    seen: list[bytes] = []
+
+    def serve(link: socket.socket) -> None:
+        seen.append(asked(link))
+        link.sendall(OK)
+        ended(link)
+
+    with serving(serve) as url, client(url.replace("http://", "http://me:a%40b@")) as http:
+        http.get()
+    assert b"authorization: basic " + base64.b64encode(b"me:a@b").lower() in seen[0].lower()
 
 
 def test_a_connection_that_the_broker_closed_is_not_used_again() -> None:

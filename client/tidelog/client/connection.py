@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 import urllib3
@@ -203,15 +203,14 @@ class Connection:
         return Answer(response.status, response.headers, response.data)
 
     def _sent(self, broker: str, request: Request, timeout: urllib3.Timeout) -> urllib3.BaseHTTPResponse:
-        target = (parse_url(broker).path or "") + request.path
+        target = urlsplit(broker).path + request.path
         if request.query:
             target += f"?{urlencode(request.query)}"
-        headers: dict[str, str] = dict(request.headers)
-        body: Any = None
+        pool, body = self._pools[broker], None
+        headers = {**pool.headers, **request.headers}
         if request.body:
             headers["content-length"] = str(sum(piece.nbytes for piece in request.body))
             body = _joined_if_small(request.body)
-        pool = self._pools[broker]
         return pool.urlopen(request.method, target, body, headers, redirect=False, timeout=timeout)
 
     def _connecting_s(self, left_s: float) -> float:
@@ -228,8 +227,9 @@ def decoded(answer: Answer, shape: type[T]) -> T:
         raise Corrupt("the broker's answer", f"does not have the form in docs/http-api.md ({error})") from error
 
 
-def _joined_if_small(pieces: Sequence[memoryview]) -> Iterator[bytes | memoryview]:
-    """The body as it is sent: neighbouring small pieces in one, large ones as they are."""
+def _joined_if_small(pieces: Sequence[memoryview]) -> Iterator[Any]:
+    """The body as it is sent: neighbouring small pieces in one, large ones as they are. urllib3 gives each to
+    `sendall`, which takes any buffer."""
     small: list[memoryview] = []
     for piece in pieces:
         if piece.nbytes <= SMALL_PIECE_BYTES:

@@ -13,11 +13,13 @@ import contextlib
 import socket
 import threading
 from typing import Any
+from urllib.parse import unquote
 from weakref import WeakSet
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+from urllib3.util import make_headers, parse_url
 
 from tidelog.storage.runtime import Clock
 
@@ -83,7 +85,15 @@ class _TlsConnection(_Connection, HTTPSConnection):
 
 
 def pool_to(broker: str, connections_max: int, open_sockets: OpenSockets) -> urllib3.HTTPConnectionPool:
-    """A pool for the URL `broker` that keeps `connections_max` idle connections."""
-    pool = urllib3.connection_from_url(broker, maxsize=connections_max, retries=False, open_sockets=open_sockets)
+    """A pool for the URL `broker` that keeps `connections_max` idle connections. User and password of the URL become a
+    header."""
+    user = parse_url(broker).auth
+    pool = urllib3.connection_from_url(
+        broker,
+        headers=make_headers(basic_auth=unquote(user)) if user else {},
+        maxsize=connections_max,
+        retries=False,
+        open_sockets=open_sockets,
+    )
     pool.ConnectionCls = _TlsConnection if pool.scheme == "https" else _Connection
     return pool
