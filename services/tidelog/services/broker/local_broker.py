@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tidelog.coordinator.cluster.identity import check_standalone
 from tidelog.coordinator.topics.topic import Topic
@@ -59,9 +58,7 @@ class LocalBroker:
         )
         self._deletion = RecordDeletion(parts.shards, parts.archive_loop, self._clock)
         self._polls = LongPolls()
-        self._reads = LocalReads(
-            parts.reader, parts.shards, self.known_topics, self._polls, parts.settings, parts.store.url
-        )
+        self._reads = LocalReads(parts.reader, parts.shards, self.known_topics, self._polls, parts.store.url)
         self._loops = (*parts.loops, PollWatch(self._polls, parts.shards, parts.resources.runtime))
         self._not_ready: str | None = "the broker is starting"
 
@@ -120,10 +117,6 @@ class LocalBroker:
     async def create_topic(
         self, _context: RequestContext, /, name: str, partitions: int | None, configs: TopicConfigs
     ) -> Topic:
-        return await self.created_topic(name, partitions, configs)
-
-    async def created_topic(self, name: str, partitions: int | None, configs: TopicConfigs) -> Topic:
-        """Create a topic, for a client or for a produce."""
         self.check_open()
         led_before = self.shards.led_shards()
         topic = await self.known_topics.create(name, partitions, configs)
@@ -162,10 +155,10 @@ class LocalBroker:
     # ---- produce
 
     async def produce(
-        self, _context: RequestContext, /, topic: str, draft: Draft, options: ProduceOptions
+        self, context: RequestContext, /, topic: str, draft: Draft, options: ProduceOptions
     ) -> Sequence[Appended]:
         self.check_open()
-        found = await self.topic_to_produce(topic, options)
+        found = await self.topic_to_produce(context, topic, options)
         shares = await self.splitter.split(found, draft, options)
         return await self.produce_shares(found, shares, options)
 
@@ -179,7 +172,7 @@ class LocalBroker:
             self._parts.resources.measurements.acked(self._clock.monotonic() - came_s)
         return answers
 
-    async def topic_to_produce(self, name: str, options: ProduceOptions) -> Topic:
+    async def topic_to_produce(self, context: RequestContext, name: str, options: ProduceOptions) -> Topic:
         """The topic; it is created if that is allowed."""
         try:
             return await self.known_topics.known(name, options.partition)
@@ -187,7 +180,7 @@ class LocalBroker:
             if not (self._settings.auto_create_topics_enable and options.auto_create):
                 raise
         try:
-            return await self.created_topic(name, None, {})
+            return await self.create_topic(context, name, None, {})
         except AlreadyExists:
             return self.known_topics.get(name)
 
@@ -205,11 +198,15 @@ class LocalBroker:
 
     def capped(self, context: RequestContext, limits: FetchLimits) -> FetchLimits:
         """`limits`, reduced to those of the settings and to the context's deadline."""
-        capped = self._reads.capped(limits)
-        if context.deadline_s is None or not capped.wait_ms:
-            return capped
-        wait_s = context.bounded_s(capped.wait_ms / 1000, self._clock.monotonic())
-        return replace(capped, wait_ms=int(wait_s * 1000))
+        wait_ms = min(limits.wait_ms, self._settings.fetch_max_wait_ms)
+        if context.deadline_s is not None and wait_ms:
+            wait_ms = int(context.bounded_s(wait_ms / 1000, self._clock.monotonic()) * 1000)
+        return FetchLimits(
+            min(limits.max_records, self._settings.fetch_max_records),
+            min(limits.max_bytes, self._settings.fetch_max_bytes),
+            wait_ms,
+            fresh=limits.fresh,
+        )
 
     async def delete_records(self, _context: RequestContext, /, topic: str, partition: int, before_offset: int) -> int:
         self.check_open()

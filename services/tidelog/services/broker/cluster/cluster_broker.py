@@ -124,7 +124,7 @@ class ClusterBroker(LocalBroker):
             return await super().produce(context, topic, draft, options)
         delivery = self._joined.delivery
         self.check_open()
-        found = await self.topic_to_produce(topic, options)
+        found = await self.topic_to_produce(context, topic, options)
         shares = await self.splitter.split(found, draft, options)
         return await delivery.deliver(context, found, shares, options)
 

@@ -20,7 +20,7 @@ from typing import TypeVar
 from tidelog.services.broker.api.cluster import Leader
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.cluster.leader_router import LeaderRouter
-from tidelog.services.broker.shard.shard_set import RETRY_AFTER_S
+from tidelog.services.broker.shard.shard_set import RETRY_AFTER_S, no_leader
 from tidelog.storage.errors import LeaderUnknown, NotLeader, Overloaded, Unavailable
 from tidelog.storage.runtime import Clock
 
@@ -101,10 +101,7 @@ class LeaderCalls:
         if route.local:
             return await here()
         if route.leader is None:
-            raise LeaderUnknown(
-                f"shard {shard} has no leader at the moment. Retry; the request was not applied",
-                retry_after_s=RETRY_AFTER_S,
-            )
+            raise no_leader(shard)
         self.forwarded += 1
         return await self._while_leading(shard, route.leader, asyncio.ensure_future(there(route.leader)), leaving_s)
 

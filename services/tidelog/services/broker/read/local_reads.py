@@ -18,7 +18,6 @@ from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.services.broker.topics import Topics
-from tidelog.services.runtime.settings import Settings
 
 
 class LocalReads:
@@ -31,13 +30,11 @@ class LocalReads:
         shards: ShardSet,
         topics: Topics,
         polls: LongPolls,
-        settings: Settings,
         store_url: str,
     ) -> None:
         self._reader = reader
         self._shards = shards
         self._store_url = store_url
-        self._settings = settings
         self._topics = topics
         self._polls = polls
 
@@ -60,15 +57,14 @@ class LocalReads:
 
     async def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
         leader, state = await self.state(topic, partition)
-        capped = self.capped(limits)
-        if offset == state.high_watermark and capped.wait_ms > 0:
+        if offset == state.high_watermark and limits.wait_ms > 0:
             state.check_readable(offset)
-            await self._polls.wait(state, capped.wait_ms / 1000)
+            await self._polls.wait(state, limits.wait_ms / 1000)
             self._shards.check_leading(leader)
         await self._prove_for(leader, state, offset, fresh=limits.fresh)
         state.check_readable(offset)
         with self._shards.reading(leader):
-            batches, next_offset = await self._reader.read(leader.partitions, state, offset, capped)
+            batches, next_offset = await self._reader.read(leader.partitions, state, offset, limits)
         return Fetched(batches, next_offset, state.log_start_offset, state.high_watermark)
 
     async def partition_log(self, topic: str, partition: int, *, fresh: bool) -> PartitionLog:
@@ -78,15 +74,6 @@ class LocalReads:
             with self._shards.reading(leader):
                 await leader.partitions.refresh(state)
         return self._log_of(state)
-
-    def capped(self, limits: FetchLimits) -> FetchLimits:
-        """`limits`, reduced to those of the settings."""
-        return FetchLimits(
-            min(limits.max_records, self._settings.fetch_max_records),
-            min(limits.max_bytes, self._settings.fetch_max_bytes),
-            min(limits.wait_ms, self._settings.fetch_max_wait_ms),
-            fresh=limits.fresh,
-        )
 
     async def state(self, name: str, partition: int) -> tuple[ShardLeader, PartitionState]:
         topic = await self._topics.known(name, partition)

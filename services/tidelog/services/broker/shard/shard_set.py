@@ -141,10 +141,7 @@ class ShardSet:
     def _elsewhere(self, shard: int) -> NotLeader | LeaderUnknown:
         leader = self._lookup(shard) if self._lookup else None
         if leader is None:
-            return LeaderUnknown(
-                f"shard {shard} has no leader at the moment. Retry; the request was not applied",
-                retry_after_s=RETRY_AFTER_S,
-            )
+            return no_leader(shard)
         return NotLeader(
             f"not leader of shard {shard}: {leader.broker_id} at {leader.address} leads it. Retry there; the request "
             "was not applied",
@@ -250,3 +247,8 @@ def _no_lease(_shard: int, _epoch: int) -> bool:
 
 def _ignore() -> None:
     """Nobody listens."""
+
+
+def no_leader(shard: int) -> LeaderUnknown:
+    text = f"shard {shard} has no leader at the moment. Retry; the request was not applied"
+    return LeaderUnknown(text, retry_after_s=RETRY_AFTER_S)
