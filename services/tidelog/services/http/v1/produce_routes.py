@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 _QUERY = frozenset({"acks", "expected_offset", "key_field", "timestamp_field"})
 _ACKS = {acks.value: acks for acks in Acks}
 _PRODUCER_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_SEQUENCE_HEADERS = (headers.PRODUCER_ID, headers.PRODUCER_EPOCH, headers.SEQUENCE)
+_RAW_SEQUENCE_HEADERS = frozenset(name.lower().encode() for name in _SEQUENCE_HEADERS)
 _PRODUCER_EPOCH_MAX = 2**31 - 1
 
 
@@ -110,12 +112,11 @@ def _options(request: Request, query: Mapping[str, str], partition: int | None, 
 
 def _producer(request: Request) -> ProducerSequence | None:
     """The sequence in the three producer headers; None without them."""
-    names = (headers.PRODUCER_ID, headers.PRODUCER_EPOCH, headers.SEQUENCE)
-    given = [name for name in names if name in request.headers]
-    if not given:
+    if _RAW_SEQUENCE_HEADERS.isdisjoint(dict(request.scope["headers"])):
         return None
-    if len(given) < len(names):
-        missing = next(name for name in names if name not in request.headers)
+    names = _SEQUENCE_HEADERS
+    missing = next((name for name in names if name not in request.headers), None)
+    if missing is not None:
         raise Unreadable(f"{missing} is missing: send {', '.join(names)} together or none of them", field=missing)
     producer_id, epoch, sequence = (request.headers[name] for name in names)
     if not _PRODUCER_ID.fullmatch(producer_id):
