@@ -49,9 +49,9 @@ def drain(
     wait: WaitOption = False,
     timeout_s: TimeoutOption = 60.0,
 ) -> None:
-    """Move all shards of a broker to the others, and let it lead nothing until it starts again.
+    """Move all shards of a broker to other brokers. It leads none until it restarts.
 
-    Do this before you take a broker away for good.
+    Do this before you remove a broker for good.
 
     [dim]tidelog cluster drain broker-2 --wait
     tidelog cluster drain broker-2 --undo[/dim]
