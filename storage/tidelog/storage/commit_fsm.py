@@ -24,7 +24,7 @@ advances once, so that tests and the simulation can stop between any two request
 Why each step is needed
 -----------------------
 - A successful create is not yet a commit. A writer may stall while another one takes over, archives its number and
-  deletes the entry. The stalled writer then creates that number anew, below the floor, where no reader looks. So after
+  deletes the entry. The stalled writer then creates that number again, below the floor, where no reader looks. So after
   a PUT the writer must prove that its number was never used before (inv. 1, 2), in one of two ways:
   - By time. At t0 the floor had not passed the number, and no entry is deleted sooner than a grace after the floor
     passed it (inv. 6), so the number was not free *again* before t0 + grace. If the answer arrives before t0 +
@@ -34,7 +34,7 @@ Why each step is needed
   - By the floor. It is read after the create took effect, and it rises before anything is deleted. A floor that has not
     passed the entry proves the same.
 - Both apply as well if the writer learned by reading the entry back that its PUT succeeded: that number, too, may have
-  been created anew.
+  been created again.
 - A START is always checked against the floor, because its number comes from a search that may have seen an old floor.
 - `Unavailable` says nothing about the outcome: the PUT may have happened or may still happen. So only the same entry
   (same bytes, same id) may follow under its number; an entry with another id would conflict with it and be fenced.

@@ -11,7 +11,7 @@ that follows from the content (an ETag) is as good as a counter: a truncator tha
 gets `Conflict`, and cannot move the floor back. The floor's checksum follows from the rest and does not change this.
 
 A process that reads several entries by number, to replay or to archive them, must read the floor once more at the end
-and discard the entries below it: they may have been deleted, and created anew by a stalled writer, in between.
+and discard the entries below it: they may have been deleted, and created again by a stalled writer, in between.
 
 `wal_writer.WalWriter` appends; `wal_tail` finds the end of the log.
 """

@@ -5,7 +5,7 @@ If the log is truncated meanwhile, these may not fit together: a listed entry is
 deletion is under way. Then the search begins again.
 
 A gap that is still there under the same floor is not a truncation: entries are lost. The log then still ends after its
-greatest number, so that a lost number is never created anew (inv. 2). If the last entries cannot be read, the epoch is
+greatest number, so that a lost number is never created again (inv. 2). If the last entries cannot be read, the epoch is
 taken from an entry before them, plus one for each of them, since each may have begun an epoch. If a log has no floor
 and its first entry is missing, it has lost its floor, and the search ends in `Corrupt`.
 

@@ -207,7 +207,7 @@ class KeyValueStore(Protocol):
         ...
 
     async def incarnation(self) -> str:
-        """An id of the store's contents. If it differs from an earlier answer, the store was set up anew or restored
+        """An id of the store's contents. If it differs from an earlier answer, the store was set up again or restored
         (etcd: its cluster id)."""
         ...
 

@@ -1,7 +1,7 @@
 """The damaged objects that this broker knows: logged when found and every `REPEAT_S`, listed in statuses, counted.
 
 The archiver and upkeep report what they find damaged, and report again when it is repaired. Nothing is stored: a broker
-that starts finds damage anew.
+that starts finds the damage again.
 """
 
 from __future__ import annotations
