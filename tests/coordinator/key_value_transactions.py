@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from tidelog.coordinator.kv.key_value import (
-    Compare,
+    AtRevision,
     DeleteKey,
-    Field,
     GetKey,
+    HasValue,
     KeyValue,
     KeyValueStore,
     LeaseLost,
@@ -50,24 +50,18 @@ class TransactionConformance:
     async def test_without_compares_then_is_done(self, store: KeyValueStore, prefix: str) -> None:
         assert (await store.transact([], [PutKey(prefix + "a", b"")])).succeeded
 
-    async def test_each_field_is_compared(self, store: KeyValueStore, prefix: str) -> None:
-        created = await store.put(prefix + "a", b"first")
-        modified = await store.put(prefix + "a", b"second")
-        right = {
-            Field.VALUE: b"second",
-            Field.VERSION: 2,
-            Field.CREATE_REVISION: created,
-            Field.MOD_REVISION: modified,
-        }
-        wrong = {Field.VALUE: b"first", Field.VERSION: 1, Field.CREATE_REVISION: modified, Field.MOD_REVISION: created}
-        for field in Field:
-            assert (await store.transact([Compare(prefix + "a", field, right[field])], [])).succeeded, field
-            assert not (await store.transact([Compare(prefix + "a", field, wrong[field])], [])).succeeded, field
+    async def test_a_value_and_a_revision_are_compared(self, store: KeyValueStore, prefix: str) -> None:
+        key = prefix + "a"
+        created = await store.put(key, b"first")
+        modified = await store.put(key, b"second")
+        for right in (HasValue(key, b"second"), AtRevision(key, modified)):
+            assert (await store.transact([right], [])).succeeded, right
+        for wrong in (HasValue(key, b"first"), AtRevision(key, created), AtRevision(key, 0)):
+            assert not (await store.transact([wrong], [])).succeeded, wrong
 
-    async def test_an_absent_key_has_numbers_of_zero_and_no_value(self, store: KeyValueStore, prefix: str) -> None:
-        for field in (Field.VERSION, Field.CREATE_REVISION, Field.MOD_REVISION):
-            assert (await store.transact([Compare(prefix + "a", field, 0)], [])).succeeded, field
-        assert not (await store.transact([Compare(prefix + "a", Field.VALUE, b"")], [])).succeeded
+    async def test_an_absent_key_is_at_revision_0_and_has_no_value(self, store: KeyValueStore, prefix: str) -> None:
+        assert (await store.transact([AtRevision(prefix + "a", 0)], [])).succeeded
+        assert not (await store.transact([HasValue(prefix + "a", b"")], [])).succeeded
 
     async def test_a_key_that_was_read_is_changed_only_if_unchanged(self, store: KeyValueStore, prefix: str) -> None:
         await store.put(prefix + "a", b"first")

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.coordinator.etcd import rpc_pb2 as pb
-from tidelog.coordinator.etcd.conversion import end_of, key_bytes, start_of, transaction_of
+from tidelog.coordinator.etcd.conversion import end_of, key_bytes, start_of
 from tidelog.coordinator.etcd.incarnations import IncarnationTracker, KnownState
 from tidelog.coordinator.etcd.settings import EtcdSettings
-from tidelog.coordinator.kv.key_value import Compare, Field, PutKey
 from tidelog.storage.errors import Invalid
 
 
@@ -61,12 +60,6 @@ def test_a_key_of_foreign_bytes_comes_through() -> None:
     assert key_bytes(foreign.decode("utf-8", "surrogateescape")) == foreign
     assert end_of(foreign.decode("utf-8", "surrogateescape")) == b"\xff\xfe/\x81"
     assert end_of(b"\xff\xff".decode("utf-8", "surrogateescape")) == b"\0"
-
-
-@pytest.mark.parametrize(("field", "operand"), [(Field.VALUE, 1), (Field.VERSION, b"1")])
-def test_a_compare_with_an_impossible_value_is_refused(field: Field, operand: bytes | int) -> None:
-    with pytest.raises(Invalid):
-        transaction_of([Compare("a", field, operand)], [PutKey("b", b"")], [])
 
 
 class TestIncarnations:

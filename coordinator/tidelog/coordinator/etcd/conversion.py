@@ -12,8 +12,8 @@ from tidelog.coordinator.kv.key_value import (
     Compare,
     DeleteKey,
     EventKind,
-    Field,
     GetKey,
+    HasValue,
     KeyValue,
     Operation,
     PutKey,
@@ -86,20 +86,10 @@ def result_of(answer: pb.TxnResponse) -> TransactionResult:
 
 
 def _compare(compare: Compare) -> pb.Compare:
-    key, operand = key_bytes(compare.key), compare.operand
-    if compare.field is Field.VALUE:
-        if not isinstance(operand, bytes):
-            raise Invalid("a value is compared with bytes")
-        return pb.Compare(target=pb.Compare.VALUE, key=key, value=operand)
-    if not isinstance(operand, int):
-        raise Invalid(f"{compare.field.value} is compared with a number")
-    match compare.field:
-        case Field.VERSION:
-            return pb.Compare(target=pb.Compare.VERSION, key=key, version=operand)
-        case Field.CREATE_REVISION:
-            return pb.Compare(target=pb.Compare.CREATE, key=key, create_revision=operand)
-        case Field.MOD_REVISION:
-            return pb.Compare(target=pb.Compare.MOD, key=key, mod_revision=operand)
+    key = key_bytes(compare.key)
+    if isinstance(compare, HasValue):
+        return pb.Compare(target=pb.Compare.VALUE, key=key, value=compare.value)
+    return pb.Compare(target=pb.Compare.MOD, key=key, mod_revision=compare.mod_revision)
 
 
 def _operation(operation: Operation) -> pb.RequestOp:

@@ -18,8 +18,8 @@ from tidelog.coordinator.kv.key_value import (
     Compare,
     DeleteKey,
     EventKind,
-    Field,
     GetKey,
+    HasValue,
     KeyValue,
     LeaseLost,
     Operation,
@@ -114,9 +114,9 @@ class KeyDraft:
 
     def _holds(self, compare: Compare) -> bool:
         item = self.get(compare.key)
-        if compare.field is Field.VALUE:
-            return item is not None and item.value == compare.operand
-        return _number(item, compare.field) == compare.operand
+        if isinstance(compare, HasValue):
+            return item is not None and item.value == compare.value
+        return (item.mod_revision if item else 0) == compare.mod_revision
 
     def _put(self, put: PutKey) -> None:
         before, revision = self.get(put.key), self.revision + 1
@@ -153,11 +153,3 @@ def _check_operations(operations: Sequence[Operation]) -> None:
                 limit_name="VALUE_BYTES_MAX",
                 limit_bytes=VALUE_BYTES_MAX,
             )
-
-
-def _number(item: KeyValue | None, field: Field) -> int:
-    if item is None:
-        return 0
-    if field is Field.VERSION:
-        return item.version
-    return item.create_revision if field is Field.CREATE_REVISION else item.mod_revision

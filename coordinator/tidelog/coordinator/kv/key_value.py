@@ -60,32 +60,33 @@ class RangePage:
     more: bool
 
 
-class Field(Enum):
-    """The field of a key that a transaction compares. An absent key has version and revisions 0 and no value."""
+@dataclass(frozen=True, slots=True)
+class AtRevision:
+    """True if the last change of `key` was at `mod_revision`; 0 means that the key is absent."""
 
-    VALUE = "value"
-    VERSION = "version"
-    CREATE_REVISION = "create_revision"
-    MOD_REVISION = "mod_revision"
+    key: str
+    mod_revision: int
 
 
 @dataclass(frozen=True, slots=True)
-class Compare:
-    """True if `field` of `key` equals `operand` (bytes for VALUE, an int for the others)."""
+class HasValue:
+    """True if `key` exists and holds `value`."""
 
     key: str
-    field: Field
-    operand: bytes | int
+    value: bytes
+
+
+Compare = AtRevision | HasValue
 
 
 def absent(key: str) -> Compare:
     """`key` does not exist."""
-    return Compare(key, Field.VERSION, 0)
+    return AtRevision(key, 0)
 
 
 def unchanged(item: KeyValue) -> Compare:
     """Nobody has written or deleted `item` since it was read."""
-    return Compare(item.key, Field.MOD_REVISION, item.mod_revision)
+    return AtRevision(item.key, item.mod_revision)
 
 
 def as_read(key: str, item: KeyValue | None) -> Compare:

@@ -19,9 +19,8 @@ from typing import Any, Protocol
 
 from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterKeys, LeaderRecord, encode_value
 from tidelog.coordinator.kv.key_value import (
-    Compare,
     DeleteKey,
-    Field,
+    HasValue,
     KeyValueStore,
     LeaseLost,
     PutKey,
@@ -227,7 +226,7 @@ class ShardMoves:
         key = self._keys.leader(move.shard)
         compares = [
             as_read(key, move.former.item if move.former else None),
-            Compare(self._keys.epoch(move.shard), Field.VALUE, b"%d" % move.epoch),
+            HasValue(self._keys.epoch(move.shard), b"%d" % move.epoch),
         ]
         result = await self._kv.transact(compares, [self._put_leader(move.shard, move.epoch)])
         if result.succeeded:
@@ -237,7 +236,7 @@ class ShardMoves:
     async def _delete_key(self, shard: int, epoch: int) -> bool:
         """Delete the leader key if it is still ours; returns whether it was."""
         key = self._keys.leader(shard)
-        result = await self._kv.transact([Compare(key, Field.VALUE, self._value(epoch))], [DeleteKey(key)])
+        result = await self._kv.transact([HasValue(key, self._value(epoch))], [DeleteKey(key)])
         if result.succeeded:
             self._shown_from[shard] = result.revision
         return result.succeeded
