@@ -104,7 +104,7 @@ class FaultyKeyValueStore:
                     await asyncio.wait((coming, swapped), return_when=asyncio.FIRST_COMPLETED)
                     if swapped.done():
                         self._swapped.clear()
-                        raise Compacted("the store is another one", oldest_revision=1)
+                        raise Compacted("the store is another one")
                     batch = coming.result()
                 finally:
                     coming.cancel()

@@ -139,9 +139,8 @@ class ReadAndWriteConformance:
         old = await store.put(prefix + "a", b"old")
         new = await store.put(prefix + "a", b"new")
         await self.forget(store, new)
-        with pytest.raises(Compacted) as raised:
+        with pytest.raises(Compacted):
             await store.range(prefix, revision=old)
-        assert raised.value.oldest_revision > old
         (now,) = (await store.range(prefix)).items
         assert now.value == b"new"
 

@@ -118,9 +118,8 @@ class WatchConformance:
         await store.put(prefix + "a", b"newer")
         await self.forget(store, await store.put(prefix + "a", b"newest"))
         async with aclosing(store.watch(prefix, old)) as watch, asyncio.timeout(SEEN_S_MAX):
-            with pytest.raises(Compacted) as raised:
+            with pytest.raises(Compacted):
                 await anext(nonempty(watch))
-        assert raised.value.oldest_revision > old
 
 
 async def take(watch: AsyncGenerator[WatchBatch], count: int) -> list[WatchEvent]:

@@ -155,9 +155,8 @@ async def test_a_compaction_while_a_watch_was_cut_off_is_reported(server: EtcdSe
             last = await near.put("b", b"")
             await compact(server, last)
             proxy.mend()
-            with pytest.raises(Compacted) as raised:
+            with pytest.raises(Compacted):
                 await take(watch, 1)
-        assert raised.value.oldest_revision > start + 1
         await near.aclose()
         await far.aclose()
 

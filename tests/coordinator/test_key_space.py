@@ -119,11 +119,10 @@ def test_events_lead_from_any_revision_kept_to_now(requests: list[list[Request]]
 def test_discarded_revisions_are_refused_by_watches_and_ranges(requests: list[list[Request]]) -> None:
     space, _ = run(requests, HISTORY_EVENTS)
     if space.oldest_revision > 2:
-        with pytest.raises(Compacted) as watched:
+        with pytest.raises(Compacted):
             space.events("", space.oldest_revision - 1)
         with pytest.raises(Compacted):
             space.range("", revision=space.oldest_revision - 2)
-        assert watched.value.oldest_revision == space.oldest_revision
     space.range("", revision=space.oldest_revision - 1)
 
 

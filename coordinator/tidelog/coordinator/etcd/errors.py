@@ -75,10 +75,10 @@ def watch_cancelled(reason: str, target: str) -> CallFailed:
     return CallFailed(Effect.TOKEN_REJECTED, failed.error) if expired else failed
 
 
-def watch_compacted(wanted: int, oldest_revision: int) -> CallFailed:
+def watch_compacted(wanted: int) -> CallFailed:
     """The failure of a watch from the revision `wanted`, which etcd no longer keeps."""
     message = f"changes from revision {wanted} on are no longer kept: read the current state, and watch from there"
-    return CallFailed(Effect.FINAL, Compacted(message, oldest_revision=oldest_revision))
+    return CallFailed(Effect.FINAL, Compacted(message))
 
 
 def no_answer(target: str, awaited: str, waited_s: float) -> CallFailed:
@@ -102,7 +102,7 @@ def _answer(code: str, message: str, text: str) -> TidelogError:
     if "lease already exists" in message:
         return AlreadyExists(text)
     if "has been compacted" in message or "is a future revision" in message:
-        return Compacted(text, oldest_revision=0)  # etcd does not say which; the store finds out
+        return Compacted(text)
     if code in ("INVALID_ARGUMENT", "OUT_OF_RANGE") or "larger than max" in message:
         return Invalid(text)
     if code == "RESOURCE_EXHAUSTED":

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 
 from tidelog.coordinator.etcd import rpc_pb2 as pb
 from tidelog.coordinator.etcd.calls import Calls
@@ -25,7 +23,6 @@ from tidelog.coordinator.etcd.streams import opened
 from tidelog.coordinator.etcd.watch import Watch
 from tidelog.coordinator.kv.key_value import (
     RANGE_LIMIT,
-    Compacted,
     Compare,
     DeleteKey,
     GetKey,
@@ -38,7 +35,7 @@ from tidelog.coordinator.kv.key_value import (
     TransactionResult,
     WatchBatch,
 )
-from tidelog.storage.errors import AlreadyExists, Invalid, Unavailable
+from tidelog.storage.errors import AlreadyExists, Invalid
 from tidelog.storage.runtime import Runtime
 
 _LEASE_ID_DIGITS = 15
@@ -63,10 +60,7 @@ class EtcdKeyValueStore:
         request = pb.RangeRequest(
             key=start_of(prefix, after), range_end=end_of(prefix), limit=limit, revision=revision or 0
         )
-        try:
-            return page_of(await self._calls.unary(RANGE, request, repeatable=True), revision)
-        except Compacted as compacted:
-            raise await self._with_oldest_revision(compacted, revision or 0) from None
+        return page_of(await self._calls.unary(RANGE, request, repeatable=True), revision)
 
     async def put(self, key: str, value: bytes, *, lease_id: int = 0) -> int:
         return (await self.transact((), [PutKey(key, value, lease_id)])).revision
@@ -125,14 +119,3 @@ class EtcdKeyValueStore:
 
     async def aclose(self) -> None:
         await self._calls.endpoints.aclose()
-
-    async def _with_oldest_revision(self, compacted: Compacted, revision: int) -> Compacted:
-        """etcd names the oldest revision to a watch but not to a range, so ask with a watch."""
-        try:
-            async with asyncio.timeout(self._calls.timeout_s), aclosing(self.watch("\0", revision)) as watch:
-                await anext(watch)
-        except Compacted as answer:
-            return answer
-        except (TimeoutError, Unavailable):
-            pass  # no member answered, or one that has not compacted yet: report what is certain
-        return Compacted(str(compacted), oldest_revision=revision + 1)

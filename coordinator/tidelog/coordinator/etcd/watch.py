@@ -95,7 +95,7 @@ class Watch:
 
     def _raise_if_cancelled(self, response: pb.WatchResponse, endpoint: Endpoint, metadata: Metadata) -> None:
         if response.compact_revision:
-            raise watch_compacted(self._next_revision, response.compact_revision + 1)
+            raise watch_compacted(self._next_revision)
         if response.canceled:
             failed = watch_cancelled(response.cancel_reason, endpoint.target)
             if failed.effect is Effect.TOKEN_REJECTED:
@@ -112,7 +112,7 @@ class Watch:
         self._begun = self._begun or now
         is_another = now is not None and self._begun is not None and now.incarnation != self._begun.incarnation
         if is_another or reached < self._next_revision - 1:
-            raise watch_compacted(self._next_revision, reached + 1)
+            raise watch_compacted(self._next_revision)
 
     def _batch(self, response: pb.WatchResponse) -> WatchBatch | None:
         """The new changes in `response`. The header's revision may be ahead of events that are still to come, so it is

@@ -114,10 +114,7 @@ class KeySpace:
 
     def _check_kept(self, revision: int) -> None:
         if revision < self.oldest_revision:
-            raise Compacted(
-                f"revision {revision} is gone: the oldest kept is {self.oldest_revision}",
-                oldest_revision=self.oldest_revision,
-            )
+            raise Compacted(f"revision {revision} is gone: the oldest kept is {self.oldest_revision}")
 
     def _keys_from(self, prefix: str, after: str | None) -> Sequence[str]:
         keys, first = self._keys, bisect_left(self._keys, prefix)

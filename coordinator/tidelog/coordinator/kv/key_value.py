@@ -32,11 +32,7 @@ class LeaseLost(NotFound):
 
 
 class Compacted(Conflict):
-    """The requested revision is no longer kept; `oldest_revision` is the first one that is. Read the current state."""
-
-    def __init__(self, message: str, *, oldest_revision: int) -> None:
-        super().__init__(message)
-        self.oldest_revision = oldest_revision
+    """The requested revision is no longer kept: read the current state, and watch from there."""
 
 
 @dataclass(frozen=True, slots=True)
