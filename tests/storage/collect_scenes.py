@@ -95,7 +95,7 @@ class CollectScene:
         there = await self.segment_objects()
         assert live <= there <= live | waiting
         replay = Replay(WEB, {manifest.version: manifest.head for manifest in self.history.versions})
-        async for step in steps_up_to(self.store, PLACE, newest.version):
+        async for _, step in steps_up_to(self.store, PLACE, newest.version):
             assert replay.take(step) is None
         assert replay.end_fault(newest) is None
         assert newest.base_version in [None, *await self.versions()]

@@ -79,7 +79,7 @@ async def test_weeks_of_upkeep_are_attested_and_leave_nothing_behind(
     partition = Partition(tmp_path)
     kept = await weeks(partition, tmp_path, rules)
     newest = await partition.manifest()
-    assert {step.change.kind async for step in steps_up_to(partition.store, PLACE, newest.version)} == kinds
+    assert {step.change.kind async for _, step in steps_up_to(partition.store, PLACE, newest.version)} == kinds
     for earlier in kept:
         await attested(partition.store, earlier)
     findings = [finding async for finding in BucketVerification(partition.store, deep=True).findings()]

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tidelog.storage.bucket.listing import archived_partitions
-from tidelog.storage.bucket.manifest_replay import replay_fault
+from tidelog.storage.bucket.manifest_replay import replay_history
 from tidelog.storage.errors import Corrupt, Invalid, NotFound
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import TopicPartition
@@ -95,17 +95,17 @@ class BucketAttestation:
     async def _attest(self, place: Place) -> PartitionHead | Unproved:
         try:
             newest = await ManifestLog(self._store, place.topic, place.topic_partition).latest()
-            fault = chain_fault(newest) if self._earlier is None else await self._history_fault(place, newest)
+            if self._earlier is not None:
+                earlier = self._earlier.get(place)
+                heads = {earlier.version: earlier.head} if earlier else None
+                await replay_history(self._store, place, newest, heads)
+            elif fault := chain_fault(newest):
+                return _unproved(place, fault)
         except Corrupt as error:
             return _unproved(place, str(error))
         except NotFound:
             return _unproved(place, "was deleted meanwhile")
-        return _unproved(place, fault) if fault else _head_of(place, newest)
-
-    async def _history_fault(self, place: Place, newest: Manifest) -> str | None:
-        earlier = (self._earlier or {}).get(place)
-        fault = await replay_fault(self._store, place, newest, {earlier.version: earlier.head} if earlier else None)
-        return fault.text if fault else None
+        return _head_of(place, newest)
 
 
 def _head_of(place: Place, manifest: Manifest) -> PartitionHead:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from tidelog.storage.bucket.finding import Finding, Report, corrupt, error, stranger
-from tidelog.storage.bucket.manifest_replay import OBJECTS_AT_ONCE, replay_fault
+from tidelog.storage.bucket.manifest_replay import OBJECTS_AT_ONCE, replay_history
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import history_prefix, history_versions
@@ -66,11 +66,11 @@ class HistoryCheck:
         """Check the history. If `newest` is None, no manifest can be read, and only the blocks are checked. Raises
         `Unavailable`."""
         await self._list_blocks()
-        fault = await self._replay_fault(newest) if newest and newest.version >= 0 else None
-        if fault:
-            await self._report(fault)
-        if fault or newest is None or newest.version < 0:
-            await self._check_each_block(fault.key if fault else "")
+        finding = await self._replay_finding(newest) if newest and newest.version >= 0 else None
+        if finding:
+            await self._report(finding)
+        if finding or newest is None or newest.version < 0:
+            await self._check_each_block(finding.key if finding else "")
         else:
             await self._check_stored_versions()
         if newest:
@@ -88,14 +88,14 @@ class HistoryCheck:
                 text = f"holds versions from {later[0]} on, and the block before it those up to {earlier[1]}"
                 await self._report(error(self._history.key(*later), text))
 
-    async def _replay_fault(self, newest: Manifest) -> Finding | None:
+    async def _replay_finding(self, newest: Manifest) -> Finding | None:
         try:
-            fault = await replay_fault(self._store, self._place, newest)
+            await replay_history(self._store, self._place, newest)
         except Corrupt as corruption:
             return corrupt(corruption)
         except NotFound as missing:
             return error(self._prefix, f"lacks a block: {missing}")
-        return error(self._key_of(fault.version), fault.text) if fault else None
+        return None
 
     async def _check_each_block(self, reported: str) -> None:
         """Report every damaged block except `reported`."""
@@ -113,7 +113,7 @@ class HistoryCheck:
 
     async def _check_stored_versions(self) -> None:
         """Compare versions that are both in a block and still stored, as a base of others or not collected yet."""
-        stored = [version async for version in self._log.versions() if self._block_of(version)]
+        stored = [version async for version in self._log.versions()]
         for versions in self._blocks:
             if numbers := [version for version in stored if versions[0] <= version <= versions[1]]:
                 for step in await self._steps(versions):
@@ -147,11 +147,3 @@ class HistoryCheck:
             return
         text = f"holds versions up to {last}, and the newest manifest is {newest.version}: later ones are lost"
         await self._report(error(self._history.key(*self._blocks[-1]), text))
-
-    def _key_of(self, version: int) -> str:
-        """The object that holds a step."""
-        block = self._block_of(version)
-        return self._history.key(*block) if block else self._log.key(version)
-
-    def _block_of(self, version: int) -> Versions | None:
-        return next((block for block in self._blocks if block[0] <= version <= block[1]), None)

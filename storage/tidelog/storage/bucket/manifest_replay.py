@@ -1,7 +1,7 @@
 """Replays the history of a partition's manifests from version 0 on, and says which step is at fault.
 
-    fault = await replay_fault(store, place, newest, earlier_heads={41: "5f..."})      # reads the history
-    replay = Replay(place); replay.take(step); replay.end_fault(newest)                # pure
+    await replay_history(store, place, newest, earlier_heads={41: "5f..."})      # reads the history; raises `Corrupt`
+    replay = Replay(place); replay.take(step); replay.end_fault(newest)          # pure
 
 A history is sound if:
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import in_order
@@ -38,30 +37,23 @@ MOVES_COLD_END = frozenset({ChangeKind.ARCHIVE, ChangeKind.LOSE})
 MOVES_LOG_START = frozenset({ChangeKind.EXPIRE, ChangeKind.DELETE_RECORDS})
 
 
-@dataclass(frozen=True)
-class ReplayFault:
-    """The first fault of a history, found at `version`. `text` is a clause; its subject is the history."""
-
-    version: int
-    text: str
-
-
-async def replay_fault(
+async def replay_history(
     store: ObjectStore, place: Place, newest: Manifest, earlier_heads: Mapping[int, str] | None = None
-) -> ReplayFault | None:
-    """Replay the history up to `newest`; None if it is sound and has all of `earlier_heads`. Raises `Corrupt`,
-    `NotFound` (the topic was deleted), `Unavailable`."""
+) -> None:
+    """Replay the history up to `newest`. Raises `Corrupt`, which names the object at fault, if it is not sound or lacks
+    one of `earlier_heads`; `NotFound` (the topic was deleted), `Unavailable`."""
     replay = Replay(place.topic_partition, earlier_heads)
-    async for step in steps_up_to(store, place, newest.version):
+    async for key, step in steps_up_to(store, place, newest.version):
         if fault := replay.take(step):
-            return ReplayFault(step.version, fault)
-    fault = replay.end_fault(newest)
-    return ReplayFault(newest.version, fault) if fault else None
+            raise Corrupt(key, fault)
+    if fault := replay.end_fault(newest):
+        raise Corrupt(ManifestLog(store, place.topic, place.topic_partition).key(max(newest.version, 0)), fault)
 
 
-async def steps_up_to(store: ObjectStore, place: Place, last: int) -> AsyncIterator[Step]:
-    """The steps of versions 0 to `last`: first from the history blocks, then from the versions that still exist. A
-    version that is collected meanwhile is found in the history. Raises `Corrupt` at a gap."""
+async def steps_up_to(store: ObjectStore, place: Place, last: int) -> AsyncIterator[tuple[str, Step]]:
+    """The steps of versions 0 to `last`, with the keys of their objects: first from the history blocks, then from the
+    versions that still exist. A version that is collected meanwhile is found in the history. Raises `Corrupt` at a
+    gap."""
     history = ManifestHistory(store, place.topic, place.topic_partition)
     log = ManifestLog(store, place.topic, place.topic_partition)
 
@@ -80,14 +72,14 @@ async def steps_up_to(store: ObjectStore, place: Place, last: int) -> AsyncItera
     due = 0
     while due <= last:
         blocks = [versions for versions in await history.blocks() if versions[1] >= due]
-        async for _, block in in_order(blocks, read_block, at_once=OBJECTS_AT_ONCE):
+        async for versions, block in in_order(blocks, read_block, at_once=OBJECTS_AT_ONCE):
             for step in block.steps:
                 if step.version == due <= last:
-                    yield step
+                    yield history.key(*versions), step
                     due += 1
         try:
             async for _, step in in_order(range(due, last + 1), read_step, at_once=OBJECTS_AT_ONCE):
-                yield step
+                yield log.key(due), step
                 due += 1
         except NotFound:
             if not any(first <= due <= end for first, end in await history.blocks()):

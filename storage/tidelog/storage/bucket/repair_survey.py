@@ -7,12 +7,12 @@ listed or, in a `deep` survey, read whole. Spare segments are read only where th
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from tidelog.storage.bucket.known_topics import KnownTopic
 from tidelog.storage.bucket.repair_plan import LogView, LostWalEntry, PartitionView
 from tidelog.storage.bucket.segment_check import check_segment
+from tidelog.storage.bucket.wal_check import read_header
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import TopicPartition, floor_key, parse_segment_key, segment_prefix
@@ -52,11 +52,12 @@ class RepairSurvey:
         lost: dict[int, str] = {}
         numbers = [number async for number in wal.log.numbers(floor.number)]
         _check_begins(wal, floor.version, numbers)
-        async for seq, found in in_order(numbers, lambda seq: self._entry(wal, seq), at_once=ENTRIES_AT_ONCE):
+        reading = in_order(numbers, lambda seq: read_header(wal, seq, whole=True), at_once=ENTRIES_AT_ONCE)
+        async for seq, found in reading:
             if isinstance(found, WalHeader):
                 headers[seq] = found
             else:
-                lost[seq] = found
+                lost[seq] = found.reason if isinstance(found, Corrupt) else IS_MISSING
         there = set(numbers)
         lost |= {seq: IS_MISSING for seq in range(floor.number, max(there, default=0)) if seq not in there}
         begin = (await wal.floor()).number
@@ -64,16 +65,6 @@ class RepairSurvey:
         known = await self._known_headers(wal, headers, lost)
         entries = {seq: LostWalEntry(wal.key(seq), reason, known.get(seq)) for seq, reason in sorted(lost.items())}
         return LogView(shard, begin, {seq: header for seq, header in headers.items() if seq >= begin}, entries)
-
-    async def _entry(self, wal: Wal, seq: int) -> WalHeader | str:
-        """The header of a whole entry, or why the entry is not whole."""
-        try:
-            data = (await wal.log.read(seq)).data
-            return (await asyncio.to_thread(wal.decode, seq, data)).header
-        except Corrupt as error:
-            return error.reason
-        except NotFound:
-            return IS_MISSING
 
     async def _known_headers(
         self, wal: Wal, headers: Mapping[int, WalHeader], lost: Mapping[int, str]
@@ -87,10 +78,9 @@ class RepairSurvey:
             index = {}
         found = {seq: header for seq, header in index.items() if seq in lost}
         for seq in lost.keys() - found.keys():
-            try:
-                found[seq] = await wal.header(seq)
-            except (Corrupt, NotFound):
-                continue
+            header = await read_header(wal, seq, whole=False)
+            if isinstance(header, WalHeader):
+                found[seq] = header
         return found
 
     # ---- partitions

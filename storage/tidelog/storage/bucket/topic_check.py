@@ -48,8 +48,10 @@ class TopicCheck:
             for finding in _wal_findings(place, stretch, view, met=place in state.met):
                 await report(finding)
         if view is not None:
-            for finding in _folder_findings(state, view):
-                await report(finding)
+            for topic_id, names in state.seen.items():
+                for name, partition in names.items():
+                    for finding in _topic_findings(name, topic_id, partition, view):
+                        await report(finding)
 
     async def _view(self, topic_ids: Set[str]) -> JournalView | None:
         """None if there is no journal to ask, or it cannot be read, which the journal's own check reports."""
@@ -112,12 +114,6 @@ def _wal_findings(place: TopicPartition, stretch: Stretch, view: JournalView | N
     elif topic.shards[place.partition] != stretch.shard:
         shard = topic.shards[place.partition]
         yield error(stretch.key, f"holds {topic.name}-{place.partition}, which lives in shard {shard}")
-
-
-def _folder_findings(state: WalkState, view: JournalView) -> Iterator[Finding]:
-    for topic_id, names in state.seen.items():
-        for name, partition in names.items():
-            yield from _topic_findings(name, topic_id, partition, view)
 
 
 def _topic_findings(name: str, topic_id: str, partition: int, view: JournalView) -> Iterator[Finding]:

@@ -18,15 +18,7 @@ from tidelog.storage.bucket.finding import Finding, Looked, Report, corrupt, err
 from tidelog.storage.bucket.index_check import IndexCheck
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import in_order
-from tidelog.storage.layout import (
-    WAL_PREFIX,
-    TopicPartition,
-    floor_key,
-    index_prefix,
-    number_of,
-    wal_prefix,
-    wal_suffix,
-)
+from tidelog.storage.layout import WAL_PREFIX, TopicPartition, floor_key
 from tidelog.storage.object_log import EntryInfo
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.wal import Floor, Wal
@@ -78,13 +70,19 @@ async def check_wals(store: ObjectStore, report: Report, *, deep: bool = False, 
 
 def shard_of(key: str) -> int | None:
     """The shard of which `key` names an entry, the floor or an index block; None for any other key."""
-    found = re.match(r"wal/(\d{4,})/", key)
-    if found is None:
-        return None
-    shard = int(found.group(1))
-    is_entry = number_of(key, wal_prefix(shard), wal_suffix()) is not None
-    is_block = number_of(key, index_prefix(shard), wal_suffix()) is not None
-    return shard if is_entry or is_block or key == floor_key(shard) else None
+    found = re.fullmatch(r"wal/(\d{4,})/(_floor|(_index/)?\d{20}\.parquet)", key)
+    return int(found[1]) if found else None
+
+
+async def read_header(wal: Wal, number: int, *, whole: bool) -> WalHeader | Corrupt | NotFound:
+    """The header of an entry, or why it cannot be read. `whole`: read and check the entry's records as well."""
+    try:
+        if not whole:
+            return await wal.header(number)
+        data = (await wal.log.read(number)).data
+        return (await asyncio.to_thread(wal.decode, number, data)).header
+    except (Corrupt, NotFound) as fault:
+        return fault
 
 
 _Answer = WalHeader | Corrupt | NotFound
@@ -128,26 +126,15 @@ class WalCheck:
         return self._content
 
     async def _read(self, entry: EntryInfo) -> _Answer:
-        try:
-            if not self._deep or entry.number < self._floor.number:
-                return await self._wal.header(entry.number)
-            stored = await self._wal.log.read(entry.number)
-            return (await asyncio.to_thread(self._wal.decode, entry.number, stored.data)).header
-        except (Corrupt, NotFound) as fault:
-            return fault
+        return await read_header(self._wal, entry.number, whole=self._deep and entry.number >= self._floor.number)
 
     async def _was_truncated(self, number: int) -> bool:
         return (await self._wal.floor()).number > number
 
     async def _is_missing(self, number: int) -> bool:
         """Whether an entry that the index names is lost."""
-        try:
-            await self._wal.header(number)
-        except NotFound:
-            return not await self._was_truncated(number)
-        except Corrupt:
-            return False  # it exists: it was appended after this run had passed
-        return False
+        answer = await read_header(self._wal, number, whole=False)
+        return isinstance(answer, NotFound) and not await self._was_truncated(number)
 
     def _gap(self, first: int, end: int) -> Finding:
         if self._floor.version is None and first == 0:
