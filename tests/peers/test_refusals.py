@@ -94,3 +94,9 @@ def test_committed_partitions_come_back_with_an_unknown_outcome() -> None:
 def test_an_answer_that_nobody_understands_says_nothing_of_the_outcome(body: bytes) -> None:
     back = error_of(503, {}, body)
     assert type(back) is errors.Unavailable
+
+
+@pytest.mark.parametrize("status", [400, 404, 429, 500, 502])
+def test_an_answer_that_the_table_does_not_have_is_unavailable(status: int) -> None:
+    """A proxy's 404 must not become `NotFound`: it says nothing about the topic."""
+    assert type(error_of(status, {}, b'{"code":"new","detail":"x"}')) is errors.Unavailable

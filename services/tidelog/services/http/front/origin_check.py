@@ -28,15 +28,25 @@ Headers = Sequence[tuple[bytes, bytes]]
 _METHODS = b"GET, HEAD, POST, PATCH, DELETE"
 _REQUEST_HEADERS = ", ".join(
     (
-        *("Content-Type", "Content-Encoding", "Last-Event-ID"),
-        *(headers.PRODUCER_ID, headers.PRODUCER_EPOCH, headers.SEQUENCE),
-        *(headers.CLIENT_ID, headers.TIMEOUT_MS, headers.REQUEST_ID),
+        "Content-Type",
+        "Content-Encoding",
+        "Last-Event-ID",
+        headers.PRODUCER_ID,
+        headers.PRODUCER_EPOCH,
+        headers.SEQUENCE,
+        headers.CLIENT_ID,
+        headers.TIMEOUT_MS,
+        headers.REQUEST_ID,
     )
 ).encode()
 _ANSWER_HEADERS = ", ".join(
     (
-        *(headers.NEXT_OFFSET, headers.HIGH_WATERMARK, headers.LOG_START_OFFSET),
-        *(headers.LEADER, "Retry-After", headers.REQUEST_ID),
+        headers.NEXT_OFFSET,
+        headers.HIGH_WATERMARK,
+        headers.LOG_START_OFFSET,
+        headers.LEADER,
+        "Retry-After",
+        headers.REQUEST_ID,
     )
 ).encode()
 _PREFLIGHT_AGE_S = b"600"

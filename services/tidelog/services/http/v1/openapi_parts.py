@@ -36,9 +36,19 @@ EXAMPLE_ID = "0123456789abcdef0123456789abcdef"
 
 _FORMS: tuple[type[msgspec.Struct], ...] = (RecordsForm, CreateForm, AlterForm, DeleteRecordsForm)
 _ANSWERS: tuple[type[msgspec.Struct], ...] = (
-    *(ProduceAnswer, FetchAnswer, OffsetAnswer, LogStartAnswer, PartitionLogDescription),
-    *(TopicDescription, TopicPage, ListedPartition, ClusterDescription, CostDescription),
-    *(HealthAnswer, ReadyAnswer, Problem),
+    ProduceAnswer,
+    FetchAnswer,
+    OffsetAnswer,
+    LogStartAnswer,
+    PartitionLogDescription,
+    TopicDescription,
+    TopicPage,
+    ListedPartition,
+    ClusterDescription,
+    CostDescription,
+    HealthAnswer,
+    ReadyAnswer,
+    Problem,
 )
 _REF = "#/components/schemas/{name}"
 _REFUSALS = {
