@@ -27,7 +27,7 @@ $(VENV)/.dev: $(VENV)/.run
 	@$(INSTALL) -e '.[spark,dev]'
 	@touch $@
 
-demo: $(VENV)/.run ## the main job: a broker, a million events, a crash, a fetch and two Spark queries
+demo: $(VENV)/.run ## a broker, a million events, a crash, a fetch and two Spark queries
 	@$(BIN)/python -m demo $(ARGS)
 
 serve: $(VENV)/.run ## a broker on ./tidelog-data, http://127.0.0.1:8080
@@ -36,7 +36,7 @@ serve: $(VENV)/.run ## a broker on ./tidelog-data, http://127.0.0.1:8080
 cluster: $(VENV)/.run ## three brokers, three etcd and MinIO on this machine, until Ctrl-C
 	@$(BIN)/python -m infra.cluster $(ARGS)
 
-test: $(VENV)/.dev ## the whole suite, with real components where this machine can have them
+test: $(VENV)/.dev ## the whole suite, with the real components that this machine has
 	@$(BIN)/python $(PREPARE)
 	$(if $(ARGS),,@echo "The whole suite takes about 16 minutes on two cores; \`make test ARGS=tests/storage\` runs a part of it.")
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
@@ -48,24 +48,24 @@ check: $(VENV)/.dev ## format, lint, types and layers; quick
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m infra.alert_rules --check
 
-format: $(VENV)/.dev ## let ruff rewrite what it can, and make the files that are made of others
+format: $(VENV)/.dev ## reformat with ruff, and write the generated files again
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/python -m infra.alert_rules
 
-bench: $(VENV)/.dev ## Tidelog beside Kafka: a table, JSON and a picture in artifacts/
+bench: $(VENV)/.dev ## compare with Kafka: a table, JSON and a picture in artifacts/
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(VENV)/.dev ## the long runs: simulation seeds, fuzzing, faults (MINUTES=10)
+soak: $(VENV)/.dev ## the long tests: simulation seeds, fuzzing, faults (MINUTES=10)
 	@$(BIN)/python $(PREPARE)
 	@TIDELOG_SOAK_MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 
-chaos: $(VENV)/.dev ## a cluster under faults, judged from outside; a report in artifacts/chaos (MINUTES=10)
+chaos: $(VENV)/.dev ## run a cluster under faults and judge it; a report in artifacts/chaos (MINUTES=10)
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),10) $(ARGS)
 
-year: $(VENV)/.dev ## a bucket filled with a year of events, looked after and proved; a report in artifacts/year
+year: $(VENV)/.dev ## fill a bucket with a year of events and check it; a report in artifacts/year
 	@$(BIN)/python -m tests.year $(ARGS)
 
-clean: ## remove what the targets made here (downloads in the user's cache stay)
+clean: ## remove the files of all targets (downloads in the user's cache stay)
 	@rm -rf $(VENV) artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist spark-warehouse
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
