@@ -1,7 +1,7 @@
-"""The build's one step of its own: Python messages from `rpc.proto`, for a wheel as for an editable install.
+"""Generates Python messages from `rpc.proto` when the package is built, for a wheel and for an editable install.
 
-They are written beside the .proto, so that an editable install, type checks and tests find them; git ignores them, and
-the wheel takes them as artifacts.
+It writes them beside the .proto, where an editable install, type checks and tests find them. git ignores them; the wheel
+includes them as artifacts.
 """
 
 from __future__ import annotations
