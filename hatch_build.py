@@ -1,7 +1,7 @@
 """Generates Python messages from `rpc.proto` when the package is built, for a wheel and for an editable install.
 
-It writes them beside the .proto, where an editable install, type checks and tests find them. git ignores them; the wheel
-includes them as artifacts.
+It writes them beside the .proto, where an editable install, type checks and tests find them. git ignores them, and the
+wheel includes them as artifacts.
 """
 
 from __future__ import annotations
