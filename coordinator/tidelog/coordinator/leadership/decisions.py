@@ -121,8 +121,8 @@ def candidates(brokers: Iterable[BrokerRecord], draining: Collection[str]) -> Se
 
 
 def is_stale(key: LeaderKey, brokers: Mapping[str, BrokerRecord]) -> bool:
-    """Whether `key` would keep its shard without a leader for ever: it is under no lease, and its process is not among
-    the live `brokers`. Older versions could write such keys, and so can an operator."""
+    """Whether `key` would block its shard for ever: it is under no lease, and its process is not among the live
+    `brokers`. Older versions could write such keys, and so can an operator."""
     if key.item.lease_id:
         return False
     live = brokers.get(key.record.broker_id)

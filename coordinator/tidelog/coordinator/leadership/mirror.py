@@ -102,7 +102,7 @@ class KeyMirror:
     # ---- following
 
     async def _follow(self) -> None:
-        """Watch for ever; read the prefix again whenever the watch ends."""
+        """Watch until cancelled; read the prefix again whenever the watch ends."""
         failures = 0
         while True:
             try:

@@ -134,10 +134,11 @@ class ShardMoves:
     async def _run(self, shard: int, move: Coroutine[Any, Any, object]) -> None:
         try:
             await move
-        except Exception as error:
-            _log.warning(
-                "shard %d: the move failed, retrying: %s", shard, error, exc_info=not isinstance(error, TidelogError)
-            )
+        except TidelogError as error:
+            _log.warning("shard %d: the move failed, retrying: %s", shard, error)
+            self._rest(shard)
+        except Exception:
+            _log.exception("shard %d: the move failed, retrying", shard)
             self._rest(shard)
         finally:
             del self._running[shard]
@@ -164,10 +165,11 @@ class ShardMoves:
             try:
                 await self._host.lead(take.shard, take.epoch)
             except TidelogError as error:
-                _log.warning("shard %d: could not lead it in epoch %d: %s", take.shard, take.epoch, error)
                 if isinstance(error, Fenced):
                     await self._note_fencing(take)
-                elif isinstance(error, Denied | Unavailable):  # this broker cannot reach the bucket; another may
+                else:
+                    _log.warning("shard %d: could not lead it in epoch %d: %s", take.shard, take.epoch, error)
+                if isinstance(error, Denied | Unavailable):  # this broker cannot use the bucket; another one may
                     self._count_unable()
                 self._rest(take.shard)
                 await self._delete_key(take.shard, take.epoch)

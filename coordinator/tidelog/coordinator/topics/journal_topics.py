@@ -1,7 +1,7 @@
 """Topic metadata from the journal, for bucket-wide tools (`storage.known_topics`: verify, sweep, copy, repair).
 
 A topic that is missing from the journal is not proved to be deleted: the journal may have lost its newest entries. The
-proof is the entry that deleted it. Entries are kept for ever, so all of them are searched.
+proof is the entry that deleted it. Entries are never deleted, so all of them are searched.
 """
 
 from __future__ import annotations
