@@ -18,7 +18,7 @@ from tests.http.sockets import connected, happens, head
 
 from tidelog.services.broker.api.fetch import Fetched
 from tidelog.services.http.answers import text_answer as answers
-from tidelog.services.http.answers.record_json import JsonDocument, JsonLines, JsonText
+from tidelog.services.http.answers.record_json import JsonText, RecordDocument, RecordLines
 from tidelog.services.http.answers.record_slices import SLICE_BYTES_MAX, SLICE_RECORDS_MAX, groups_of, slices_of
 from tidelog.services.http.answers.text_answer import text_answer
 from tidelog.services.runtime.settings import Settings
@@ -67,13 +67,13 @@ async def test_a_small_answer_tells_its_length(many: httpx.AsyncClient) -> None:
 async def test_an_answer_whose_client_leaves_is_written_no_further(
     many: httpx.AsyncClient, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written, write = [], JsonLines.records
+    written, write = [], RecordLines.records
 
-    def counted(text: JsonLines, group: Sequence[pa.RecordBatch]) -> bytes:
+    def counted(text: RecordLines, group: Sequence[pa.RecordBatch]) -> bytes:
         written.append(len(group))
         return write(text, group) * 40  # more than the sockets can buffer
 
-    monkeypatch.setattr(JsonLines, "records", counted)
+    monkeypatch.setattr(RecordLines, "records", counted)
     async with connected(served) as wire:
         await wire.send(head("GET", f"{P0}?max_records={COUNT}&max_bytes=8000000", accept=NDJSON))
         await wire.until(b"\r\n\r\n")
@@ -102,7 +102,7 @@ def test_slices_and_groups_are_within_their_bounds_and_hold_all() -> None:
     assert len(list(groups_of([batch(n, 1, b"x") for n in range(500)]))) == 1
 
 
-@pytest.mark.parametrize("text", [lambda fetched: JsonDocument("t", 0, fetched), lambda _: JsonLines()])
+@pytest.mark.parametrize("text", [lambda fetched: RecordDocument("t", 0, fetched), lambda _: RecordLines()])
 async def test_memory_holds_the_text_of_one_group(text: Callable[[Fetched], JsonText]) -> None:
     fetched = Fetched([batch(0, 100_000, b"")], 100_000, 0, 100_000)
     answer = await text_answer(fetched.batches, text(fetched), {}, JSON)

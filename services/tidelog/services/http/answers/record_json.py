@@ -30,7 +30,7 @@ class JsonText(Protocol):
         ...
 
 
-class JsonDocument:
+class RecordDocument:
     """A `wire.fetch.FetchAnswer`, in parts."""
 
     between = b","
@@ -49,7 +49,7 @@ class JsonDocument:
         return ENCODER.encode(list(json_records(group, base64=self._base64)))[1:-1]
 
 
-class JsonLines:
+class RecordLines:
     """One record per line."""
 
     head = tail = between = b""

@@ -29,7 +29,7 @@ from tidelog.services.http.forwarding.forwarded_answer import ForwardedAnswer
 from tidelog.services.http.forwarding.hop_headers import answer_headers, request_headers
 from tidelog.services.http.forwarding.leader_search import LeaderSearch
 from tidelog.services.http.forwarding.leader_watch import STREAM_CHECK_EVERY_S, LeaderWatch
-from tidelog.services.http.forwarding.partition_calls import Append, LocalRead, Place, Read
+from tidelog.services.http.forwarding.partition_calls import Append, LocalRead, PartitionRef, Read
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.listener.waiting_requests import Draining
 from tidelog.services.http.media import body_encoding
@@ -63,7 +63,7 @@ class Forwarding:
     # ---- produce
 
     async def produce(
-        self, request: Request, place: Place, query: Mapping[str, str], *, sequenced: bool, append: Append
+        self, request: Request, ref: PartitionRef, query: Mapping[str, str], *, sequenced: bool, append: Append
     ) -> Response:
         """Answer a produce. `sequenced`: it has a producer's sequence, so it is safe to repeat."""
         bodies = self._service.bodies
@@ -71,19 +71,19 @@ class Forwarding:
             body = KeptBody(bodies, request, held)
 
             async def attempt() -> Response:
-                route = self._route(request, place)
+                route = self._route(request, ref)
                 if self._answered_here(request, route):
-                    address = self._address(request, place, route)
+                    address = self._address(request, ref, route)
                     plain = await bodies.decompressed(await body.whole(), body_encoding(request), held)
-                    return self._with_leader(request, await append(plain, held), place, address)
-                return await self._produced_there(request, place, query, body, _leader(route), sequenced=sequenced)
+                    return self._with_leader(request, await append(plain, held), ref, address)
+                return await self._produced_there(request, ref, query, body, _leader(route), sequenced=sequenced)
 
             return await self._search(request).run(attempt)
 
     async def _produced_there(
         self,
         request: Request,
-        place: Place,
+        ref: PartitionRef,
         query: Mapping[str, str],
         body: KeptBody,
         leader: Leader,
@@ -93,9 +93,9 @@ class Forwarding:
         content = await body.begun()
         size_bytes = len(content) if isinstance(content, bytes) else body.size_bytes
         headers = request_headers(request)
-        sent = PeerRequest("POST", place.target("records", query), context_of(request), headers, content, size_bytes)
+        sent = PeerRequest("POST", ref.target("records", query), context_of(request), headers, content, size_bytes)
         try:
-            return await self._relayed(leader, place, sent, self._produce_timeout_s)
+            return await self._relayed(leader, ref, sent, self._produce_timeout_s)
         except (NotLeader, LeaderUnknown):
             raise
         except Unavailable as error:
@@ -115,8 +115,8 @@ class Forwarding:
             left_ms = max(0, read.wait_ms - int((self._clock.monotonic() - began_s) * 1000))
             route = await self._route_of_read(request, read)
             if self._answered_here(request, route):
-                address = self._address(request, read.place, route)
-                return self._with_leader(request, await local(left_ms), read.place, address)
+                address = self._address(request, read.ref, route)
+                return self._with_leader(request, await local(left_ms), read.ref, address)
             return await self._read_there(request, read, left_ms, _leader(route))
 
         return await self._search(request, read.wait_ms).run(attempt)
@@ -126,7 +126,7 @@ class Forwarding:
         target = read.target(wait_left_ms)
         sent = PeerRequest("GET", target, context_of(request), headers, waits=read.waits, endless=read.stream)
         timeout_s = self._search_timeout_s + wait_left_ms / 1000
-        relayed = self._relayed(leader, read.place, sent, timeout_s)
+        relayed = self._relayed(leader, read.ref, sent, timeout_s)
         try:
             return await (self._service.waiting.hold(request.receive, relayed) if read.waits else relayed)
         except (NotLeader, LeaderUnknown):
@@ -145,20 +145,20 @@ class Forwarding:
         sent = PeerRequest("GET", read.target(0), context_of(request), request_headers(request))
         try:
             async with asyncio.timeout(LAST_READ_S):
-                return await self._relayed(leader, read.place, sent, LAST_READ_S)
+                return await self._relayed(leader, read.ref, sent, LAST_READ_S)
         except TimeoutError:
             raise _stopping() from None
 
     # ---- both
 
-    async def _relayed(self, leader: Leader, place: Place, sent: PeerRequest, timeout_s: float) -> Response:
+    async def _relayed(self, leader: Leader, ref: PartitionRef, sent: PeerRequest, timeout_s: float) -> Response:
         """The leader's answer. Raises `NotLeader` or `LeaderUnknown` if the request was not applied, `Unavailable` if
         that is unknown."""
         self._service.forwarded[sent.method] += 1
-        async with LeaderWatch(lambda: self._leads(sent.context, leader, place)):
+        async with LeaderWatch(lambda: self._leads(sent.context, leader, ref)):
             answer = await self._pool.open(leader.address, sent, answer_timeout_s=timeout_s)
         try:
-            response = await self._response_of(sent.context, answer, leader, place)
+            response = await self._response_of(sent.context, answer, leader, ref)
         except BaseException:
             answer.close()
             raise
@@ -166,10 +166,12 @@ class Forwarding:
             response.headers[LEADER] = leader.address
         return response
 
-    async def _response_of(self, context: RequestContext, answer: PeerAnswer, leader: Leader, place: Place) -> Response:
+    async def _response_of(
+        self, context: RequestContext, answer: PeerAnswer, leader: Leader, ref: PartitionRef
+    ) -> Response:
         size_bytes, headers = answer.body_bytes, answer_headers(answer.raw_headers)
         if answer.status != 503 and (size_bytes is None or size_bytes > WHOLE_BYTES_MAX):
-            watch = LeaderWatch(lambda: self._leads(context, leader, place), STREAM_CHECK_EVERY_S)
+            watch = LeaderWatch(lambda: self._leads(context, leader, ref), STREAM_CHECK_EVERY_S)
             return ForwardedAnswer(self._service.waiting, answer, headers, watch)
         body = await answer.read()
         if answer.status == 503:
@@ -186,20 +188,20 @@ class Forwarding:
             return LeaderSearch(self._broker, self._clock, 0.0)
         return LeaderSearch(self._broker, self._clock, context.bounded_s(timeout_s, self._clock.monotonic()))
 
-    def _route(self, request: Request, place: Place) -> Route | None:
-        """The route of `place`. None if this broker does not know it: then it answers itself, which refuses the request
+    def _route(self, request: Request, ref: PartitionRef) -> Route | None:
+        """The route of `ref`. None if this broker does not know it: then it answers itself, which refuses the request
         or finds the topic."""
         try:
-            return self._broker.route(context_of(request), place.topic, place.partition)
+            return self._broker.route(context_of(request), ref.topic, ref.partition)
         except NotFound:
             return None
 
     async def _route_of_read(self, request: Request, read: Read) -> Route | None:
-        place = read.place
+        ref = read.ref
         if read.offset is None:
-            return self._route(request, place)
+            return self._route(request, ref)
         try:
-            return await self._broker.route_fetch(context_of(request), place.topic, place.partition, read.offset)
+            return await self._broker.route_fetch(context_of(request), ref.topic, ref.partition, read.offset)
         except NotFound:
             return None
 
@@ -215,25 +217,25 @@ class Forwarding:
             )
         return False
 
-    def _leads(self, context: RequestContext, leader: Leader, place: Place) -> bool:
+    def _leads(self, context: RequestContext, leader: Leader, ref: PartitionRef) -> bool:
         try:
-            route = self._broker.route(context, place.topic, place.partition)
+            route = self._broker.route(context, ref.topic, ref.partition)
         except TidelogError:
             return False
         return route.leader == leader and not route.local
 
-    def _address(self, request: Request, place: Place, route: Route | None) -> str | None:
+    def _address(self, request: Request, ref: PartitionRef, route: Route | None) -> str | None:
         """The address of the leader. Answers carry it, so that the client can send its next request there."""
         if route and route.leader is None:  # a cold read is local, but its shard may not be
-            route = self._broker.route(context_of(request), place.topic, place.partition)
+            route = self._broker.route(context_of(request), ref.topic, ref.partition)
         if route and route.leader:
             return route.leader.address
         return self._own_address if route and route.local else None
 
-    def _with_leader(self, request: Request, response: Response, place: Place, address: str | None) -> Response:
+    def _with_leader(self, request: Request, response: Response, ref: PartitionRef, address: str | None) -> Response:
         """`response` with the leader's `address`. It is None if the call has just created the topic."""
         if address is None:
-            address = self._address(request, place, self._route(request, place))
+            address = self._address(request, ref, self._route(request, ref))
         if address:
             response.headers[LEADER] = address
         return response

@@ -18,8 +18,8 @@ LocalRead = Callable[[int], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
-class Place:
-    """A partition."""
+class PartitionRef:
+    """A partition, by the name of its topic."""
 
     topic: str
     partition: int
@@ -34,7 +34,7 @@ class Read:
     """A GET. `offset`: the offset that it starts at, None if it gives another position. `stream`: its answer has no
     end."""
 
-    place: Place
+    ref: PartitionRef
     call: str
     query: Mapping[str, str]
     offset: int | None = None
@@ -47,4 +47,4 @@ class Read:
 
     def target(self, wait_left_ms: int) -> str:
         query = {**self.query, "wait_ms": str(wait_left_ms)} if self.wait_ms else self.query
-        return self.place.target(self.call, query)
+        return self.ref.target(self.call, query)

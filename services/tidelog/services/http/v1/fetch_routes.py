@@ -14,10 +14,10 @@ from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, Part
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.answers.arrow_answer import ArrowAnswer
 from tidelog.services.http.answers.json_answer import json_answer
-from tidelog.services.http.answers.record_json import JsonDocument, JsonLines, JsonText
+from tidelog.services.http.answers.record_json import JsonText, RecordDocument, RecordLines
 from tidelog.services.http.answers.stream_answer import StreamAnswer
 from tidelog.services.http.answers.text_answer import text_answer
-from tidelog.services.http.forwarding.partition_calls import Place, Read
+from tidelog.services.http.forwarding.partition_calls import PartitionRef, Read
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.listener.waiting_requests import Draining
 from tidelog.services.http.media import Media, answer_media
@@ -49,7 +49,7 @@ HEARTBEAT_MS = 15_000
 """The longest silence of a stream. The shipped load balancer cuts a stream after 75 s of silence."""
 _QUERY = frozenset({"offset", "max_records", "max_bytes", "wait_ms", "encoding", "fresh"})
 
-ReadPartition: TypeAlias = Callable[[RequestContext, Place], Awaitable[Response]]
+ReadPartition: TypeAlias = Callable[[RequestContext, PartitionRef], Awaitable[Response]]
 """Reads a partition and answers."""
 
 
@@ -57,7 +57,7 @@ ReadPartition: TypeAlias = Callable[[RequestContext, Place], Awaitable[Response]
 class _Fetch:
     """A fetch, as its request describes it."""
 
-    place: Place
+    ref: PartitionRef
     position: Position
     limits: FetchLimits
     media: Media
@@ -81,16 +81,16 @@ class FetchRoutes:
     async def fetch(self, request: Request) -> Response:
         """Read records of one partition. Accept selects JSON, JSON lines, Arrow or server-sent events."""
         query = query_of(request, _QUERY)
-        place = _place(request)
+        ref = _ref(request)
         media = answer_media(request, FETCH_MEDIA)
         base64 = wants_base64(query)
         limits = self._limits(query, media)
-        fetch = _Fetch(place, _position(request, query, media), limits, media, base64)
+        fetch = _Fetch(ref, _position(request, query, media), limits, media, base64)
         if self._forwarding is None:
             return await self._answer_here(request, fetch)
         numbered = fetch.position.anchor is Anchor.OFFSET
         read = Read(
-            place,
+            ref,
             "records",
             query,
             offset=fetch.position.value if numbered else None,
@@ -101,25 +101,23 @@ class FetchRoutes:
 
     async def _answer_here(self, request: Request, fetch: _Fetch, wait_ms: int | None = None) -> Response:
         """The answer of this broker. `wait_ms`: the remaining time to wait for records, if some of it is over."""
-        context, place, limits = context_of(request), fetch.place, fetch.limits
+        context, ref, limits = context_of(request), fetch.ref, fetch.limits
         if wait_ms is not None:
             limits = replace(limits, wait_ms=wait_ms)
         offset = fetch.position.value
         if fetch.position.anchor is not Anchor.OFFSET:
-            offset = await self._broker.resolve(
-                context, place.topic, place.partition, fetch.position, fresh=limits.fresh
-            )
-        fetched = await self._fetch(request, place, offset, limits)
+            offset = await self._broker.resolve(context, ref.topic, ref.partition, fetch.position, fresh=limits.fresh)
+        fetched = await self._fetch(request, ref, offset, limits)
         if fetch.media is Media.EVENTS:
             page_bytes = min(STREAM_PAGE_BYTES, self._service.settings.fetch_max_bytes)
             page = FetchLimits(JSON_RECORDS_DEFAULT, page_bytes, HEARTBEAT_MS)
-            events = PartitionEvents(self._broker, context, place, fetched, page, base64=fetch.base64)
+            events = PartitionEvents(self._broker, context, ref, fetched, page, base64=fetch.base64)
             return StreamAnswer(self._service.waiting, events)
         if fetch.media is Media.ARROW:
             return ArrowAnswer(fetched.batches, _headers(fetched), fetch.media.value)
-        text: JsonText = JsonLines(base64=fetch.base64)
+        text: JsonText = RecordLines(base64=fetch.base64)
         if fetch.media is Media.JSON:
-            text = JsonDocument(place.topic, place.partition, fetched, base64=fetch.base64)
+            text = RecordDocument(ref.topic, ref.partition, fetched, base64=fetch.base64)
         return await text_answer(fetched.batches, text, _headers(fetched), fetch.media.value)
 
     def _limits(self, query: Mapping[str, str], media: Media) -> FetchLimits:
@@ -135,13 +133,13 @@ class FetchRoutes:
             fresh=flag(query, "fresh", default=True),
         )
 
-    async def _fetch(self, request: Request, place: Place, offset: int, limits: FetchLimits) -> Fetched:
+    async def _fetch(self, request: Request, ref: PartitionRef, offset: int, limits: FetchLimits) -> Fetched:
         """The records that are there. The request takes a place among the waiting ones only if there are none."""
         context, at_once = context_of(request), replace(limits, wait_ms=0)
-        fetched = await self._broker.fetch(context, place.topic, place.partition, offset, at_once)
+        fetched = await self._broker.fetch(context, ref.topic, ref.partition, offset, at_once)
         if fetched.next_offset > offset or not limits.wait_ms:
             return fetched
-        waiting = self._broker.fetch(context, place.topic, place.partition, offset, limits)
+        waiting = self._broker.fetch(context, ref.topic, ref.partition, offset, limits)
         try:
             return await self._service.waiting.hold(request.receive, waiting)
         except Draining:
@@ -153,11 +151,11 @@ class FetchRoutes:
         query = query_of(request, frozenset({"fresh"}))
         fresh = flag(query, "fresh", default=True)
 
-        async def read_log(context: RequestContext, place: Place) -> Response:
-            log = await self._broker.partition_log(context, place.topic, place.partition, fresh=fresh)
+        async def read_log(context: RequestContext, ref: PartitionRef) -> Response:
+            log = await self._broker.partition_log(context, ref.topic, ref.partition, fresh=fresh)
             return json_answer(_log_description(log))
 
-        return await self._answer(request, Read(_place(request), "log", query), read_log)
+        return await self._answer(request, Read(_ref(request), "log", query), read_log)
 
     async def offset(self, request: Request) -> Response:
         """Resolve a position to an offset."""
@@ -167,21 +165,21 @@ class FetchRoutes:
         position = parse_position(query["at"], "at")
         fresh = flag(query, "fresh", default=True)
 
-        async def resolve(context: RequestContext, place: Place) -> Response:
-            offset = await self._broker.resolve(context, place.topic, place.partition, position, fresh=fresh)
+        async def resolve(context: RequestContext, ref: PartitionRef) -> Response:
+            offset = await self._broker.resolve(context, ref.topic, ref.partition, position, fresh=fresh)
             return json_answer(OffsetAnswer(offset))
 
-        return await self._answer(request, Read(_place(request), "offset", query), resolve)
+        return await self._answer(request, Read(_ref(request), "offset", query), resolve)
 
     async def _answer(self, request: Request, read: Read, read_partition: ReadPartition) -> Response:
         context = context_of(request)
         if self._forwarding is None:
-            return await read_partition(context, read.place)
-        return await self._forwarding.read(request, read, lambda _: read_partition(context, read.place))
+            return await read_partition(context, read.ref)
+        return await self._forwarding.read(request, read, lambda _: read_partition(context, read.ref))
 
 
-def _place(request: Request) -> Place:
-    return Place(topic_of(request), partition_of(request))
+def _ref(request: Request) -> PartitionRef:
+    return PartitionRef(topic_of(request), partition_of(request))
 
 
 def _position(request: Request, query: Mapping[str, str], media: Media) -> Position:

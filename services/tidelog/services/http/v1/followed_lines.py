@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tidelog.services.http.answers.record_json import JsonLines
+from tidelog.services.http.answers.record_json import RecordLines
 from tidelog.services.http.answers.record_slices import last_offset, slices_of, written
 from tidelog.services.http.media import Media
 from tidelog.services.http.v1.followed_topic import FollowedTopic
@@ -50,7 +50,7 @@ class FollowedLines:
         async with aclosing(self._followed.pages()) as pages:
             async for page in pages:
                 if page is not None:
-                    text = JsonLines(base64=self._options.base64, partition=page.partition)
+                    text = RecordLines(base64=self._options.base64, partition=page.partition)
                     for piece in slices_of(page.batches):
                         yield await written([piece], text.records)
                         self._sent[page.partition] = last_offset(piece) + 1

@@ -10,7 +10,7 @@ from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.answers.event_answer import HEARTBEAT, encode_cut_event, encode_event
 from tidelog.services.http.answers.record_json import json_records
 from tidelog.services.http.answers.record_slices import Group, last_offset, slices_of, written
-from tidelog.services.http.forwarding.partition_calls import Place
+from tidelog.services.http.forwarding.partition_calls import PartitionRef
 from tidelog.services.http.media import Media
 from tidelog.storage.errors import TidelogError
 
@@ -24,7 +24,7 @@ class PartitionEvents:
         self,
         broker: Broker,
         context: RequestContext,
-        place: Place,
+        ref: PartitionRef,
         first: Fetched,
         limits: FetchLimits,
         *,
@@ -32,7 +32,7 @@ class PartitionEvents:
     ) -> None:
         self._broker = broker
         self._context = context.without_deadline()
-        self._place = place
+        self._ref = ref
         self._first = first
         self._limits = limits
         self._base64 = base64
@@ -47,7 +47,7 @@ class PartitionEvents:
             if not page.batches:
                 yield HEARTBEAT
             page = await self._broker.fetch(
-                self._context, self._place.topic, self._place.partition, page.next_offset, self._limits
+                self._context, self._ref.topic, self._ref.partition, page.next_offset, self._limits
             )
 
     def _events(self, group: Group) -> bytes:

@@ -19,7 +19,7 @@ from tidelog.services.http.answers.json_answer import json_answer
 from tidelog.services.http.bodies.body_reading import InFlightBody
 from tidelog.services.http.bodies.decoding import BodyForm
 from tidelog.services.http.bodies.line_body import LineFields
-from tidelog.services.http.forwarding.partition_calls import Place
+from tidelog.services.http.forwarding.partition_calls import PartitionRef
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.media import Media, body_media
 from tidelog.services.http.service import Service
@@ -82,9 +82,9 @@ class ProduceRoutes:
         limit_bytes = self._service.body_limit_bytes(request)
         produce = _Produce(topic_of(request), options, BodyForm(media, fields, limit_bytes))
         if self._forwarding and partition is not None:
-            place, sequenced = Place(produce.topic, partition), options.producer is not None
+            ref, sequenced = PartitionRef(produce.topic, partition), options.producer is not None
             append = partial(self._append, context.not_forwarded(), produce)
-            return await self._forwarding.produce(request, place, query, sequenced=sequenced, append=append)
+            return await self._forwarding.produce(request, ref, query, sequenced=sequenced, append=append)
         bodies = self._service.bodies
         with bodies.in_flight(limit_bytes) as held:
             return await self._append(context, produce, await bodies.read(request, held), held)
