@@ -11,15 +11,12 @@ from tidelog.coordinator.etcd import rpc_pb2 as pb
 from tidelog.coordinator.kv.key_value import (
     Compare,
     DeleteKey,
-    EventKind,
     GetKey,
     HasValue,
     KeyValue,
     Operation,
     PutKey,
-    RangePage,
     TransactionResult,
-    WatchEvent,
 )
 from tidelog.storage.errors import Invalid
 
@@ -53,15 +50,6 @@ def item_of(found: pb.KeyValue) -> KeyValue:
         version=found.version,
         lease_id=found.lease,
     )
-
-
-def page_of(answer: pb.RangeResponse, revision: int | None) -> RangePage:
-    """The page at `revision`, or at the newest revision if that is None."""
-    return RangePage([item_of(found) for found in answer.kvs], revision or answer.header.revision, answer.more)
-
-
-def event_of(event: pb.Event) -> WatchEvent:
-    return WatchEvent(EventKind.DELETE if event.type == pb.Event.DELETE else EventKind.PUT, item_of(event.kv))
 
 
 def transaction_of(

@@ -11,7 +11,6 @@ from tidelog.coordinator.etcd.conversion import (
     end_of,
     item_of,
     key_bytes,
-    page_of,
     result_of,
     start_of,
     transaction_of,
@@ -24,13 +23,11 @@ from tidelog.coordinator.etcd.watch import Watch
 from tidelog.coordinator.kv.key_value import (
     RANGE_LIMIT,
     Compare,
-    DeleteKey,
-    GetKey,
     KeyValue,
+    KeyValueStore,
     Lease,
     LeaseLost,
     Operation,
-    PutKey,
     RangePage,
     TransactionResult,
     WatchBatch,
@@ -42,7 +39,7 @@ _LEASE_ID_DIGITS = 15
 """Hexadecimal: 60 bits. etcd's ids have 63."""
 
 
-class EtcdKeyValueStore:
+class EtcdKeyValueStore(KeyValueStore):
     """Connects on first use. Must be created on a running event loop; raises `Invalid` for wrong settings."""
 
     def __init__(self, settings: EtcdSettings, runtime: Runtime) -> None:
@@ -60,13 +57,8 @@ class EtcdKeyValueStore:
         request = pb.RangeRequest(
             key=start_of(prefix, after), range_end=end_of(prefix), limit=limit, revision=revision or 0
         )
-        return page_of(await self._calls.unary(RANGE, request, repeatable=True), revision)
-
-    async def put(self, key: str, value: bytes, *, lease_id: int = 0) -> int:
-        return (await self.transact((), [PutKey(key, value, lease_id)])).revision
-
-    async def delete(self, key: str) -> bool:
-        return (await self.transact((), [GetKey(key), DeleteKey(key)])).found[0] is not None
+        answer = await self._calls.unary(RANGE, request, repeatable=True)
+        return RangePage([item_of(found) for found in answer.kvs], revision or answer.header.revision, answer.more)
 
     async def transact(
         self, compares: Sequence[Compare], then: Sequence[Operation], otherwise: Sequence[Operation] = ()

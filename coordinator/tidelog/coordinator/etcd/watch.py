@@ -21,13 +21,13 @@ from contextlib import aclosing
 
 from tidelog.coordinator.etcd import rpc_pb2 as pb
 from tidelog.coordinator.etcd.calls import Calls
-from tidelog.coordinator.etcd.conversion import end_of, event_of, start_of
+from tidelog.coordinator.etcd.conversion import end_of, item_of, start_of
 from tidelog.coordinator.etcd.endpoints import Endpoint
 from tidelog.coordinator.etcd.errors import CallFailed, Effect, no_answer, watch_cancelled, watch_compacted
 from tidelog.coordinator.etcd.incarnations import KnownState
 from tidelog.coordinator.etcd.rpc import WATCH, Metadata
 from tidelog.coordinator.etcd.streams import OpenStream, opened
-from tidelog.coordinator.kv.key_value import WatchBatch
+from tidelog.coordinator.kv.key_value import EventKind, WatchBatch, WatchEvent
 from tidelog.storage.backoff import Backoff
 
 _BACKOFF = Backoff(first_s=0.05, max_s=1.0)
@@ -117,9 +117,13 @@ class Watch:
     def _batch(self, response: pb.WatchResponse) -> WatchBatch | None:
         """The new changes in `response`. The header's revision may be ahead of events that are still to come, so it is
         used only in a response without events: a progress notice."""
-        events = [event_of(each) for each in response.events if each.kv.mod_revision >= self._next_revision]
+        events = [_event(each) for each in response.events if each.kv.mod_revision >= self._next_revision]
         reached = response.events[-1].kv.mod_revision if response.events else response.header.revision
         if reached < self._next_revision:
             return None
         self._next_revision = reached + 1
         return WatchBatch(reached, events)
+
+
+def _event(event: pb.Event) -> WatchEvent:
+    return WatchEvent(EventKind.DELETE if event.type == pb.Event.DELETE else EventKind.PUT, item_of(event.kv))

@@ -27,13 +27,11 @@ from tidelog.coordinator.kv.key_space import HISTORY_EVENTS_MAX, KeySpace
 from tidelog.coordinator.kv.key_value import (
     RANGE_LIMIT,
     Compare,
-    DeleteKey,
-    GetKey,
     KeyValue,
+    KeyValueStore,
     Lease,
     LeaseLost,
     Operation,
-    PutKey,
     RangePage,
     TransactionResult,
     WatchBatch,
@@ -85,8 +83,8 @@ class _LiveLease:
     expiry: asyncio.Task[None]
 
 
-class EmbeddedKeyValueStore:
-    """Implements `KeyValueStore`. `journal` must be open."""
+class EmbeddedKeyValueStore(KeyValueStore):
+    """See the module docstring. `journal` must be open."""
 
     def __init__(
         self, runtime: Runtime, journal: Journal | None = None, *, history_events_max: int = HISTORY_EVENTS_MAX
@@ -119,12 +117,6 @@ class EmbeddedKeyValueStore:
         self, prefix: str, *, limit: int = RANGE_LIMIT, after: str | None = None, revision: int | None = None
     ) -> RangePage:
         return self._space.range(prefix, limit=limit, after=after, revision=revision)
-
-    async def put(self, key: str, value: bytes, *, lease_id: int = 0) -> int:
-        return (await self.transact((), (PutKey(key, value, lease_id),))).revision
-
-    async def delete(self, key: str) -> bool:
-        return (await self.transact((), (GetKey(key), DeleteKey(key)))).found[0] is not None
 
     async def transact(
         self, compares: Sequence[Compare], then: Sequence[Operation], otherwise: Sequence[Operation] = ()

@@ -159,7 +159,8 @@ class WatchBatch:
 
 
 class KeyValueStore(Protocol):
-    """See the module docstring. Keys are UTF-8 text; reads and writes are linearizable. Calls may run concurrently."""
+    """See the module docstring. Keys are UTF-8 text; reads and writes are linearizable. Calls may run concurrently.
+    Implementations inherit `put` and `delete`."""
 
     async def get(self, key: str) -> KeyValue | None:
         """The current `key`, None if it is absent."""
@@ -174,11 +175,11 @@ class KeyValueStore(Protocol):
 
     async def put(self, key: str, value: bytes, *, lease_id: int = 0) -> int:
         """Set `key` and return the revision. Raises `LeaseLost`."""
-        ...
+        return (await self.transact((), [PutKey(key, value, lease_id)])).revision
 
     async def delete(self, key: str) -> bool:
         """Remove `key`; returns whether it existed."""
-        ...
+        return (await self.transact((), [GetKey(key), DeleteKey(key)])).found[0] is not None
 
     async def transact(
         self, compares: Sequence[Compare], then: Sequence[Operation], otherwise: Sequence[Operation] = ()
