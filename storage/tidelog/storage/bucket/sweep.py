@@ -28,10 +28,10 @@ about to append after that version or an older one now gets `Conflict`; it start
 finds the sweep's version there, uploads again. So no manifest can name the listed uploads any more, however long a
 worker stalls.
 
-*Doubt.* The sweep leaves alone, and `report` names:
+*Doubt.* The sweep leaves alone uploads with offsets at or beyond the end of the manifest: either their records are in
+the WAL and will be archived, or a manifest was lost, which `verify` reports and a person must repair. It also leaves
+alone, and names in `report`:
 
-- uploads with offsets at or beyond the end of the manifest: either their records are in the WAL and will be archived,
-  or a manifest was lost, which `verify` reports and a person must repair (not named in the report);
 - topics that the journal does not know: a topic counts as deleted only if the journal says so;
 - partitions whose manifest cannot be read;
 - unfinished uploads that the store does not let the sweep list or remove.
