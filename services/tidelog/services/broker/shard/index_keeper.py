@@ -33,7 +33,7 @@ class IndexKeeper:
         self._executor = executor
         self._rows: list[IndexRow] = []
         self._fresh: list[IndexedEntry] = []
-        self._due: list[list[IndexedEntry]] = []
+        self._due: list[IndexedEntry] = []
         self._writing: asyncio.Task[None] | None = None
         self._floor = 0
         self._trimmed = 0
@@ -54,7 +54,7 @@ class IndexKeeper:
         """Write all entries that are not written yet."""
         if not self._fresh:
             return
-        self._due.append(self._fresh)
+        self._due += self._fresh
         self._fresh = []
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_due())
@@ -77,8 +77,7 @@ class IndexKeeper:
     async def _write_due(self) -> None:
         loop = asyncio.get_running_loop()
         while self._due:
-            fresh, self._due = self._due, []
-            added = [entry for entries in fresh for entry in entries]
+            added, self._due = self._due, []
             try:
                 blocks = await loop.run_in_executor(self._executor, self._encode, added)
                 for start, block in blocks:

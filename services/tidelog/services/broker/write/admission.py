@@ -44,9 +44,9 @@ def admit(records: pa.Table, config: TopicConfig, *, key_bytes_max: int, now_ms:
     _check_all_have_keys(keys, config)
     if keys.null_count < len(keys):
         key_bytes = byte_lengths(keys)
-        _check_key_sizes(key_bytes, key_bytes_max)
+        _check_largest(key_bytes, key_bytes_max, "a key", "key.max.bytes")
         record_bytes = record_bytes + key_bytes
-    _check_sizes(record_bytes, config)
+    _check_largest(record_bytes, config.max_message_bytes, "a record (key and value)", "max.message.bytes")
     given = records.column("timestamp")
     if config.message_timestamp_type == "LogAppendTime" or given.null_count == len(given):
         numbers = np.full(len(given), now_ms, np.int64)
@@ -66,24 +66,13 @@ def _check_all_have_keys(keys: Any, config: TopicConfig) -> None:
         )
 
 
-def _check_key_sizes(key_bytes: npt.NDArray[np.int64], key_bytes_max: int) -> None:
-    if (longest := int(key_bytes.max())) > key_bytes_max:
+def _check_largest(sizes: npt.NDArray[np.int64], bytes_max: int, what: str, limit_name: str) -> None:
+    if (largest := int(sizes.max())) > bytes_max:
         raise TooLarge(
-            f"a key has {longest:,} bytes; key.max.bytes allows {key_bytes_max:,}",
-            limit_name="key.max.bytes",
-            limit_bytes=key_bytes_max,
-            record=int(key_bytes.argmax()),
-        )
-
-
-def _check_sizes(record_bytes: npt.NDArray[np.int64], config: TopicConfig) -> None:
-    if (largest := int(record_bytes.max())) > config.max_message_bytes:
-        raise TooLarge(
-            f"a record has {largest:,} bytes of key and value; the topic's max.message.bytes allows "
-            f"{config.max_message_bytes:,}",
-            limit_name="max.message.bytes",
-            limit_bytes=config.max_message_bytes,
-            record=int(record_bytes.argmax()),
+            f"{what} has {largest:,} bytes; {limit_name} allows {bytes_max:,}",
+            limit_name=limit_name,
+            limit_bytes=bytes_max,
+            record=int(sizes.argmax()),
         )
 
 
