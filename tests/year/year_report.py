@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 from tests.year.year_outcome import YearOutcome
 
 from tidelog.client.costs import TopicCostDescription
@@ -29,7 +30,7 @@ def write_report(outcome: YearOutcome, folder: Path) -> Path:
 
 def _portable(outcome: YearOutcome) -> YearOutcome:
     """Replace the paths of this machine."""
-    brokers = tuple(replace(broker, store=broker.store.partition(":")[0]) for broker in outcome.costs.brokers)
+    brokers = tuple(structs.replace(broker, store=broker.store.partition(":")[0]) for broker in outcome.costs.brokers)
     return replace(outcome, options=replace(outcome.options, etcd=None), costs=replace(outcome.costs, brokers=brokers))
 
 
