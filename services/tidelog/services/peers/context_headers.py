@@ -1,4 +1,4 @@
-"""A `RequestContext` as the headers of a call to a peer."""
+"""Writes a `RequestContext` as the headers of a call to a peer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidelog.wire import headers
 
 
 def context_headers(context: RequestContext, now_s: float) -> list[tuple[str, str]]:
-    """The headers from which the peer's front makes the same context; `now_s` on the monotonic clock."""
+    """The headers from which the peer's front makes the same context. `now_s`: the time on the monotonic clock."""
     found = [(headers.REQUEST_ID, context.request_id)]
     if context.client_id:
         found.append((headers.CLIENT_ID, context.client_id))
