@@ -7,8 +7,8 @@ from dataclasses import replace
 from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, until
 from tests.broker.direct_peers import DirectPeers
+from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
 
-from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.kv.key_value import KeyValueStore
 from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
 from tidelog.services.broker.cluster.membership import Membership

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from tests.broker.brokers import SETTINGS
 from tests.broker.direct_peers import DirectPeers
+from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
 
 from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, LeaderRecord
-from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.leadership.shard_host import CoordinatorHealth, ShardHost
 from tidelog.coordinator.topics.catalog_sync import CatalogChange, CatalogSync
 from tidelog.services.broker.broker_parts import BrokerParts

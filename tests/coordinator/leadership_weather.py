@@ -13,10 +13,10 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
+from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
 from tests.coordinator.leadership_cluster import KEYS, SETTINGS, LeadershipCluster, founded, recover
 from tests.coordinator.virtual_time import run_virtually
 
-from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.storage.errors import TidelogError, Unavailable
 
 EVENTS = 25

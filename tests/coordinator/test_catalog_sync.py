@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
 from tests.coordinator.stepped_clock import SteppedClock
 
 from tidelog.coordinator.cluster.cluster_keys import ClusterKeys
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.kv.key_value import KeyValue
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.coordinator.topics.catalog_sync import POLL_S, READ_ANYHOW_S, CatalogChange, CatalogSync

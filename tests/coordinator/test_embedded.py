@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
 from tests.coordinator.key_value_conformance import KeyValueConformance
 from tests.coordinator.stepped_clock import SteppedClock
 
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.kv.key_value import (
     Compacted,
     EventKind,

@@ -6,11 +6,11 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
+from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
 from tests.storage.instant_clock import InstantClock
 from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.kv.key_value import GetKey, PutKey, unchanged
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.runtime import Runtime, SeededEntropy

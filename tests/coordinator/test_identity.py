@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
 
 from tidelog.coordinator.cluster.cluster_keys import ClusterIdentity, ClusterKeys
 from tidelog.coordinator.cluster.identity import (
@@ -15,7 +16,6 @@ from tidelog.coordinator.cluster.identity import (
     store_identity,
 )
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.kv.key_value import Compare, Operation, TransactionResult
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.storage.errors import Unavailable

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from tidelog.coordinator.kv.key_draft import (
+from tests.coordinator.embedded_kv.key_draft import (
     KEY_CHARACTERS_MAX,
     OPERATIONS_MAX,
     VALUE_BYTES_MAX,
@@ -15,7 +14,8 @@ from tidelog.coordinator.kv.key_draft import (
     Request,
     Transaction,
 )
-from tidelog.coordinator.kv.key_space import KeySpace
+from tests.coordinator.embedded_kv.key_space import KeySpace
+
 from tidelog.coordinator.kv.key_value import Compacted, DeleteKey, EventKind, GetKey, Operation, PutKey, absent
 from tidelog.storage.errors import Invalid, TooLarge
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
 from tests.coordinator.leadership_cluster import KEYS, SETTINGS, LeadershipCluster, founded, identity, recover
 from tests.coordinator.virtual_time import virtually
 
 from tidelog.coordinator.cluster.cluster_keys import encode_value
-from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.storage.errors import Unavailable
 
 TTL_S = SETTINGS.lease_ttl_s

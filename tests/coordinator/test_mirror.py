@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
 from tests.coordinator.faulty_key_value_store import FaultyKeyValueStore
 from tests.coordinator.virtual_time import LoopClock, virtually
 
 from tidelog.coordinator.cluster.cluster_keys import ClusterKeys
-from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.kv.key_value import DeleteKey, KeyValueStore, PutKey
 from tidelog.coordinator.leadership.cluster_snapshot import SnapshotDecoder
 from tidelog.coordinator.leadership.mirror import CHECK_S, OVERDUE_S, REJECTED_RETRY_S, Items, KeyMirror

@@ -10,11 +10,11 @@ from contextlib import aclosing
 import pytest
 from tests.broker.brokers import until
 from tests.components.etcd_server import EtcdServer
+from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
 from tests.coordinator.faulty_key_value_store import FaultyKeyValueStore
 
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.store import EtcdKeyValueStore
-from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.kv.key_value import EventKind, KeyValueStore, PutKey, WatchBatch
 from tidelog.coordinator.leadership import mirror as mirror_module
 from tidelog.coordinator.leadership.mirror import KeyMirror

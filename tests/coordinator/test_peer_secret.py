@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
 
 from tidelog.coordinator.cluster.cluster_keys import ClusterKeys
 from tidelog.coordinator.cluster.identity import ensure_peer_secret
-from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.leadership.cluster_snapshot import SnapshotDecoder
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.runtime import Runtime, SeededEntropy

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from tests.components.etcd_server import EtcdServer
+from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
 from tests.coordinator.stepped_clock import turn
 from tests.simulation.light_codec import NO_RECORDS, LightWalCodec
 from tests.storage.instant_clock import InstantClock
@@ -27,7 +28,6 @@ from tidelog.coordinator.cluster.identity import (
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.store import EtcdKeyValueStore
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.kv.key_value import Compare, KeyValueStore, Operation, TransactionResult
 from tidelog.coordinator.recovery.recover import RecoveryPlan, apply_recovery, plan_recovery
 from tidelog.coordinator.topics.catalog import Catalog

@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import msgspec
+from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
 from tests.coordinator.faulty_key_value_store import FaultyKeyValueStore
 from tests.coordinator.virtual_time import LoopClock, virtually
 
 from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterKeys, decode_value, encode_value
-from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.leadership.registration import Registration
 from tidelog.storage.runtime import Runtime, SeededEntropy
 

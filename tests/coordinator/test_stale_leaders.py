@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
 from tests.coordinator.fake_hosts import FakeHost, Logs
 from tests.coordinator.leadership_cluster import KEYS, founded
 from tests.coordinator.virtual_time import LoopClock, virtually
 
 from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, LeaderRecord, encode_value
-from tidelog.coordinator.kv.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.kv.key_value import KeyValue
 from tidelog.coordinator.leadership.decisions import Reassert, Release, Take
 from tidelog.coordinator.leadership.shard_moves import CLAIMS_MAX, ShardMoves

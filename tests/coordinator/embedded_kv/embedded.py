@@ -20,10 +20,11 @@ import logging
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
+from tests.coordinator.embedded_kv.embedded_journal import EmbeddedJournal, StoredKeys
+from tests.coordinator.embedded_kv.key_draft import EndLease, KeyDraft, Outcome, Request, Transaction
+from tests.coordinator.embedded_kv.key_space import HISTORY_EVENTS_MAX, KeySpace
+
 from tidelog.coordinator.journal import Journal
-from tidelog.coordinator.kv.embedded_journal import EmbeddedJournal, StoredKeys
-from tidelog.coordinator.kv.key_draft import EndLease, KeyDraft, Outcome, Request, Transaction
-from tidelog.coordinator.kv.key_space import HISTORY_EVENTS_MAX, KeySpace
 from tidelog.coordinator.kv.key_value import (
     RANGE_LIMIT,
     Compare,

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
+from tests.coordinator.embedded_kv.key_draft import KeyDraft
+from tests.coordinator.embedded_kv.key_space import FIRST_REVISION
 
 from tidelog.coordinator.journal import Change, Delete, Journal, Put
-from tidelog.coordinator.kv.key_draft import KeyDraft
-from tidelog.coordinator.kv.key_space import FIRST_REVISION
 from tidelog.coordinator.kv.key_value import KeyValue
 from tidelog.storage.errors import Conflict, Corrupt
 from tidelog.storage.runtime import Runtime

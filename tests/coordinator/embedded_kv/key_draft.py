@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidelog.coordinator.kv.key_space import KeyChange, KeySpace
+from tests.coordinator.embedded_kv.key_space import KeyChange, KeySpace
+
 from tidelog.coordinator.kv.key_value import (
     Compare,
     DeleteKey,
