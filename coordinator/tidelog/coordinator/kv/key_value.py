@@ -3,8 +3,8 @@
 Membership and leadership (later: groups) use this Protocol only. One conformance suite
 (`tests/coordinator/key_value_conformance.py`) runs against each implementation:
 
-    etcd.EtcdKeyValueStore                             for a cluster
-    tests/coordinator/embedded_kv EmbeddedKeyValueStore    in memory, for tests, with weather and crashes
+    EtcdKeyValueStore        coordinator/etcd: for a cluster
+    EmbeddedKeyValueStore    tests/coordinator/embedded_kv: in memory, for tests
 
 The terms are etcd's. Each change of the store raises its **revision** by one; a transaction is one change. A key's
 `version` counts its puts since it was created. A **lease** lasts for its time to live unless its owner renews it; when
