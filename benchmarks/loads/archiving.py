@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.loads.result import own_cpu_seconds
-from tidelog.storage.archiver import Archiver, ArchiverSettings
+from tidelog.storage.archive.archiver import Archiver, ArchiverSettings
 from tidelog.storage.layout import TOPICS_PREFIX, TopicPartition, floor_key
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import list_all
@@ -34,9 +34,9 @@ from tidelog.storage.upkeep.merge import MergeTask
 from tidelog.storage.upkeep.merge_plan import FINAL_LEVEL
 from tidelog.storage.upkeep.rules import UpkeepLimits, UpkeepRules
 from tidelog.storage.upkeep.task import Place
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
-from tidelog.storage.wal_entry import EntryKind, PreparedEntry, Span, WalHeader
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_entry import EntryKind, PreparedEntry, Span, WalHeader
 
 PLACE = Place("events", TopicPartition("a0" * 16, 0))
 ALL_AT_ONCE = UpkeepRules(segment_ms=1)

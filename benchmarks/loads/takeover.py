@@ -17,19 +17,19 @@ from tests.anybody import ANYBODY
 
 from tidelog.services.broker.api.produce import Draft, ProduceOptions
 from tidelog.services.broker.shard.index_keeper import IndexKeeper
-from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import open_broker
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.records import DRAFT_SCHEMA, WAL_SCHEMA
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.opening import open_store
 from tidelog.storage.stores.retrying import RetryingObjectStore
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
-from tidelog.storage.wal_entry import PreparedEntry, Span
-from tidelog.storage.wal_index import IndexedEntry, WalIndex
-from tidelog.storage.wal_writer import WalWriter
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_entry import PreparedEntry, Span
+from tidelog.storage.wal.wal_index import IndexedEntry, WalIndex
+from tidelog.storage.wal.wal_writer import WalWriter
 
 NEVER_MS = 86_400_000
 

@@ -13,7 +13,7 @@ from benchmarks.bench import Bench
 from benchmarks.loads.compaction import Compaction
 from benchmarks.measure import Goal, Row, Side
 from benchmarks.processes import Failed, run_module
-from tidelog.services.runtime.settings import MIB
+from tidelog.services.settings.settings import MIB
 
 RECORDS, KEYS = 10_000_000, 1_000_000
 SPEED_GOAL = Goal("at least 1 M records/s", 1.0)

@@ -12,7 +12,7 @@ from benchmarks.loads.result import LoadResult
 from benchmarks.measure import Goal, Row, Side
 from benchmarks.processes import run_module
 from benchmarks.tidelog_broker import TidelogBroker
-from tidelog.services.runtime.settings import MIB, Settings
+from tidelog.services.settings.settings import MIB, Settings
 
 IDLE_SECONDS = 3.0
 LOADS = (("events", 2_000_000, 20_000), ("letters", 600_000, 8_000))

@@ -13,7 +13,7 @@ from benchmarks.loads.http_socket import HttpSocket, get
 from benchmarks.measure import Goal, Row, Side
 from benchmarks.processes import Failed, run_module
 from benchmarks.tidelog_broker import TidelogBroker
-from tidelog.services.runtime.settings import MIB
+from tidelog.services.settings.settings import MIB
 
 FEW, MANY = 1_000, 10_000
 CONNECTIONS = 16

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import broker_parts
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Clock, Runtime, SystemClock
 

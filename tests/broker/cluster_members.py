@@ -12,8 +12,8 @@ from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
 from tidelog.coordinator.kv.key_value import KeyValueStore
 from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
 from tidelog.services.broker.cluster.membership import Membership
-from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import broker_parts
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 

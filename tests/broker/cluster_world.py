@@ -18,8 +18,8 @@ from tidelog.coordinator.leadership.shard_host import CoordinatorHealth, ShardHo
 from tidelog.coordinator.topics.catalog_sync import CatalogChange, CatalogSync
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
-from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import broker_parts
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Clock, Runtime, SystemClock
 

@@ -14,7 +14,7 @@ from tests.storage.archive_scenes import NEVER, CrashingStore
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.storage.archiver import PARTITIONS_AT_ONCE
+from tidelog.storage.archive.archiver import PARTITIONS_AT_ONCE
 from tidelog.storage.errors import Denied
 from tidelog.storage.layout import WAL_PREFIX, floor_key
 from tidelog.storage.object_store import Body, ObjectStore, list_all

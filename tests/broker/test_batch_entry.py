@@ -12,8 +12,8 @@ from tidelog.services.broker.write.admission import admit
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.records import WAL_SCHEMA
-from tidelog.storage.wal_codec import ParquetWalCodec
-from tidelog.storage.wal_entry import EntryKind, WalHeader
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_entry import EntryKind, WalHeader
 
 
 def append(state: PartitionState, number: int, count: int, held_bytes: int) -> Append:

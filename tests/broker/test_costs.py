@@ -24,7 +24,7 @@ from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import NO_REQUESTS, CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb
-from tidelog.storage.wal_entry import EntryKind, Span, WalHeader
+from tidelog.storage.wal.wal_entry import EntryKind, Span, WalHeader
 
 PLACE = TopicPartition("id", 0)
 

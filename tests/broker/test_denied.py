@@ -171,5 +171,5 @@ async def test_a_broker_whose_s3_user_loses_its_permissions_for_a_while_continue
         assert answer.base_offset == 1
         assert broker.status().ready
         assert values_of(await broker.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"0", b"1"]
-    told = [record.levelname for record in caplog.records if record.name == "tidelog.storage.commit_retries"]
+    told = [record.levelname for record in caplog.records if record.name == "tidelog.storage.wal.commit_retries"]
     assert told == ["ERROR", "WARNING"]

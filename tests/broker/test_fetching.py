@@ -18,8 +18,8 @@ from tidelog.storage.records import RECORD_SCHEMA, WAL_SCHEMA
 from tidelog.storage.stores.counting import CountingObjectStore, Kind
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 ALL = FetchLimits(1_000_000, 1 << 30)
 TO_ZERO = ProduceOptions(partition=0)

@@ -8,7 +8,7 @@ from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.counting import CountingObjectStore, Kind, Usage
 from tidelog.storage.stores.wrapping import Verb
-from tidelog.storage.wal_index import INDEX_EVERY
+from tidelog.storage.wal.wal_index import INDEX_EVERY
 
 COMMITS = 100
 

@@ -4,7 +4,7 @@ from tidelog.services.broker.api.produce import ProducerSequence
 from tidelog.services.broker.shard.idempotence import BATCHES_REMEMBERED, SEQUENCE_MAX, ProducerTable, RememberedBatch
 from tidelog.storage.errors import Invalid, ProducerFenced, SequenceConflict
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.wal_entry import ProducerMark
+from tidelog.storage.wal.wal_entry import ProducerMark
 
 PLACE = TopicPartition("t", 0)
 

@@ -17,8 +17,8 @@ from tests.components.etcd_server import EtcdServer
 
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import open_broker
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import NO_REQUESTS, RequestCounts
 from tidelog.storage.stores.memory import MemoryObjectStore

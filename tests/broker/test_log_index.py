@@ -17,9 +17,9 @@ from tidelog.storage.errors import Corrupt, Denied, RecordsLost
 from tidelog.storage.layout import index_prefix
 from tidelog.storage.object_store import Body, ObjectStore, list_all
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
-from tidelog.storage.wal_index import INDEX_EVERY, WalIndex
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_index import INDEX_EVERY, WalIndex
 
 ALL = FetchLimits(1_000_000, 1 << 30)
 TO_ZERO = ProduceOptions(partition=0)

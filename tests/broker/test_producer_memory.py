@@ -11,7 +11,7 @@ from tidelog.services.broker.api.produce import ProducerSequence
 from tidelog.services.broker.shard.idempotence import ProducerMemory, ProducerTable
 from tidelog.storage.errors import SequenceConflict
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.wal_entry import ProducerMark
+from tidelog.storage.wal.wal_entry import ProducerMark
 
 PLACE = TopicPartition("t", 0)
 DAY_S = 86_400.0

@@ -19,8 +19,8 @@ from tidelog.services.broker.api.produce import ProduceOptions, ProducerSequence
 from tidelog.services.broker.read.partition_reader import Partitions
 from tidelog.services.broker.shard.log_opening import LogOpening
 from tidelog.services.broker.shard.partition_state import PartitionState
-from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import open_broker
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import ProducerFenced, SequenceConflict
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
@@ -28,9 +28,9 @@ from tidelog.storage.stores.counting import CountingObjectStore, Kind
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.s3 import S3ObjectStore
 from tidelog.storage.stores.wrapping import Verb
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
-from tidelog.storage.wal_index import WalIndex
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_index import WalIndex
 
 Bucket = Callable[[], ObjectStore]
 ALL = FetchLimits(1_000_000, 1 << 30)

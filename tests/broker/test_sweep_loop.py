@@ -19,7 +19,7 @@ from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import Denied
 from tidelog.storage.layout import TOPICS_PREFIX
 from tidelog.storage.object_store import LIST_PAGE_MAX, ObjectInfo

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from tidelog.services.runtime.setting import Setting
-from tidelog.services.runtime.settings_sources import known_settings
+from tidelog.services.settings.setting import Setting
+from tidelog.services.settings.settings_sources import known_settings
 
 _HEAD = """\
 # Settings

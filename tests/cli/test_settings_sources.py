@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.cli.settings_page import settings_page
 
-from tidelog.services.runtime.settings import Settings
-from tidelog.services.runtime.settings_sources import known_settings, load_settings
+from tidelog.services.settings.settings import Settings
+from tidelog.services.settings.settings_sources import known_settings, load_settings
 from tidelog.storage.errors import Invalid
 
 DOCS = Path(__file__).parents[2] / "docs"

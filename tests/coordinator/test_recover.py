@@ -35,9 +35,9 @@ from tidelog.storage.errors import Corrupt, NotFound, Unavailable
 from tidelog.storage.object_store import Body
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_entry import PreparedEntry
-from tidelog.storage.wal_writer import WalWriter
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_entry import PreparedEntry
+from tidelog.storage.wal.wal_writer import WalWriter
 
 KEYS = ClusterKeys("main")
 RUNTIME = Runtime(InstantClock(), SeededEntropy(1))

@@ -22,8 +22,8 @@ from tests.broker.fast_clock import FastClock
 
 from tidelog.services.broker.api.produce import Draft, ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import S3_FLUSH_INTERVAL_MS, broker_parts
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.records import DRAFT_SCHEMA
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import Kind, RequestCounts, Usage

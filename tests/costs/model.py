@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from tidelog.client.costs import GB_BYTES, MONTH_S
 from tidelog.client.prices import BILLED_GB_BYTES, PriceTable
 from tidelog.services.broker.archive.archive_loop import PATIENCE, PUTS_A_PARTITION, PUTS_FREE
-from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import S3_FLUSH_INTERVAL_MS
-from tidelog.storage.floor_trust import FLOOR_TRUST_S
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.stores.counting import RequestCounts
 from tidelog.storage.upkeep.merge_plan import FAN_IN_MIN
 from tidelog.storage.upkeep.rules import UpkeepRules
-from tidelog.storage.wal_index import INDEX_EVERY
+from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
+from tidelog.storage.wal.wal_index import INDEX_EVERY
 
 SENT, RECEIVED = 1.01, 1.17
 """Bytes on the network per byte of keys and values that a Producer sends and a Consumer receives. Neither

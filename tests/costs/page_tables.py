@@ -24,7 +24,7 @@ from tests.costs.model import (
 
 from tidelog.client.costs import GB_BYTES, MONTH_S, TopicCostDescription
 from tidelog.client.prices import S3_STANDARD
-from tidelog.services.runtime.settings import MIB, Settings
+from tidelog.services.settings.settings import MIB, Settings
 from tidelog.storage.stores.counting import RequestCounts
 
 EXAMPLE = Workload(raw_bytes=10e6, shards=4, partitions=64)

@@ -12,7 +12,7 @@ from tests.costs.page_tables import facts, month_rows, puts_per_gb_rows, request
 
 from tidelog.client.prices import S3_STANDARD, read_prices
 from tidelog.services.broker.archive.archive_loop import PUTS_A_PARTITION
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.stores.counting import Kind
 
 PAGE = (Path(__file__).parents[2] / "docs/cost.md").read_text()

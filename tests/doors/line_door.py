@@ -9,9 +9,9 @@ import pyarrow as pa
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import Draft, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
-from tidelog.services.broker.served_broker import ServedBroker
-from tidelog.services.runtime.front_door import authority, bound_socket
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.doors.front_door import authority, bound_socket
+from tidelog.services.doors.served_broker import ServedBroker
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.records import DRAFT_SCHEMA
 

@@ -15,7 +15,7 @@ PROGRAM = """
 import sys
 from tests.doors.line_door import LineDoor
 from tidelog.services.runtime import serving
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 http = serving.front_doors
 serving.front_doors = lambda runtime: (*http(runtime), LineDoor())
 sys.exit(serving.serve(Settings(store=sys.argv[1], port=0, log_format="json")))

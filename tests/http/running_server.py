@@ -10,8 +10,8 @@ from types import TracebackType
 
 from tidelog.services.http.app import create_app
 from tidelog.services.http.server import DrainingServer, server_config
-from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import open_broker
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.runtime import Runtime
 
 

@@ -11,7 +11,7 @@ from tests.http.conftest import SETTINGS, Served
 from tests.http.requests import JSON, TEXT, offsets_of
 from tests.http.sockets import connected, happens, head
 
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 
 PATH = "/v1/topics/web/partitions/0/records"
 BODY = b'{"records":[{"value":"x"}]}'

@@ -13,7 +13,7 @@ from tests.http.conftest import SETTINGS
 from tests.http.requests import ARROW, NDJSON, read_arrow
 from tests.http.sockets import WAIT_S
 
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 
 P0 = "/v1/topics/web/partitions/0"
 

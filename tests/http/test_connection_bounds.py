@@ -12,7 +12,7 @@ from tests.http.conftest import SETTINGS, Served
 from tests.http.sockets import Wire, connected, happens, head
 
 from tidelog.services.http.listener.connection_bounds import SPARE_MAX
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 
 CONNECTIONS_MAX = 3
 

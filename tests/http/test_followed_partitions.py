@@ -19,7 +19,7 @@ from tests.http.sockets import connected, happens, head
 
 from tidelog.services.http.v1 import follow_routes, followed_events
 from tidelog.services.http.v1.topic_position import parse_position_text
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 
 PARTITIONS = 1_000
 EACH = 10

@@ -14,8 +14,8 @@ from tests.http.requests import JSON, NDJSON, TEXT, offsets_of, problem
 from tidelog.services.http.app import create_app
 from tidelog.services.http.front.host_check import host_name
 from tidelog.services.http.front.request_context import ID_CHARACTERS_MAX
-from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import open_broker
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import Invalid
 from tidelog.storage.runtime import Runtime
 

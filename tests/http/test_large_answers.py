@@ -21,7 +21,7 @@ from tidelog.services.http.answers import text_answer as answers
 from tidelog.services.http.answers.record_json import JsonText, RecordDocument, RecordLines
 from tidelog.services.http.answers.record_slices import SLICE_BYTES_MAX, SLICE_RECORDS_MAX, groups_of, slices_of
 from tidelog.services.http.answers.text_answer import text_answer
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.records import RECORD_SCHEMA
 
 COUNT = 60_000

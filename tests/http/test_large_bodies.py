@@ -28,7 +28,7 @@ from tidelog.services.http.bodies.draft_columns import HEADERS_MAX, RECORD_BYTES
 from tidelog.services.http.bodies.json_body import decode_json
 from tidelog.services.http.bodies.line_body import LineFields, decode_ndjson, decode_text
 from tidelog.services.http.media import Media
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import Invalid, Overloaded
 
 MIB = 1 << 20

@@ -20,7 +20,7 @@ from tests.http.requests import EVENTS
 PROGRAM = """
 import sys
 from tidelog.services.runtime.serving import serve
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 sys.exit(serve(Settings(store=sys.argv[1], port=int(sys.argv[2]), host=sys.argv[3], shards=2)))
 """
 STOP_S = 10

@@ -9,7 +9,7 @@ import pytest
 from tests.http.conftest import SETTINGS
 from tests.http.requests import problem
 
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 
 P0 = "/v1/topics/one/partitions/0/records"
 

@@ -11,7 +11,7 @@ from tests.http.conftest import SETTINGS, Served
 from tests.http.sockets import Wire, connected, head
 
 from tidelog.services.http.listener.connection_bounds import HEAD_BYTES_MAX
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 
 TIMEOUT_MS = 400
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.http.running_server import RunningServer
 
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 ADDRESS = "http://127.0.0.1:8080"

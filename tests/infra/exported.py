@@ -15,10 +15,10 @@ from tests.infra.promql import Exported
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.broker.served_broker import ServedBroker
+from tidelog.services.doors.served_broker import ServedBroker
 from tidelog.services.http.app import create_app
-from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import open_broker
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.memory import MemoryObjectStore
 

@@ -14,7 +14,7 @@ from tests.infra import exported
 from tests.infra.compose_file import ROOT, services
 from tests.infra.promql import kept_labels, unknown
 
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 
 FOLDER = ROOT / "infra/prometheus"
 RULES: list[dict[str, Any]] = [

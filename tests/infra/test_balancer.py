@@ -16,7 +16,7 @@ from tests.infra.balancer import FILE, SILENCE, Balancer
 
 from tidelog.services.http.v1 import follow_routes
 from tidelog.services.http.v1.fetch_routes import HEARTBEAT_MS
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 
 FOLLOW = {"accept": "text/event-stream"}
 LINES = {"accept": "application/x-ndjson"}

@@ -15,7 +15,7 @@ import pytest
 from infra.laptop_env import EXAMPLE
 from tests.infra import compose_file
 
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 
 PINNED = re.compile(r"[^:@]+(/[^:@]+)+:(?!latest)[\w.-]*\d[\w.-]*(@sha256:[0-9a-f]{64})?")
 

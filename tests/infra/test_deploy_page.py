@@ -7,7 +7,7 @@ import re
 import pytest
 from tests.infra.compose_file import ROOT, services
 
-from tidelog.services.runtime.settings_sources import known_settings
+from tidelog.services.settings.settings_sources import known_settings
 
 DOCS = ROOT / "docs"
 PAGES = ("deploy.md", "operate.md", "../infra/README.md")

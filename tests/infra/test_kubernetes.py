@@ -13,9 +13,9 @@ from tests.infra.manifests import EXAMPLE, Manifest, built, one
 from tidelog.coordinator.topics.topic import TopicConfig
 from tidelog.services.http.app import create_app
 from tidelog.services.runtime import container_health
-from tidelog.services.runtime.settings import Settings
-from tidelog.services.runtime.settings_sources import load_settings
 from tidelog.services.runtime.wiring import open_broker
+from tidelog.services.settings.settings import Settings
+from tidelog.services.settings.settings_sources import load_settings
 from tidelog.storage.runtime import Runtime
 
 VERSIONS = ("1.32", "1.37")

@@ -16,8 +16,8 @@ from tidelog.services.http.app import create_app
 from tidelog.services.http.server import DrainingServer, server_config
 from tidelog.services.http.service import Service
 from tidelog.services.peers.proof import PeerProofs
-from tidelog.services.runtime.settings import Settings
 from tidelog.services.runtime.wiring import open_broker
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.runtime import Clock, Runtime, SystemClock
 
 PEER_SECRET = "the secret of the tests"  # no broker outside these has it

@@ -17,7 +17,7 @@ from tests.simulation.parquet_rows import parquet_rows
 from tests.simulation.weather import WEATHERS
 from tests.simulation.world import Cast, Outcome, World
 
-from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 
 def main() -> int:

@@ -13,8 +13,8 @@ from tests.simulation.truth import SHARD
 from tidelog.storage.errors import Conflict, NotFound, Unavailable
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.wal import Floor, Wal
-from tidelog.storage.wal_entry import WalCodec, WalHeader
+from tidelog.storage.wal.wal import Floor, Wal
+from tidelog.storage.wal.wal_entry import WalCodec, WalHeader
 
 GRACE_S = 0.5
 GRACE_MARGIN = 1.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.wal_entry import ProducerMark, Span, WalHeader
+from tidelog.storage.wal.wal_entry import ProducerMark, Span, WalHeader
 
 TOPIC_ID = "t"
 

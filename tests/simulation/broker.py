@@ -17,9 +17,9 @@ from tests.simulation.truth import SHARD
 from tidelog.storage.errors import Fenced, Invalid, NotFound, Unavailable
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_entry import PreparedEntry, WalHeader
-from tidelog.storage.wal_writer import WalWriter
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_entry import PreparedEntry, WalHeader
+from tidelog.storage.wal.wal_writer import WalWriter
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

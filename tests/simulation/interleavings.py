@@ -28,12 +28,12 @@ from tests.simulation.truth import SHARD, Truth, Violation
 from tests.storage.scripted_store import Answer, ScriptedObjectStore
 
 from tidelog.storage.errors import Fenced, Unavailable
-from tidelog.storage.floor_trust import floor_trust_s
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_entry import PreparedEntry
-from tidelog.storage.wal_writer import WalWriter
+from tidelog.storage.wal.floor_trust import floor_trust_s
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_entry import PreparedEntry
+from tidelog.storage.wal.wal_writer import WalWriter
 
 GRACE_MS = 2_000
 

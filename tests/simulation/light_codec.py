@@ -12,7 +12,7 @@ from tidelog.storage.errors import Corrupt
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.object_store import Body
 from tidelog.storage.records import WAL_SCHEMA
-from tidelog.storage.wal_entry import EntryKind, ProducerMark, Span, WalEntry, WalHeader
+from tidelog.storage.wal.wal_entry import EntryKind, ProducerMark, Span, WalEntry, WalHeader
 
 NO_RECORDS = WAL_SCHEMA.empty_table()
 _LENGTH_BYTES = 8

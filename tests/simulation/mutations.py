@@ -16,11 +16,11 @@ from tests.simulation.reader import Reader
 from tests.simulation.weather import slow_reader_weather, zombie_weather
 from tests.simulation.world import Cast
 
-from tidelog.storage.commit_fsm import State
 from tidelog.storage.errors import Contended, Invalid, Unavailable
-from tidelog.storage.wal import Floor
-from tidelog.storage.wal_entry import EntryKind, PreparedEntry, WalHeader
-from tidelog.storage.wal_writer import WalWriter
+from tidelog.storage.wal.commit_fsm import State
+from tidelog.storage.wal.wal import Floor
+from tidelog.storage.wal.wal_entry import EntryKind, PreparedEntry, WalHeader
+from tidelog.storage.wal.wal_writer import WalWriter
 
 
 class NoFloorCheck(WalWriter):

@@ -9,8 +9,8 @@ from tests.simulation.truth import SHARD, Truth
 from tidelog.storage.errors import NotFound, Unavailable
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.wal import Floor, Wal
-from tidelog.storage.wal_entry import WalCodec
+from tidelog.storage.wal.wal import Floor, Wal
+from tidelog.storage.wal.wal_entry import WalCodec
 
 PAUSE_S_MAX = 0.4
 

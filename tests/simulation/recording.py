@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.truth import Truth
 
-from tidelog.storage.commit_fsm import State
 from tidelog.storage.errors import Contended
-from tidelog.storage.wal_entry import EntryKind
-from tidelog.storage.wal_writer import WalWriter
+from tidelog.storage.wal.commit_fsm import State
+from tidelog.storage.wal.wal_entry import EntryKind
+from tidelog.storage.wal.wal_writer import WalWriter
 
 NOTED = {
     (State.RESOLVING, State.CHECKING_TRUST): "conflict with the own lost PUT",

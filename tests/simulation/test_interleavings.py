@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.interleavings import GRACE_MS, Plot, explore
 from tests.simulation.mutations import NoFloorCheck, NoFloorCheckAfterConflict, NoFloorCheckOfStart
 
-from tidelog.storage.wal_writer import WalWriter
+from tidelog.storage.wal.wal_writer import WalWriter
 
 
 @pytest.mark.parametrize("trust_s", [Plot.trust_s, 0.0], ids=["trusting the clock", "reading the floor"])

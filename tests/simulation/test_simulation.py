@@ -15,7 +15,7 @@ from tests.simulation.weather import zombie_weather
 from tests.simulation.world import Cast, World
 
 from tidelog.storage.runtime import SystemClock
-from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 SEEDS = 10_000
 CHUNK = 500

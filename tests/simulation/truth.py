@@ -18,7 +18,7 @@ from tests.simulation.batches import Batch, Placed, placed_in
 from tests.simulation.cold import COLD_PREFIX, COLD_SUFFIX, Cold, decode_cold
 
 from tidelog.storage.layout import floor_key, number_of, wal_prefix, wal_suffix
-from tidelog.storage.wal_entry import WalCodec, WalHeader
+from tidelog.storage.wal.wal_entry import WalCodec, WalHeader
 
 SHARD = 0
 

@@ -27,12 +27,12 @@ from tests.simulation.weather import CHAOS_MS, Weather, draw_weather
 from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
 from tidelog.storage.backoff import Backoff
-from tidelog.storage.floor_trust import floor_trust_s
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_entry import WalCodec, WalHeader
-from tidelog.storage.wal_writer import WalWriter
+from tidelog.storage.wal.floor_trust import floor_trust_s
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_entry import WalCodec, WalHeader
+from tidelog.storage.wal.wal_writer import WalWriter
 
 PARTITIONS = 2
 BATCH_TIMEOUT_MS = 400

@@ -10,9 +10,8 @@ from typing import TypeVar
 import pyarrow as pa
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table, records_header, spans_of, wal_table
 
-from tidelog.storage.archiver import Archiver, ArchiverSettings
+from tidelog.storage.archive.archiver import Archiver, ArchiverSettings
 from tidelog.storage.errors import Unavailable
-from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_log import ManifestLog
@@ -21,10 +20,11 @@ from tidelog.storage.records import RECORD_SCHEMA
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.segments.segment_codec import decode_segment
 from tidelog.storage.stores.wrapping import Attempt, Request, WrappingObjectStore
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
-from tidelog.storage.wal_entry import PreparedEntry, ProducerMark
-from tidelog.storage.wal_tail import find_tail
+from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_entry import PreparedEntry, ProducerMark
+from tidelog.storage.wal.wal_tail import find_tail
 
 TOPIC_NAMES = {WEB.topic_id: "web", SHOP.topic_id: "shop"}
 PLACES = (WEB, WEB_1, SHOP)

@@ -16,7 +16,7 @@ from tidelog.storage.manifests.json_envelope import seal, unseal
 from tidelog.storage.manifests.manifest import MANIFEST_FORMAT_VERSION, ChangeKind, Manifest, Segment
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.wal_index import IndexedEntry, WalIndex, encode_block, index_row
+from tidelog.storage.wal.wal_index import IndexedEntry, WalIndex, encode_block, index_row
 
 
 @dataclass

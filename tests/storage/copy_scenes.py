@@ -23,9 +23,9 @@ from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
-from tidelog.storage.wal_tail import find_tail
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_tail import find_tail
 
 JOURNAL_KEYS = [f"meta/{n:020d}.json" for n in range(3)]
 

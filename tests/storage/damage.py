@@ -27,7 +27,7 @@ from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.parquet_encoder import fill_in_checksums
 from tidelog.storage.parquet.parquet_format import CHECKSUMS, footer_bytes
 from tidelog.storage.segments.segment_codec import decode_segment
-from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 MEMORY_BYTES_MAX = 4 << 30
 

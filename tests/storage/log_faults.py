@@ -10,7 +10,7 @@ from tests.storage.record_tables import SHOP, WEB
 
 from tidelog.storage.bucket.copy import CopyMark, encode_copy_mark
 from tidelog.storage.layout import COPY_KEY, floor_key
-from tidelog.storage.wal_index import IndexedEntry, WalIndex, encode_block, index_row
+from tidelog.storage.wal.wal_index import IndexedEntry, WalIndex, encode_block, index_row
 
 
 async def missing_entry(bucket: Bucket) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.records import HEADERS, RECORD_SCHEMA, TIMESTAMP, WAL_SCHEMA
-from tidelog.storage.wal_entry import EntryKind, ProducerMark, Span, WalHeader
+from tidelog.storage.wal.wal_entry import EntryKind, ProducerMark, Span, WalHeader
 
 Payload = tuple[bytes | None, bytes | None, list[dict[str, Any]] | None]
 """Key, value, headers."""

@@ -8,13 +8,13 @@ from tests.simulation.light_codec import NO_RECORDS, LightWalCodec
 from tests.storage.instant_clock import InstantClock
 from tests.storage.scripted_store import ScriptedObjectStore
 
-from tidelog.storage.commit_fsm import State
-from tidelog.storage.floor_trust import GRACE_S_MIN
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_entry import PreparedEntry, WalHeader
-from tidelog.storage.wal_writer import WalWriter
+from tidelog.storage.wal.commit_fsm import State
+from tidelog.storage.wal.floor_trust import GRACE_S_MIN
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_entry import PreparedEntry, WalHeader
+from tidelog.storage.wal.wal_writer import WalWriter
 
 SHARD = 3
 

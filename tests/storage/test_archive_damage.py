@@ -9,8 +9,8 @@ import pytest
 from tests.storage.archive_scenes import Scene, archiver_of, check_logs, manifest_of, small_scene
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 
-from tidelog.storage.archive_damage import LOOK_AGAIN_S
-from tidelog.storage.archiver import Archiver
+from tidelog.storage.archive.archive_damage import LOOK_AGAIN_S
+from tidelog.storage.archive.archiver import Archiver
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore

@@ -9,7 +9,7 @@ import pyarrow.dataset as ds
 from tests.storage.archive_scenes import TOPIC_NAMES, Scene, check_logs, manifest_of
 from tests.storage.record_tables import WEB, WEB_1, record_table
 
-from tidelog.storage.archiver import Archiver
+from tidelog.storage.archive.archiver import Archiver
 from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.segments.segment_reader import SegmentReader
 from tidelog.storage.stores.local import LocalObjectStore

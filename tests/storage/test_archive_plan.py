@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table, records_header, spans_of, wal_table
 
-from tidelog.storage.archive_plan import PartitionPlan, plan_archive
+from tidelog.storage.archive.archive_plan import PartitionPlan, plan_archive
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.records import WAL_SCHEMA
-from tidelog.storage.wal_entry import ProducerMark, WalEntry
+from tidelog.storage.wal.wal_entry import ProducerMark, WalEntry
 
 
 def entry(*parts: tuple[TopicPartition, int, int], seq: int = 0, marks: tuple[ProducerMark, ...] = ()) -> WalEntry:

@@ -21,7 +21,6 @@ from tests.storage.manifest_histories import decode_manifest
 from tests.storage.record_tables import SHOP, WEB, WEB_1
 
 from tidelog.storage.errors import Conflict
-from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.manifests.manifest import ChangeKind
 from tidelog.storage.manifests.manifest_codec import encode_manifest
 from tidelog.storage.manifests.manifest_log import ManifestLog
@@ -30,6 +29,7 @@ from tidelog.storage.stores.counting import CountingObjectStore, Kind, RequestCo
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb
 from tidelog.storage.upkeep.fresh_upload import APPEND_ATTEMPTS_MAX
+from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
 
 
 async def test_a_pass_makes_one_segment_a_partition_and_moves_the_floor() -> None:

@@ -26,7 +26,7 @@ from tests.storage.archive_scenes import (
 )
 from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table
 
-from tidelog.storage.archiver import Archiver
+from tidelog.storage.archive.archiver import Archiver
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore

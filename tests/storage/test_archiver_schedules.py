@@ -23,11 +23,11 @@ from tests.storage.archive_scenes import (
     check_logs,
 )
 
-from tidelog.storage.archiver import Archiver, ArchiverSettings
+from tidelog.storage.archive.archiver import Archiver, ArchiverSettings
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 SEEDS = 25
 STEPS = 25

@@ -8,11 +8,11 @@ import pytest
 from tests.storage.scripted_store import Answer
 from tests.storage.shard_log import SHARD, ShardLog
 
-from tidelog.storage.commit_fsm import State
-from tidelog.storage.commit_retries import DENIED_BACKOFF, DENIED_LOG_EVERY_S
 from tidelog.storage.errors import Contended, Corrupt, Denied, Fenced, Invalid, Unavailable
-from tidelog.storage.floor_trust import FLOOR_TRUST_S, GRACE_S_MIN, floor_trust_s
-from tidelog.storage.wal_entry import EntryKind, PreparedEntry
+from tidelog.storage.wal.commit_fsm import State
+from tidelog.storage.wal.commit_retries import DENIED_BACKOFF, DENIED_LOG_EVERY_S
+from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S, GRACE_S_MIN, floor_trust_s
+from tidelog.storage.wal.wal_entry import EntryKind, PreparedEntry
 
 PREFIX = f"wal/{SHARD:04d}/"
 FLOOR = f"get {PREFIX}_floor"
@@ -272,7 +272,7 @@ async def test_refused_commits_are_logged_when_they_begin_now_and_then_and_when_
     log.store.answers.appendleft(Answer(Unavailable("503")))  # does not end the wait
     while log.writer.state is not State.LEADING:
         await log.writer.step()
-    told = [record for record in caplog.records if record.name == "tidelog.storage.commit_retries"]
+    told = [record for record in caplog.records if record.name == "tidelog.storage.wal.commit_retries"]
     refused_s = sum(log.clock.slept_s)
     assert 2 + refused_s // DENIED_LOG_EVERY_S - 1 <= len(told) <= 2 + refused_s // DENIED_LOG_EVERY_S
     assert [record.levelname for record in told] == ["ERROR"] * (len(told) - 1) + ["WARNING"]

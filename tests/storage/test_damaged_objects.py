@@ -16,7 +16,7 @@ from tests.storage.record_tables import SHOP, WEB, record_table, records_header,
 from tidelog.storage.layout import segment_key
 from tidelog.storage.records import WAL_SCHEMA
 from tidelog.storage.segments.segment_codec import encode_segment
-from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 ROOT = Path(__file__).parents[2]
 WAL_KEY = "wal/0000/00000000000000000000.parquet"

@@ -12,7 +12,7 @@ from tests.storage.record_tables import WEB
 
 from tidelog.storage.manifests.manifest import Garbage, Manifest, Segment
 from tidelog.storage.manifests.manifest_delta import DoesNotApply, ListDifference, applied, difference, shared_ends
-from tidelog.storage.wal_entry import ProducerMark
+from tidelog.storage.wal.wal_entry import ProducerMark
 
 LISTS = st.lists(st.integers(0, 3), max_size=12).map(tuple)
 NUMBERS = st.lists(st.integers(0, 30), max_size=20, unique=True)

@@ -21,7 +21,7 @@ from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb
-from tidelog.storage.wal_entry import ProducerMark
+from tidelog.storage.wal.wal_entry import ProducerMark
 
 KEY = "topics/web/" + WEB.topic_id + "/_manifest/00000/00000000000000000000.json"
 

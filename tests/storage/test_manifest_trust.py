@@ -12,7 +12,6 @@ from tests.storage.manifest_histories import TOPIC, archived, history_of
 from tests.storage.record_tables import WEB
 
 from tidelog.storage.errors import Conflict, Unavailable
-from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.manifests import manifest_codec
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_codec import encode_manifest
@@ -20,6 +19,7 @@ from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.stores.counting import CountingObjectStore, Usage
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb
+from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
 
 
 @pytest.fixture

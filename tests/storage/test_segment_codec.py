@@ -25,7 +25,7 @@ from tidelog.storage.records import RECORD_SCHEMA, WAL_SCHEMA
 from tidelog.storage.segments.segment_codec import SEGMENT_FLAVOR, decode_segment, describe_segment, encode_segment
 from tidelog.storage.segments.segment_reader import SegmentReader
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 ID = "ab" * 16
 HEADER = '{"topic":"web","topic_id":"' + WEB.topic_id + '","partition":0,"base_offset":3,"last_offset":5,"records":3}'

@@ -8,7 +8,7 @@ import pytest
 from tests.storage.archive_scenes import GRACE_S, TOPIC_NAMES, GatedStore, Scene, manifest_of, small_scene
 from tests.storage.record_tables import SHOP, WEB, payload, record_table
 
-from tidelog.storage.archiver import Archiver, ArchiverSettings
+from tidelog.storage.archive.archiver import Archiver, ArchiverSettings
 from tidelog.storage.bucket.finding import Finding, Severity
 from tidelog.storage.bucket.listing import stored_bytes
 from tidelog.storage.bucket.verify import BucketVerification

@@ -19,7 +19,7 @@ from tidelog.storage.manifests.manifest_codec import WHOLE_SEGMENTS_MAX
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.segments.segment_codec import encode_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.wal_index import WalIndex
+from tidelog.storage.wal.wal_index import WalIndex
 
 Fault = Callable[[Bucket], Awaitable[str]]
 SHALLOW: list[tuple[Fault, str]] = [

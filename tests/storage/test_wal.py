@@ -14,9 +14,9 @@ from tests.storage.shard_log import SHARD, ShardLog
 from tidelog.storage.errors import Corrupt, Invalid, NotFound, Unavailable
 from tidelog.storage.layout import TopicPartition, floor_key
 from tidelog.storage.object_store import LIST_PAGE_MAX
-from tidelog.storage.wal import HEADER_TAIL_BYTES, Floor, Wal
-from tidelog.storage.wal_entry import PreparedEntry, Span
-from tidelog.storage.wal_tail import TailSearch, find_tail
+from tidelog.storage.wal.wal import HEADER_TAIL_BYTES, Floor, Wal
+from tidelog.storage.wal.wal_entry import PreparedEntry, Span
+from tidelog.storage.wal.wal_tail import TailSearch, find_tail
 
 FLOOR_KEY = floor_key(SHARD)
 

@@ -27,8 +27,8 @@ from tidelog.storage.layout import TopicPartition
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_ROWS_MAX, ParquetFlavor, row_group_rows
 from tidelog.storage.records import WAL_SCHEMA
-from tidelog.storage.wal_codec import WAL_FLAVOR, ParquetWalCodec
-from tidelog.storage.wal_entry import EntryKind, ProducerMark
+from tidelog.storage.wal.wal_codec import WAL_FLAVOR, ParquetWalCodec
+from tidelog.storage.wal.wal_entry import EntryKind, ProducerMark
 
 KEY = "wal/0000/00000000000000000007.parquet"
 codec = ParquetWalCodec()

@@ -9,8 +9,8 @@ import pytest
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.wal_entry import EntryKind, ProducerMark, Span, WalHeader
-from tidelog.storage.wal_index import (
+from tidelog.storage.wal.wal_entry import EntryKind, ProducerMark, Span, WalHeader
+from tidelog.storage.wal.wal_index import (
     BLOCK_ENTRIES,
     IndexedEntry,
     WalIndex,

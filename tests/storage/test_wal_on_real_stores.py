@@ -16,10 +16,10 @@ from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.stores.s3 import S3ObjectStore
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
-from tidelog.storage.wal_entry import EntryKind, PreparedEntry
-from tidelog.storage.wal_writer import WalWriter
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_entry import EntryKind, PreparedEntry
+from tidelog.storage.wal.wal_writer import WalWriter
 
 SHARD = 0
 RIVALS = 8

@@ -11,10 +11,10 @@ from tests.storage.record_tables import WEB
 
 from tidelog.storage.object_store import ByteRange, ObjectStore, StoredObject
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
-from tidelog.storage.wal_entry import WalEntry
-from tidelog.storage.wal_run import READS_AT_ONCE, STORED_BYTES_AT_ONCE, read_run, width_after
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_entry import WalEntry
+from tidelog.storage.wal.wal_run import READS_AT_ONCE, STORED_BYTES_AT_ONCE, read_run, width_after
 
 
 class WatchedStore(CrashingStore):

@@ -11,10 +11,10 @@ import pytest
 from tests.storage.scripted_store import Answer
 from tests.storage.shard_log import SHARD, ShardLog
 
-from tidelog.storage.commit_fsm import State
 from tidelog.storage.errors import Denied, Fenced, Invalid, Unavailable
-from tidelog.storage.floor_trust import FLOOR_TRUST_S
-from tidelog.storage.wal_entry import EntryKind
+from tidelog.storage.wal.commit_fsm import State
+from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
+from tidelog.storage.wal.wal_entry import EntryKind
 
 OUTAGE = [Answer(Unavailable("503"))] * 1_000
 

@@ -16,9 +16,9 @@ from tidelog.storage.object_store import Body, ByteRange, ObjectInfo, StoredObje
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.hedging import HEDGED_BYTES_MAX, HEDGES_SAVED_MAX, HedgingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_entry import PreparedEntry
-from tidelog.storage.wal_writer import WalWriter
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_entry import PreparedEntry
+from tidelog.storage.wal.wal_writer import WalWriter
 
 AFTER_S = 0.02
 SOME = ByteRange(0, 100)

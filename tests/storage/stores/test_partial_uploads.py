@@ -9,10 +9,10 @@ from tests.components.s3_endpoint import REGION, S3Bucket
 from tests.storage.known_topics import SaidTopics
 
 from tidelog.storage.bucket.sweep import BucketSweep, Reason, SweepSettings
-from tidelog.storage.partial_uploads import partial_uploads_of
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.partial_uploads import partial_uploads_of
 from tidelog.storage.stores.retrying import RetryingObjectStore
 from tidelog.storage.stores.s3 import S3ObjectStore
 

@@ -12,10 +12,10 @@ from tests.storage.instant_clock import InstantClock
 
 from tidelog.storage.errors import NotFound
 from tidelog.storage.object_store import ByteRange
-from tidelog.storage.partial_uploads import partial_uploads_of
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.local import LocalObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.partial_uploads import partial_uploads_of
 from tidelog.storage.stores.rationing import PacedObjectStore, ThrottledObjectStore
 
 

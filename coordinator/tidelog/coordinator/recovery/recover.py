@@ -49,10 +49,10 @@ from tidelog.storage.in_flight import each_of, in_order
 from tidelog.storage.layout import WAL_PREFIX
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Entropy, Runtime
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
-from tidelog.storage.wal_entry import WalCodec
-from tidelog.storage.wal_tail import find_tail
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_entry import WalCodec
+from tidelog.storage.wal.wal_tail import find_tail
 
 AT_ONCE_MAX = 16
 """The most logs that are read, or keys that are written, at the same time."""

@@ -15,7 +15,7 @@ from tidelog.services.broker.read.partition_reader import PartitionReader
 from tidelog.services.broker.shard.shard_leader import SharedResources
 from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.services.broker.telemetry.damages import Damages
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.services.workers.sweeping.sweep_loop import SweepLoop
 from tidelog.storage.background_loop import BackgroundLoop
 from tidelog.storage.object_store import ObjectStore

@@ -29,7 +29,7 @@ from tidelog.services.broker.telemetry.measurements import BrokerMeasurements, C
 from tidelog.services.broker.topics import Topics, check_partition
 from tidelog.services.broker.write.producing import ProducePath
 from tidelog.services.broker.write.routing import RequestSplitter, Share
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, Overloaded
 
 DRAIN_SHARE = 0.8

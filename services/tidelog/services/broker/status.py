@@ -14,7 +14,7 @@ from tidelog.services.broker.api.cluster import (
     ShardStatus,
 )
 from tidelog.services.broker.shard.shard_leader import ShardLeader
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 
 VERSION = version("tidelog")
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.coordinator.topics.topic import Topic
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import NotFound
 
 

@@ -12,7 +12,7 @@ from tidelog.services.cli.console import complain, size_text
 from tidelog.services.cli.exit_codes import DAMAGED
 from tidelog.services.cli.options import JsonOption
 from tidelog.services.cli.progress import Progress
-from tidelog.services.runtime.setting import Setting
+from tidelog.services.settings.setting import Setting
 
 if TYPE_CHECKING:
     from tidelog.storage.bucket.copy_transfer import CopyReport

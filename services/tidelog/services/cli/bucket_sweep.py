@@ -10,7 +10,7 @@ import typer
 from tidelog.services.cli.bucket import json_line, opened_bucket
 from tidelog.services.cli.console import complain, size_text
 from tidelog.services.cli.options import DEFAULT_STORE, JsonOption, StoreOption
-from tidelog.services.runtime.setting import Setting
+from tidelog.services.settings.setting import Setting
 
 if TYPE_CHECKING:
     from tidelog.storage.bucket.sweep import Stray, SweepReport

@@ -11,11 +11,11 @@ from tidelog.services.cli.bucket import check_there
 from tidelog.services.cli.console import complain, print_answer, print_facts, print_table
 from tidelog.services.cli.exit_codes import FAILED
 from tidelog.services.cli.options import JsonOption
-from tidelog.services.runtime.settings_sources import LoadedSettings
+from tidelog.services.settings.settings_sources import LoadedSettings
 
 if TYPE_CHECKING:
     from tidelog.coordinator.recovery.recover import RecoveryPlan
-    from tidelog.services.runtime.settings import Settings
+    from tidelog.services.settings.settings import Settings
 
 
 def recover(

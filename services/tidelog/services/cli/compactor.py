@@ -14,7 +14,7 @@ from tidelog.services.cli.bucket import check_there
 from tidelog.services.cli.console import complain, size_text
 from tidelog.services.cli.exit_codes import DAMAGED, UNAVAILABLE
 from tidelog.services.runtime.process_memory import bound_memory
-from tidelog.services.runtime.settings_sources import LoadedSettings, log_ignored
+from tidelog.services.settings.settings_sources import LoadedSettings, log_ignored
 
 if TYPE_CHECKING:
     from tidelog.services.workers.compactor.compactor import Appended

@@ -13,8 +13,8 @@ import typer
 from tidelog.services.cli.console import print_json, print_table
 from tidelog.services.cli.options import JsonOption
 from tidelog.services.runtime.process_memory import bound_memory
-from tidelog.services.runtime.setting import Setting
-from tidelog.services.runtime.settings_sources import LoadedSettings, known_settings, load_settings
+from tidelog.services.settings.setting import Setting
+from tidelog.services.settings.settings_sources import LoadedSettings, known_settings, load_settings
 
 _METAVARS = {"text": "TEXT", "switch": "true|false", "count": "N", "size": "SIZE", "duration": "TIME"}
 

@@ -25,7 +25,7 @@ from tidelog.services.cli.options import (
     admin_of,
     topic_names,
 )
-from tidelog.services.runtime.setting import Kind, measured
+from tidelog.services.settings.setting import Kind, measured
 from tidelog.storage.errors import AlreadyExists, Invalid
 
 if TYPE_CHECKING:

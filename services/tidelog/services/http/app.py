@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from tidelog.services.broker.served_broker import ServedBroker
+from tidelog.services.doors.served_broker import ServedBroker
 from tidelog.services.http.answers.problems import ProblemAnswers
 from tidelog.services.http.front.host_check import HostCheck, host_name
 from tidelog.services.http.front.http_front import FrontChecks, HttpFront
@@ -31,7 +31,7 @@ from tidelog.services.http.v1.openapi_parts import add_schemas
 from tidelog.services.http.v1.produce_routes import ProduceRoutes
 from tidelog.services.http.v1.topic_routes import TopicRoutes
 from tidelog.services.peers.proof import PeerProofs
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.runtime import Runtime
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 from dataclasses import replace
 
-from tidelog.services.broker.served_broker import ServedBroker
+from tidelog.services.doors.front_door import authority, bound_socket
+from tidelog.services.doors.served_broker import ServedBroker
 from tidelog.services.http.app import create_app
 from tidelog.services.http.server import DrainingServer, server_config
 from tidelog.services.http.service import Service
-from tidelog.services.runtime.front_door import authority, bound_socket
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.runtime import Runtime
 

@@ -12,7 +12,7 @@ import uvicorn
 
 from tidelog.services.http.listener.connection_bounds import BoundedProtocol, ConnectionBounds
 from tidelog.services.http.service import Service
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 
 _BACKLOG = 2048
 _KEEP_ALIVE_S = 75

@@ -15,7 +15,7 @@ from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.front.request_measurements import RequestMeasurements
 from tidelog.services.http.listener.waiting_requests import WaitingRequests
 from tidelog.services.peers.proof import PeerProofs
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.runtime import Runtime
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from tidelog.services.broker.write.routing import Share
 from tidelog.services.peers.arrow_bodies import decode_page, encode_share, pieces_of
 from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest, error_of
 from tidelog.services.peers.proof import PeerProofs
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.runtime import Runtime

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidelog.services.doors.front_door import FrontDoor
 from tidelog.services.http.http_door import HttpDoor
-from tidelog.services.runtime.front_door import FrontDoor
 from tidelog.storage.runtime import Runtime
 
 

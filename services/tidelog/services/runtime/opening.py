@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.services.workers.sweeping.slow_sweep import SlowSweep, sweep_settings
 from tidelog.services.workers.sweeping.sweep_loop import SweepLoop, Turn
 from tidelog.storage.errors import Invalid

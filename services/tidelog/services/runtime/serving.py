@@ -16,13 +16,13 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 
-from tidelog.services.broker.served_broker import ServedBroker
-from tidelog.services.runtime.front_door import FrontDoor
+from tidelog.services.doors.front_door import FrontDoor
+from tidelog.services.doors.served_broker import ServedBroker
 from tidelog.services.runtime.front_doors import front_doors
 from tidelog.services.runtime.logs import configure_logs
-from tidelog.services.runtime.settings import Settings
-from tidelog.services.runtime.settings_sources import log_ignored
 from tidelog.services.runtime.wiring import open_broker
+from tidelog.services.settings.settings import Settings
+from tidelog.services.settings.settings_sources import log_ignored
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.runtime import Runtime
 

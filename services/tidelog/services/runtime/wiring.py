@@ -44,11 +44,10 @@ from tidelog.services.broker.shard.shard_upkeep import ShardUpkeep
 from tidelog.services.broker.telemetry.damages import Damages
 from tidelog.services.broker.telemetry.measurements import Measurements
 from tidelog.services.runtime.opening import build_sweeps, build_upkeep, open_named_store
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.services.workers.sweeping.sweep_loop import Turn
-from tidelog.storage.archiver import Archiver, ArchiverSettings
+from tidelog.storage.archive.archiver import Archiver, ArchiverSettings
 from tidelog.storage.errors import Invalid
-from tidelog.storage.floor_trust import floor_trust_s
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segments.segment_reader import SegmentReader
@@ -56,10 +55,11 @@ from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.hedging import HedgingObjectStore
 from tidelog.storage.stores.retrying import RetryingObjectStore
 from tidelog.storage.upkeep.upkeep import Upkeep
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
-from tidelog.storage.wal_index import WalIndex
-from tidelog.storage.wal_writer import WalWriter
+from tidelog.storage.wal.floor_trust import floor_trust_s
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_index import WalIndex
+from tidelog.storage.wal.wal_writer import WalWriter
 
 if TYPE_CHECKING:
     from tidelog.services.broker.cluster.cluster_broker import ClusterBroker

@@ -32,7 +32,6 @@ from tidelog.storage.bucket.copy_transfer import CopyReport, Transfer
 from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge, journal_view, live_topics
 from tidelog.storage.bucket.listing import shards_in, topics_in
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
-from tidelog.storage.floor_trust import GRACE_S_MIN
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.json_checksum import check_checksum, with_checksum
 from tidelog.storage.layout import (
@@ -47,6 +46,7 @@ from tidelog.storage.layout import (
 from tidelog.storage.object_log import ObjectLog
 from tidelog.storage.object_store import list_all
 from tidelog.storage.runtime import Runtime
+from tidelog.storage.wal.floor_trust import GRACE_S_MIN
 
 COPY_FORMAT_VERSION = 1
 ROUNDS_MAX = 16

@@ -47,8 +47,8 @@ from tidelog.storage.manifests.manifest import Manifest, Segment
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectInfo, list_all
 from tidelog.storage.runtime import Clock
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 ATTEMPTS_MAX = 16
 CUTS_MAX = 8

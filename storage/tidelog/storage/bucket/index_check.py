@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from tidelog.storage.bucket.finding import Looked, Report, error, warning
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.wal_entry import WalHeader
-from tidelog.storage.wal_index import BLOCK_ENTRIES, IndexedEntry, WalIndex, block_start, decode_block
+from tidelog.storage.wal.wal_entry import WalHeader
+from tidelog.storage.wal.wal_index import BLOCK_ENTRIES, IndexedEntry, WalIndex, block_start, decode_block
 
 
 class IndexCheck:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidelog.storage.archiver import Archiver
+from tidelog.storage.archive.archiver import Archiver
 from tidelog.storage.bucket.finding import Finding, Severity
 from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge, live_topics
 from tidelog.storage.bucket.repair_plan import (
@@ -42,8 +42,8 @@ from tidelog.storage.manifests.manifest_codec import encode_manifest
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 ATTEMPTS_MAX = 8
 

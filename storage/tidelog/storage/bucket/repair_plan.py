@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import Loss, past_losses, with_losses
 from tidelog.storage.manifests.manifest import Manifest, Segment
-from tidelog.storage.wal_entry import Span, WalHeader
+from tidelog.storage.wal.wal_entry import Span, WalHeader
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
 from tidelog.storage.segments.segment_codec import describe_segment
 from tidelog.storage.segments.segment_reader import size_fault
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
-from tidelog.storage.wal_entry import WalHeader
-from tidelog.storage.wal_index import WalIndex
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_entry import WalHeader
+from tidelog.storage.wal.wal_index import WalIndex
 
 ENTRIES_AT_ONCE = 4
 SEGMENTS_AT_ONCE = 8

@@ -55,8 +55,8 @@ from tidelog.storage.layout import STAGING_PREFIX, parse_segment_key, staging_pr
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
-from tidelog.storage.partial_uploads import partial_uploads_of
 from tidelog.storage.runtime import Runtime
+from tidelog.storage.stores.partial_uploads import partial_uploads_of
 
 DAY_MS = 86_400_000
 PARTITIONS_AT_ONCE = 16

@@ -21,9 +21,9 @@ from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import WAL_PREFIX, TopicPartition, floor_key
 from tidelog.storage.object_log import EntryInfo
 from tidelog.storage.object_store import ObjectStore, list_all
-from tidelog.storage.wal import Floor, Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
-from tidelog.storage.wal_entry import EntryKind, WalHeader
+from tidelog.storage.wal.wal import Floor, Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_entry import EntryKind, WalHeader
 
 DEEP_AT_ONCE_MAX = 4
 """Whole entries in memory at a time."""

@@ -16,7 +16,7 @@ from enum import Enum
 
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import Loss
-from tidelog.storage.wal_entry import ProducerMark
+from tidelog.storage.wal.wal_entry import ProducerMark
 
 MANIFEST_FORMAT_VERSION = 2
 

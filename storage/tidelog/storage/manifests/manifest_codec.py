@@ -37,7 +37,7 @@ from tidelog.storage.manifests.manifest_delta import (
     applied,
     difference,
 )
-from tidelog.storage.wal_entry import ProducerMark
+from tidelog.storage.wal.wal_entry import ProducerMark
 
 WHOLE_SEGMENTS_MAX = 512
 DIFFERENCES_MAX = 512

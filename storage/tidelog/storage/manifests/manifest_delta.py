@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Generic, TypeVar
 
 from tidelog.storage.manifests.manifest import Garbage, Manifest, Segment
-from tidelog.storage.wal_entry import ProducerMark
+from tidelog.storage.wal.wal_entry import ProducerMark
 
 T = TypeVar("T", bound=Hashable)
 N = TypeVar("N", int, str)

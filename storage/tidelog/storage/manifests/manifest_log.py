@@ -24,7 +24,6 @@ import math
 from collections.abc import AsyncIterator
 
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
-from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.layout import TopicPartition, manifest_prefix
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest
 from tidelog.storage.manifests.manifest_chain import grown
@@ -40,6 +39,7 @@ from tidelog.storage.manifests.manifest_codec import (
 from tidelog.storage.object_log import ObjectLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Clock, SystemClock
+from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
 
 LARGE_BYTES = 1024 * 1024
 """A larger object is decoded in a thread, so that a list of a hundred thousand segments does not block other tasks."""

@@ -43,9 +43,9 @@ from tidelog.storage.object_store import (
     checked_limit,
     flat_view,
 )
-from tidelog.storage.partial_uploads import PartialUpload
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.directory import PRIVATE_FOLDER, Directory, disk_errors
+from tidelog.storage.stores.partial_uploads import PartialUpload
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tidelog.storage.errors import NotFound
 from tidelog.storage.layout import is_own_key
-from tidelog.storage.partial_uploads import PartialUpload
+from tidelog.storage.stores.partial_uploads import PartialUpload
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3.client import S3Client

@@ -33,8 +33,8 @@ from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Clock
 from tidelog.storage.single_flight import SingleFlight
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
 FRESH_S_MIN = 3.0
 FRESH_S_MAX = 300.0

@@ -20,7 +20,7 @@ from tidelog.coordinator.leadership.leadership import Leadership
 from tidelog.coordinator.leadership.shard_host import ClusterView
 from tidelog.coordinator.topics.catalog_sync import CatalogChange, CatalogSync
 from tidelog.services.broker.broker_parts import BrokerParts
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Unavailable
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tidelog.services.broker.shard.hot_tail import EntryName, HotTail
 from tidelog.storage.single_flight import SingleFlight
-from tidelog.storage.wal import Wal
+from tidelog.storage.wal.wal import Wal
 
 
 class EntryReader:

@@ -14,9 +14,9 @@ import logging
 from tidelog.services.broker.shard.append_buffer import RETRY_AFTER_S
 from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.broker.shard.shard_set import ShardSet
-from tidelog.services.runtime.loop_turns import LoopTurns
 from tidelog.storage.background_loop import BackgroundLoop
 from tidelog.storage.errors import Fenced, Overloaded, TidelogError, Unavailable
+from tidelog.storage.loop_turns import LoopTurns
 from tidelog.storage.runtime import Runtime
 
 WAITERS_MAX = 100_000

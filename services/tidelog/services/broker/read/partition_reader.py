@@ -31,7 +31,7 @@ from tidelog.storage.errors import Corrupt, NotFound, RecordsLost, Unavailable
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX
-from tidelog.storage.wal import Wal
+from tidelog.storage.wal.wal import Wal
 
 SEARCHED_RECORDS, SEARCHED_BYTES = 1 << 16, 1 << 22
 """Bounds of one read in a search record by record."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidelog.services.broker.shard.partition_state import Outcome, PartitionState
 from tidelog.storage.errors import Overloaded, TooLarge
 from tidelog.storage.runtime import Clock
-from tidelog.storage.wal_entry import ProducerMark
+from tidelog.storage.wal.wal_entry import ProducerMark
 
 APPEND_OVERHEAD_BYTES = 4 * 1024
 """Memory of an append beside its records: objects of Arrow and Python."""

@@ -23,8 +23,8 @@ from tidelog.services.broker.shard.append_buffer import Append, AppendBuffer, Ba
 from tidelog.services.broker.shard.batch_entry import EncodedBatch, encoded_batch
 from tidelog.services.broker.shard.partition_state import Outcome
 from tidelog.storage.runtime import Clock
-from tidelog.storage.wal_entry import WalCodec, WalHeader
-from tidelog.storage.wal_writer import WalWriter
+from tidelog.storage.wal.wal_entry import WalCodec, WalHeader
+from tidelog.storage.wal.wal_writer import WalWriter
 
 EARLY_PART = 4
 """Where PUTs are free, this fraction of a full batch is cut during a PUT."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tidelog.services.broker.shard.append_buffer import Append
 from tidelog.storage.records import WAL_SCHEMA
-from tidelog.storage.wal_entry import PreparedEntry, ProducerMark, Span, WalCodec, WalHeader
+from tidelog.storage.wal.wal_entry import PreparedEntry, ProducerMark, Span, WalCodec, WalHeader
 
 _Int64s = npt.NDArray[np.int64]
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from tidelog.services.broker.api.produce import ProducerSequence
 from tidelog.storage.errors import Invalid, ProducerFenced, SequenceConflict
 from tidelog.storage.runtime import Clock
-from tidelog.storage.wal_entry import ProducerMark
+from tidelog.storage.wal.wal_entry import ProducerMark
 
 BATCHES_REMEMBERED = 5
 PRODUCERS_MAX = 10_000

@@ -1,4 +1,4 @@
-"""Writes the index of a shard's log (`storage.wal_index`) while the shard is led.
+"""Writes the index of a shard's log (`storage.wal.wal_index`) while the shard is led.
 
 Writes run beside the commits, one PUT at a time. If a write fails, the next one, 32 entries later, contains the same
 entries and more.
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 
 from tidelog.storage.errors import TidelogError
-from tidelog.storage.wal_index import (
+from tidelog.storage.wal.wal_index import (
     INDEX_EVERY,
     IndexedEntry,
     IndexRow,

@@ -22,7 +22,7 @@ and its peers. Instead, every reader limits the age of what it knows:
    leader began after the proof and reads the manifest after that.
 
 The wait is twice the trust, because the clock of one broker may run twice as fast as another's. Clocks must also count
-the time while their machine is suspended, as in `storage.floor_trust`.
+the time while their machine is suspended, as in `storage.wal.floor_trust`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Sequence
 from tidelog.services.broker.api.cluster import Damage
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_upkeep import ShardUpkeep
-from tidelog.storage.archiver import Archiver
+from tidelog.storage.archive.archiver import Archiver
 from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import TopicPartition
 

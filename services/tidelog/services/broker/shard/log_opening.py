@@ -1,6 +1,6 @@
 """Reads a shard's log for a new leader, before it accepts requests: the header and size of every entry.
 
-The index provides most of them (`storage.wal_index`); the others are read one by one. A log of 10,000 entries takes
+The index provides most of them (`storage.wal.wal_index`); the others are read one by one. A log of 10,000 entries takes
 some tens of requests.
 
 A missing or damaged entry between the floor and the end does not prevent opening. If the index contains its header, the
@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.storage.errors import Corrupt, NotFound
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_index import IndexedEntry, WalIndex
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_index import IndexedEntry, WalIndex
 
 HEADER_READS_MAX = 32
 

@@ -20,7 +20,7 @@ from tidelog.storage.errors import Denied, Fenced, NotFound, OutOfRange, Records
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import loss_at
 from tidelog.storage.manifests.manifest import Manifest, Segment
-from tidelog.storage.wal_entry import ProducerMark, Span
+from tidelog.storage.wal.wal_entry import ProducerMark, Span
 
 
 @dataclass(frozen=True)

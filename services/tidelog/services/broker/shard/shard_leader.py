@@ -31,12 +31,12 @@ from tidelog.services.broker.shard.partition_state import Outcome, ShardFailure,
 from tidelog.services.broker.shard.shard_partitions import ShardPartitions
 from tidelog.services.broker.shard.wal_extent import WalExtent
 from tidelog.services.broker.telemetry.measurements import Measurements
-from tidelog.storage.commit_retries import CommitRetries
 from tidelog.storage.errors import Denied, Fenced, TidelogError, Unavailable
 from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.wal_index import IndexedEntry, WalIndex
-from tidelog.storage.wal_writer import WalWriter
+from tidelog.storage.wal.commit_retries import CommitRetries
+from tidelog.storage.wal.wal_index import IndexedEntry, WalIndex
+from tidelog.storage.wal.wal_writer import WalWriter
 
 _log = logging.getLogger(__name__)
 

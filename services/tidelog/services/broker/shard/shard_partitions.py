@@ -20,9 +20,9 @@ from tidelog.storage.manifests.manifest import Manifest
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.single_flight import SingleFlight
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_entry import ProducerMark, WalHeader
-from tidelog.storage.wal_index import IndexedEntry
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_entry import ProducerMark, WalHeader
+from tidelog.storage.wal.wal_index import IndexedEntry
 
 
 class ShardPartitions:

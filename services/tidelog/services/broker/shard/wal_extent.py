@@ -11,8 +11,8 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidelog.storage.wal_entry import WalHeader
-from tidelog.storage.wal_index import IndexedEntry
+from tidelog.storage.wal.wal_entry import WalHeader
+from tidelog.storage.wal.wal_index import IndexedEntry
 
 
 @dataclass(frozen=True, slots=True)

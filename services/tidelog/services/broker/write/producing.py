@@ -22,7 +22,7 @@ from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.services.broker.write.routing import Share
 from tidelog.storage.errors import Conflict, Denied, Fenced, NotFound, OffsetConflict, Unavailable
-from tidelog.storage.wal_entry import ProducerMark
+from tidelog.storage.wal.wal_entry import ProducerMark
 
 LOADS_MAX = 32
 """Partitions that one request loads in parallel."""

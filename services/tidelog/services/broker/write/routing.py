@@ -23,7 +23,7 @@ from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.produce import Draft, ProduceOptions
 from tidelog.services.broker.topics import check_partition
 from tidelog.services.broker.write.admission import Admitted, admit
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import Invalid
 from tidelog.storage.partitioner import NO_PARTITION, partitions_of
 from tidelog.storage.runtime import Clock

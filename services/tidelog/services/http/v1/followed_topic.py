@@ -18,7 +18,7 @@ import pyarrow as pa
 from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.request_context import RequestContext
-from tidelog.services.runtime.loop_turns import LoopTurns
+from tidelog.storage.loop_turns import LoopTurns
 
 HELD_BYTES_MAX = 16 << 20
 """The pages of one follower together."""

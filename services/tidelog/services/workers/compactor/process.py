@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tidelog.coordinator.journal import Journal
 from tidelog.services.runtime.opening import build_sweeps, build_upkeep, open_named_store
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.settings import Settings
 from tidelog.services.workers.compactor.alive_file import kept_alive
 from tidelog.services.workers.compactor.compactor import Appended, Compactor, RoundReport
 from tidelog.storage.errors import Unavailable

@@ -27,8 +27,8 @@ from functools import partial
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.object_store import ByteRange
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_entry import WalEntry
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_entry import WalEntry
 
 READS_AT_ONCE = 32
 STORED_BYTES_AT_ONCE = 2 * 1024 * 1024

@@ -31,7 +31,7 @@ from tidelog.storage.parquet.parquet_format import (
     footer_bytes,
 )
 from tidelog.storage.records import WAL_SCHEMA
-from tidelog.storage.wal_entry import EntryKind, ProducerMark, Span, WalEntry, WalHeader
+from tidelog.storage.wal.wal_entry import EntryKind, ProducerMark, Span, WalEntry, WalHeader
 
 WAL_FLAVOR = ParquetFlavor("wal/1", WAL_SCHEMA, zstd_levels=(1,), lengths_first=False, statistics=(), plain_bytes=4096)
 """No statistics, since no reader prunes by them in the short WAL. A few small records are not compressed: a PUT costs

@@ -13,8 +13,8 @@ import errno
 import socket
 from typing import Protocol
 
-from tidelog.services.broker.served_broker import ServedBroker
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.doors.served_broker import ServedBroker
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import Invalid
 
 _BACKLOG = 2048

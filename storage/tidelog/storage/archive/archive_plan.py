@@ -15,7 +15,7 @@ from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import Loss, past_losses
 from tidelog.storage.records import RECORD_SCHEMA
-from tidelog.storage.wal_entry import ProducerMark, Span, WalEntry
+from tidelog.storage.wal.wal_entry import ProducerMark, Span, WalEntry
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor
 
-from tidelog.storage.archive_damage import LOST_AT_ONCE_MAX, ArchiveDamage, LostEntry
+from tidelog.storage.archive.archive_damage import LOST_AT_ONCE_MAX, ArchiveDamage, LostEntry
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.runtime import Clock
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_entry import WalEntry
-from tidelog.storage.wal_run import read_run, width_after
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_entry import WalEntry
+from tidelog.storage.wal.wal_run import read_run, width_after
 
 IS_MISSING = "is missing, though later entries of its log exist"
 

@@ -17,8 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tidelog.services.runtime.setting import Setting, Value, declared_settings
-from tidelog.services.runtime.settings import Settings
+from tidelog.services.settings.setting import Setting, Value, declared_settings
+from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import Invalid
 
 DEFAULT = "default"

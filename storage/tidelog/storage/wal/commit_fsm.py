@@ -52,14 +52,14 @@ from dataclasses import replace
 from enum import Enum
 
 from tidelog.storage.backoff import Backoff
-from tidelog.storage.commit_retries import CommitRetries
 from tidelog.storage.errors import Conflict, Denied, Fenced, Invalid, NotFound, Unavailable
-from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.records import WAL_SCHEMA
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_entry import EntryKind, PreparedEntry, ProducerMark, Span, WalHeader
-from tidelog.storage.wal_tail import TailSearch
+from tidelog.storage.wal.commit_retries import CommitRetries
+from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_entry import EntryKind, PreparedEntry, ProducerMark, Span, WalHeader
+from tidelog.storage.wal.wal_tail import TailSearch
 
 
 class State(Enum):

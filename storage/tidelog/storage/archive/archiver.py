@@ -41,9 +41,9 @@ from typing import ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from tidelog.storage.archive_cursor import ArchiveCursor
-from tidelog.storage.archive_damage import ArchiveDamage, StuckPartition
-from tidelog.storage.archive_plan import PartitionPlan, plan_archive
+from tidelog.storage.archive.archive_cursor import ArchiveCursor
+from tidelog.storage.archive.archive_damage import ArchiveDamage, StuckPartition
+from tidelog.storage.archive.archive_plan import PartitionPlan, plan_archive
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
 from tidelog.storage.in_flight import each_of
 from tidelog.storage.layout import TopicPartition
@@ -55,8 +55,8 @@ from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segments.segment_codec import EncodedSegment, encode_segment
 from tidelog.storage.upkeep.fresh_upload import FreshUpload
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_entry import ProducerMark, WalEntry
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_entry import ProducerMark, WalEntry
 
 P = ParamSpec("P")
 T = TypeVar("T")

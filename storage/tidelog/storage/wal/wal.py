@@ -27,7 +27,7 @@ from tidelog.storage.json_checksum import check_checksum, with_checksum
 from tidelog.storage.layout import floor_key, wal_prefix, wal_suffix
 from tidelog.storage.object_log import EntryInfo, ObjectLog
 from tidelog.storage.object_store import ByteRange, ObjectStore
-from tidelog.storage.wal_entry import PreparedEntry, WalCodec, WalEntry, WalHeader
+from tidelog.storage.wal.wal_entry import PreparedEntry, WalCodec, WalEntry, WalHeader
 
 FLOOR_FORMAT_VERSION = 1
 HEADER_TAIL_BYTES = 64 * 1024

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.coordinator.topics.topic import PARTITIONS_MAX
-from tidelog.services.runtime.setting import count, duration, size, switch, text
-from tidelog.storage.floor_trust import GRACE_S_MIN
+from tidelog.services.settings.setting import count, duration, size, switch, text
+from tidelog.storage.wal.floor_trust import GRACE_S_MIN
 
 MIB = 1 << 20
 

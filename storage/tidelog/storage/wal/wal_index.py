@@ -29,8 +29,8 @@ from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
 from tidelog.storage.parquet.parquet_format import decode_parquet
-from tidelog.storage.wal_codec import decode_header_json, encode_header
-from tidelog.storage.wal_entry import WalHeader
+from tidelog.storage.wal.wal_codec import decode_header_json, encode_header
+from tidelog.storage.wal.wal_entry import WalHeader
 
 BLOCK_ENTRIES = 1_024
 INDEX_EVERY = 32

@@ -22,12 +22,12 @@ Outcomes of `commit`
 from __future__ import annotations
 
 from tidelog.storage.backoff import Backoff
-from tidelog.storage.commit_fsm import RESTING, CommitFsm, State
 from tidelog.storage.errors import Denied, Fenced, Invalid, NotFound, Unavailable
-from tidelog.storage.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.wal import Wal
-from tidelog.storage.wal_entry import PreparedEntry
+from tidelog.storage.wal.commit_fsm import RESTING, CommitFsm, State
+from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
+from tidelog.storage.wal.wal import Wal
+from tidelog.storage.wal.wal_entry import PreparedEntry
 
 
 class WalWriter(CommitFsm):
