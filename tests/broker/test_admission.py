@@ -5,8 +5,9 @@ from tests.broker.drafts import draft
 from tidelog.coordinator.topics.topic import TopicConfig
 from tidelog.services.broker.api.produce import Draft
 from tidelog.services.broker.shard.record_columns import payload_bytes
-from tidelog.services.broker.write.admission import TIMESTAMP_MS_MAX, Admitted, admit
+from tidelog.services.broker.write.admission import Admitted, admit
 from tidelog.storage.errors import Invalid, TooLarge
+from tidelog.storage.records import TIMESTAMP_MS_MAX
 
 NOW_MS = 1_000
 

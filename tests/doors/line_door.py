@@ -9,8 +9,7 @@ import pyarrow as pa
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import Draft, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
-from tidelog.services.doors.front_door import authority, bound_socket
-from tidelog.services.doors.served_broker import ServedBroker
+from tidelog.services.doors.front_door import ServedBroker, authority, bound_socket
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.records import DRAFT_SCHEMA

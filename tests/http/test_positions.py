@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidelog.services.broker.api.fetch import Anchor, Position
-from tidelog.services.http.bodies.timestamps import TIMESTAMP_MS_MAX
 from tidelog.services.http.v1.positions import parse_position
+from tidelog.storage.records import TIMESTAMP_MS_MAX
 from tidelog.wire.errors import Unreadable
 
 

@@ -8,7 +8,7 @@ import pytest
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.front.request_context import TIMEOUT_MS_MAX, RequestContexts
 from tidelog.services.http.front.request_head import RequestHead
-from tidelog.services.peers.context_headers import context_headers
+from tidelog.services.peers.pool import context_headers
 from tidelog.storage.runtime import Runtime, SystemClock
 
 

@@ -15,7 +15,7 @@ from tests.infra.promql import Exported
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
-from tidelog.services.doors.served_broker import ServedBroker
+from tidelog.services.doors.front_door import ServedBroker
 from tidelog.services.http.app import create_app
 from tidelog.services.runtime.wiring import open_broker
 from tidelog.services.settings.settings import Settings

@@ -26,7 +26,7 @@ from tidelog.client.connection import ARROW, JSON, Connection, Request, decoded
 from tidelog.client.lanes import Parcel
 from tidelog.client.refusals import REFUSALS_MAX, Part, Refused, blames_a_record, refused_and_rest, refused_of, whole
 from tidelog.storage.errors import Invalid, OffsetConflict, SequenceConflict
-from tidelog.wire.produce import ProduceAnswer
+from tidelog.wire.records import ProduceAnswer
 
 _UNUSED_SEQUENCE = 1 << 61
 _ANY_RECORD = b'{"records":[{"key":"","value":null}]}'

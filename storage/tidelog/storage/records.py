@@ -13,6 +13,9 @@ _PAYLOAD_FIELDS = [
     pa.field("headers", HEADERS),
 ]
 
+TIMESTAMP_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999. ISO 8601 and Spark support no later time."""
+
 DRAFT_SCHEMA = pa.schema([pa.field("timestamp", TIMESTAMP), *_PAYLOAD_FIELDS])
 """Records before they have offsets, as body decoders give them to the broker: timestamp (ms, UTC; if null, the broker
 sets it), key, value (bytes or null), headers (list or null)."""

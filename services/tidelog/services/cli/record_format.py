@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from tidelog.storage.errors import Invalid
-from tidelog.wire.fetch import Base64, JsonHeader, JsonPayload
+from tidelog.wire.records import Base64, JsonHeader, JsonPayload
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from tidelog.services.doors.served_broker import ServedBroker
+from tidelog.services.doors.front_door import ServedBroker
 from tidelog.services.http.answers.problems import ProblemAnswers
 from tidelog.services.http.front.host_check import HostCheck, host_name
 from tidelog.services.http.front.http_front import FrontChecks, HttpFront

@@ -5,8 +5,7 @@ from __future__ import annotations
 import socket
 from dataclasses import replace
 
-from tidelog.services.doors.front_door import authority, bound_socket
-from tidelog.services.doors.served_broker import ServedBroker
+from tidelog.services.doors.front_door import ServedBroker, authority, bound_socket
 from tidelog.services.http.app import create_app
 from tidelog.services.http.server import DrainingServer, server_config
 from tidelog.services.http.service import Service

@@ -29,7 +29,7 @@ from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.runtime import Runtime
 from tidelog.wire import headers
 from tidelog.wire.paths import partition_target
-from tidelog.wire.produce import ProduceAnswer
+from tidelog.wire.records import ProduceAnswer
 from tidelog.wire.topics import LogStartAnswer, OffsetAnswer, PartitionLogDescription
 
 T = TypeVar("T")

@@ -20,12 +20,12 @@ from http import HTTPStatus
 import aiohttp
 from yarl import URL
 
-from tidelog.services.broker.api.request_context import RequestContext
-from tidelog.services.peers.context_headers import context_headers
+from tidelog.services.broker.api.request_context import ANONYMOUS, RequestContext
 from tidelog.services.peers.proof import PEER_HEADER, PeerProofs
 from tidelog.storage.errors import LeaderUnknown, TidelogError, Unavailable
 from tidelog.storage.object_store import Body
 from tidelog.storage.runtime import Clock
+from tidelog.wire import headers as header_names
 from tidelog.wire.errors import error_of_problem, read_problem, retry_after_s
 
 CONNECT_TIMEOUT_S = 1.0
@@ -204,3 +204,15 @@ def _broken(address: str, error: BaseException) -> Unavailable:
 
 def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
+
+
+def context_headers(context: RequestContext, now_s: float) -> list[tuple[str, str]]:
+    """The headers from which the peer's front makes the same context. `now_s`: the time on the monotonic clock."""
+    found = [(header_names.REQUEST_ID, context.request_id)]
+    if context.client_id:
+        found.append((header_names.CLIENT_ID, context.client_id))
+    if context.principal != ANONYMOUS:
+        found.append((header_names.PRINCIPAL, context.principal))
+    if context.deadline_s is not None:
+        found.append((header_names.TIMEOUT_MS, str(max(0, int((context.deadline_s - now_s) * 1000)))))
+    return found

@@ -16,8 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 
-from tidelog.services.doors.front_door import FrontDoor
-from tidelog.services.doors.served_broker import ServedBroker
+from tidelog.services.doors.front_door import FrontDoor, ServedBroker
 from tidelog.services.runtime.front_doors import front_doors
 from tidelog.services.runtime.logs import configure_logs
 from tidelog.services.runtime.wiring import open_broker

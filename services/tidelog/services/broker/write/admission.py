@@ -16,10 +16,7 @@ import pyarrow.compute as pc
 from tidelog.coordinator.topics.topic import TopicConfig
 from tidelog.services.broker.shard.record_columns import byte_lengths, timestamps_ms
 from tidelog.storage.errors import Invalid, TooLarge
-from tidelog.storage.records import DRAFT_SCHEMA, TIMESTAMP
-
-TIMESTAMP_MS_MAX = 253_402_300_799_999
-"""The last millisecond of the year 9999, the latest that ISO 8601 and Spark support."""
+from tidelog.storage.records import DRAFT_SCHEMA, TIMESTAMP, TIMESTAMP_MS_MAX
 
 _TIMESTAMP_FIELD = DRAFT_SCHEMA.field("timestamp")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from tidelog.services.http.answers.record_json import ENCODER
 from tidelog.storage.errors import TidelogError, Unavailable
 from tidelog.wire.errors import problem_of
-from tidelog.wire.fetch import JsonRecord
+from tidelog.wire.records import JsonRecord
 
 HEARTBEAT = b": waiting\n\n"
 """A comment. It keeps proxies from closing an idle stream, and it makes a broken connection fail."""

@@ -1,4 +1,4 @@
-"""Fetched records as JSON: a document, JSON lines, or the types of `wire.fetch` for events."""
+"""Fetched records as JSON: a document, JSON lines, or the types of `wire.records` for events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
 from tidelog.services.broker.api.fetch import Fetched
-from tidelog.wire.fetch import Base64, JsonHeader, JsonPayload, JsonRecord
+from tidelog.wire.records import Base64, JsonHeader, JsonPayload, JsonRecord
 
 ENCODER = msgspec.json.Encoder()
 _INT64 = pa.int64()
@@ -31,7 +31,7 @@ class JsonText(Protocol):
 
 
 class RecordDocument:
-    """A `wire.fetch.FetchAnswer`, in parts."""
+    """A `wire.records.FetchAnswer`, in parts."""
 
     between = b","
 

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.services.broker.api.produce import Draft
-from tidelog.services.http.bodies.timestamps import TIMESTAMP_MS_MAX
 from tidelog.storage.errors import Invalid
-from tidelog.storage.records import DRAFT_SCHEMA, HEADERS, TIMESTAMP
+from tidelog.storage.records import DRAFT_SCHEMA, HEADERS, TIMESTAMP, TIMESTAMP_MS_MAX
 
 BINARY = pa.binary()
 PARTITION = pa.int32()

@@ -29,11 +29,11 @@ from tidelog.services.http.bodies.draft_columns import (
     joined,
 )
 from tidelog.services.http.bodies.json_pieces import PIECE_BYTES, decoded_pieces
-from tidelog.services.http.bodies.timestamps import TIMESTAMP_MS_MAX, parse_iso_ms
+from tidelog.services.http.bodies.timestamps import parse_iso_ms
 from tidelog.services.http.bodies.typed_json import parse_typed
 from tidelog.storage.errors import Invalid
 from tidelog.storage.object_store import Body
-from tidelog.storage.records import HEADERS, TIMESTAMP
+from tidelog.storage.records import HEADERS, TIMESTAMP, TIMESTAMP_MS_MAX
 from tidelog.wire.errors import Unreadable
 
 _BASE64 = msgspec.Meta(extra_json_schema={"contentEncoding": "base64"})

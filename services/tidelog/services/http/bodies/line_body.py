@@ -20,11 +20,11 @@ import pyarrow as pa
 
 from tidelog.services.broker.api.produce import Draft
 from tidelog.services.http.bodies.draft_columns import BINARY, RecordColumns, check_record_count, draft_of, joined
-from tidelog.services.http.bodies.timestamps import TIMESTAMP_MS_MAX, parse_iso_ms
+from tidelog.services.http.bodies.timestamps import parse_iso_ms
 from tidelog.services.http.bodies.typed_json import parse_typed
 from tidelog.storage.errors import Invalid
 from tidelog.storage.object_store import Body
-from tidelog.storage.records import TIMESTAMP
+from tidelog.storage.records import TIMESTAMP, TIMESTAMP_MS_MAX
 from tidelog.wire.errors import Unreadable
 
 PIECE_BYTES = 1 << 16

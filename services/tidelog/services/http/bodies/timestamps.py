@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-TIMESTAMP_MS_MAX = 253_402_300_799_999
-"""The last millisecond of the year 9999. Every reader of the archive can represent it."""
+from tidelog.storage.records import TIMESTAMP_MS_MAX
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

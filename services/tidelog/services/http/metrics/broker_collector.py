@@ -19,7 +19,7 @@ from tidelog.services.broker.api.costs import TopicCounts
 from tidelog.services.broker.api.request_context import BROKER_ITSELF
 from tidelog.services.broker.telemetry.measurements import BrokerMeasurements, ClusterCounts, Histogram, PartitionLag
 from tidelog.services.broker.telemetry.request_shares import topic_requests
-from tidelog.services.doors.served_broker import ServedBroker
+from tidelog.services.doors.front_door import ServedBroker
 from tidelog.services.http.metrics.archive_metrics import archive_metrics, sweep_metrics
 from tidelog.storage.stores.counting import Usage
 

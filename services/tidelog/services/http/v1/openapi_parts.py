@@ -16,8 +16,7 @@ from tidelog.storage.stores.counting import RequestCounts
 from tidelog.wire.cluster import ClusterDescription, HealthAnswer, ReadyAnswer
 from tidelog.wire.costs import CostDescription
 from tidelog.wire.errors import PROBLEM_MEDIA, Problem
-from tidelog.wire.fetch import FetchAnswer
-from tidelog.wire.produce import ProduceAnswer
+from tidelog.wire.records import FetchAnswer, ProduceAnswer
 from tidelog.wire.topics import (
     ListedPartition,
     LogStartAnswer,

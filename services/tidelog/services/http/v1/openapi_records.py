@@ -8,8 +8,7 @@ from tidelog.services.http.v1 import openapi_parts as parts
 from tidelog.services.http.v1.openapi_parts import TEXT, answer, body, header, operation, path, query, ref, whole
 from tidelog.services.http.v1.request_forms import DeleteRecordsForm
 from tidelog.wire import headers
-from tidelog.wire.fetch import FetchAnswer, JsonRecord
-from tidelog.wire.produce import AppendedRecords, ProduceAnswer
+from tidelog.wire.records import AppendedRecords, FetchAnswer, JsonRecord, ProduceAnswer
 from tidelog.wire.topics import LogStartAnswer, OffsetAnswer, PartitionLogDescription
 
 _JSON, _NDJSON, _TEXT, _ARROW, _EVENTS = (media.value for media in Media)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from tidelog.services.broker.api.fetch import Anchor, Position
-from tidelog.services.http.bodies.timestamps import TIMESTAMP_MS_MAX, parse_iso_ms
+from tidelog.services.http.bodies.timestamps import parse_iso_ms
 from tidelog.services.http.v1.parameters import OFFSET_MAX
+from tidelog.storage.records import TIMESTAMP_MS_MAX
 from tidelog.wire.errors import Unreadable
 
 EARLIEST = Position(Anchor.EARLIEST)

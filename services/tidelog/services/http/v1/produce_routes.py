@@ -35,7 +35,7 @@ from tidelog.services.http.v1.parameters import (
 from tidelog.storage.object_store import Body
 from tidelog.wire import headers
 from tidelog.wire.errors import Unreadable
-from tidelog.wire.produce import AppendedRecords, ProduceAnswer
+from tidelog.wire.records import AppendedRecords, ProduceAnswer
 
 if TYPE_CHECKING:
     from tidelog.services.http.forwarding.forwarding import Forwarding

@@ -1,4 +1,4 @@
-"""Fetched records as JSON: the answer to ``GET …/records``, and one event or line of a stream.
+"""Records as JSON: the answers to ``GET …/records`` and ``POST …/records``, and one event or line of a stream.
 
 A key, value or header value is a string if its bytes are valid UTF-8, ``{"base64": "…"}`` if they are not, and null if
 there is none.
@@ -50,3 +50,21 @@ class FetchAnswer(msgspec.Struct, frozen=True):
     next_offset: Count
     high_watermark: Count
     log_start_offset: Count
+
+
+class AppendedRecords(msgspec.Struct, frozen=True):
+    """Where the records of one partition went. `base_offset` is None for ``acks=0``; `timestamp` in ms since 1970 UTC;
+    `duplicate` is there, and True, only if the log held them already."""
+
+    partition: Count
+    base_offset: Count | None
+    count: Count
+    timestamp: int
+    duplicate: bool | UnsetType = UNSET
+
+
+class ProduceAnswer(msgspec.Struct, frozen=True):
+    """`partitions` holds one element for each partition that got records, in order."""
+
+    topic: str
+    partitions: tuple[AppendedRecords, ...]
