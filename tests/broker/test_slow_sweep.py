@@ -11,7 +11,7 @@ from tests.broker.swept_bucket import SweptBucket, check_records
 from tests.storage.archive_scenes import NEVER, CrashingStore, GatedStore, keys
 from tests.storage.instant_clock import InstantClock
 
-from tidelog.services.workers.sweeping.slow_sweep import REQUESTS_PER_S, SlowSweep, sweep_settings
+from tidelog.services.broker.archive.slow_sweep import REQUESTS_PER_S, SlowSweep, sweep_settings
 from tidelog.storage.bucket.sweep import DAY_MS
 from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.errors import Unavailable
@@ -79,9 +79,9 @@ async def test_it_asks_for_no_more_than_a_few_things_a_second() -> None:
 async def test_one_log_line_lists_the_deletions(caplog: pytest.LogCaptureFixture) -> None:
     bucket = await a_bucket()
     bucket.pass_a_day()
-    with caplog.at_level(logging.INFO, "tidelog.services.workers.sweeping"):
+    with caplog.at_level(logging.INFO, "tidelog.services.broker.archive"):
         await slow_sweep(bucket.store).run()
-    (line,) = [record for record in caplog.records if record.name.startswith("tidelog.services.workers.sweeping")]
+    (line,) = [record for record in caplog.records if record.name.startswith("tidelog.services.broker.archive")]
     fields = vars(line)["fields"]
     assert line.getMessage() == "swept the bucket"
     assert (fields["deleted"], fields["upload"], fields["staging"], fields["left_alone"]) == (3, 2, 1, [])

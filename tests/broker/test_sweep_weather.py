@@ -23,7 +23,7 @@ from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
-from tidelog.services.workers.sweeping.slow_sweep import SlowSweep
+from tidelog.services.broker.archive.slow_sweep import SlowSweep
 from tidelog.storage.bucket.sweep import SweepSettings
 from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.errors import TidelogError

@@ -16,7 +16,7 @@ from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.runtime.opening import build_upkeep
-from tidelog.services.workers.compactor.compactor import Appended, Compactor
+from tidelog.services.workers.compactor import Appended, Compactor
 from tidelog.storage.errors import Invalid
 from tidelog.storage.layout import TopicPartition, manifest_prefix
 from tidelog.storage.manifests.manifest_log import ManifestLog

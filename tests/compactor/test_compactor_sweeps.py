@@ -15,7 +15,7 @@ from tests.storage.record_tables import record_table
 
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.settings.settings import Settings
-from tidelog.services.workers.compactor.process import CompactorOptions, run_compactor
+from tidelog.services.workers.process import CompactorOptions, run_compactor
 from tidelog.storage.segments.segment_codec import encode_segment
 from tidelog.storage.stores.local import LocalObjectStore
 

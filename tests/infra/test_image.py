@@ -20,7 +20,7 @@ from tests.end_to_end.broker_process import TIDELOG, BrokerProcess, wait_until
 from tests.infra import compose_file
 
 from tidelog.services.runtime.container_health import ALIVE_S_MAX, DEFAULT_PORT, Unhealthy, check
-from tidelog.services.workers.compactor.alive_file import RENEWAL_S, kept_alive
+from tidelog.services.workers.alive_file import RENEWAL_S, kept_alive
 
 ROOT = compose_file.ROOT
 FILE = ROOT / "infra/docker/Dockerfile"

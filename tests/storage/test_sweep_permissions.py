@@ -20,7 +20,7 @@ from tests.storage.stores.test_partial_uploads import begin_upload
 from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
-from tidelog.services.workers.sweeping.slow_sweep import SlowSweep
+from tidelog.services.broker.archive.slow_sweep import SlowSweep
 from tidelog.storage.bucket.sweep import BucketSweep, Reason, SweepSettings
 from tidelog.storage.layout import segment_prefix, staging_prefix
 from tidelog.storage.runtime import Runtime

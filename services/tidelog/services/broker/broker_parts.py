@@ -9,6 +9,7 @@ from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.services.broker.archive.archive_account import ArchiveAccount
 from tidelog.services.broker.archive.archive_loop import ArchiveLoop
+from tidelog.services.broker.archive.sweep_loop import SweepLoop
 from tidelog.services.broker.archive.upkeep_loop import UpkeepLoop
 from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.broker.read.partition_reader import PartitionReader
@@ -16,7 +17,6 @@ from tidelog.services.broker.shard.shard_leader import SharedResources
 from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.services.broker.telemetry.damages import Damages
 from tidelog.services.settings.settings import Settings
-from tidelog.services.workers.sweeping.sweep_loop import SweepLoop
 from tidelog.storage.background_loop import BackgroundLoop
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.stores.counting import CountingObjectStore

@@ -17,7 +17,7 @@ from tidelog.services.runtime.process_memory import bound_memory
 from tidelog.services.settings.settings_sources import LoadedSettings, log_ignored
 
 if TYPE_CHECKING:
-    from tidelog.services.workers.compactor.compactor import Appended
+    from tidelog.services.workers.compactor import Appended
 
 SETTING_GROUPS = ("Store", "Logging", "Archive")
 """The groups of settings that a compactor uses."""
@@ -57,7 +57,7 @@ def compactor(
     """
     bound_memory()
     from tidelog.services.runtime.logs import configure_logs
-    from tidelog.services.workers.compactor.process import CompactorOptions, run_compactor
+    from tidelog.services.workers.process import CompactorOptions, run_compactor
 
     settings = loaded.settings
     check_there(settings.store)

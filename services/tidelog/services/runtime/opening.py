@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
+from tidelog.services.broker.archive.slow_sweep import SlowSweep, sweep_settings
+from tidelog.services.broker.archive.sweep_loop import SweepLoop, Turn
 from tidelog.services.settings.settings import Settings
-from tidelog.services.workers.sweeping.slow_sweep import SlowSweep, sweep_settings
-from tidelog.services.workers.sweeping.sweep_loop import SweepLoop, Turn
 from tidelog.storage.errors import Invalid
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime

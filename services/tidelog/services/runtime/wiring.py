@@ -24,6 +24,7 @@ from tidelog.coordinator.topics.topic import TopicLimits
 from tidelog.services.broker.archive.archive_account import ArchiveAccount
 from tidelog.services.broker.archive.archive_loop import ArchiveLoop, ArchivePolicy
 from tidelog.services.broker.archive.background_threads import BackgroundThreads
+from tidelog.services.broker.archive.sweep_loop import Turn
 from tidelog.services.broker.archive.topic_remover import TopicRemover
 from tidelog.services.broker.archive.upkeep_loop import UpkeepLoop
 from tidelog.services.broker.broker_parts import BrokerParts
@@ -45,7 +46,6 @@ from tidelog.services.broker.telemetry.damages import Damages
 from tidelog.services.broker.telemetry.measurements import Measurements
 from tidelog.services.runtime.opening import build_sweeps, build_upkeep, open_named_store
 from tidelog.services.settings.settings import Settings
-from tidelog.services.workers.sweeping.sweep_loop import Turn
 from tidelog.storage.archive.archiver import Archiver, ArchiverSettings
 from tidelog.storage.errors import Invalid
 from tidelog.storage.object_store import ObjectStore

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from tidelog.services.broker.api.costs import TopicArchive, TopicCounts
 from tidelog.services.broker.telemetry.cold_ledger import ColdLedger, added_segments
-from tidelog.services.workers.sweeping.slow_sweep import SweepCounts
+from tidelog.storage.bucket.sweep import Stray, SweepReport
 from tidelog.storage.layout import parse_segment_key
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest
 from tidelog.storage.stores.counting import Usage
@@ -26,6 +26,33 @@ _WRITTEN_FOR = {
     ChangeKind.MERGE: "merged_bytes",
     ChangeKind.COMPACT: "compacted_bytes",
 }
+
+
+@dataclass(frozen=True)
+class SweepCounts:
+    """The results of the sweeps of this process: how many finished and how many were cut off, and what they deleted, by
+    reason. Of the last finished sweep: the bytes that were too young to delete, and the places it left alone."""
+
+    finished: int = 0
+    cut_off: int = 0
+    deleted: Mapping[str, int] = field(default_factory=dict)
+    deleted_bytes: Mapping[str, int] = field(default_factory=dict)
+    young_bytes: int = 0
+    left_alone: int = 0
+
+    def with_deleted(self, stray: Stray) -> SweepCounts:
+        reason = stray.reason.value
+        return replace(
+            self,
+            deleted={**self.deleted, reason: self.deleted.get(reason, 0) + 1},
+            deleted_bytes={**self.deleted_bytes, reason: self.deleted_bytes.get(reason, 0) + stray.size_bytes},
+        )
+
+    def with_end(self, report: SweepReport, *, finished: bool) -> SweepCounts:
+        if not finished:
+            return replace(self, cut_off=self.cut_off + 1)
+        young_bytes, left_alone = report.young_bytes, len(report.unjudged)
+        return replace(self, finished=self.finished + 1, young_bytes=young_bytes, left_alone=left_alone)
 
 
 @dataclass(frozen=True)

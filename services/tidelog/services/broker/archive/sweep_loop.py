@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Protocol
 
-from tidelog.services.workers.sweeping.slow_sweep import SlowSweep, SweepCounts
+from tidelog.services.broker.archive.slow_sweep import SlowSweep
+from tidelog.services.broker.telemetry.measurements import SweepCounts
 from tidelog.storage.background_loop import BackgroundLoop
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.runtime import Runtime

@@ -19,8 +19,8 @@ from pathlib import Path
 from tidelog.coordinator.journal import Journal
 from tidelog.services.runtime.opening import build_sweeps, build_upkeep, open_named_store
 from tidelog.services.settings.settings import Settings
-from tidelog.services.workers.compactor.alive_file import kept_alive
-from tidelog.services.workers.compactor.compactor import Appended, Compactor, RoundReport
+from tidelog.services.workers.alive_file import kept_alive
+from tidelog.services.workers.compactor import Appended, Compactor, RoundReport
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime

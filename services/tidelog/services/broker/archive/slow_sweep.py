@@ -11,12 +11,11 @@ partition with segments. So an idle cluster makes no PUT.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
 
 from tidelog.coordinator.topics.journal_topics import JournalTopics
-from tidelog.storage.bucket.sweep import DAY_MS, UNFINISHED_UPLOADS, BucketSweep, Stray, SweepReport, SweepSettings
+from tidelog.services.broker.telemetry.measurements import SweepCounts
+from tidelog.storage.bucket.sweep import DAY_MS, UNFINISHED_UPLOADS, BucketSweep, SweepReport, SweepSettings
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.rationing import PacedObjectStore
@@ -28,33 +27,6 @@ PLACES_LOGGED_MAX = 10
 """Places that the log names among those left alone. `tidelog bucket sweep` names all."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class SweepCounts:
-    """The results of the sweeps of this process: how many finished and how many were cut off, and what they deleted, by
-    reason. Of the last finished sweep: the bytes that were too young to delete, and the places it left alone."""
-
-    finished: int = 0
-    cut_off: int = 0
-    deleted: Mapping[str, int] = field(default_factory=dict)
-    deleted_bytes: Mapping[str, int] = field(default_factory=dict)
-    young_bytes: int = 0
-    left_alone: int = 0
-
-    def with_deleted(self, stray: Stray) -> SweepCounts:
-        reason = stray.reason.value
-        return replace(
-            self,
-            deleted={**self.deleted, reason: self.deleted.get(reason, 0) + 1},
-            deleted_bytes={**self.deleted_bytes, reason: self.deleted_bytes.get(reason, 0) + stray.size_bytes},
-        )
-
-    def with_end(self, report: SweepReport, *, finished: bool) -> SweepCounts:
-        if not finished:
-            return replace(self, cut_off=self.cut_off + 1)
-        young_bytes, left_alone = report.young_bytes, len(report.unjudged)
-        return replace(self, finished=self.finished + 1, young_bytes=young_bytes, left_alone=left_alone)
 
 
 def sweep_settings(delete_grace_ms: int) -> SweepSettings:
