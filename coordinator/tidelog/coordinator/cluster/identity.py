@@ -175,9 +175,6 @@ def _changes_to(journal: Journal, identity: ClusterIdentity) -> Sequence[Change]
     return changes
 
 
-# ---- founding
-
-
 async def _begin_founding(
     journal: Journal,
     kv: KeyValueStore,

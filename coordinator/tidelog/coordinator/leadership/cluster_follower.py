@@ -109,8 +109,6 @@ class ClusterFollower:
         registered = self.registration.held and self.snapshot.revision >= self.registration.revision
         return registered and self._reachable and not self.trouble
 
-    # ---- `ClusterView`
-
     def me(self) -> BrokerRecord:
         return self.registration.record
 
@@ -146,8 +144,6 @@ class ClusterFollower:
 
     async def changed(self, timeout_s: float) -> None:
         await first_of(self._changed.wait(), self._runtime.clock.sleep(timeout_s))
-
-    # ----
 
     @property
     def _reachable(self) -> bool:

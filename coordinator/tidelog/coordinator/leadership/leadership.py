@@ -111,8 +111,6 @@ class Leadership:
             raise NotFound(f"there is no broker {broker_id!r} in the cluster; there are: {', '.join(sorted(brokers))}")
         await self._kv.put(self._keys.drained(broker_id), b"")
 
-    # ---- `MovesObserver`
-
     def wake(self) -> None:
         """Decide again at once: something has changed. The broker may call this too, when a shard was fenced."""
         self._wake.set()
@@ -122,8 +120,6 @@ class Leadership:
 
     def claims_fail(self) -> None:
         self.view.registration.pause_eligibility(UNABLE_S)
-
-    # ---- the loop
 
     async def _run(self) -> None:
         while not self.view.registration.replaced:

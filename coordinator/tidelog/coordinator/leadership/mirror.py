@@ -99,8 +99,6 @@ class KeyMirror:
         self._read_requested.set()
         await done
 
-    # ---- following
-
     async def _follow(self) -> None:
         """Watch until cancelled; read the prefix again whenever the watch ends."""
         failures = 0
@@ -171,8 +169,6 @@ class KeyMirror:
         self.stale, self.rejected = stale, rejected
         for callback in self._callbacks:
             callback()
-
-    # ---- checking
 
     async def _check(self) -> None:
         """Compare with the store periodically."""

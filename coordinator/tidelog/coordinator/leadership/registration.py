@@ -135,8 +135,6 @@ class Registration:
         self._eligibility_paused.set()
         self._set_record(msgspec.structs.replace(self.record, eligible=False))
 
-    # ---- the lease
-
     async def _stay_registered(self) -> None:
         failures = 0
         while not self.replaced:
@@ -235,8 +233,6 @@ class Registration:
         """The store holds `incarnation` under this broker's id."""
         if self._registered_before and incarnation != self.record.incarnation and not self.replaced:
             self._step_down()
-
-    # ---- the record
 
     async def _become_eligible(self) -> None:
         clock = self._runtime.clock

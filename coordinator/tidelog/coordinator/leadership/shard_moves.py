@@ -85,8 +85,6 @@ class ShardMoves:
         self._unable = 0
         self.lease_id = 0
 
-    # ---- the shards with a move in progress
-
     def busy(self, revision: int) -> frozenset[int]:
         """Shards with a move in progress, or whose last move a snapshot of `revision` does not show yet."""
         self._shown_from = {shard: since for shard, since in self._shown_from.items() if since > revision}
@@ -128,8 +126,6 @@ class ShardMoves:
             for shard in set(self._host.led()) - set(self._running):
                 self._running[shard] = asyncio.create_task(self._run(shard, self._release_host(shard)))
             await asyncio.wait(tuple(self._running.values()))
-
-    # ---- one move
 
     async def _run(self, shard: int, move: Coroutine[Any, Any, object]) -> None:
         try:

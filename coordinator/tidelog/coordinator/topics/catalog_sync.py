@@ -97,8 +97,6 @@ class CatalogSync:
         self._reading, self._next_reading = self._next_reading, None
         await self._journal.catch_up()
 
-    # ---- the journal's observer
-
     def advanced(self) -> None:
         """Report the topics that changed."""
         topics = _by_id(self._catalog)
@@ -111,8 +109,6 @@ class CatalogSync:
     def appended(self) -> None:
         """Publish the number."""
         self._appended.set()
-
-    # ---- the key
 
     async def _publish(self) -> None:
         """Put the journal's number whenever this broker has appended; retry until that succeeds."""

@@ -66,8 +66,6 @@ class LocalBroker:
     def peer_secrets(self) -> PeerSecrets:
         return self._parts.peer_secrets
 
-    # ---- life
-
     async def start(self) -> None:
         """Claim every shard and accept calls. Raises `WrongCluster`, `Unavailable`, `Denied`, `Corrupt`."""
         await self._parts.journal.open()
@@ -112,8 +110,6 @@ class LocalBroker:
         """Answer all waiting fetches with the records that there are; none waits from now on."""
         self._polls.end()
 
-    # ---- topics
-
     async def create_topic(
         self, _context: RequestContext, /, name: str, partitions: int | None, configs: TopicConfigs
     ) -> Topic:
@@ -152,8 +148,6 @@ class LocalBroker:
         for led in self.shards.led_shards():
             led.leader.partitions.deleted(topic)
 
-    # ---- produce
-
     async def produce(
         self, context: RequestContext, /, topic: str, draft: Draft, options: ProduceOptions
     ) -> Sequence[Appended]:
@@ -183,8 +177,6 @@ class LocalBroker:
             return await self.create_topic(context, name, None, {})
         except AlreadyExists:
             return self.known_topics.get(name)
-
-    # ---- fetch
 
     async def resolve(
         self, _context: RequestContext, /, topic: str, partition: int, position: Position, *, fresh: bool = True
@@ -227,8 +219,6 @@ class LocalBroker:
     async def upkeep_now(self) -> None:
         await self._parts.upkeep.run_all()
 
-    # ---- state
-
     def status(self) -> BrokerStatus:
         leaders = [led.leader for led in self.shards.led_shards()]
         return broker_status(self._parts.store.url, leaders, self._not_ready, self._parts.damages.current())
@@ -260,8 +250,6 @@ class LocalBroker:
         """`costs` under this broker id, in a cluster of so many shards."""
         await self._parts.account.complete()
         return self._parts.account.costs(broker_id, self.measurements(), shards_total)
-
-    # ---- routes: all local
 
     def route(self, _context: RequestContext, /, topic: str, partition: int) -> Route:
         found = self.known_topics.get(topic)

@@ -25,8 +25,6 @@ class Topics:
         self._settings = settings
         self._forget = forget
 
-    # ---- reading
-
     def get(self, name: str) -> Topic:
         """From memory. Raises `NotFound`, `Invalid`."""
         return self._catalog.get(name)
@@ -56,8 +54,6 @@ class Topics:
         if partition is not None:
             check_partition(topic, partition)
         return topic
-
-    # ---- changing
 
     async def _catch_up(self) -> None:
         if self.catch_up is not None:

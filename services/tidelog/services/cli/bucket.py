@@ -53,9 +53,6 @@ def _line(info: ObjectInfo) -> str:
     return f"{size_text(info.size):>9}  {time_text(info.modified_ms)}  {info.key}"
 
 
-# ---- for every command of `tidelog bucket`
-
-
 @dataclass(frozen=True)
 class OpenedBucket:
     """An opened bucket, with the clock and the ids of this process."""

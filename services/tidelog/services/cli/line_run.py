@@ -165,8 +165,6 @@ class LineRun:
             complain(f"stopped: {self._how_to_continue(STOPPED_FLUSH_S)}")
             raise
 
-    # ---- sending
-
     def _places(self, lines: Lines) -> Partitions:
         """The partition of each line if it has no key: the one that the user chose, or by its place in the input."""
         count = self._producer.partition_count
@@ -210,8 +208,6 @@ class LineRun:
             kept[rows] = False
             self._held[partition] = held - len(rows)
         return np.flatnonzero(kept)
-
-    # ---- stopping
 
     def _raise_refusal(self) -> None:
         refused = self._tally.refused

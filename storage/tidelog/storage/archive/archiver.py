@@ -190,8 +190,6 @@ class Archiver:
         self._collected = ripe
         return deleted
 
-    # ---- a pass
-
     async def _look_again(self) -> None:
         """Read damaged objects again, if that is due. If any is restored, archiving begins at the floor again, and
         skips the records that are archived already."""
@@ -282,8 +280,6 @@ class Archiver:
         while len(self._manifest_logs) > self._settings.manifest_logs_max:
             del self._manifest_logs[next(iter(self._manifest_logs))]
         return log
-
-    # ---- the grace
 
     def _see_floor(self, number: int) -> None:
         if not self._floors_seen or number > self._floors_seen[-1][0]:

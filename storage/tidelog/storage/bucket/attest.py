@@ -119,9 +119,6 @@ def _unproved(place: Place, fault: str) -> Unproved:
     return Unproved(place.topic, place.topic_partition.topic_id, place.topic_partition.partition, fault)
 
 
-# ---- the file
-
-
 @dataclass(frozen=True)
 class AttestationEnd:
     """The last line of an attestation."""

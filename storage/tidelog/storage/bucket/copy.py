@@ -125,8 +125,6 @@ class BucketCopy:
         await self._write_mark(replace(mark, whole=whole, wal_ends=ends, journal_end=journal_end, copied_at_ms=now_ms))
         return self._transfer.report
 
-    # ---- the target
-
     async def _earlier(self) -> CopyMark | None:
         """The mark of an earlier copy; None if the target is empty."""
         if self._source.url == self._target.url:
@@ -160,8 +158,6 @@ class BucketCopy:
     async def _write_mark(self, mark: CopyMark) -> None:
         await self._target.put(COPY_KEY, encode_copy_mark(mark))
 
-    # ---- topics
-
     async def _name_unknown_topics(self) -> None:
         """Report topics that the journal does not know. They are not copied, because no broker would serve them; the
         journal has lost entries, which an operator must know."""
@@ -194,8 +190,6 @@ class BucketCopy:
         async for info in list_all(self._target, TOPICS_PREFIX):
             if "/".join(info.key.split("/", 3)[:3]) + "/" not in live:
                 await self._transfer.delete(info.key)
-
-    # ---- logs
 
     async def _shards(self) -> list[int]:
         of_topics = {shard for topic in (await live_topics(self._topics)).values() for shard in topic.shards}

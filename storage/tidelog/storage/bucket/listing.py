@@ -23,9 +23,6 @@ _TOPIC = re.compile(
 )
 
 
-# ---- folders
-
-
 async def folders(store: ObjectStore, prefix: str, pattern: str = "[^/]+/") -> AsyncIterator[tuple[str, ObjectInfo]]:
     """The folders below `prefix` that match `pattern`, ascending, each with its first object. A folder's name ends in
     "/"; an object that lies in no such folder comes with its own name."""
@@ -73,9 +70,6 @@ async def is_there(store: ObjectStore, key: str) -> bool:
     except NotFound:
         return False
     return True
-
-
-# ---- partitions
 
 
 @dataclass(frozen=True, order=True)

@@ -95,8 +95,6 @@ class PartitionCheck:
             )
             await self._report(warning(wal.below.key, text))
 
-    # ---- segments
-
     async def _check_segments(
         self, segments: Sequence[Segment], listed: Mapping[str, ObjectInfo], from_offset: int
     ) -> list[Segment]:

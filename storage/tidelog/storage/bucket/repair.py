@@ -69,8 +69,6 @@ class BucketRepair:
         self._runtime = runtime
         self._survey = RepairSurvey(store, deep=deep)
 
-    # ---- planning
-
     async def plan(self) -> RepairPlan:
         """Raises `Unavailable`, and `Corrupt` if the journal is damaged."""
         live = list((await live_topics(self._topics)).values())
@@ -102,8 +100,6 @@ class BucketRepair:
             text = f"{topic.name}-{number} has no manifest, though its log does not begin at offset 0"
             return _unsolved(view.newest_key, text)
         return planned
-
-    # ---- applying
 
     async def apply(self, plan: RepairPlan) -> None:
         """Raises `Unavailable`, `Conflict` if other workers keep changing a manifest first, `Corrupt` if there is

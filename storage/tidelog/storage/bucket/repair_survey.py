@@ -42,8 +42,6 @@ class RepairSurvey:
         self._store = store
         self._deep = deep
 
-    # ---- logs
-
     async def log(self, shard: int) -> LogView:
         """Raises `Unavailable`, and `Corrupt` if the floor is damaged or missing."""
         wal = Wal(self._store, shard, ParquetWalCodec())
@@ -82,8 +80,6 @@ class RepairSurvey:
             if isinstance(header, WalHeader):
                 found[seq] = header
         return found
-
-    # ---- partitions
 
     async def partition(self, topic: KnownTopic, number: int, log: LogView) -> PartitionView | None:
         """None if the partition has manifests and none can be read. Raises `Unavailable`."""

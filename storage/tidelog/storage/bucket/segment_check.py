@@ -51,9 +51,6 @@ def footer_fault(segment: Segment, footer: Footer) -> str | None:
     return None
 
 
-# ---- every byte
-
-
 @dataclass(frozen=True)
 class _Totals:
     """The sums over the records read so far."""

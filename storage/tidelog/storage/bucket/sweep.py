@@ -182,8 +182,6 @@ class BucketSweep:
             await self._store.delete(info.key)
         return Stray(info.key, info.size, reason, await self._age_ms(info.modified_ms), self._settings.delete)
 
-    # ---- topics
-
     async def _of_partition(self, listed: Listed) -> Sequence[Stray]:
         if not isinstance(listed, PartitionListing):
             return ()
@@ -239,8 +237,6 @@ class BucketSweep:
 
     def _log(self, listing: PartitionListing) -> ManifestLog:
         return ManifestLog(self._store, listing.name.topic, listing.place, self._runtime.clock)
-
-    # ---- objects of no topic
 
     async def _staged(self) -> AsyncIterator[Stray]:
         """Areas in which nothing was written for a grace. A live job keeps writing, and so keeps its whole area."""

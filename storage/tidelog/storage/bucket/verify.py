@@ -119,8 +119,6 @@ class BucketVerification:
         self.state.summary = self.state.summary.after(seen)
         self._on_looked()
 
-    # ---- topics
-
     async def _walk_topics(self) -> None:
         listed = list_partitions(self._store, from_topic=self.state.topic)
         async for item, _ in in_order(self._in_bounds(listed), self._look, at_once=PARTITIONS_AT_ONCE):

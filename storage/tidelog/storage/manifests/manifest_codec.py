@@ -231,9 +231,6 @@ def put_on(key: str, stored: StoredDifference, base: Manifest) -> Manifest:
     return _checked(key, replace(stored.manifest, segments=segments, garbage=garbage, producers=producers))
 
 
-# ---- between values and their stored form
-
-
 def _encode(manifest: Manifest, document: dict[str, Any]) -> bytes:
     if fault := _fault(manifest):
         raise Invalid(f"a manifest {fault}")

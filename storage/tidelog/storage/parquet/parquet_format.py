@@ -84,9 +84,6 @@ class Footer:
         return self.row_groups[-1].end if self.row_groups else len(MAGIC)
 
 
-# ---- decoding
-
-
 def footer_bytes(key: str, tail: bytes | memoryview) -> int:
     """The size of the footer at the object's end. `tail` has at least the object's last `TAIL_BYTES`."""
     if len(tail) < TAIL_BYTES or bytes(tail[-4:]) != MAGIC:

@@ -89,8 +89,6 @@ class CollectTask:
         known.sightings.see(manifest.version)
         return known
 
-    # ---- garbage
-
     async def _collect_garbage(self, log: ManifestLog, manifest: Manifest, ripe: int) -> Manifest | None:
         going = [garbage for garbage in manifest.garbage if garbage.since_version <= ripe][:GARBAGE_PER_STEP]
         if not going:
@@ -102,8 +100,6 @@ class CollectTask:
         gone = {garbage.key for garbage in going}
         left = tuple(garbage for garbage in manifest.garbage if garbage.key not in gone)
         return await log.append(replace(manifest, garbage=left), ChangeKind.COLLECT)
-
-    # ---- versions
 
     async def _collect_versions(self, place: Place, log: ManifestLog, known: _Partition) -> None:
         ripe = known.sightings.ripe()

@@ -169,8 +169,6 @@ class CommitFsm:
                 self.retries.answered()
         return self._state
 
-    # ---- entering
-
     def begin_claim(self, epoch: int | None = None, known_end: int = 0) -> None:
         """Enter SEARCHING for a new epoch, from any state; `step` continues. With `epoch`, claim that one: the result
         is FENCED if the log has it or a later one. All entries below `known_end` are known to be committed."""
@@ -194,8 +192,6 @@ class CommitFsm:
         if (header.kind, header.shard, header.seq, header.epoch) != wanted:
             raise Invalid(f"the entry is {header.seq} of epoch {header.epoch}, the next is {wanted[2]} of {wanted[3]}")
         self._begin_put(entry)
-
-    # ---- one method a state
 
     def _methods(self) -> dict[State, Callable[[], Awaitable[None]]]:
         return {
@@ -257,8 +253,6 @@ class CommitFsm:
     async def _backing_off(self) -> None:
         await self.retries.wait()
         self._state = self._interrupted
-
-    # ---- leaving
 
     def _begin_put(self, entry: PreparedEntry) -> None:
         self._pending = entry

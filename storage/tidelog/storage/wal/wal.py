@@ -62,8 +62,6 @@ class Wal:
         """The key of entry `seq`."""
         return self.log.key(seq)
 
-    # ---- the floor
-
     async def floor(self) -> Floor:
         """The current floor, in one request; number 0, epoch 0 if the log was never truncated."""
         try:
@@ -93,8 +91,6 @@ class Wal:
                 pass  # another process moved it, or an earlier try of this call did: read it
             current = await self.floor()
         return current
-
-    # ---- entries
 
     def entries(self, start: int = 0) -> AsyncIterator[EntryInfo]:
         """Numbers and sizes of the entries from `start` on; one request per page."""

@@ -101,9 +101,6 @@ class ParquetWalCodec:
         return footer_bytes(key, tail)
 
 
-# ---- the header
-
-
 def encode_header(header: WalHeader) -> bytes:
     """`header` as the JSON of an entry's footer."""
     named = [*(span.topic_partition for span in header.spans), *(mark.topic_partition for mark in header.producers)]
@@ -181,9 +178,6 @@ def _decode_mark(mark: _Mark, topic_ids: list[str]) -> ProducerMark:
         mark.last_sequence,
         mark.base_offset,
     )
-
-
-# ---- spans against rows
 
 
 @dataclass(frozen=True)

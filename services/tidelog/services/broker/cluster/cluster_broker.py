@@ -56,8 +56,6 @@ class ClusterBroker(LocalBroker):
         self._forwarding: _Forwarding | None = None
         self._handing_over = False
 
-    # ---- life
-
     async def start(self) -> None:
         """Read the topics and join the cluster; leadership assigns the shards afterwards. Raises `WrongCluster` if the
         bucket and the key-value store belong to different clusters, `Unavailable`, `Denied`, `Corrupt`; then everything
@@ -114,8 +112,6 @@ class ClusterBroker(LocalBroker):
         for topic in change.deleted:
             self.forget(topic)
             self._cold.forget(topic)
-
-    # ---- records
 
     async def produce(
         self, context: RequestContext, /, topic: str, draft: Draft, options: ProduceOptions
@@ -214,8 +210,6 @@ class ClusterBroker(LocalBroker):
             lambda leader: self._peers.delete_records(context, leader, topic, partition, offset),
         )
 
-    # ---- routes
-
     def route(self, _context: RequestContext, /, topic: str, partition: int) -> Route:
         router, found = self._joined.router, self.known_topics.get(topic)
         check_partition(found, partition)
@@ -237,8 +231,6 @@ class ClusterBroker(LocalBroker):
             await self._forwarding.router.changed(timeout_s)
         else:
             await self._clock.sleep(timeout_s)
-
-    # ---- state
 
     def status(self) -> BrokerStatus:
         status = super().status()

@@ -36,8 +36,6 @@ class LedShard:
     def serving(self) -> bool:
         return not self._releasing and self.leader.down is None
 
-    # ---- archiving
-
     async def archive(self, end: int) -> None:
         """Run one pass over the committed entries below `end` and apply its manifests. `damages` lists the damaged
         objects that it finds. Raises `Unavailable`, and `Corrupt` if the floor is damaged."""
@@ -107,8 +105,6 @@ class LedShard:
         if floor > before:  # by this pass, or by an earlier one whose answer was lost
             await self.leader.partitions.refresh_behind(floor)
 
-    # ---- work that ends with the lead
-
     async def while_it_lasts(self, work: Coroutine[None, None, None]) -> None:
         """Run `work`, and cancel it when the shard is released, which is no error for the caller."""
         if not self.serving:
@@ -129,8 +125,6 @@ class LedShard:
         for work in works:
             work.cancel()
         await asyncio.gather(*works, return_exceptions=True)
-
-    # ---- the end
 
     async def release(self, drain_s: float) -> None:
         """Refuse new requests, commit and answer the accepted ones within `drain_s`, then stop."""

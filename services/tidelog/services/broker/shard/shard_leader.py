@@ -79,8 +79,6 @@ class ShardLeader:
         self._loops: list[asyncio.Task[None]] = []
         partitions.on_overtaken = self.overtaken
 
-    # ---- life
-
     async def open(self, epoch: int | None = None, *, timeout_s: float | None = None) -> None:
         """Begin an epoch (`epoch` from a coordinator, otherwise the next one), read the log, start the loops. Raises
         `Unavailable`, `Corrupt`, and `Fenced` if the log contains `epoch` or a later one."""
@@ -144,8 +142,6 @@ class ShardLeader:
     def buffered_bytes(self) -> int:
         return self._cutter.held_bytes
 
-    # ---- accepting records
-
     def check_leading(self) -> None:
         """Raises why this shard cannot be written or read here."""
         if self._failure:
@@ -158,8 +154,6 @@ class ShardLeader:
         self.loss_window.add(outcome)
         self._settled.clear()
         return outcome
-
-    # ---- committing
 
     async def _commit_entries(self) -> None:
         while True:
@@ -194,8 +188,6 @@ class ShardLeader:
         self.loss_window.settle(batch.outcome)
         batch.outcome.set_result(failure)
 
-    # ---- stepping down
-
     async def _guarded(self, loop: Callable[[], Awaitable[None]]) -> None:
         """Run `loop`. If it fails, the leader steps down, so that no request waits for a loop that has ended."""
         try:
@@ -220,8 +212,6 @@ class ShardLeader:
         self._settled.set()
         self._ended.set()
         self.partitions.wake_all()
-
-    # ---- after an archiving pass
 
     def keep_headers(self) -> None:
         """Entries were lost: write their headers to the index now, so that the next leader knows what they held."""

@@ -77,8 +77,6 @@ class ShardSet:
         """Whether this broker leads every shard of its bucket, without a cluster."""
         return self._lookup is None
 
-    # ---- leaders
-
     def led_shards(self) -> Sequence[LedShard]:
         """By shard. Alone, shards that were fenced or failed are included."""
         return tuple(self._led[shard] for shard in sorted(self._led))
@@ -149,8 +147,6 @@ class ShardSet:
             retry_after_s=RETRY_AFTER_S,
         )
 
-    # ---- `ShardHost`
-
     async def lead(self, shard: int, epoch: int | None = None) -> None:
         """`epoch` None, for a broker alone: the one after the highest in the log."""
         if before := self._led.get(shard):
@@ -179,8 +175,6 @@ class ShardSet:
     def led(self) -> Mapping[int, int]:
         return {shard: led.leader.epoch for shard, led in self._led.items() if led.serving}
 
-    # ---- the end
-
     async def drain(self, timeout_s: float) -> None:
         """Commit and answer the accepted records, within `timeout_s`."""
         drains = [asyncio.create_task(led.leader.drain()) for led in self._led.values()]
@@ -197,8 +191,6 @@ class ShardSet:
         await asyncio.gather(*self._watchers, return_exceptions=True)
         for led in self.led_shards():
             await led.close()
-
-    # ---- down
 
     def _watch(self, end: Coroutine[None, None, None]) -> None:
         watcher = asyncio.create_task(end)

@@ -107,8 +107,6 @@ class ShardUpkeep:
         self._topics: dict[str, Topic] = {}
         self._revision = -1
 
-    # ---- scheduling
-
     def archived(self, manifests: Sequence[Manifest]) -> None:
         if self._upkeep is not None:
             self._unscheduled.update((manifest.topic_partition, manifest) for manifest in manifests)
@@ -164,8 +162,6 @@ class ShardUpkeep:
     def _here(self, topic: Topic) -> Iterable[TopicPartition]:
         shard = self._partitions.wal.shard
         return (topic.partition(number) for number, lives_in in enumerate(topic.shards) if lives_in == shard)
-
-    # ---- running
 
     @property
     def has_unknown(self) -> bool:

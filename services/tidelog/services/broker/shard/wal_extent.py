@@ -70,8 +70,6 @@ class WalExtent:
         while self._passed and self._passed[0].seq < below:
             self.passed_bytes -= self._passed.popleft().size_bytes
 
-    # ---- by topic
-
     def debt_bytes(self) -> Mapping[str, int]:
         """Bytes that are not archived, by topic id."""
         return _summed(self._entries)

@@ -76,8 +76,6 @@ class ProducePath:
             await self._loss_bounded([(target, outcome) for target, _, outcome in outcomes])
         return answers
 
-    # ---- loading
-
     async def _load(self, topic: Topic, shares: Sequence[Share]) -> None:
         leaders = {share.partition: self._shards.leading(topic.shards[share.partition]) for share in shares}
         unknown = [n for n, leader in leaders.items() if not leader.partitions.loaded(topic.partition(n))]
@@ -91,8 +89,6 @@ class ProducePath:
         if state is None:
             state = await leader.partitions.load(topic, share.partition)
         return _Target(share, leader, state)
-
-    # ---- checking
 
     async def _duplicate(self, target: _Target, options: ProduceOptions) -> RememberedBatch | None:
         """The remembered batch that this request repeats. Raises a conflict, once it is certain."""
@@ -128,8 +124,6 @@ class ProducePath:
             )
         return Appended(target.share.partition, batch.base_offset, batch.count, timestamp_ms, duplicate=True)
 
-    # ---- appending
-
     def _append_all(self, targets: Sequence[_Target], options: ProduceOptions) -> list[tuple[_Target, Append, Outcome]]:
         """All shares, or none if it raises `Overloaded`. Must not await."""
         held_bytes = sum(_held_bytes(target.share) for target in targets)
@@ -153,8 +147,6 @@ class ProducePath:
         )
         state.last_outcome = target.leader.append(append)
         return target, append, state.last_outcome
-
-    # ---- answering
 
     async def _all_committed(self, outcomes: Sequence[tuple[_Target, Outcome]]) -> None:
         waiting = {outcome for _, outcome in outcomes if not outcome.done()}

@@ -60,8 +60,6 @@ class Forwarding:
         self._produce_timeout_s = settings.commit_timeout_ms / 1000 + COMMIT_MARGIN_S
         self._own_address = settings.own_address
 
-    # ---- produce
-
     async def produce(
         self, request: Request, ref: PartitionRef, query: Mapping[str, str], *, sequenced: bool, append: Append
     ) -> Response:
@@ -105,8 +103,6 @@ class Forwarding:
                 raise _lost(leader, error) from error
             raise
 
-    # ---- read
-
     async def read(self, request: Request, read: Read, local: LocalRead) -> Response:
         """Answer a read."""
         began_s = self._clock.monotonic()
@@ -148,8 +144,6 @@ class Forwarding:
                 return await self._relayed(leader, read.ref, sent, LAST_READ_S)
         except TimeoutError:
             raise _stopping() from None
-
-    # ---- both
 
     async def _relayed(self, leader: Leader, ref: PartitionRef, sent: PeerRequest, timeout_s: float) -> Response:
         """The leader's answer. Raises `NotLeader` or `LeaderUnknown` if the request was not applied, `Unavailable` if
