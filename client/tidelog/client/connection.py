@@ -111,7 +111,7 @@ class Connection:
     """Connections to `broker`, or to several brokers separated by commas, shared by threads.
 
     `deadline_s` bounds a call with all its retries. Until a broker was reached once, `connect_timeout_s` bounds it too
-    (None: another connection has reached a broker already). `pool` is how many idle connections are kept per broker."""
+    (None: another connection has reached a broker already). `pool` bounds the connections to one broker."""
 
     def __init__(
         self,

@@ -85,13 +85,14 @@ class _TlsConnection(_Connection, HTTPSConnection):
 
 
 def pool_to(broker: str, connections_max: int, open_sockets: OpenSockets) -> urllib3.HTTPConnectionPool:
-    """A pool for the URL `broker` that keeps `connections_max` idle connections. User and password of the URL become a
-    header."""
+    """A pool for the URL `broker` of at most `connections_max` connections; a further thread waits for one. User and
+    password of the URL become a header."""
     user = parse_url(broker).auth
     pool = urllib3.connection_from_url(
         broker,
         headers=make_headers(basic_auth=unquote(user)) if user else {},
         maxsize=connections_max,
+        block=True,
         retries=False,
         open_sockets=open_sockets,
     )
