@@ -79,7 +79,7 @@ async def test_another_block_of_that_name_is_reported_and_stays() -> None:
     first, other = await a_block(), await a_block(ChangeKind.EXPIRE)
     assert first != other
     await history.write(first)
-    with pytest.raises(Corrupt, match="is not what the versions say"):
+    with pytest.raises(Corrupt, match="contradicts the versions that are still stored"):
         await history.write(other)
     assert await history.read(0, 3) == first
 
