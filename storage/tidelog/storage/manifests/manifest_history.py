@@ -6,7 +6,7 @@ which is written before the first of them is deleted:
 
     topics/web/<id>/_manifest/00000/_history/<first>-<last>.json
 
-A block is made of objects that never change, so it is the same whoever makes it: it is created once, and a worker that
+A block is made of objects that never change, so every worker makes the same block. It is created once; a worker that
 finds it there need not write it. It is not deleted while its topic exists.
 """
 

@@ -9,7 +9,7 @@ crash leaves a name without an object, and the next run deletes it again; nothin
 that may still be read is kept. Bases never go back, so these are the base of the newest version that was seen a grace
 ago, and everything after it.
 
-Two collectors are safe: deleting twice is deleting, a block is the same whoever makes it, and of two appends one wins.
+Two collectors at once are safe: a deletion can be repeated, both write the same block, and of two appends one succeeds.
 A segment's key is never used again, so even a late deletion hits no live object. A partition in which nothing was
 written since costs no request, because `due_at_ms` returns None.
 """

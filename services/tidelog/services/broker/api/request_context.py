@@ -1,4 +1,4 @@
-"""Who makes a request, under which id, and until when the answer matters.
+"""The context of a request: its client, its id, and its deadline.
 
 A front door makes one `RequestContext` for each request and passes it to every call on `Broker` that the request
 causes. A broker that forwards a call to a peer passes the context on with it. Authentication sets `principal`; ACLs,
