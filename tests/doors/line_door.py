@@ -45,8 +45,7 @@ class LineDoor:
         if verb == "GET":
             page = await self._broker.fetch(context, topic, int(partition), int(argument), ONE)
             return pa.Table.from_batches(page.batches)["value"][0].as_py() if page.batches else b""
-        columns = {"key": None, "value": argument.encode(), "timestamp": None, "headers": None}
-        records = pa.Table.from_pylist([columns], DRAFT_SCHEMA)
+        records = pa.Table.from_pylist([{"value": argument.encode()}], DRAFT_SCHEMA)  # the rest is null
         draft, options = Draft(records, None, records.nbytes), ProduceOptions(partition=int(partition))
         (appended,) = await self._broker.produce(context, topic, draft, options)
         return b"%d" % appended.base_offset

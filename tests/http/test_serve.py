@@ -158,6 +158,17 @@ def test_a_port_in_use_is_reported_in_a_sentence_and_touches_no_store(tmp_path: 
     assert not (tmp_path / "data").exists()
 
 
+def test_a_host_that_is_not_of_this_machine_is_reported_in_a_sentence_and_touches_no_store(tmp_path: Path) -> None:
+    process = start(f"file:{tmp_path / 'data'}", host="no-such-host.invalid")
+    line = next_line(process)
+    assert process.wait(STOP_S) == 1
+    process.communicate()
+    assert line["level"] == "error"
+    assert "cannot listen on no-such-host.invalid" in line["message"]
+    assert "cause" not in line
+    assert not (tmp_path / "data").exists()
+
+
 @pytest.mark.parametrize("store", ["ftp://x", "nothing"])
 def test_a_store_that_cannot_be_is_reported_in_a_sentence(store: str) -> None:
     process = start(store)

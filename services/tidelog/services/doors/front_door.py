@@ -73,21 +73,28 @@ class FrontDoor(Protocol):
 
 def bound_socket(host: str, port: int, flag: str) -> socket.socket:
     """A socket that listens on `host` and `port`. `flag` is named as the remedy. Raises `Invalid`."""
+    try:
+        return _listening(host, port)
+    except OSError as error:  # also an unknown host name
+        raise Invalid(_bind_failure(authority(host, port), flag, error)) from error
+
+
+def authority(host: str, port: int) -> str:
+    """``HOST:PORT`` as URLs have it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _listening(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(_BACKLOG)
-    except OSError as error:
+    except OSError:
         listening.close()
-        raise Invalid(_bind_failure(authority(host, port), flag, error)) from error
+        raise
     return listening
-
-
-def authority(host: str, port: int) -> str:
-    """``HOST:PORT`` as URLs have it."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _bind_failure(place: str, flag: str, error: OSError) -> str:

@@ -87,14 +87,16 @@ async def _until_stopped(broker: ServedBroker, settings: Settings, doors: Sequen
         if replaced.done():
             _log.error("%s", replaced.result())
         replaced.cancel()
-        await _any_of(asyncio.create_task(broker.hand_over()), stops.second)
+        handing_over = asyncio.create_task(broker.hand_over())  # `aclose` does the rest of it, and raises its error
+        await _any_of(handing_over, stops.second)
         for door in doors:
             door.drain()
-        await _any_of(asyncio.gather(*serving), stops.second)
+        drained = asyncio.gather(*serving)
+        await _any_of(drained, stops.second)
         if stops.second.done():
             for door in doors:
                 door.abort()
-        await asyncio.gather(*serving)
+        await drained
 
 
 class _Stops:

@@ -43,11 +43,9 @@ def request_headers(request: Request) -> list[tuple[str, str]]:
     """The client's headers for a peer. Content-Length goes with the body. A header that is not ASCII means nothing to a
     broker and is left out."""
     return [
-        *(
-            (name.decode("ascii"), value.decode("ascii"))
-            for name, value in _passed_on(request.headers.raw)
-            if name != b"content-length" and name.isascii() and value.isascii()
-        ),
+        (name.decode("ascii"), value.decode("ascii"))
+        for name, value in _passed_on(request.headers.raw)
+        if name != b"content-length" and name.isascii() and value.isascii()
     ]
 
 
