@@ -6,17 +6,26 @@
     │   ├── TooLarge         above a named limit, which it carries
     │   └── UnsupportedMedia a content type or encoding that Tidelog does not know
     ├── NotFound             no such topic, partition or object
-    │   └── NoSuchObject     the store has no such object: another broker may have moved its records
+    │   ├── NoSuchObject     the store has no such object: another broker may have moved its records
+    │   └── UnknownMember    the group has no such member or instance: join again
     ├── Conflict             another writer was first: read what is there and decide
     │   ├── AlreadyExists        a topic of that name exists
     │   ├── OffsetConflict       `expected_offset` is not the next offset; carries the next one
     │   ├── SequenceConflict     a producer's sequence has a gap; carries the expected one
-    │   └── ProducerFenced       a newer epoch of the same producer id has written
+    │   ├── ProducerFenced       a newer epoch of the same producer id has written
+    │   ├── MemberFenced         a group has given the member's partitions to others: join again
+    │   ├── StaleMemberEpoch     the member's epoch is older than the group's for it: send a heartbeat first
+    │   ├── InstanceInUse        another member of the group has the same instance id
+    │   ├── GroupNotEmpty        the group has members
+    │   ├── WrongGroupKind       the group is of the other kind, or its members share no protocol
+    │   ├── MemberIdRequired     join again with the member id that it carries
+    │   └── RebalanceInProgress  the members of a classic group have to join again
     ├── Fenced               this process is not the leader any more: find the leader
     ├── Denied               credentials or permissions: an operator has to act
     ├── Unavailable          try again later; **the outcome is unknown**
     │   ├── Contended        the store was busy with the same key and did nothing (S3's 409)
     │   └── Overloaded       a limit is reached and nothing was done; carries when to try again
+    │       ├── GroupFull        the group has as many members as it may have
     │       ├── NotLeader        another broker leads the shard; carries its address
     │       └── LeaderUnknown    the shard is moving from one broker to another
     └── Corrupt              the bytes are not those that were written; carries the object's name
@@ -109,6 +118,44 @@ class ProducerFenced(Conflict):
         self.current_epoch = current_epoch
 
 
+class UnknownMember(NotFound):
+    """The group has no such member or instance: it left, or its session ended. Join again."""
+
+
+class MemberFenced(Conflict):
+    """The member's epoch is not the one that its group has for it, and its partitions may belong to others: drop them
+    and join again."""
+
+
+class StaleMemberEpoch(Conflict):
+    """The member is in a later epoch than the request says: send a heartbeat, then repeat the request if the partition
+    is still assigned."""
+
+
+class InstanceInUse(Conflict):
+    """Another living member of the group has the same instance id."""
+
+
+class GroupNotEmpty(Conflict):
+    """The group has members, or they subscribe to the topic, so the call is refused."""
+
+
+class WrongGroupKind(Conflict):
+    """The group is of the other kind, or the member offers no protocol that all members of a classic group offer."""
+
+
+class MemberIdRequired(Conflict):
+    """Join the classic group again, with `member_id`."""
+
+    def __init__(self, message: str, *, member_id: str) -> None:
+        super().__init__(message)
+        self.member_id = member_id
+
+
+class RebalanceInProgress(Conflict):
+    """The classic group changes its assignment: join again."""
+
+
 class Fenced(TidelogError):
     """Another leader has begun a later epoch in this log. `committed`: partitions of the request that are in the
     log."""
@@ -139,6 +186,10 @@ class Overloaded(Unavailable):
     def __init__(self, message: str, *, retry_after_s: float) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class GroupFull(Overloaded):
+    """The group has as many members as ``group.max.size`` allows."""
 
 
 class NotLeader(Overloaded):

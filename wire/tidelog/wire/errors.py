@@ -78,14 +78,23 @@ ERRORS: tuple[ErrorMapping, ...] = (
     ErrorMapping(errors.UnsupportedMedia, 415, "unsupported_media_type"),
     ErrorMapping(errors.Invalid, 422, "invalid"),
     ErrorMapping(errors.NoSuchObject, 503, "unavailable"),
+    ErrorMapping(errors.UnknownMember, 404, "unknown_member"),
     ErrorMapping(errors.NotFound, 404, "not_found"),
     ErrorMapping(errors.AlreadyExists, 409, "already_exists"),
     ErrorMapping(errors.OffsetConflict, 409, "offset_conflict"),
     ErrorMapping(errors.SequenceConflict, 409, "sequence_conflict"),
     ErrorMapping(errors.ProducerFenced, 409, "producer_fenced"),
+    ErrorMapping(errors.MemberFenced, 409, "member_fenced"),
+    ErrorMapping(errors.StaleMemberEpoch, 409, "stale_member_epoch"),
+    ErrorMapping(errors.InstanceInUse, 409, "instance_in_use"),
+    ErrorMapping(errors.GroupNotEmpty, 409, "group_not_empty"),
+    ErrorMapping(errors.WrongGroupKind, 409, "wrong_group_kind"),
+    ErrorMapping(errors.MemberIdRequired, 409, "member_id_required"),
+    ErrorMapping(errors.RebalanceInProgress, 409, "rebalance_in_progress"),
     ErrorMapping(errors.Conflict, 409, "conflict"),
     ErrorMapping(errors.Fenced, 503, "fenced"),
     ErrorMapping(errors.Denied, 503, "denied"),
+    ErrorMapping(errors.GroupFull, 503, "group_full"),
     ErrorMapping(errors.NotLeader, 503, "not_leader"),
     ErrorMapping(errors.LeaderUnknown, 503, "leader_unknown"),
     ErrorMapping(errors.Overloaded, 503, "overloaded"),
@@ -115,6 +124,7 @@ class Problem(msgspec.Struct, kw_only=True):
     next_offset: int | UnsetType = UNSET
     expected_sequence: int | UnsetType = UNSET
     current_epoch: int | UnsetType = UNSET
+    member_id: str | UnsetType = UNSET
     committed: tuple[int, ...] | UnsetType = UNSET
     leader: str | UnsetType = UNSET
     object: str | UnsetType = UNSET

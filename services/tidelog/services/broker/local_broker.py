@@ -15,7 +15,8 @@ from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.broker import TopicConfigs
 from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Route
 from tidelog.services.broker.api.costs import BrokerCosts
-from tidelog.services.broker.api.fetch import Fetched, FetchLimits, PartitionLog, Position
+from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, PartitionLog, Position
+from tidelog.services.broker.api.groups import Groups
 from tidelog.services.broker.api.produce import Acks, Appended, Draft, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.archive.record_deletion import RecordDeletion
@@ -199,6 +200,15 @@ class LocalBroker:
             wait_ms,
             fresh=limits.fresh,
         )
+
+    async def fetch_parts(
+        self, context: RequestContext, /, parts: Sequence[FetchPart], limits: FetchLimits
+    ) -> Sequence[FetchedPart]:
+        raise NotImplementedError
+
+    @property
+    def groups(self) -> Groups:
+        raise NotImplementedError
 
     async def delete_records(self, _context: RequestContext, /, topic: str, partition: int, before_offset: int) -> int:
         self.check_open()

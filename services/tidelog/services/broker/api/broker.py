@@ -19,7 +19,8 @@ from typing import Protocol
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Route
 from tidelog.services.broker.api.costs import BrokerCosts
-from tidelog.services.broker.api.fetch import Fetched, FetchLimits, PartitionLog, Position
+from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, PartitionLog, Position
+from tidelog.services.broker.api.groups import Groups
 from tidelog.services.broker.api.produce import Appended, Draft, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
 
@@ -79,6 +80,13 @@ class RecordCalls(Protocol):
         """Committed records from `offset` on (inv. 1). An answer without records is linearizable: at a moment of the
         call the log ended there. Raises `OutOfRange`, `NotFound`, `Unavailable`, `Corrupt`."""
 
+    async def fetch_parts(
+        self, context: RequestContext, /, parts: Sequence[FetchPart], limits: FetchLimits
+    ) -> Sequence[FetchedPart]:
+        """Like `fetch`, of many partitions at once; the answers are in the order of `parts`. The limits are for all of
+        them together, and so is the wait: it ends when any of them has records or an error. The errors of a partition
+        are in its answer. The parts are served in turn from the first one on, so a caller rotates them to be fair."""
+
     async def delete_records(self, context: RequestContext, /, topic: str, partition: int, before_offset: int) -> int:
         """Delete the records below `before_offset`; -1: all that are committed now. Returns the new log start offset,
         which is higher if the log begins there already. Safe to repeat. Raises `OutOfRange` beyond the high watermark,
@@ -129,3 +137,7 @@ class Operations(Protocol):
 
 class Broker(TopicCalls, RecordCalls, Routing, Operations, Protocol):
     """One broker's service. Every call may run at the same time as every other."""
+
+    @property
+    def groups(self) -> Groups:
+        """The consumer groups of the cluster."""

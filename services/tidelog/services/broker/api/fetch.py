@@ -8,6 +8,7 @@ from enum import Enum
 
 import pyarrow as pa
 
+from tidelog.storage.errors import TidelogError
 from tidelog.storage.manifests.manifest import Segment
 
 
@@ -50,6 +51,26 @@ class Fetched:
     next_offset: int
     log_start_offset: int
     high_watermark: int
+
+
+@dataclass(frozen=True)
+class FetchPart:
+    """A partition of a fetch of many: its records from `offset` on, at most `max_bytes` of them (at least one
+    record)."""
+
+    topic: str
+    partition: int
+    offset: int
+    max_bytes: int
+
+
+@dataclass(frozen=True)
+class FetchedPart:
+    """The answer for one partition: `fetched`, or the `error` that a fetch of it alone would raise."""
+
+    part: FetchPart
+    fetched: Fetched | None
+    error: TidelogError | None = None
 
 
 @dataclass(frozen=True)

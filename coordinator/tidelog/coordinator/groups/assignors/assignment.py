@@ -1,0 +1,41 @@
+"""What an assignor gets and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from tidelog.coordinator.groups.group_step import TopicInfo
+
+
+class Partition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Subscriber:
+    """A member as assignors see it. `owned`: its partitions in the last target. `order`: its place among the members:
+    its instance id if it has one, which it keeps over restarts, else its member id."""
+
+    member_id: str
+    topics: frozenset[str]
+    owned: frozenset[Partition] = frozenset()
+    order: str = ""
+    rack: str = ""
+
+
+@dataclass(frozen=True)
+class AssignmentInput:
+    """`assignor`: one of `assignors.ASSIGNORS`. `topics` has every topic that a member subscribes to."""
+
+    assignor: str
+    subscribers: tuple[Subscriber, ...]
+    topics: Mapping[str, TopicInfo] = field(default_factory=dict)
+
+
+Assignment: TypeAlias = Mapping[str, frozenset[Partition]]
+"""The partitions of each member by its id. Every partition of a subscribed topic is in exactly one of them."""

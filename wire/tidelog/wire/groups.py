@@ -1,0 +1,341 @@
+"""Consumer groups as data: the requests that a group's coordinator takes, and its answers.
+
+One declaration serves the HTTP interface, the Python client, the calls between brokers and the group's state machine
+(`coordinator/groups`). Each request names its answer: `GroupRequest[A]` is answered by an `A`.
+
+    consumer groups (the model of KIP-848)   Heartbeat
+    classic groups (JoinGroup, SyncGroup)    JoinGroup, SyncGroup, ClassicHeartbeat, LeaveGroup
+    both                                     CommitOffsets, FetchOffsets, DeleteOffsets, DescribeGroup, DeleteGroup
+    a front door's state of a client         ReadInstance, WriteInstance, DeleteInstance
+
+Times are in ms. Offsets are those of the next record to read, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from tidelog.wire.counts import Count
+
+A = TypeVar("A")
+
+JOIN_EPOCH = 0
+"""The `member_epoch` of a heartbeat that joins a group."""
+LEAVE_EPOCH = -1
+"""The `member_epoch` of a heartbeat that leaves the group; of a commit: by no member, which an empty group accepts."""
+STATIC_LEAVE_EPOCH = -2
+"""The `member_epoch` of a heartbeat of a static member that will come back: its partitions wait for its session."""
+
+
+class GroupRequest(
+    msgspec.Struct,
+    Generic[A],
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    tag_field="call",
+):
+    """A request to the coordinator of a group, answered by an `A`."""
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The request was carried out."""
+
+
+class TopicPartitions(msgspec.Struct, frozen=True, order=True):
+    """Partitions of one topic."""
+
+    topic: str
+    partitions: tuple[Count, ...]
+
+
+class HeartbeatAnswer(msgspec.Struct, frozen=True):
+    """`assignment`: the partitions that the member may read. A partition that it owns and that is not among them must
+    be given up: the member stops reading it, commits, and confirms by a heartbeat whose `owned` lacks it. The next
+    heartbeat is due after `heartbeat_interval_ms`."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: Count
+    assignment: tuple[TopicPartitions, ...]
+
+
+class Heartbeat(GroupRequest[HeartbeatAnswer], frozen=True, kw_only=True, tag="heartbeat"):
+    """Joins a group, stays in it, or leaves it, as `member_epoch` says. A joining member may choose its `member_id`;
+    empty: the coordinator makes one. None: as in the member's last heartbeat, or the default.
+
+    `owned`: the partitions that the member holds at this moment; it confirms what the member has given up. `yields`:
+    the coordinator may take partitions away without the member's confirmation, because a broker keeps the member's
+    position and checks its epoch at each read (REST v2). `topic_pattern`: a regular expression (RE2) on topic names,
+    besides `topics`. `rack`: where the consumer runs, a tie-breaker for the assignment."""
+
+    member_id: str = ""
+    member_epoch: int = JOIN_EPOCH
+    instance_id: str | None = None
+    topics: tuple[str, ...] | None = None
+    topic_pattern: str | None = None
+    assignor: str | None = None
+    owned: tuple[TopicPartitions, ...] | None = None
+    session_timeout_ms: Count | None = None
+    rebalance_timeout_ms: Count | None = None
+    rack: str | None = None
+    yields: bool | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+
+class PartitionOffset(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The `offset` of the next record to read. `metadata`: a note of the consumer."""
+
+    topic: str
+    partition: Count
+    offset: Count
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class CommitOffsets(GroupRequest[Done], frozen=True, kw_only=True, tag="commit"):
+    """Stores `offsets`, all or none. `member_epoch`: the member's epoch, or the generation of a classic group; without
+    a `member_id` the group must have no members."""
+
+    offsets: tuple[PartitionOffset, ...]
+    member_id: str = ""
+    member_epoch: int = LEAVE_EPOCH
+    instance_id: str | None = None
+
+
+class CommittedOffset(PartitionOffset, frozen=True, kw_only=True):
+    """An offset and when it was committed, in ms since 1970 UTC."""
+
+    committed_at_ms: int
+
+
+class OffsetsAnswer(msgspec.Struct, frozen=True):
+    """The committed offsets among those that were asked for, by topic and partition."""
+
+    offsets: tuple[CommittedOffset, ...]
+
+
+class FetchOffsets(GroupRequest[OffsetsAnswer], frozen=True, kw_only=True, tag="offsets"):
+    """The committed offsets of `partitions`; None: of all. With a `member_id` the member must be in the group in
+    `member_epoch`."""
+
+    partitions: tuple[TopicPartitions, ...] | None = None
+    member_id: str = ""
+    member_epoch: int = LEAVE_EPOCH
+
+
+class DeleteOffsets(GroupRequest[Done], frozen=True, kw_only=True, tag="delete_offsets"):
+    """Forgets the committed offsets of `partitions`. Nobody in the group may subscribe to their topics."""
+
+    partitions: tuple[TopicPartitions, ...]
+
+
+class DeleteGroup(GroupRequest[Done], frozen=True, kw_only=True, tag="delete"):
+    """Removes a group without members, with its offsets."""
+
+
+class GroupMemberDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A member. `assignment`: what it may read now; `target`: what it will have. `metadata` and `assigned`: the texts
+    of a classic protocol, which only its clients can read."""
+
+    member_id: str
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rack: str | None = None
+    member_epoch: int = 0
+    topics: tuple[str, ...] = ()
+    topic_pattern: str | None = None
+    assignment: tuple[TopicPartitions, ...] = ()
+    target: tuple[TopicPartitions, ...] = ()
+    metadata: bytes = b""
+    assigned: bytes = b""
+
+
+class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """`kind`: ``consumer``, ``classic``, or empty for a group that has only offsets. `state`: Kafka's names (``Empty``,
+    ``Assigning``, ``Reconciling``, ``Stable``; classic: ``PreparingRebalance``, ``CompletingRebalance``). `epoch`: the
+    group's epoch or generation. `assignor`: or the chosen classic protocol."""
+
+    group: str
+    kind: str
+    state: str
+    epoch: int
+    assignor: str = ""
+    protocol_type: str = ""
+    members: tuple[GroupMemberDescription, ...] = ()
+
+
+class DescribeGroup(GroupRequest[GroupDescription], frozen=True, kw_only=True, tag="describe"):
+    """The group and its members. A group that nobody has used is not found."""
+
+
+class ListedGroup(msgspec.Struct, frozen=True):
+    """A group in a list. `kind` as in `GroupDescription`."""
+
+    group: str
+    kind: str
+
+
+class GroupPage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One page of groups by name. `next` is the value of `after` for the next page; None on the last page."""
+
+    groups: tuple[ListedGroup, ...]
+    next: str | None = None
+
+
+class ClassicProtocol(msgspec.Struct, frozen=True):
+    """A way to assign partitions that a client offers, with its subscription in Kafka's encoding."""
+
+    name: str
+    metadata: bytes
+
+
+class ClassicMember(msgspec.Struct, frozen=True):
+    """A member, as the leader of the group gets it."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+class JoinedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """`members`: for the leader only, which assigns partitions to them. `skip_assignment`: the leader keeps the
+    assignment of this generation (a static member that came back)."""
+
+    generation: int
+    protocol_type: str
+    protocol: str
+    leader: str
+    member_id: str
+    members: tuple[ClassicMember, ...] = ()
+    skip_assignment: bool = False
+
+
+class JoinGroup(GroupRequest[JoinedGroup], frozen=True, kw_only=True, tag="join"):
+    """Joins a classic group and waits until every member has joined, or `rebalance_timeout_ms` is over.
+    `known_member_required`: a first join is refused with the member id to join with (`MemberIdRequired`)."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+    session_timeout_ms: Count
+    rebalance_timeout_ms: Count
+    protocol_type: str
+    protocols: tuple[ClassicProtocol, ...]
+    known_member_required: bool = False
+    client_id: str = ""
+    client_host: str = ""
+
+
+class MemberAssignment(msgspec.Struct, frozen=True):
+    """A member's partitions, in Kafka's encoding."""
+
+    member_id: str
+    assignment: bytes
+
+
+class SyncedGroup(msgspec.Struct, frozen=True):
+    """The member's partitions, in Kafka's encoding."""
+
+    protocol_type: str
+    protocol: str
+    assignment: bytes
+
+
+class SyncGroup(GroupRequest[SyncedGroup], frozen=True, kw_only=True, tag="sync"):
+    """Waits for the leader's assignments; the leader brings them. An empty protocol is not compared."""
+
+    generation: int
+    member_id: str
+    instance_id: str | None = None
+    protocol_type: str = ""
+    protocol: str = ""
+    assignments: tuple[MemberAssignment, ...] = ()
+
+
+class ClassicHeartbeat(GroupRequest[Done], frozen=True, kw_only=True, tag="classic_heartbeat"):
+    """Keeps a member of a classic group. Raises `RebalanceInProgress` while the member has to join again."""
+
+    generation: int
+    member_id: str
+    instance_id: str | None = None
+
+
+class LeavingMember(msgspec.Struct, frozen=True):
+    """By `member_id`, or by `instance_id` alone."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+class LeaveGroup(GroupRequest[Done], frozen=True, kw_only=True, tag="leave"):
+    """Takes members out of a classic group; all or none."""
+
+    members: tuple[LeavingMember, ...]
+
+
+class InstanceState(msgspec.Struct, frozen=True):
+    """What a front door keeps of a client. `version` grows with each write."""
+
+    data: bytes
+    version: Count
+
+
+class ReadInstance(GroupRequest[InstanceState], frozen=True, kw_only=True, tag="read_instance"):
+    """The state of `instance`, which counts as in use. Raises `UnknownMember`."""
+
+    instance: str
+
+
+class WriteInstance(GroupRequest[InstanceState], frozen=True, kw_only=True, tag="write_instance"):
+    """Replaces the state of `instance` if it is still at `version` (0: create it), else raises `Conflict`;
+    `AlreadyExists` if it was to be created. It is dropped after `idle_timeout_ms` without a call. Not `durable`: the
+    answer does not wait for the store, so a crash may bring back a state of a moment before."""
+
+    instance: str
+    data: bytes
+    version: Count
+    idle_timeout_ms: Count
+    durable: bool = True
+
+
+class DeleteInstance(GroupRequest[Done], frozen=True, kw_only=True, tag="delete_instance"):
+    """Drops the state of `instance`. Raises `UnknownMember`."""
+
+    instance: str
+
+
+AnyGroupRequest: TypeAlias = (
+    Heartbeat
+    | CommitOffsets
+    | FetchOffsets
+    | DeleteOffsets
+    | DescribeGroup
+    | DeleteGroup
+    | JoinGroup
+    | SyncGroup
+    | ClassicHeartbeat
+    | LeaveGroup
+    | ReadInstance
+    | WriteInstance
+    | DeleteInstance
+)
+
+_ANSWERS: dict[type[GroupRequest[Any]], type[Any]] = {
+    Heartbeat: HeartbeatAnswer,
+    FetchOffsets: OffsetsAnswer,
+    DescribeGroup: GroupDescription,
+    JoinGroup: JoinedGroup,
+    SyncGroup: SyncedGroup,
+    ReadInstance: InstanceState,
+    WriteInstance: InstanceState,
+}
+
+
+def answer_type(request: GroupRequest[A]) -> type[A]:
+    """The class of the answer to `request`."""
+    return _ANSWERS.get(type(request), Done)
