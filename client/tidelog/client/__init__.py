@@ -4,6 +4,7 @@ Calls raise the errors of `tidelog.storage.errors`. Answers are values of the ty
 """
 
 from tidelog.client.admin import Admin, Health
+from tidelog.client.broker_access import BrokerAccess
 from tidelog.client.consumer import Batch, Consumer, ConsumerOptions, Record
 from tidelog.client.costs import ClusterCost, CostDescription, TopicCostDescription
 from tidelog.client.delivery import Delivered
@@ -32,6 +33,7 @@ __all__ = [
     "S3_STANDARD",
     "Admin",
     "Batch",
+    "BrokerAccess",
     "ClusterCost",
     "ClusterDescription",
     "Consumer",

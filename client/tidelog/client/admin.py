@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from tidelog.client.broker_access import Broker, access_of
 from tidelog.client.connection import DEFAULT_BROKER, FIRST_CONNECT_TIMEOUT_S, JSON, Connection, Request, decoded
 from tidelog.client.costs import ClusterCost, CostDescription
 from tidelog.storage.errors import Fenced, Invalid, OffsetConflict, Unavailable
@@ -56,12 +57,13 @@ class Admin:
 
     def __init__(
         self,
-        broker: str = DEFAULT_BROKER,
+        broker: Broker = DEFAULT_BROKER,
         *,
         deadline_s: float = 10.0,
         connect_timeout_s: float = FIRST_CONNECT_TIMEOUT_S,
         runtime: Runtime | None = None,
     ) -> None:
+        self._access = access_of(broker)
         self._connection = Connection(
             broker, deadline_s=deadline_s, connect_timeout_s=connect_timeout_s, runtime=runtime
         )
@@ -146,7 +148,7 @@ class Admin:
             if member.broker == costs[0].broker:
                 continue
             try:
-                with Admin(member.address, deadline_s=PEER_DEADLINE_S) as peer:
+                with Admin(self._access.at(member.address), deadline_s=PEER_DEADLINE_S) as peer:
                     costs.append(peer.cost())
             except Unavailable:
                 silent.append(member.broker)

@@ -23,11 +23,11 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 import urllib3
-from urllib3.exceptions import ClosedPoolError, ConnectTimeoutError, HTTPError, LocationValueError, NewConnectionError
-from urllib3.util import parse_url
+from urllib3.exceptions import ClosedPoolError, ConnectTimeoutError, HTTPError, NewConnectionError
 
+from tidelog.client.broker_access import Broker, access_of
 from tidelog.client.sockets import OpenSockets, pool_to
-from tidelog.storage.errors import Corrupt, Fenced, Invalid, Overloaded, TidelogError, Unavailable
+from tidelog.storage.errors import Corrupt, Fenced, Overloaded, TidelogError, Unavailable
 from tidelog.storage.runtime import Runtime
 from tidelog.wire.errors import error_of_answer
 
@@ -88,8 +88,8 @@ class Brokers:
     'http://10.0.0.8:8080'
     """
 
-    def __init__(self, addresses: str) -> None:
-        self.addresses = tuple(_checked_broker(address.strip()) for address in addresses.split(","))
+    def __init__(self, broker: Broker) -> None:
+        self.addresses = access_of(broker).address_list
         self._place = 0
         self._lock = threading.Lock()
 
@@ -115,21 +115,22 @@ class Connection:
 
     def __init__(
         self,
-        broker: str = DEFAULT_BROKER,
+        broker: Broker = DEFAULT_BROKER,
         *,
         deadline_s: float = 10.0,
         connect_timeout_s: float | None = None,
         runtime: Runtime | None = None,
         pool: int = 16,
     ) -> None:
-        self._brokers = Brokers(broker)
+        access = access_of(broker)
+        self._brokers = Brokers(access)
         self._deadline_s = deadline_s
         self._connect_timeout_s = connect_timeout_s
         self._warned = False
         self._runtime = runtime or Runtime()
         self._closed = threading.Event()
         self._sockets = OpenSockets(self._runtime.clock)
-        self._pools = {address: pool_to(address, pool, self._sockets) for address in self._brokers.addresses}
+        self._pools = {address: pool_to(address, pool, self._sockets, access) for address in self._brokers.addresses}
 
     def call(self, request: Request, *, deadline_s: float | None = None) -> Answer:
         """The answer, after as many attempts as the deadline allows. Raises the errors of `tidelog.storage.errors`."""
@@ -239,18 +240,6 @@ def _joined_if_small(pieces: Sequence[memoryview]) -> Iterator[Any]:
         small = []
         yield piece
     yield b"".join(small)
-
-
-def _checked_broker(url: str) -> str:
-    """`url` without a slash at its end. Raises `Invalid` if it is not the URL of a broker."""
-    text = url if "://" in url else f"http://{url}"
-    try:
-        parsed = parse_url(text)
-    except LocationValueError as error:
-        raise Invalid(f"{url!r} is not a broker's URL ({error}): use http://HOST:PORT", field="broker") from None
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise Invalid(f"{url!r} is not a broker's URL: use http://HOST:PORT", field="broker")
-    return text.rstrip("/")
 
 
 def _reason(error: HTTPError) -> str:

@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.client.admin import Admin, checked_position, partition_path
+from tidelog.client.broker_access import Broker
 from tidelog.client.connection import (
     ARROW,
     DEFAULT_BROKER,
@@ -82,7 +83,7 @@ class Consumer:
 
     def __init__(
         self,
-        broker: str = DEFAULT_BROKER,
+        broker: Broker = DEFAULT_BROKER,
         topic: str = "",
         *,
         partitions: Sequence[int] | None = None,

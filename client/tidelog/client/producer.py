@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from tidelog.client.admin import Admin
 from tidelog.client.batching import RECORD_OVERHEAD_BYTES, Draft, Extras, Gathering, Headers, columns_of
+from tidelog.client.broker_access import Broker
 from tidelog.client.connection import DEFAULT_BROKER, Connection
 from tidelog.client.delivery import Delivered, Delivery, ProducerIdentity, held_sequences
 from tidelog.client.lanes import Lanes, Parcel, Share
@@ -47,7 +48,7 @@ class Producer:
 
     def __init__(
         self,
-        broker: str = DEFAULT_BROKER,
+        broker: Broker = DEFAULT_BROKER,
         topic: str = "",
         options: ProducerOptions | None = None,
         *,
@@ -286,7 +287,7 @@ class Producer:
         self._connection.close()
 
 
-def _partition_count(broker: str, topic: str, options: ProducerOptions, runtime: Runtime) -> int:
+def _partition_count(broker: Broker, topic: str, options: ProducerOptions, runtime: Runtime) -> int:
     """How many partitions the topic has. If it does not exist, the broker creates it if its settings allow it."""
     with Admin(
         broker, deadline_s=START_DEADLINE_S, connect_timeout_s=options.connect_timeout_s, runtime=runtime

@@ -21,6 +21,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 from urllib3.util import make_headers, parse_url
 
+from tidelog.client.broker_access import BrokerAccess
 from tidelog.storage.runtime import Clock
 
 IDLE_MAX_S = 30.0
@@ -84,13 +85,17 @@ class _TlsConnection(_Connection, HTTPSConnection):
     pass
 
 
-def pool_to(broker: str, connections_max: int, open_sockets: OpenSockets) -> urllib3.HTTPConnectionPool:
+def pool_to(
+    broker: str, connections_max: int, open_sockets: OpenSockets, access: BrokerAccess
+) -> urllib3.HTTPConnectionPool:
     """A pool for the URL `broker` of at most `connections_max` connections; a further thread waits for one. User and
-    password of the URL become a header."""
-    user = parse_url(broker).auth
+    password, of `access` or of the URL, become a header."""
+    url = parse_url(broker)
+    tls = access.tls_context() if url.scheme == "https" else None
     pool = urllib3.connection_from_url(
         broker,
-        headers=make_headers(basic_auth=unquote(user)) if user else {},
+        headers=make_headers(basic_auth=unquote(url.auth)) if url.auth else access.headers(),
+        **({} if tls is None else {"ssl_context": tls}),
         maxsize=connections_max,
         block=True,
         retries=False,
