@@ -7,11 +7,20 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
+from starlette.responses import Response
 from starlette.types import Message
 
-from tidelog.services.http.answers.arrow_answer import SHARED_BYTES_MIN, ArrowAnswer, encode_arrow
+from tidelog.services.http.answers.arrow_answer import (
+    ARROW_CODECS,
+    INLINE_COMPRESSED_BYTES_MAX,
+    SHARED_BYTES_MIN,
+    ArrowAnswer,
+    arrow_answer,
+    encode_arrow,
+)
 from tidelog.storage.records import RECORD_SCHEMA
 
+MEDIA = "application/vnd.apache.arrow.stream"
 ROWS = 4_000
 VALUE = b"v" * 1_000
 
@@ -83,8 +92,7 @@ def test_little_of_much_does_not_keep_all_of_it_alive() -> None:
     assert read([piece]).num_rows == rows
 
 
-async def test_an_answer_tells_its_length_and_ends() -> None:
-    batches = [batch_of(ROWS), batch_of(1, ROWS)]
+async def sent_by(answer: Response) -> Sequence[Message]:
     sent: list[Message] = []
 
     async def send(message: Message) -> None:
@@ -93,9 +101,31 @@ async def test_an_answer_tells_its_length_and_ends() -> None:
     async def receive() -> Message:
         raise AssertionError("an answer reads nothing")
 
-    answer = ArrowAnswer(batches, {"Tidelog-Next-Offset": "7"}, "application/vnd.apache.arrow.stream")
     await answer({"type": "http"}, receive, send)
-    head, *bodies = sent
+    return sent
+
+
+@pytest.mark.parametrize("codec", ARROW_CODECS)
+@pytest.mark.parametrize("rows", [50, ROWS])  # compressed on the event loop, and in a thread
+async def test_a_named_codec_compresses_every_buffer(codec: str, rows: int) -> None:
+    batches = [batch_of(rows), batch_of(rows, rows).slice(3, rows - 5)]
+    assert (sum(batch.nbytes for batch in batches) > INLINE_COMPRESSED_BYTES_MAX) is (rows == ROWS)
+    _, *bodies = await sent_by(await arrow_answer(batches, {}, MEDIA, codec))
+    body = b"".join(message["body"] for message in bodies)
+    assert len(body) < sum(batch.nbytes for batch in batches) / 4
+    assert read([memoryview(body)]).equals(pa.Table.from_batches(batches))
+
+
+async def test_without_a_codec_and_for_a_tiny_answer_nothing_is_compressed() -> None:
+    for batches, codec in (([batch_of(ROWS)], None), ([batch_of(1).slice(0, 0)], "zstd")):
+        _, *bodies = await sent_by(await arrow_answer(batches, {}, MEDIA, codec))
+        assert b"".join(message["body"] for message in bodies) == b"".join(encode_arrow(batches))
+
+
+async def test_an_answer_tells_its_length_and_ends() -> None:
+    batches = [batch_of(ROWS), batch_of(1, ROWS)]
+    answer = ArrowAnswer(encode_arrow(batches), {"Tidelog-Next-Offset": "7"}, MEDIA)
+    head, *bodies = await sent_by(answer)
     body = b"".join(message["body"] for message in bodies)
     headers = dict(head["headers"])
     assert headers[b"content-length"] == str(len(body)).encode()

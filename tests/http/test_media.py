@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.requests import Request
 
-from tidelog.services.http.media import Media, answer_media, body_encoding, body_media
+from tidelog.services.http.media import Media, answer_codec, answer_media, body_encoding, body_media
 from tidelog.storage.errors import UnsupportedMedia
 from tidelog.wire.errors import NotAcceptable
 
@@ -33,6 +33,24 @@ def request(**headers: str) -> Request:
 )
 def test_the_best_acceptable_type_is_answered(accept: str, media: Media) -> None:
     assert answer_media(request(accept=accept), OFFERED) is media
+
+
+@pytest.mark.parametrize(
+    ("accept", "codec"),
+    [
+        ("", None),
+        ("application/vnd.apache.arrow.stream", None),
+        ("application/vnd.apache.arrow.stream; codecs=zstd", "zstd"),
+        ("application/vnd.apache.arrow.stream;codecs=lz4", "lz4"),
+        ('application/vnd.apache.arrow.stream; codecs="brotli, LZ4, zstd"', "lz4"),
+        ("application/vnd.apache.arrow.stream; codecs=snappy", None),
+        ('application/vnd.apache.arrow.stream; codecs="', None),
+    ],
+)
+def test_the_first_known_codec_compresses_the_answer(accept: str, codec: str | None) -> None:
+    assert answer_codec(request(accept=accept), ("zstd", "lz4")) == codec
+    if accept:
+        assert answer_media(request(accept=accept), OFFERED) is Media.ARROW
 
 
 @pytest.mark.parametrize(

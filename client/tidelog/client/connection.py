@@ -33,7 +33,6 @@ from tidelog.wire.errors import error_of_answer
 
 DEFAULT_BROKER = "http://127.0.0.1:8080"
 JSON = "application/json"
-ARROW = "application/vnd.apache.arrow.stream"
 
 BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 2.0

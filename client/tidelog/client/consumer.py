@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.client.admin import Admin, checked_position, partition_path
+from tidelog.client.arrow_stream import Compression, accepting, checked_compression
 from tidelog.client.broker_access import Broker
 from tidelog.client.connection import (
-    ARROW,
     DEFAULT_BROKER,
     FIRST_CONNECT_TIMEOUT_S,
     Answer,
@@ -45,13 +45,15 @@ SHARED_POLL_MS = 100
 @dataclass(frozen=True)
 class ConsumerOptions:
     """`max_records` and `max_bytes` bound a fetch; None: the broker's own bounds. `deadline_s` bounds a fetch with its
-    retries, `connect_timeout_s` the search for a first broker, `close_timeout_s` the duration of `close`."""
+    retries, `connect_timeout_s` the search for a first broker, `close_timeout_s` the duration of `close`.
+    `compression`: of fetched records on the wire."""
 
     max_records: int | None = None
     max_bytes: int | None = None
     deadline_s: float = 30.0
     connect_timeout_s: float = FIRST_CONNECT_TIMEOUT_S
     close_timeout_s: float = 2.0
+    compression: Compression = "zstd"
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class Consumer:
         self.topic = topic
         position = checked_position(start)
         self._options = options or ConsumerOptions()
+        checked_compression(self._options.compression)
         self._clock = (runtime or Runtime()).clock
         self._admin = Admin(
             broker,
@@ -195,7 +198,8 @@ class Consumer:
         if self._options.max_bytes is not None:
             query["max_bytes"] = self._options.max_bytes
         path = f"{partition_path(self.topic, partition)}/records"
-        return _batch(partition, self._connection.call(Request("GET", path, query=query, headers={"accept": ARROW})))
+        accept = {"accept": accepting(self._options.compression)}
+        return _batch(partition, self._connection.call(Request("GET", path, query=query, headers=accept)))
 
 
 def records_of(batch: Batch) -> Iterator[Record]:

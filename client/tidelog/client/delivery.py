@@ -13,16 +13,15 @@ producer, so it knows how many records of the producer the log holds, including 
 
 from __future__ import annotations
 
-import io
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
 
 import pyarrow as pa
 
 from tidelog.client.admin import OFFSET_MAX, partition_path
-from tidelog.client.connection import ARROW, JSON, Connection, Request, decoded
+from tidelog.client.arrow_stream import ARROW, Compression, arrow_body
+from tidelog.client.connection import JSON, Connection, Request, decoded
 from tidelog.client.lanes import Parcel
 from tidelog.client.refusals import REFUSALS_MAX, Part, Refused, blames_a_record, refused_and_rest, refused_of, whole
 from tidelog.storage.errors import Invalid, OffsetConflict, SequenceConflict
@@ -73,6 +72,7 @@ class Delivery:
     identity: ProducerIdentity | None
     on_delivery: Callable[[Delivered], None] | None
     on_refusal: Callable[[Refused], None]
+    compression: Compression
 
     def deliver(self, parcel: Parcel) -> int:
         """Send `parcel` until it is acknowledged, and return how many records were refused and left out. Raises the
@@ -126,7 +126,7 @@ class Delivery:
             f"{partition_path(self.topic, partition)}/records",
             query={"acks": self.acks},
             headers={"content-type": ARROW, **({} if self.identity is None else self.identity.headers(sequence))},
-            body=arrow_body(records),
+            body=arrow_body(records, self.compression),
             repeatable=self.identity is not None,
         )
 
@@ -157,28 +157,3 @@ def held_sequences(
     return {
         partition: next_sequence(connection, topic, partition, identity) or 0 for partition in range(partition_count)
     }
-
-
-def arrow_body(records: pa.Table) -> Sequence[memoryview]:
-    """`records` as an Arrow IPC stream. Its pieces are views of the columns' memory."""
-    pieces = _Pieces()
-    with pa.ipc.new_stream(cast(Any, pieces), records.schema) as writer:
-        writer.write_table(records)
-    return pieces.written
-
-
-class _Pieces(io.RawIOBase):
-    """A file that keeps each written piece without copying."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written: list[memoryview] = []
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        piece = memoryview(data).cast("B")
-        if piece.nbytes:
-            self.written.append(piece)
-        return piece.nbytes

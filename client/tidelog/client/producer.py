@@ -26,6 +26,7 @@ from typing import Self
 import pyarrow as pa
 
 from tidelog.client.admin import Admin
+from tidelog.client.arrow_stream import checked_compression
 from tidelog.client.batching import RECORD_OVERHEAD_BYTES, Draft, Extras, Gathering, Headers, columns_of
 from tidelog.client.broker_access import Broker
 from tidelog.client.connection import DEFAULT_BROKER, Connection
@@ -58,6 +59,7 @@ class Producer:
     ) -> None:
         self.topic = topic
         self._options = options or ProducerOptions()
+        checked_compression(self._options.compression)
         self._runtime = runtime or Runtime()
         self._connection = Connection(broker, deadline_s=self._options.delivery_timeout_s, runtime=self._runtime)
         self._partition_count = _partition_count(broker, topic, self._options, self._runtime)
@@ -70,7 +72,9 @@ class Producer:
         self._closing = False
         self._producer = self._identity()
         refuse = on_refusal or self._keep_refusal
-        self._delivery = Delivery(self._connection, topic, self._options.acks, self._producer, on_delivery, refuse)
+        self._delivery = Delivery(
+            self._connection, topic, self._options.acks, self._producer, on_delivery, refuse, self._options.compression
+        )
         self._threads = [
             threading.Thread(target=self._send_on, name=f"tidelog-producer-{n}", daemon=True)
             for n in range(min(self._options.in_flight_max, self._partition_count))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import Enum
 
@@ -23,6 +24,7 @@ class Media(Enum):
 
 BODY_MEDIA = (Media.JSON, Media.NDJSON, Media.TEXT, Media.ARROW)
 BODY_ENCODINGS = ("identity", "gzip", "zstd")
+_CODECS = re.compile(r';\s*codecs="?([^";]*)')
 _CHARSETS = ("utf-8", "utf8", "us-ascii")
 
 
@@ -73,6 +75,14 @@ def answer_media(request: Request, offered: Sequence[Media]) -> Media:
         names = tuple(media.value for media in offered)
         raise NotAcceptable(f"Accept {accept[:120]!r} is not available: ask for {' or '.join(names)}", known=names)
     return offered[-best_place]
+
+
+def answer_codec(request: Request, known: Sequence[str]) -> str | None:
+    """The first of the ``codecs`` that Accept names and that is `known`; None: do not compress. Arrow's own HTTP
+    conventions have this parameter: ``Accept: application/vnd.apache.arrow.stream; codecs=zstd``."""
+    named = _CODECS.search(request.headers.get("accept", ""))
+    wanted = [name.strip().lower() for name in named[1].split(",")] if named else []
+    return next((name for name in wanted if name in known), None)
 
 
 def _media_range(item: str) -> tuple[str, float]:

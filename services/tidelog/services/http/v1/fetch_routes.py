@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, PartitionLog, Position
 from tidelog.services.broker.api.request_context import RequestContext
-from tidelog.services.http.answers.arrow_answer import ArrowAnswer
+from tidelog.services.http.answers.arrow_answer import ARROW_CODECS, arrow_answer
 from tidelog.services.http.answers.json_answer import json_answer
 from tidelog.services.http.answers.record_json import JsonText, RecordDocument, RecordLines
 from tidelog.services.http.answers.stream_answer import StreamAnswer
@@ -20,7 +20,7 @@ from tidelog.services.http.answers.text_answer import text_answer
 from tidelog.services.http.forwarding.partition_calls import PartitionRef, Read
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.listener.waiting_requests import Draining
-from tidelog.services.http.media import Media, answer_media
+from tidelog.services.http.media import Media, answer_codec, answer_media
 from tidelog.services.http.service import Service
 from tidelog.services.http.v1 import openapi_records
 from tidelog.services.http.v1.parameters import (
@@ -114,7 +114,8 @@ class FetchRoutes:
             events = PartitionEvents(self._broker, context, ref, fetched, page, base64=fetch.base64)
             return StreamAnswer(self._service.waiting, events)
         if fetch.media is Media.ARROW:
-            return ArrowAnswer(fetched.batches, _headers(fetched), fetch.media.value)
+            codec = answer_codec(request, ARROW_CODECS)
+            return await arrow_answer(fetched.batches, _headers(fetched), fetch.media.value, codec)
         text: JsonText = RecordLines(base64=fetch.base64)
         if fetch.media is Media.JSON:
             text = RecordDocument(ref.topic, ref.partition, fetched, base64=fetch.base64)
