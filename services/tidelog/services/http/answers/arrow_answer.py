@@ -36,7 +36,9 @@ ARROW_CODECS: tuple[Literal["zstd", "lz4"], ...] = ("zstd", "lz4")
 """The compressions of the format, by the names that a client asks for them with."""
 
 _OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False)
-_COMPRESSED = {codec: pa.ipc.IpcWriteOptions(use_threads=False, compression=codec) for codec in ARROW_CODECS}
+_COMPRESSED: dict[str, pa.ipc.IpcWriteOptions] = {
+    codec: pa.ipc.IpcWriteOptions(use_threads=False, compression=codec) for codec in ARROW_CODECS
+}
 _SCHEMA_MESSAGE = RECORD_SCHEMA.serialize()
 _END_BYTES = 8
 
