@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -39,3 +39,14 @@ class AssignmentInput:
 
 Assignment: TypeAlias = Mapping[str, frozenset[Partition]]
 """The partitions of each member by its id. Every partition of a subscribed topic is in exactly one of them."""
+
+
+def in_order(subscribers: Sequence[Subscriber]) -> list[Subscriber]:
+    """By `order`, then by member id."""
+    return sorted(subscribers, key=lambda member: (member.order or member.member_id, member.member_id))
+
+
+def subscribed_topics(task: AssignmentInput) -> list[str]:
+    """The topics that exist and that a member subscribes to, by name."""
+    wanted = frozenset[str]().union(*(member.topics for member in task.subscribers))
+    return sorted(wanted & task.topics.keys())
