@@ -1,6 +1,6 @@
 """When each of many things is due, where nearly all are put off before their time comes.
 
-To put a key off costs O(1): the heap keeps the key's old, earlier time, and `expired` pushes the key back when that time
+To put a key off costs O(1): the heap keeps the old, earlier time, and `expired` pushes the key back when that time
 comes. So `due_ms` may be too early, never too late.
 """
 

@@ -3,8 +3,8 @@
     consumer_members.ConsumerMembers    KIP-848
     classic_members.ClassicMembers      JoinGroup, SyncGroup
 
-`Group` makes the members of its kind as ``ConsumerMembers(context, items)``, where `items` are the values of the group's
-member keys, by member id. A group without members may change its kind.
+`Group` makes the members of its kind as ``ConsumerMembers(context, items)``, where `items` are the values of the
+group's member keys, by member id. A group without members may change its kind.
 """
 
 from __future__ import annotations
