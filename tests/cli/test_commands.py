@@ -38,6 +38,9 @@ def test_topics_are_created_listed_described_altered_and_deleted(tidelog: Tidelo
     assert tidelog("topic", "alter", "t1", "--unset", "retention.ms").returncode == 0
     assert b"604800000" in tidelog("topic", "describe", "t1").stdout
     assert tidelog("topic", "delete", "t1", "--yes").returncode == 0
+    assert tidelog("topic", "delete", "t1", "--yes").returncode == 4
+    again = tidelog("topic", "delete", "t1", "--yes", "--if-exists", "--json")
+    assert (again.returncode, json.loads(again.stdout)) == (0, {"deleted": []})
     gone = tidelog("topic", "describe", "t1")
     assert (gone.returncode, gone.stdout) == (4, b"")
     assert b"no topic 't1'" in gone.stderr

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidelog.services.cli.broker_options import BrokerChoice
 from tidelog.services.cli.console import (
     complain,
     print_answer,
@@ -17,7 +18,7 @@ from tidelog.services.cli.console import (
     time_text,
 )
 from tidelog.services.cli.exit_codes import UNAVAILABLE
-from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, admin_of
+from tidelog.services.cli.options import JsonOption
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.runtime import SystemClock, pause
 
@@ -32,19 +33,19 @@ WaitOption = Annotated[bool, typer.Option("--wait", help="Return once other brok
 TimeoutOption = Annotated[float, typer.Option("--timeout", help="Seconds to wait with --wait.", metavar="S")]
 
 
-def info(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:
+def info(broker: BrokerChoice, as_json: JsonOption = False) -> None:
     """Show the cluster: its brokers, its shards with their leaders and epochs, and how evenly they are led.
 
     [dim]tidelog cluster info --json[/dim]
     """
-    with admin_of(broker) as admin:
+    with broker.admin() as admin:
         found = admin.cluster()
-    print_answer(found, lambda cluster: _print_cluster(cluster, broker), as_json=as_json)
+    print_answer(found, lambda cluster: _print_cluster(cluster, broker.addresses), as_json=as_json)
 
 
 def drain(
+    broker: BrokerChoice,
     broker_id: BrokerArgument,
-    broker: BrokerOption = DEFAULT_BROKER,
     undo: UndoOption = False,
     wait: WaitOption = False,
     timeout_s: TimeoutOption = 60.0,
@@ -56,7 +57,7 @@ def drain(
     [dim]tidelog cluster drain broker-2 --wait
     tidelog cluster drain broker-2 --undo[/dim]
     """
-    with admin_of(broker) as admin:
+    with broker.admin() as admin:
         admin.drain(broker_id, undo=undo)
         if undo:
             print(f"{broker_id} may lead shards again")
@@ -67,17 +68,17 @@ def drain(
             print(f"{broker_id} is draining: it still leads {admin.cluster().cluster.led_by(broker_id)} shards")
 
 
-def health(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:
+def health(broker: BrokerChoice, as_json: JsonOption = False) -> None:
     """Show whether the broker takes requests. Exit code 3 if it does not.
 
     [dim]tidelog cluster health --broker http://10.0.0.7:8080[/dim]
     """
-    with admin_of(broker) as admin:
+    with broker.admin() as admin:
         found = admin.health()
     if as_json:
         print_json(found)
     elif found.ready:
-        print(f"{broker} is ready")
+        print(f"{broker.addresses} is ready")
         for key in found.damaged_objects:
             complain(f"damaged object: {key}; see `tidelog bucket repair`")
     else:

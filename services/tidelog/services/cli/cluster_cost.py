@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidelog.services.cli.broker_options import BrokerChoice
 from tidelog.services.cli.console import complain, print_facts, print_json, print_table, size_text
-from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, admin_of
+from tidelog.services.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from tidelog.client.costs import ClusterCost, TopicCostDescription
@@ -26,7 +27,7 @@ PricesOption = Annotated[
 ORPHANS_HINT = "tidelog bucket sweep --dry-run"
 
 
-def cost(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False, prices: PricesOption = None) -> None:
+def cost(broker: BrokerChoice, as_json: JsonOption = False, prices: PricesOption = None) -> None:
     """Show the cost of each topic: requests, hot and cold bytes, dollars per GB and month, unarchived bytes.
 
     The dollars per month are estimated from the requests since the brokers started, once each
@@ -37,7 +38,7 @@ def cost(broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False, pri
     from tidelog.client.prices import S3_STANDARD, read_prices
 
     table = S3_STANDARD if prices is None else read_prices(prices)
-    with admin_of(broker) as admin:
+    with broker.admin() as admin:
         found = admin.cluster_cost()
     if as_json:
         from tidelog.services.cli.cost_json import cost_document

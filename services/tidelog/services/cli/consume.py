@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidelog.services.cli.broker_options import BrokerChoice
 from tidelog.services.cli.console import complain
-from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, TopicArgument
+from tidelog.services.cli.options import JsonOption, TopicArgument
 from tidelog.services.cli.record_format import VALUES_ONLY, renderer
 from tidelog.storage.errors import OutOfRange
 
@@ -43,13 +44,13 @@ PartitionsOption = Annotated[
 
 
 def consume(
+    broker: BrokerChoice,
     topic: TopicArgument,
     start: StartOption = "start",
     count: CountOption = None,
     exit_at_end: ExitOption = False,
     line_format: FormatOption = VALUES_ONLY,
     partitions: PartitionsOption = None,
-    broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
     """Print records from the oldest on and follow the log: by default each value and a newline.
@@ -66,7 +67,7 @@ def consume(
     render = renderer(topic, line_format, as_json=as_json)
     with (
         open(sys.stdout.fileno(), "wb", closefd=False) as output,  # an unbuffered sys.stdout.buffer may write less
-        Consumer(broker, topic, partitions=partitions, start=start, options=options) as consumer,
+        Consumer(broker.access(), topic, partitions=partitions, start=start, options=options) as consumer,
     ):
         if start.isdigit():
             _check_not_beyond(consumer)

@@ -32,10 +32,12 @@ from tidelog.services.cli import (
     compactor,
     consume,
     produce,
+    profile,
     segments,
     serve,
     topic,
 )
+from tidelog.services.cli.broker_options import with_broker
 from tidelog.services.cli.console import complain
 from tidelog.services.cli.exit_codes import FAILED, INTERRUPTED, OK, TERMINATED, exit_code_of
 from tidelog.storage.errors import TidelogError
@@ -49,6 +51,7 @@ app = typer.Typer(
 )
 topics = typer.Typer(help="Topics and their records.", no_args_is_help=True)
 clusters = typer.Typer(help="Brokers, shards and their leaders.", no_args_is_help=True)
+profiles = typer.Typer(help="Named brokers, so that commands need no options.", no_args_is_help=True)
 buckets = typer.Typer(help="The bucket itself, without a broker.", no_args_is_help=True)
 
 app.command("serve")(serve.with_settings(serve.serve))
@@ -57,19 +60,20 @@ app.command("compactor")(serve.with_settings(compactor.compactor, groups=compact
 app.add_typer(topics, name="topic")
 app.add_typer(clusters, name="cluster")
 app.add_typer(buckets, name="bucket")
-topics.command("create")(topic.create)
-topics.command("list")(topic.list_topics)
-topics.command("describe")(topic.describe)
-topics.command("alter")(topic.alter)
-topics.command("delete")(topic.delete)
-topics.command("delete-records")(topic.delete_records)
-topics.command("segments")(segments.segments)
-topics.command("produce")(produce.produce)
-topics.command("consume")(consume.consume)
-clusters.command("info")(cluster.info)
-clusters.command("cost")(cluster_cost.cost)
-clusters.command("drain")(cluster.drain)
-clusters.command("health")(cluster.health)
+app.add_typer(profiles, name="profile")
+topics.command("create")(with_broker(topic.create))
+topics.command("list")(with_broker(topic.list_topics))
+topics.command("describe")(with_broker(topic.describe))
+topics.command("alter")(with_broker(topic.alter))
+topics.command("delete")(with_broker(topic.delete))
+topics.command("delete-records")(with_broker(topic.delete_records))
+topics.command("segments")(with_broker(segments.segments))
+topics.command("produce")(with_broker(produce.produce))
+topics.command("consume")(with_broker(consume.consume))
+clusters.command("info")(with_broker(cluster.info))
+clusters.command("cost")(with_broker(cluster_cost.cost))
+clusters.command("drain")(with_broker(cluster.drain))
+clusters.command("health")(with_broker(cluster.health))
 clusters.command("recover")(serve.with_settings(cluster_recover.recover))
 buckets.command("ls")(bucket.ls)
 buckets.command("verify")(bucket_verify.verify)
@@ -77,6 +81,12 @@ buckets.command("repair")(bucket_repair.repair)
 buckets.command("sweep")(bucket_sweep.sweep)
 buckets.command("copy")(bucket_copy.copy)
 buckets.command("attest")(bucket_attest.attest)
+
+profiles.command("list")(profile.list_profiles)
+profiles.command("show")(profile.show)
+profiles.command("set")(profile.set_profile)
+profiles.command("use")(profile.use)
+profiles.command("delete")(profile.delete)
 
 
 @app.command()

@@ -6,56 +6,47 @@ import contextlib
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from tidelog.client import Admin
+from tidelog.services.cli.broker_options import OPTIONS, PROFILE_VARIABLE, BrokerChoice, chosen_broker
+from tidelog.storage.errors import TidelogError
 
-DEFAULT_BROKER = "http://127.0.0.1:8080"
 DEFAULT_STORE = "file:./tidelog-data"
 COMPLETION_S_MAX = 1.0
 """A person waits for the completion of a topic's name."""
 
 
-def admin_of(broker: str) -> Admin:
-    """An admin client of `broker`. The import is here, so that `tidelog --help` does not wait for it."""
-    from tidelog.client import Admin
-
-    return Admin(broker)
-
-
 def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """The topics whose names begin with `incomplete`, for completion in a shell. Names that are already on the command
     line are left out. Empty if the broker does not answer within `COMPLETION_S_MAX`."""
-    broker = str(ctx.params.get("broker") or os.environ.get("TIDELOG_BROKER") or DEFAULT_BROKER)
     given = ctx.params.get("names") or ()
+    return [name for name in _known_topics(ctx) if name.startswith(incomplete) and name not in given]
+
+
+def _known_topics(ctx: typer.Context) -> list[str]:
+    variables = {"broker": "TIDELOG_BROKER", "profile": PROFILE_VARIABLE}
+    chosen = {name: ctx.params.get(name) or os.environ.get(variables.get(name, "")) for name in OPTIONS}
+    try:
+        broker = chosen_broker(**chosen)
+    except TidelogError:
+        return []
     found: list[str] = []
     asking = threading.Thread(target=_ask_for_topics, args=(broker, found), daemon=True)
     asking.start()
     asking.join(COMPLETION_S_MAX)
-    return [name for name in found if name.startswith(incomplete) and name not in given]
+    return found
 
 
-def _ask_for_topics(broker: str, found: list[str]) -> None:
+def _ask_for_topics(broker: BrokerChoice, found: list[str]) -> None:
     from tidelog.client import Admin
 
     logging.getLogger("tidelog.client").disabled = True  # a warning would appear on the line that is completed
-    with contextlib.suppress(Exception), Admin(broker, deadline_s=COMPLETION_S_MAX) as admin:
+    with contextlib.suppress(Exception), Admin(broker.access(), deadline_s=COMPLETION_S_MAX) as admin:
         found += [topic.name for topic in admin.topics()]
 
 
-BrokerOption = Annotated[
-    str,
-    typer.Option(
-        "--broker",
-        "-b",
-        envvar="TIDELOG_BROKER",
-        help="The broker's URL. For a cluster, give several with commas.",
-        metavar="URL",
-    ),
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 TopicArgument = Annotated[
     str, typer.Argument(help="The topic's name.", metavar="TOPIC", show_default=False, autocompletion=topic_names)

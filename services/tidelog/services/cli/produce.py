@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tidelog.services.cli.broker_options import BrokerChoice
 from tidelog.services.cli.console import complain, print_json
-from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, TopicArgument
+from tidelog.services.cli.options import JsonOption, TopicArgument
 from tidelog.services.cli.progress import Progress
 from tidelog.storage.errors import Invalid
 
@@ -56,6 +57,7 @@ DecompressOption = Annotated[bool, typer.Option("--decompress/--no-decompress", 
 
 
 def produce(
+    broker: BrokerChoice,
     topic: TopicArgument,
     files: FilesOption = None,
     key: KeyOption = None,
@@ -66,7 +68,6 @@ def produce(
     from_line: FromLineOption = None,
     resume: ResumeOption = None,
     decompress: DecompressOption = True,
-    broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
     """Append lines from stdin or files, each as one record, byte for byte. Creates the topic if need be.
@@ -88,7 +89,7 @@ def produce(
     with (
         _inputs(files) as inputs,
         Progress(f"to {topic}", _size_bytes(inputs)) as progress,
-        Producer(broker, topic, options, on_delivery=tally.delivered, on_refusal=tally.refuse) as producer,
+        Producer(broker.access(), topic, options, on_delivery=tally.delivered, on_refusal=tally.refuse) as producer,
     ):
         run = LineRun(producer, tally, rules, first_line=start.first_line, random_id=start.random_id)
         if start.earlier is not None:

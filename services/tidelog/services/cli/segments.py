@@ -10,27 +10,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidelog.services.cli.broker_options import BrokerChoice
 from tidelog.services.cli.console import print_json, print_table, size_text, time_text
-from tidelog.services.cli.options import DEFAULT_BROKER, BrokerOption, JsonOption, TopicArgument
+from tidelog.services.cli.options import JsonOption, TopicArgument
 
 if TYPE_CHECKING:
     from tidelog.client import PartitionLogDescription
 
 
 def segments(
+    broker: BrokerChoice,
     topic: TopicArgument,
     partition: Annotated[int | None, typer.Option("--partition", "-p", help="Only this partition.", min=0)] = None,
     urls: Annotated[bool, typer.Option("--urls", help="Print only URLs, one per line, for other readers.")] = False,
-    broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
     """List the Parquet segments that hold a topic's archived records, each record once.
 
     [dim]tidelog topic segments web --urls[/dim]
     """
-    from tidelog.client import Admin
-
-    with Admin(broker) as admin:
+    with broker.admin() as admin:
         numbers = [part.partition for part in admin.topic(topic).partitions] if partition is None else [partition]
         logs = [admin.partition_log(topic, number) for number in numbers]
     if as_json:

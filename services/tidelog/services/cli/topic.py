@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidelog.services.cli.broker_options import BrokerChoice
 from tidelog.services.cli.console import (
     check_may_ask,
     confirm,
@@ -17,19 +18,16 @@ from tidelog.services.cli.console import (
     time_text,
 )
 from tidelog.services.cli.options import (
-    DEFAULT_BROKER,
-    BrokerOption,
     JsonOption,
     TopicArgument,
     YesOption,
-    admin_of,
     topic_names,
 )
 from tidelog.services.settings.setting import Kind, measured
-from tidelog.storage.errors import AlreadyExists, Invalid
+from tidelog.storage.errors import AlreadyExists, Invalid, NotFound
 
 if TYPE_CHECKING:
-    from tidelog.client import TopicDescription
+    from tidelog.client import Admin, TopicDescription
 
 NewNamesArgument = Annotated[
     list[str], typer.Argument(help="Names of new topics.", metavar="TOPIC...", show_default=False)
@@ -46,11 +44,11 @@ PartitionsOption = Annotated[int | None, typer.Option("--partitions", "-p", help
 
 
 def create(
+    broker: BrokerChoice,
     names: NewNamesArgument,
     partitions: PartitionsOption = None,
     configs: ConfigOption = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Skip topics that exist already.")] = False,
-    broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
     """Create topics. Configs in ms and bytes may have a unit.
@@ -58,7 +56,7 @@ def create(
     [dim]tidelog topic create web -p 4 -c retention.ms=7d -c segment.bytes=256MiB[/dim]
     """
     changes = _config_changes(configs or [])
-    with admin_of(broker) as admin:
+    with broker.admin() as admin:
         for name in names:
             try:
                 created = admin.create_topic(name, partitions, changes)
@@ -70,17 +68,17 @@ def create(
 
 
 def list_topics(
+    broker: BrokerChoice,
     records: Annotated[
         bool, typer.Option("--records", help="Count records too. May cost the broker a request for each partition.")
     ] = False,
-    broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
     """List topics with their partitions, and with --records their records.
 
     [dim]tidelog topic list --json[/dim]
     """
-    with admin_of(broker) as admin:
+    with broker.admin() as admin:
         topics = admin.topics(detail=records)
     if as_json:
         print_json(topics)
@@ -96,17 +94,18 @@ def list_topics(
     print_table(("topic", "partitions", "records", "created"), counted)
 
 
-def describe(names: NamesArgument, broker: BrokerOption = DEFAULT_BROKER, as_json: JsonOption = False) -> None:
+def describe(broker: BrokerChoice, names: NamesArgument, as_json: JsonOption = False) -> None:
     """Show the partitions and configs of topics.
 
     [dim]tidelog topic describe web[/dim]
     """
-    with admin_of(broker) as admin:
+    with broker.admin() as admin:
         for name in names:
             print_answer(admin.topic(name), _print_topic, as_json=as_json)
 
 
 def alter(
+    broker: BrokerChoice,
     topic: TopicArgument,
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", help="The new number of partitions: more than now.", min=1)
@@ -115,7 +114,6 @@ def alter(
     unset: Annotated[
         list[str] | None, typer.Option("--unset", help="A topic config to reset to its default.", metavar="KEY")
     ] = None,
-    broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
     """Change a topic's configs, or add partitions.
@@ -126,26 +124,48 @@ def alter(
     changes: dict[str, str | None] = {**_config_changes(configs or []), **dict.fromkeys(unset or [])}
     if partitions is None and not changes:
         raise Invalid("nothing to alter: give --partitions N, --set KEY=VALUE or --unset KEY")
-    with admin_of(broker) as admin:
+    with broker.admin() as admin:
         altered = admin.alter_topic(topic, partitions=partitions, configs=changes)
     print_answer(altered, _print_topic, as_json=as_json)
 
 
-def delete(names: NamesArgument, yes: YesOption = False, broker: BrokerOption = DEFAULT_BROKER) -> None:
+def delete(
+    broker: BrokerChoice,
+    names: NamesArgument,
+    yes: YesOption = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Skip topics that do not exist.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Delete topics and all their records. Asks first on a terminal; elsewhere --yes is needed.
 
-    [dim]tidelog topic delete web --yes[/dim]
+    [dim]tidelog topic delete web --yes
+    tidelog topic delete web --yes --if-exists[/dim]
     """
     check_may_ask(yes)
-    with admin_of(broker) as admin:
+    deleted: list[str] = []
+    with broker.admin() as admin:
         for name in names:
-            if not yes:
-                confirm(f"Delete {name} and its {admin.topic(name).records:,} records?")
-            admin.delete_topic(name)
-            print(f"deleted {name}")
+            try:
+                _delete_one(admin, name, yes=yes)
+            except NotFound:
+                if not if_exists:
+                    raise
+                continue
+            deleted.append(name)
+            if not as_json:
+                print(f"deleted {name}")
+    if as_json:
+        print_json({"deleted": deleted})
+
+
+def _delete_one(admin: Admin, name: str, *, yes: bool) -> None:
+    if not yes:
+        confirm(f"Delete {name} and its {admin.topic(name).records:,} records?")
+    admin.delete_topic(name)
 
 
 def delete_records(
+    broker: BrokerChoice,
     topic: TopicArgument,
     partition: Annotated[int, typer.Argument(help="The partition's number.", min=0, show_default=False)],
     before: Annotated[
@@ -155,7 +175,6 @@ def delete_records(
         ),
     ],
     yes: YesOption = False,
-    broker: BrokerOption = DEFAULT_BROKER,
     as_json: JsonOption = False,
 ) -> None:
     """Delete the records of a partition below an offset. Asks first on a terminal; elsewhere --yes is needed.
@@ -165,7 +184,7 @@ def delete_records(
     """
     before_offset = _before_offset(before)
     check_may_ask(yes)
-    with admin_of(broker) as admin:
+    with broker.admin() as admin:
         if not yes:
             confirm(f"Delete the records of {topic}/{partition} below {before}?")
         log_start_offset = admin.delete_records(topic, partition, before_offset)
