@@ -7,6 +7,8 @@ topics/<topic>/<topic_id>/partition=<p>/<base_offset:020d>-<last_offset:020d>-<i
 topics/<topic>/<topic_id>/_manifest/<p:05d>/<version:020d>.json
 topics/<topic>/<topic_id>/_manifest/<p:05d>/_history/<first version:020d>-<last version:020d>.json
 meta/<n:020d>.json
+groups/<journal>/<n:020d>.json                  a journal of groups: ``embedded``, or a shard's copies (four digits)
+groups/<journal>/_snapshots/<next n:020d>.json  its state after all entries below n
 _staging/<job>/...          temporary objects of a job (Spark's, a sweep's); the sweep removes those of a dead job
 _copy.json                  the cluster that this bucket is a copy of, and whether the copy is complete (`copy`)
 """
@@ -21,6 +23,9 @@ from tidelog.storage.errors import Corrupt
 META_PREFIX = "meta/"
 WAL_PREFIX = "wal/"
 TOPICS_PREFIX = "topics/"
+GROUPS_PREFIX = "groups/"
+EMBEDDED_GROUPS = "embedded"
+"""The journal of a broker without etcd."""
 STAGING_PREFIX = "_staging/"
 COPY_KEY = "_copy.json"
 
@@ -33,7 +38,10 @@ class TopicPartition:
     partition: int
 
 
-_OWN = re.compile(r"wal/\d{4,}/.+|topics/[^/]+/[0-9a-f]{32}/.+|meta/\d{20}\.json|_staging/[^/]+/.+")
+_OWN = re.compile(
+    r"wal/\d{4,}/.+|topics/[^/]+/[0-9a-f]{32}/.+|meta/\d{20}\.json"
+    r"|groups/(?:embedded|\d{4,})/(?:_snapshots/)?\d{20}\.json|_staging/[^/]+/.+"
+)
 
 
 def is_own_key(key: str) -> bool:
@@ -57,6 +65,20 @@ def floor_key(shard: int) -> str:
 def index_prefix(shard: int) -> str:
     """The index of a write-ahead log (`wal_index`)."""
     return f"{wal_prefix(shard)}_index/"
+
+
+def groups_prefix(journal: str) -> str:
+    """A journal of groups: `EMBEDDED_GROUPS`, or `group_copies` of a shard."""
+    return f"{GROUPS_PREFIX}{journal}/"
+
+
+def group_copies(shard: int) -> str:
+    """The name of the journal to which the groups of `shard` are copied from etcd."""
+    return f"{shard:04d}"
+
+
+def group_snapshots_prefix(journal: str) -> str:
+    return f"{groups_prefix(journal)}_snapshots/"
 
 
 def topic_prefix(topic: str, topic_id: str) -> str:

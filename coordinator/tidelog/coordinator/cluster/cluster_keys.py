@@ -7,6 +7,8 @@
     /tidelog/<cluster>/leaders/<shard>       LeaderRecord, under the leader's lease
     /tidelog/<cluster>/epochs/<shard>        the highest epoch ever assigned, as a decimal number
     /tidelog/<cluster>/journal               the journal's next number; when it rises, brokers read the journal
+    /tidelog-groups/<cluster>/...            groups and their offsets (`groups.stored`), which leadership does not watch
+    /tidelog-groups/<cluster>/writes/<shard> changes with each write of the shard's groups (`groups.etcd_group_store`)
 
 No key is the truth about records: the write-ahead log proves who leads, and the journal on the bucket holds the topics.
 So all keys may be lost; `recover` writes them again from the bucket.
@@ -75,7 +77,7 @@ class LeaderRecord(msgspec.Struct, frozen=True):
 
 
 class ClusterKeys:
-    """The keys of the cluster `name`. `brokers`, `draining`, `leaders` and `epochs` are prefixes."""
+    """The keys of the cluster `name`. `brokers`, `draining`, `leaders`, `epochs` and `groups` are prefixes."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -87,6 +89,7 @@ class ClusterKeys:
         self.leaders = f"{self.root}leaders/"
         self.epochs = f"{self.root}epochs/"
         self.journal = f"{self.root}journal"
+        self.groups = f"/tidelog-groups/{name}/"
 
     def broker(self, broker_id: str) -> str:
         return self.brokers + broker_id
@@ -99,6 +102,9 @@ class ClusterKeys:
 
     def epoch(self, shard: int) -> str:
         return f"{self.epochs}{shard:04d}"
+
+    def group_writes(self, shard: int) -> str:
+        return f"{self.groups}writes/{shard:04d}"
 
 
 _Value = TypeVar("_Value", bound=msgspec.Struct)

@@ -32,9 +32,10 @@ class GroupStore(Protocol):
         ...
 
     async def write(self, changes: Sequence[Change]) -> None:
-        """Store `changes` in order; the changes of one group are applied together or not at all, and a later call is
-        applied after an earlier one. Raises `Fenced` if another broker coordinates the groups now (then nothing was
-        applied), `Unavailable` if the outcome is unknown: the same changes may be written again."""
+        """Store `changes` in order, and after those of earlier calls. The changes of one group are applied together or
+        not at all, unless they are too many for one transaction (`EtcdGroupStore`): then a failure can leave the first
+        of them applied. Raises `Fenced` if another broker coordinates the groups now; this store then writes nothing
+        more. Raises `Unavailable` or `Denied` if the outcome is unknown: the same changes may be written again."""
         ...
 
     async def heads(self, after: str, limit: int) -> HeadPage:

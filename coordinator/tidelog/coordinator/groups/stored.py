@@ -85,5 +85,19 @@ def names_in(key: str, prefix: str) -> tuple[str, ...]:
     return tuple(unquote(part) for part in key.removeprefix(prefix).split("/"))
 
 
+def group_of(key: str) -> str:
+    """The group that the head or part `key` belongs to.
+
+    >>> group_of(offset_key("a/b", "web", 3)), group_of(head_key("a/b"))
+    ('a/b', 'a/b')
+    """
+    return unquote(key.split("/", 2)[1])
+
+
+def is_copied(key: str) -> bool:
+    """Whether `key` is copied to the bucket: heads and offsets. Members join again after a recovery."""
+    return key.startswith(HEADS) or key.split("/", 3)[2:3] == ["offsets"]
+
+
 def _coded(name: str) -> str:
     return quote(name, safe="")

@@ -1,0 +1,197 @@
+"""Stores the groups of one shard in the key-value store, for one leadership of the shard.
+
+A write is cut into transactions of at most `OPERATIONS_MAX` operations. Each transaction compares:
+
+    the leader key of the shard    still holds this leadership (broker, incarnation, epoch)
+    the cluster's identity         is unchanged: so is the number of shards, hence the groups of this shard
+    `group_writes` of the shard    is at the revision of the last transaction; each transaction also writes it
+
+- So a leader that was paused, or whose shard moved, gets `Fenced` and changes nothing more.
+- A transaction whose answer was lost may be applied seconds later. The compare with `group_writes` refuses it once a
+  later write was applied, so that it never brings an old offset back.
+- If the leader key is missing (its lease ended, or etcd was wiped), nobody else coordinates the groups. The caller gets
+  `Unavailable` and may write again: leadership puts the key again, or `recover` does its work.
+- The changes of one group in one write are in one transaction if they fit in one. If they do not, they are applied in
+  their order, and a crash can leave only the first of them applied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+
+from tidelog.coordinator.cluster.cluster_keys import (
+    ClusterIdentity,
+    ClusterKeys,
+    LeaderRecord,
+    decode_value,
+    encode_value,
+)
+from tidelog.coordinator.groups.group_step import Change
+from tidelog.coordinator.groups.group_store import GroupStore, HeadPage
+from tidelog.coordinator.groups.stored import HEADS, group_of, head_key, names_in, parts_prefix
+from tidelog.coordinator.kv.key_value import (
+    AtRevision,
+    Compare,
+    DeleteKey,
+    GetKey,
+    HasValue,
+    KeyValue,
+    KeyValueStore,
+    PutKey,
+    TransactionResult,
+    read_prefix,
+)
+from tidelog.storage.errors import Fenced, TidelogError, Unavailable
+
+OPERATIONS_MAX = 128
+"""etcd's default ``--max-txn-ops``."""
+TRANSACTION_BYTES_MAX = 1_000_000
+"""Keys and values of a transaction. etcd's default ``--max-request-bytes`` is 1.5 MiB."""
+
+
+class EtcdGroupStore(GroupStore):
+    """`leader`: this leadership of `shard`, as its key holds it. `shards`: their number, by which the caller knows the
+    groups of this shard."""
+
+    def __init__(self, kv: KeyValueStore, keys: ClusterKeys, shard: int, leader: LeaderRecord, shards: int) -> None:
+        self._kv = kv
+        self._keys = keys
+        self._shard = shard
+        self._leader_value = encode_value(leader)
+        self._shards = shards
+        self._identity_value: bytes | None = None
+        self._last_write = 0
+        self._writing = asyncio.Lock()
+
+    async def load(self, group: str) -> Mapping[str, bytes]:
+        head = await self._kv.get(self._keys.groups + head_key(group))
+        parts, _ = await read_prefix(self._kv, self._keys.groups + parts_prefix(group))
+        return self._without_prefix([*([head] if head else []), *parts])
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        async with self._writing:
+            for transaction in cut(changes):
+                await self._apply(transaction)
+
+    async def heads(self, after: str, limit: int) -> HeadPage:
+        prefix = self._keys.groups + HEADS
+        last = self._keys.groups + head_key(after) if after else None
+        page = await self._kv.range(prefix, limit=limit, after=last)
+        return HeadPage({names_in(item.key, prefix)[0]: item.value for item in page.items}, page.more)
+
+    async def _apply(self, changes: Sequence[Change]) -> None:
+        """Apply `changes` in one transaction. It is tried again if an earlier one, whose answer was lost, was applied
+        meanwhile; there is at most one of these for each lost answer."""
+        operations = [*(self._with_prefix(change) for change in changes), PutKey(self._writes_key, self._leader_value)]
+        while True:
+            result = await self._kv.transact(await self._compares(), operations, [GetKey(key) for key in self._fence])
+            if result.succeeded:
+                self._last_write = result.revision
+                return
+            self._learn(result)
+
+    async def _compares(self) -> Sequence[Compare]:
+        if self._identity_value is None:
+            self._learn(await self._kv.transact((), [GetKey(key) for key in self._fence]))
+        assert self._identity_value is not None, "learned above"
+        leader, identity, writes = self._fence
+        return (
+            HasValue(leader, self._leader_value),
+            HasValue(identity, self._identity_value),
+            AtRevision(writes, self._last_write),
+        )
+
+    def _learn(self, result: TransactionResult) -> None:
+        """Take the identity and the revision of the last write from `result`, or raise why this store must not
+        write."""
+        leader, identity, writes = result.found
+        if leader is None or identity is None:
+            raise Unavailable(self._missing(identity))
+        if leader.value != self._leader_value:
+            raise Fenced(f"another broker coordinates the groups of shard {self._shard}; nothing more was applied")
+        if refusal := self._other_shards(identity):
+            raise refusal
+        self._identity_value = identity.value
+        self._last_write = writes.mod_revision if writes else 0
+
+    def _missing(self, identity: KeyValue | None) -> str:
+        if identity is None:
+            return "etcd knows nothing of this cluster: it was wiped. Run `tidelog cluster recover`; groups wait for it"
+        return f"etcd has no leader of shard {self._shard} at this moment; nothing was applied, try again"
+
+    def _other_shards(self, identity: KeyValue) -> TidelogError | None:
+        shards = decode_value(self._keys.identity, identity.value, ClusterIdentity).shards
+        if shards == self._shards:
+            return None
+        return Fenced(
+            f"the cluster has {shards} shards now, not {self._shards}: other shards coordinate some of the groups of "
+            f"shard {self._shard}; nothing more was applied"
+        )
+
+    @property
+    def _fence(self) -> tuple[str, str, str]:
+        return self._keys.leader(self._shard), self._keys.identity, self._writes_key
+
+    @property
+    def _writes_key(self) -> str:
+        return self._keys.group_writes(self._shard)
+
+    def _with_prefix(self, change: Change) -> Change:
+        key = self._keys.groups + change.key
+        return PutKey(key, change.value) if isinstance(change, PutKey) else DeleteKey(key)
+
+    def _without_prefix(self, items: Sequence[KeyValue]) -> Mapping[str, bytes]:
+        return {item.key.removeprefix(self._keys.groups): item.value for item in items}
+
+
+def cut(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    """`changes` in transactions, each key once in a transaction. The order of the changes of one group is kept; those
+    that fit into one transaction are in one."""
+    room = OPERATIONS_MAX - 1  # one is the write of `group_writes`
+    batch: dict[str, Change] = {}
+    batch_bytes = 0
+    for pieces in _by_group(changes):
+        piece_bytes = sum(map(_bytes_of, pieces.values()))
+        if batch and (len(batch) + len(pieces) > room or batch_bytes + piece_bytes > TRANSACTION_BYTES_MAX):
+            yield tuple(batch.values())
+            batch, batch_bytes = {}, 0
+        batch |= pieces
+        batch_bytes += piece_bytes
+    if batch:
+        yield tuple(batch.values())
+
+
+def _by_group(changes: Sequence[Change]) -> Iterator[Mapping[str, Change]]:
+    """The changes of each group, only the last one of a key; in several pieces if they do not fit into a
+    transaction."""
+    groups: dict[str, list[Change]] = {}
+    for change in changes:
+        groups.setdefault(group_of(change.key), []).append(change)
+    for own in groups.values():
+        last = {change.key: change for change in own}
+        if len(last) < OPERATIONS_MAX and sum(map(_bytes_of, last.values())) <= TRANSACTION_BYTES_MAX:
+            yield last
+        else:
+            yield from _in_pieces(own)
+
+
+def _in_pieces(changes: Sequence[Change]) -> Iterator[Mapping[str, Change]]:
+    """`changes` in order. A key that changes twice is not moved over the end of a piece, which would change the
+    order."""
+    piece: dict[str, Change] = {}
+    piece_bytes = 0
+    for change in changes:
+        size = _bytes_of(change)
+        full = change.key not in piece and len(piece) == OPERATIONS_MAX - 1
+        if piece and (full or piece_bytes + size > TRANSACTION_BYTES_MAX):
+            yield piece
+            piece, piece_bytes = {}, 0
+        piece[change.key] = change
+        piece_bytes += size
+    if piece:
+        yield piece
+
+
+def _bytes_of(change: Change) -> int:
+    return len(change.key) + (len(change.value) if isinstance(change, PutKey) else 0)
