@@ -19,6 +19,8 @@ from tidelog.services.http.front.host_check import HostCheck, host_name
 from tidelog.services.http.front.http_front import FrontChecks, HttpFront
 from tidelog.services.http.front.origin_check import OriginCheck
 from tidelog.services.http.front.request_context import RequestContexts
+from tidelog.services.http.kafka_rest.rest_lane import RestLane
+from tidelog.services.http.kafka_rest.seen_address import SeenAddresses
 from tidelog.services.http.metrics.broker_collector import BrokerCollector
 from tidelog.services.http.metrics.http_collector import HttpCollector
 from tidelog.services.http.service import Service, open_service
@@ -42,7 +44,7 @@ _DESCRIPTION = "A log service with Kafka's semantics that stores all data in an 
 
 
 class BrokerApp(FastAPI):
-    """A FastAPI application behind an `HttpFront` and a `DirectLane`."""
+    """A FastAPI application behind an `HttpFront`, a `RestLane` and a `DirectLane`."""
 
     front: HttpFront
 
@@ -75,9 +77,11 @@ def create_app(broker: ServedBroker, settings: Settings, runtime: Runtime) -> Fa
     app.state.service = service
     problems = ProblemAnswers(service.problems)
     problems.install(app)
-    lane = DirectLane(app.routed, *_add_routes(app, broker, service), problems.answer)
     contexts, checks = RequestContexts(runtime), _checks(settings, proofs)
-    app.front = HttpFront(lane, checks, contexts, service.requests, problems.answer, lambda: service.waiting.draining)
+    v1 = DirectLane(app.routed, *_add_routes(app, broker, service), problems.answer)
+    addresses = SeenAddresses(checks.hosts.allows, settings.own_address)
+    rest = RestLane(v1, service, addresses, problems.answer)
+    app.front = HttpFront(rest, checks, contexts, service.requests, rest.answer_error, lambda: service.waiting.draining)
     return app
 
 

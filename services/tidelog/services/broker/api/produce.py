@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 
@@ -50,10 +52,12 @@ class ProduceOptions:
 @dataclass(frozen=True)
 class Appended:
     """Where records of a request are. `base_offset` is None for `Acks.NONE`. `timestamp_ms`: the append time with
-    LogAppendTime, otherwise the largest timestamp of the batch. `duplicate`: the batch was already in the log."""
+    LogAppendTime, otherwise the largest timestamp of the batch. `duplicate`: the batch was already in the log. `rows`:
+    the indexes of these records in the request, in order; None: all of them."""
 
     partition: int
     base_offset: int | None
     count: int
     timestamp_ms: int
     duplicate: bool = False
+    rows: npt.NDArray[np.int64] | None = field(default=None, compare=False)

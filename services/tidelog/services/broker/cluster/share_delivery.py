@@ -82,7 +82,8 @@ class ShareDelivery:
             return appended
 
         async def there(leader: Leader) -> Appended:
-            return await self._peers.produce(context, leader, topic.name, share, to_one)
+            appended = await self._peers.produce(context, leader, topic.name, share, to_one)
+            return replace(appended, rows=share.rows)
 
         return await self._calls.write(context, topic.shards[share.partition], here, there)
 

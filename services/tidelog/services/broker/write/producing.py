@@ -203,7 +203,7 @@ def _mark(state: PartitionState, options: ProduceOptions, base_offset: int, coun
 
 def _appended(share: Share, append: Append, acks: Acks) -> Appended:
     base_offset = None if acks is Acks.NONE else append.base_offset
-    return Appended(share.partition, base_offset, append.count, share.timestamp_ms_max)
+    return Appended(share.partition, base_offset, append.count, share.timestamp_ms_max, rows=share.rows)
 
 
 def _check_outcomes(outcomes: Sequence[tuple[_Target, Outcome]]) -> None:

@@ -32,13 +32,14 @@ from tidelog.storage.runtime import Clock
 @dataclass(frozen=True)
 class Share:
     """The records of a request for one partition. `held_bytes`: the memory that they keep alive; `payload_bytes`: of
-    their keys and values."""
+    their keys and values; `rows` as in `Appended`."""
 
     partition: int
     records: pa.Table
     held_bytes: int
     payload_bytes: int
     timestamp_ms_max: int
+    rows: npt.NDArray[np.int64] | None = None
 
 
 ROUTED_INLINE_MAX = 20_000
@@ -160,5 +161,6 @@ def _split(admitted: Admitted, partitions: npt.NDArray[np.int32]) -> Sequence[Sh
     shares = []
     for number, first, end, payload, timestamp_ms in zip(*columns, strict=True):
         held_bytes = payload + int(beside_payload * (end - first))
-        shares.append(Share(number, gathered.slice(first, end - first), held_bytes, payload, timestamp_ms))
+        records = gathered.slice(first, end - first)
+        shares.append(Share(number, records, held_bytes, payload, timestamp_ms, order[first:end]))
     return tuple(shares)

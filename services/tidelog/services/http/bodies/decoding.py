@@ -18,7 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from tidelog.services.broker.api.produce import Draft
 from tidelog.services.http.bodies.arrow_body import check_claims, decode_claimed
@@ -31,6 +31,8 @@ from tidelog.services.http.media import Media
 from tidelog.storage.object_store import Body
 
 T = TypeVar("T")
+Decode: TypeAlias = Callable[[Body, int], Draft]
+"""Decodes a body of at most so many records."""
 
 DECODE_THREADS_MAX = 4
 INLINE_BYTES_MAX = 1 << 18
@@ -64,14 +66,20 @@ class Decoding:
         """Decode `body`. Raises `Overloaded` before anything is decoded, `Unreadable`, `Invalid`, `TooLarge`."""
         if form.media is Media.ARROW:
             return await self._arrow(form, body, held)
-        decode = partial(_decode, form, body, self._records_max)
-        if _is_small(body, form.media):
-            return decode()
+        mark = b"{" if form.media is Media.JSON else b"\n"
+        return await self.records(partial(_decode, form), body, held, mark=mark)
+
+    async def records(self, decode: Decode, body: Body, held: InFlightBody, *, mark: bytes = b"{") -> Draft:
+        """Decode `body`, which is text, by `decode`. There is a `mark` in each of its records. Raises the errors of
+        `decode`, and `Overloaded` before anything is decoded."""
+        decode_now = partial(decode, body, self._records_max)
+        if _is_small(body, mark):
+            return decode_now()
         async with self._places:
             counted_bytes = added_bytes(len(body), self._records_max)
             held.grow(counted_bytes)
             try:
-                return await self._in_thread(decode)
+                return await self._in_thread(decode_now)
             finally:
                 held.give_back(counted_bytes)
 
@@ -110,9 +118,8 @@ def _decode(form: BodyForm, body: Body, records_max: int) -> Draft:
     return decode_text(body, records_max, form.fields)
 
 
-def _is_small(body: Body, media: Media) -> bool:
+def _is_small(body: Body, mark: bytes) -> bool:
     """Whether `body` is decoded on the event loop."""
     if len(body) <= INLINE_RECORDS_MAX or len(body) > INLINE_BYTES_MAX:
         return len(body) <= INLINE_RECORDS_MAX
-    mark = b"{" if media is Media.JSON else b"\n"
     return count_bytes(body, mark) <= INLINE_RECORDS_MAX

@@ -33,11 +33,11 @@ _BEGIN = re.compile(rb'\s*\{\s*"records"\s*:\s*\[\s*')
 _END = re.compile(rb"\s*\]\s*\}\s*\Z")
 _FIRST_KEY = re.compile(rb'\{\s*("[a-z]{3,9}")')
 _BETWEEN = rb"\}\s*,\s*(?=\{\s*%b)"
-_QUOTE, _OPEN, _CLOSE, _BACKSLASH = 1, 2, 3, 4
+QUOTE, OPEN, CLOSE, _BACKSLASH = 1, 2, 3, 4
 _KINDS = np.zeros(256, np.uint8)
-_KINDS[np.frombuffer(b'"', np.uint8)] = _QUOTE
-_KINDS[np.frombuffer(b"{[", np.uint8)] = _OPEN
-_KINDS[np.frombuffer(b"}]", np.uint8)] = _CLOSE
+_KINDS[np.frombuffer(b'"', np.uint8)] = QUOTE
+_KINDS[np.frombuffer(b"{[", np.uint8)] = OPEN
+_KINDS[np.frombuffer(b"}]", np.uint8)] = CLOSE
 _KINDS[np.frombuffer(b"\\", np.uint8)] = _BACKSLASH
 
 
@@ -60,14 +60,20 @@ def decoded_pieces(body: Body, decode: Callable[[bytes, int], list[T]]) -> Itera
         start, count = cut[1], count + len(records)
 
 
+def holds_only_records(body: Body) -> bool:
+    """Whether `decoded_pieces` can decode the body: it begins and ends as ``{"records": […]}``."""
+    tail_start = max(0, len(body) - END_BYTES_MAX)
+    return _BEGIN.match(body) is not None and _END.search(bytes(body[tail_start:])) is not None
+
+
 def record_end(body: Body, start: int, end: int, least: int) -> int:
     """The end of the first record that ends at `least` or later; `end` if there is none. A record begins at `start`."""
     depth, in_text, escaped = 0, False, False
     for first in range(start, end, SCAN_BYTES):
         block = np.frombuffer(body[first : min(end, first + SCAN_BYTES)], np.uint8)
-        places, kinds, escaped = _marks(block, escaped=escaped)
-        texts = (np.cumsum(kinds == _QUOTE) + in_text) % 2 == 1
-        steps = np.where(texts, 0, (kinds == _OPEN).astype(np.int64) - (kinds == _CLOSE))
+        places, kinds, escaped = marks(block, escaped=escaped)
+        texts = (np.cumsum(kinds == QUOTE) + in_text) % 2 == 1
+        steps = np.where(texts, 0, (kinds == OPEN).astype(np.int64) - (kinds == CLOSE))
         depths = np.cumsum(steps) + depth
         ends = places[(steps == -1) & (depths == 0) & (places + first + 1 >= least)]
         if len(ends):
@@ -113,7 +119,7 @@ def _array(body: Body, start: int, end: int) -> bytes:
     return b"".join((b"[", memoryview(body)[start:end], b"]"))
 
 
-def _marks(block: npt.NDArray[np.uint8], *, escaped: bool) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], bool]:
+def marks(block: npt.NDArray[np.uint8], *, escaped: bool) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], bool]:
     """Places and kinds of the brackets and the quotes that are not escaped, and whether the byte after the block is
     escaped. `escaped`: whether its first byte is."""
     kinds = _KINDS[block]

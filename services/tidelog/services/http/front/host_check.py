@@ -39,13 +39,17 @@ class HostCheck:
     def check(self, head: RequestHead) -> None:
         """Raises `HostRefused`."""
         host = head.headers.get(b"host")
-        if host is None or self._any or self._allowed(host) or head.path in PROBES:
+        if host is None or self.allows(host) or head.path in PROBES:
             return
         name = host_name(host.decode("latin-1"))
         raise HostRefused(
             f"{name[:80]!r} is not a name of this broker: use an IP address, localhost or its advertised.address, "
             "or add the name to the broker's http.hosts.allowed"
         )
+
+    def allows(self, host: bytes) -> bool:
+        """Whether `host`, a value of the Host header, is a name of this broker."""
+        return self._any or self._allowed(host)
 
     def _is_allowed(self, host: bytes) -> bool:
         name = host_name(host.decode("latin-1"))

@@ -1,0 +1,97 @@
+"""Reads of brokers, topics, partitions and offsets, and how the interface refuses."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from tests.http.kafka_rest.rest import MANAGEMENT, refused
+
+from tidelog.services.http.kafka_rest.broker_numbers import broker_number
+
+
+async def test_brokers_topics_partitions_and_offsets(client: httpx.AsyncClient, web: dict[int, int]) -> None:
+    number = broker_number("broker")
+    assert (await client.get("/brokers")).json() == {"brokers": [number]}
+    assert (await client.get("/topics")).json() == ["web"]
+    topic = (await client.get("/topics/web")).json()
+    assert topic["name"] == "web"
+    assert topic["configs"]["cleanup.policy"] == "delete"
+    assert all(isinstance(value, str) for value in topic["configs"].values())
+    replica = {"broker": number, "leader": True, "in_sync": True}
+    partitions = [{"partition": one, "leader": number, "replicas": [replica]} for one in (0, 1)]
+    assert topic["partitions"] == partitions
+    assert (await client.get("/topics/web/partitions")).json() == partitions
+    assert (await client.get("/topics/web/partitions/1")).json() == partitions[1]
+    offsets = await client.get("/topics/web/partitions/0/offsets")
+    assert offsets.json() == {"beginning_offset": 0, "end_offset": 3}
+    assert offsets.headers["content-type"] == MANAGEMENT
+
+
+@pytest.mark.parametrize("path", ["/brokers", "/topics", "/topics/web", "/topics/web/partitions/0/offsets"])
+async def test_every_path_also_has_a_trailing_slash(client: httpx.AsyncClient, web: dict[int, int], path: str) -> None:
+    plain, slashed = await client.get(path), await client.get(f"{path}/")
+    assert plain.status_code == slashed.status_code == 200
+    assert plain.json() == slashed.json()
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("/topics/none", 404, 40401),
+        ("/topics/bad name!", 404, 40401),
+        ("/topics/none/partitions", 404, 40401),
+        ("/topics/none/partitions/0/offsets", 404, 40401),
+        ("/topics/web/partitions/2", 404, 40402),
+        ("/topics/web/partitions/-1", 404, 40402),
+        ("/topics/web/partitions/99999999999/offsets", 404, 40402),
+        ("/topics/web/partitions/x", 404, 404),
+        ("/topics/web/partitions/x/offsets", 404, 404),
+        ("/topics/web/nothing", 404, 404),
+        ("/v3/nothing", 404, 404),
+    ],
+)
+async def test_missing_things_have_their_codes(
+    client: httpx.AsyncClient, web: dict[int, int], path: str, status: int, code: int
+) -> None:
+    refused(await client.get(path), status, code)
+
+
+async def test_another_method_is_refused_in_this_form(client: httpx.AsyncClient) -> None:
+    refused(await client.delete("/topics"), 405, 405)
+
+
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        ("application/vnd.kafka.v2+json", 200),
+        ("application/vnd.kafka+json", 200),
+        ("application/json", 200),
+        ("application/vnd.kafka.v2+json, application/vnd.kafka+json; q=0.9, application/json; q=0.8", 200),
+        ("*/*", 200),
+        ("text/html", 406),
+        ("application/vnd.kafka.v1+json", 406),
+    ],
+)
+async def test_accept_of_reads(client: httpx.AsyncClient, accept: str, status: int) -> None:
+    answer = await client.get("/topics", headers={"accept": accept})
+    if status == 200:
+        assert answer.status_code == 200
+        wanted = "application/json" if accept == "application/json" else MANAGEMENT
+        assert answer.headers["content-type"] == wanted
+    else:
+        refused(answer, 406, 406)
+
+
+async def test_the_front_refuses_in_this_form_too(client: httpx.AsyncClient) -> None:
+    refused(await client.get("/topics", headers={"host": "evil.example"}), 403, 40301)
+    refused(await client.get("/topics", headers={"origin": "https://evil.example"}), 403, 40301)
+    refused(await client.post("/topics/web", content=b"{}"), 415, 415)
+    refused(await client.get("/topics/web%2Fpartitions"), 400, 400)
+    other = await client.get("/v1/topics/none")
+    assert other.headers["content-type"] == "application/problem+json"
+
+
+async def test_requests_are_counted_by_their_template(client: httpx.AsyncClient, web: dict[int, int]) -> None:
+    await client.get("/topics/web/partitions/0/offsets/")
+    metrics = (await client.get("/metrics")).text
+    assert 'route="/topics/{topic}/partitions/{partition}/offsets"' in metrics
