@@ -50,6 +50,9 @@ class Deadlines:
         """When to call `expired`; None: nothing is due ever."""
         return self._heap[0][0] if self._at_ms else None
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._at_ms
+
     def __len__(self) -> int:
         return len(self._at_ms)
 

@@ -65,6 +65,11 @@ class GroupContext:
             self.head = head
             self.put(head_key(self.name), head)
 
+    def drop_head(self) -> None:
+        """The group does not exist any more."""
+        self.head = None
+        self.delete(head_key(self.name))
+
     def reply(self, ticket: Ticket, answer: Any, rests_on: frozenset[str] | None = ALL_CHANGES) -> None:
         self._outcome.replies.append(Reply(ticket, answer, None, rests_on))
 

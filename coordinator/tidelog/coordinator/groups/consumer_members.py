@@ -1,0 +1,374 @@
+"""The members of a consumer group, in the model of KIP-848: the coordinator computes a target assignment, and each
+member is brought to it by its own heartbeats.
+
+    heartbeat ──▶ joins, leaves, subscribes ──▶ the group's epoch grows ──▶ AssignmentTask ──▶ assigned: new targets
+    heartbeat ──▶ confirms what it gave up  ──▶ reconciliation: revoke what the target lacks, assign what nobody holds
+
+`reconciliation` keeps invariant 8, `target_assignment` the targets. Rules for epochs:
+
+- A member is in the epoch of its present assignment. A member whose partitions stay the same keeps its epoch and
+  notices nothing of a rebalance. (In Kafka every member moves to every epoch of the group.)
+- A request in the member's present epoch proves that the member has had the answer that began this epoch. Only such a
+  request confirms. One in the epoch of the member's request before is a repetition: its answer was lost, or a broker
+  held it up. It is answered, and changes nothing but the subscription. Any other epoch is fenced.
+- A commit is accepted in the member's present epoch only, and not for a partition of the group's topics that the member
+  does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tidelog.coordinator.groups.assignors.assignment import Assignment, Partition
+from tidelog.coordinator.groups.consumer_member import (
+    ConsumerMember,
+    StoredMember,
+    by_topic,
+    check_heartbeat,
+    new_profile,
+    partition_set,
+)
+from tidelog.coordinator.groups.deadlines import Deadlines
+from tidelog.coordinator.groups.group_step import Ticket
+from tidelog.coordinator.groups.members import ALL_CHANGES, GroupContext
+from tidelog.coordinator.groups.reconciliation import Reconciliation
+from tidelog.coordinator.groups.stored import StoredHead, member_key
+from tidelog.coordinator.groups.target_assignment import KIND, TargetAssignment
+from tidelog.storage.errors import (
+    GroupFull,
+    GroupNotEmpty,
+    InstanceInUse,
+    Invalid,
+    MemberFenced,
+    StaleMemberEpoch,
+    UnknownMember,
+)
+from tidelog.wire.groups import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    CommitOffsets,
+    FetchOffsets,
+    GroupDescription,
+    GroupMemberDescription,
+    GroupRequest,
+    Heartbeat,
+    HeartbeatAnswer,
+)
+
+FULL_RETRY_S = 10.0
+RECONCILING_INTERVAL_MS = 200
+"""When a member that waits for partitions is to send its next heartbeat; later in a group of more members."""
+HEARTBEATS_PER_SESSION = 3
+
+
+class ConsumerMembers:
+    """Implements `Members`."""
+
+    def __init__(self, context: GroupContext, items: Mapping[str, bytes]) -> None:
+        self._context = context
+        self._members: dict[str, ConsumerMember] = {}
+        self._by_instance: dict[str, str] = {}
+        self._sessions = Deadlines()
+        self._partitions = Reconciliation(context)
+        self._target = TargetAssignment(context, self._members, self._partitions)
+        for member_id, value in items.items():
+            self._restore(member_id, msgspec.msgpack.decode(value, type=StoredMember))
+        self.extend_sessions()
+
+    # --- Members
+
+    def handle(self, ticket: Ticket, request: GroupRequest[Any]) -> None:
+        assert isinstance(request, Heartbeat)
+        check_heartbeat(request, self._context.limits)
+        self._target.notice_topics()
+        if request.member_epoch == LEAVE_EPOCH:
+            self._leave(ticket, request)
+        elif request.member_epoch == STATIC_LEAVE_EPOCH:
+            self._leave_for_a_while(ticket, request)
+        elif request.member_epoch == JOIN_EPOCH:
+            self._join(ticket, request)
+        else:
+            self._keep(ticket, request)
+        self._target.finish_step()
+
+    def check_commit(self, request: CommitOffsets) -> None:
+        if not request.member_id:
+            raise GroupNotEmpty(
+                f"the group {self._context.name} has members: commit as one of them, or stop them first"
+            )
+        self._target.notice_topics()
+        member = self._in_epoch(request.member_id, request.member_epoch)
+        held = member.held
+        for offset in request.offsets:
+            if Partition(offset.topic, offset.partition) not in held and self.subscribes(offset.topic):
+                raise StaleMemberEpoch(
+                    f"partition {offset.partition} of {offset.topic} is not assigned to the member {member.member_id}: "
+                    "send a heartbeat, and commit only what is assigned"
+                )
+
+    def check_fetch(self, request: FetchOffsets) -> None:
+        self._in_epoch(request.member_id, request.member_epoch)
+
+    def subscribes(self, topic: str) -> bool:
+        return self._target.subscriptions.includes(topic)
+
+    def describe(self) -> GroupDescription:
+        head = self._context.head or StoredHead()
+        return GroupDescription(
+            group=self._context.name,
+            kind=KIND,
+            state=self._state(),
+            epoch=self._partitions.epoch,
+            assignor=head.assignor,
+            protocol_type=KIND,
+            members=tuple(_described(member) for _, member in sorted(self._members.items())),
+        )
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """No request waits here."""
+
+    def tick(self) -> None:
+        self._target.notice_topics()
+        now_ms = self._context.moment.monotonic_ms
+        for ended in (self._sessions, self._partitions.overdue):
+            for member_id in ended.expired(now_ms):
+                self._remove(self._members[member_id])
+        self._target.finish_step()
+
+    def extend_sessions(self) -> None:
+        for member in self._members.values():
+            self._set_session(member)
+            self._partitions.extend(member)
+
+    @property
+    def due_ms(self) -> int | None:
+        times = (self._sessions.due_ms, self._partitions.overdue.due_ms, self._target.due_ms)
+        return min((at_ms for at_ms in times if at_ms is not None), default=None)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def assigned(self, epoch: int, target: Assignment) -> None:
+        """See `GroupMachine.assigned`. From members that yield, the partitions are taken in this step."""
+        self._target.notice_topics()
+        for member in self._target.assigned(epoch, target):
+            if member.yields:
+                self._partitions.reconcile(member)
+            self._store(member)
+        self._target.finish_step()
+
+    # --- joining and leaving
+
+    def _join(self, ticket: Ticket, request: Heartbeat) -> None:
+        member = self._joining(request)
+        self._tell(member, request)
+        self._set_session(member)
+        self._partitions.reconcile(member)
+        self._store(member)
+        self._answer(ticket, member)
+
+    def _joining(self, request: Heartbeat) -> ConsumerMember:
+        """The member that `request` joins as: a new one, one that begins anew, or one whose answer was lost."""
+        member = self._members.get(request.member_id)
+        static = self._members.get(self._by_instance.get(request.instance_id or "", ""))
+        if static is not None and static is not member:
+            if member is not None or not static.away:
+                raise self._in_use(request)
+            return self._return(static, request)
+        if member is None:
+            return self._add(request)
+        if member.profile.instance_id != request.instance_id:
+            raise Invalid("a member cannot change its instance_id: leave first", field="instance_id")
+        if member.known_epoch != JOIN_EPOCH or member.away:
+            self._restart(member)
+        return member
+
+    def _add(self, request: Heartbeat) -> ConsumerMember:
+        if len(self._members) >= self._context.limits.members_max:
+            raise GroupFull(
+                f"the group {self._context.name} has {len(self._members)} members, as many as it may have",
+                retry_after_s=FULL_RETRY_S,
+            )
+        profile = msgspec.structs.replace(new_profile(self._context.limits), instance_id=request.instance_id)
+        subscription = self._target.subscriptions.add((), None)
+        member_id = request.member_id or self._context.entropy.new_id()
+        member = ConsumerMember(member_id, profile, subscription, self._partitions.next_epoch())
+        self._members[member_id] = member
+        if request.instance_id is not None:
+            self._by_instance[request.instance_id] = member_id
+        self._target.change()
+        return member
+
+    def _return(self, member: ConsumerMember, request: Heartbeat) -> ConsumerMember:
+        """The static `member`, which was away, is back under another id, with its partitions."""
+        del self._members[member.member_id]
+        self._sessions.drop(member.member_id)
+        self._context.delete(member_key(self._context.name, member.member_id))
+        member.member_id = request.member_id or self._context.entropy.new_id()
+        self._members[member.member_id] = member
+        self._by_instance[request.instance_id or ""] = member.member_id
+        self._partitions.adopt(member)
+        self._restart(member)
+        if self._target.pending:
+            self._target.change()  # the target under way is for the former id
+        return member
+
+    def _restart(self, member: ConsumerMember) -> None:
+        """The member begins anew in a new epoch, which fences its former process. It keeps its partitions."""
+        member.epoch = self._partitions.next_epoch()
+        member.known_epoch = JOIN_EPOCH
+        member.away = False
+
+    def _leave(self, ticket: Ticket, request: Heartbeat) -> None:
+        self._remove(self._known(request))
+        self._context.reply(ticket, HeartbeatAnswer(request.member_id, LEAVE_EPOCH, 0, ()))
+
+    def _leave_for_a_while(self, ticket: Ticket, request: Heartbeat) -> None:
+        member = self._known(request)
+        if member.profile.instance_id is None:
+            raise Invalid("only a member with an instance_id can come back: leave with -1", field="member_epoch")
+        member.away = True
+        self._partitions.release(member, member.revoking)
+        self._partitions.reconcile(member)
+        self._set_session(member)
+        self._store(member)
+        self._context.reply(ticket, HeartbeatAnswer(member.member_id, STATIC_LEAVE_EPOCH, 0, ()))
+
+    def _remove(self, member: ConsumerMember) -> None:
+        """The member is no member any more: what it held is free."""
+        self._partitions.release(member, member.held)
+        self._partitions.overdue.drop(member.member_id)
+        self._sessions.drop(member.member_id)
+        self._target.subscriptions.remove(member.subscription)
+        del self._members[member.member_id]
+        if member.profile.instance_id is not None:
+            del self._by_instance[member.profile.instance_id]
+        self._context.delete(member_key(self._context.name, member.member_id))
+        self._target.change()
+
+    # --- staying
+
+    def _keep(self, ticket: Ticket, request: Heartbeat) -> None:
+        """An answer that says nothing new waits for the member's own key only, so that reading goes on while the store
+        is away."""
+        member = self._known(request)
+        self._check_epoch(member, request)
+        self._set_session(member)
+        changed = self._tell(member, request)
+        if request.member_epoch == member.epoch or member.yields:
+            member.known_epoch = request.member_epoch
+            changed |= request.owned is not None and self._partitions.confirm(member, partition_set(request.owned))
+            changed |= self._partitions.reconcile(member)
+        if changed:
+            self._store(member)
+        rests_on = ALL_CHANGES if changed else frozenset({member_key(self._context.name, member.member_id)})
+        self._answer(ticket, member, rests_on)
+
+    def _check_epoch(self, member: ConsumerMember, request: Heartbeat) -> None:
+        known = request.member_epoch in (member.epoch, member.known_epoch)
+        if member.away or not (known or (member.yields and 0 < request.member_epoch < member.epoch)):
+            raise MemberFenced(
+                f"the member {member.member_id} is in epoch {member.epoch}, not {request.member_epoch}: give up all "
+                "partitions and join again"
+            )
+
+    def _tell(self, member: ConsumerMember, request: Heartbeat) -> bool:
+        """Take over what the member says of itself; return whether that is new."""
+        before, after = member.profile, member.profile.told(request)
+        if after is before:
+            return False
+        member.profile = after
+        if (before.topics, before.topic_pattern) != (after.topics, after.topic_pattern):
+            self._target.subscriptions.remove(member.subscription)
+            member.subscription = self._target.subscriptions.add(after.topics, after.topic_pattern)
+            member.settled = False
+        if before.preferences != after.preferences:
+            self._target.change()
+        return True
+
+    # --- parts
+
+    def _restore(self, member_id: str, stored: StoredMember) -> None:
+        subscription = self._target.subscriptions.add(stored.profile.topics, stored.profile.topic_pattern)
+        member = ConsumerMember.restored(member_id, stored, subscription)
+        self._members[member_id] = member
+        self._partitions.adopt(member)
+        if stored.profile.instance_id is not None:
+            self._by_instance[stored.profile.instance_id] = member_id
+
+    def _known(self, request: Heartbeat) -> ConsumerMember:
+        """The member that `request` names."""
+        member = self._members.get(request.member_id)
+        if request.instance_id is not None and self._by_instance.get(request.instance_id) not in (
+            None,
+            request.member_id,
+        ):
+            raise self._in_use(request)
+        if member is None:
+            raise self._unknown(request.member_id)
+        return member
+
+    def _in_epoch(self, member_id: str, epoch: int) -> ConsumerMember:
+        member = self._members.get(member_id)
+        if member is None:
+            raise self._unknown(member_id)
+        if epoch != member.epoch or member.away:
+            raise StaleMemberEpoch(f"the member {member_id} is in epoch {member.epoch}, not {epoch}: send a heartbeat")
+        return member
+
+    def _unknown(self, member_id: str) -> UnknownMember:
+        return UnknownMember(
+            f"the group {self._context.name} has no member {member_id}: it left, or its session ended; join again"
+        )
+
+    def _in_use(self, request: Heartbeat) -> InstanceInUse:
+        return InstanceInUse(
+            f"another member of the group {self._context.name} has the instance_id {request.instance_id}: give each "
+            "consumer its own, or wait until the session of the other one ends"
+        )
+
+    def _set_session(self, member: ConsumerMember) -> None:
+        end_ms = self._context.moment.monotonic_ms + member.profile.session_timeout_ms
+        self._sessions.set(member.member_id, end_ms)
+
+    def _store(self, member: ConsumerMember) -> None:
+        self._context.put(member_key(self._context.name, member.member_id), member.stored())
+
+    def _answer(self, ticket: Ticket, member: ConsumerMember, rests_on: frozenset[str] | None = ALL_CHANGES) -> None:
+        answer = HeartbeatAnswer(member.member_id, member.epoch, self._interval_ms(member), member.answer)
+        self._context.reply(ticket, answer, rests_on)
+
+    def _interval_ms(self, member: ConsumerMember) -> int:
+        usual_ms = min(
+            self._context.limits.heartbeat_interval_ms, member.profile.session_timeout_ms // HEARTBEATS_PER_SESSION
+        )
+        if member.settled and not self._target.pending:
+            return usual_ms
+        return min(max(RECONCILING_INTERVAL_MS, len(self._members)), usual_ms)
+
+    def _state(self) -> str:
+        if not self._members:
+            return "Empty"
+        if self._target.pending:
+            return "Assigning"
+        return "Stable" if all(member.settled for member in self._members.values()) else "Reconciling"
+
+
+def _described(member: ConsumerMember) -> GroupMemberDescription:
+    profile = member.profile
+    return GroupMemberDescription(
+        member_id=member.member_id,
+        instance_id=profile.instance_id,
+        client_id=profile.client_id,
+        client_host=profile.client_host,
+        rack=profile.rack,
+        member_epoch=STATIC_LEAVE_EPOCH if member.away else member.epoch,
+        topics=profile.topics,
+        topic_pattern=profile.topic_pattern,
+        assignment=member.answer,
+        target=by_topic(member.target),
+    )

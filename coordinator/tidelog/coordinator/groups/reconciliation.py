@@ -1,0 +1,106 @@
+"""Brings the members of a consumer group from what they have to their targets, so that no partition has two owners
+(inv. 8).
+
+A partition is *held* by the member that has it in `assigned` or `revoking`. Nobody else gets it before the holder
+confirms that it has given it up, or is no member any more. A member that yields need not confirm.
+
+A member's epoch changes exactly when its `assigned` changes, and all epochs come from one counter of the group. So an
+epoch of a member stands for one assignment, and a later owner of a partition has a higher epoch than an earlier one.
+"""
+
+from __future__ import annotations
+
+from tidelog.coordinator.groups.assignors.assignment import Partition
+from tidelog.coordinator.groups.consumer_member import ConsumerMember, Partitions, by_topic
+from tidelog.coordinator.groups.deadlines import Deadlines
+from tidelog.coordinator.groups.members import GroupContext
+
+
+class Reconciliation:
+    """Who holds which partition. It changes members; the caller stores those that changed."""
+
+    def __init__(self, context: GroupContext) -> None:
+        self._context = context
+        self._owners: dict[Partition, str] = {}
+        self._epoch = context.head.epoch if context.head else 0
+        self.overdue = Deadlines()
+        """When members that have not confirmed what they were told to give up are to be fenced."""
+
+    @property
+    def epoch(self) -> int:
+        """The highest epoch that was given out."""
+        return self._epoch
+
+    def next_epoch(self) -> int:
+        self._epoch += 1
+        return self._epoch
+
+    def adopt(self, member: ConsumerMember) -> None:
+        """`member` was loaded, or has another id now: what it holds is its own."""
+        self._epoch = max(self._epoch, member.epoch)
+        for partition in member.held:
+            self._owners[partition] = member.member_id
+
+    def extend(self, member: ConsumerMember) -> None:
+        """Give `member` the whole time to confirm from now on."""
+        if member.revoking:
+            timeout_ms = member.profile.rebalance_timeout_ms
+            self.overdue.set(member.member_id, self._context.moment.monotonic_ms + timeout_ms)
+
+    def confirm(self, member: ConsumerMember, owned: Partitions) -> bool:
+        """Free what `member` was told to give up and does not own any more; return whether that is anything."""
+        given_up = member.revoking - owned
+        self.release(member, given_up)
+        return bool(given_up)
+
+    def release(self, member: ConsumerMember, partitions: Partitions) -> None:
+        """Nobody holds `partitions` of `member` any more."""
+        if not partitions:
+            return
+        for partition in partitions:
+            del self._owners[partition]
+        member.assigned -= partitions
+        member.revoking -= partitions
+        member.answer = by_topic(member.assigned)
+        member.settled = False
+        self._keep_topic_ids(member)
+        if not member.revoking:
+            self.overdue.drop(member.member_id)
+
+    def reconcile(self, member: ConsumerMember) -> bool:
+        """Revoke what `member` shall not have, and assign of its target what nobody holds. Return whether it is in a
+        new epoch for that."""
+        if member.settled:
+            return False
+        wanted = frozenset(each for each in member.target if each.topic in member.subscription.present)
+        kept = frozenset(each for each in member.assigned & wanted if not self._recreated(member, each.topic))
+        free = frozenset(each for each in wanted - kept if each not in self._owners)
+        lost = member.assigned - kept
+        if lost or free:
+            self._move(member, kept | free, lost)
+        member.settled = not member.revoking and len(member.assigned) == len(wanted)
+        return bool(lost or free)
+
+    def _recreated(self, member: ConsumerMember, topic: str) -> bool:
+        """Whether the member's partitions are of an older topic of that name. They are revoked, and assigned anew once
+        the member has confirmed that."""
+        return member.topic_ids[topic] != self._context.topics[topic].topic_id
+
+    def _move(self, member: ConsumerMember, assigned: Partitions, lost: Partitions) -> None:
+        """Into a new epoch, with `assigned`."""
+        for partition in assigned:
+            self._owners[partition] = member.member_id
+        member.epoch = self.next_epoch()
+        member.assigned = assigned
+        member.revoking |= lost
+        member.answer = by_topic(assigned)
+        self._keep_topic_ids(member)
+        if member.yields:
+            self.release(member, lost)
+        elif lost and member.member_id not in self.overdue:
+            self.extend(member)
+
+    def _keep_topic_ids(self, member: ConsumerMember) -> None:
+        topics = {partition.topic for partition in member.held}
+        known = member.topic_ids
+        member.topic_ids = {topic: known.get(topic) or self._context.topics[topic].topic_id for topic in sorted(topics)}
