@@ -1,8 +1,8 @@
 """A member of a consumer group.
 
-    MemberProfile     what its heartbeats say of it
-    ConsumerMember    the profile, and what the coordinator has decided for it
-    StoredMember      both as stored
+MemberProfile     what its heartbeats say of it
+ConsumerMember    the profile, and what the coordinator has decided for it
+StoredMember      both as stored
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from tidelog.coordinator.groups.assignors.assign import ASSIGNORS
 from tidelog.coordinator.groups.assignors.assignment import Partition
 from tidelog.coordinator.groups.group_step import GroupLimits
 from tidelog.coordinator.groups.subscriptions import Subscription, check_pattern
@@ -23,7 +24,6 @@ NAME_CHARS_MAX = 255
 TOPIC_CHARS_MAX = 249
 SUBSCRIBED_TOPICS_MAX = 10_000
 PATTERN_CHARS_MAX = 1_000
-ASSIGNORS = ("uniform", "range", "roundrobin", "sticky", "cooperative-sticky")
 
 Partitions = frozenset[Partition]
 NO_PARTITIONS: Partitions = frozenset()

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tidelog.coordinator.groups.assignors.assign import ASSIGNORS, DEFAULT_ASSIGNOR
 from tidelog.coordinator.groups.assignors.assignment import Assignment, AssignmentInput, Partition, Subscriber
-from tidelog.coordinator.groups.consumer_member import ASSIGNORS, NO_PARTITIONS, ConsumerMember
+from tidelog.coordinator.groups.consumer_member import NO_PARTITIONS, ConsumerMember
 from tidelog.coordinator.groups.group_step import AssignmentTask, Topics
 from tidelog.coordinator.groups.members import GroupContext
 from tidelog.coordinator.groups.reconciliation import Reconciliation
@@ -96,7 +97,9 @@ class TargetAssignment:
     def _next_head(self, head: StoredHead) -> StoredHead:
         epoch = self._reconciliation.next_epoch()
         if self._members:
-            return msgspec.structs.replace(head, kind=KIND, protocol_type=KIND, protocol="", leader="", epoch=epoch, emptied_at_ms=0)
+            return msgspec.structs.replace(
+                head, kind=KIND, protocol_type=KIND, protocol="", leader="", epoch=epoch, emptied_at_ms=0
+            )
         now_ms = self._context.moment.now_ms
         return msgspec.structs.replace(head, epoch=epoch, assigned_epoch=epoch, emptied_at_ms=now_ms)
 
@@ -111,7 +114,7 @@ class TargetAssignment:
 
     def _assignor(self) -> str:
         """The assignor that most members prefer (as in Kafka)."""
-        votes = Counter(member.profile.assignor or ASSIGNORS[0] for member in self._members.values())
+        votes = Counter(member.profile.assignor or DEFAULT_ASSIGNOR for member in self._members.values())
         return min(votes, key=lambda name: (-votes[name], ASSIGNORS.index(name)))
 
     def _outdated(self) -> bool:
