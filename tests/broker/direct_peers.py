@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.cluster import Leader
-from tidelog.services.broker.api.fetch import Fetched, FetchLimits, PartitionLog, Position
+from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, PartitionLog, Position
 from tidelog.services.broker.api.produce import Appended, Draft, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.write.routing import Share
@@ -42,6 +42,11 @@ class DirectPeers:
         self, context: RequestContext, leader: Leader, topic: str, partition: int, offset: int, limits: FetchLimits
     ) -> Fetched:
         return await self._peer(leader).fetch(_forwarded(context), topic, partition, offset, limits)
+
+    async def fetch_parts(
+        self, context: RequestContext, leader: Leader, parts: Sequence[FetchPart], limits: FetchLimits
+    ) -> Sequence[FetchedPart]:
+        return await self._peer(leader).fetch_parts(_forwarded(context), parts, limits)
 
     async def resolve(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, position: Position, *, fresh: bool

@@ -17,7 +17,7 @@ from tests.coordinator.stepped_clock import SteppedClock
 from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
 from tidelog.services.broker.api.broker import Broker
-from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
+from tidelog.services.broker.api.fetch import Anchor, FetchedPart, FetchLimits, FetchPart, Position
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.read.long_poll import PROVE_EVERY_S
 from tidelog.services.broker.shard.leadership_proof import READERS_TRUST_S
@@ -34,6 +34,17 @@ LATEST = Position(Anchor.LATEST)
 FAR_FUTURE = Position(Anchor.TIMESTAMP, 4_000_000_000_000)
 HASTY = replace(CLUSTER, forward_timeout_ms=50)
 
+
+async def parts_of(broker: Broker, offset: int | Position, *, wait_ms: int = 0) -> FetchedPart:
+    """The answer for the partition in a fetch of parts; its error is raised."""
+    (answer,) = await broker.fetch_parts(
+        ANYBODY, [FetchPart("t", 0, offset, 1 << 20)], FetchLimits(10, 1 << 20, wait_ms)
+    )
+    if answer.error:
+        raise answer.error
+    return answer
+
+
 Question = Callable[[Broker], Awaitable[object]]
 QUESTIONS: dict[str, Question] = {
     "latest": lambda broker: broker.resolve(ANYBODY, "t", 0, LATEST),
@@ -44,6 +55,10 @@ QUESTIONS: dict[str, Question] = {
     "fetch at its end": lambda broker: broker.fetch(ANYBODY, "t", 0, 3, ALL),
     "fetch beyond its end": lambda broker: broker.fetch(ANYBODY, "t", 0, 4, ALL),
     "long poll": lambda broker: broker.fetch(ANYBODY, "t", 0, 3, FetchLimits(10, 1 << 20, wait_ms=50)),
+    "parts at their end": lambda broker: parts_of(broker, 3),
+    "parts at latest": lambda broker: parts_of(broker, LATEST),
+    "parts beyond their end": lambda broker: parts_of(broker, 4),
+    "long poll of parts": lambda broker: parts_of(broker, 3, wait_ms=50),
     "fetch below its end": lambda broker: broker.fetch(ANYBODY, "t", 0, 0, ALL),
 }
 

@@ -15,10 +15,12 @@ from tests.peers.listening_broker import SETTINGS, ListeningBroker, listening_br
 from tests.peers.scripted_peer import Turn, answer, scripted_peer
 
 from tidelog.services.broker.api.cluster import Leader
-from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
+from tidelog.services.broker.api.fetch import Anchor, FetchLimits, FetchPart, Position
 from tidelog.services.broker.api.produce import Acks, ProduceOptions, ProducerSequence
 from tidelog.services.broker.write.routing import Share
+from tidelog.services.http.answers.arrow_answer import encode_parts
 from tidelog.services.peers.http_peers import HttpPeers
+from tidelog.services.peers.part_calls import read_parts
 from tidelog.storage.errors import (
     Corrupt,
     LeaderUnknown,
@@ -49,6 +51,11 @@ def share(*values: bytes | None, partition: int = 0, timestamp_ms: int = 1_000) 
     columns = [pa.array(rows[field.name], field.type) for field in DRAFT_SCHEMA]
     records = pa.Table.from_arrays(columns, schema=DRAFT_SCHEMA)
     return Share(partition, records, records.nbytes, records.nbytes, timestamp_ms + count - 1)
+
+
+def large_share_of(partition: int) -> Share:
+    """`large_share` for another partition."""
+    return replace(large_share(), partition=partition)
 
 
 def large_share() -> Share:
@@ -233,3 +240,53 @@ async def test_an_answer_that_is_none_is_reported_as_damaged(peers: HttpPeers, b
             await peers.fetch(ANYBODY, leader, "web", 0, 0, LIMITS)
         with pytest.raises(Corrupt):
             await peers.resolve(ANYBODY, leader, "web", 0, Position(Anchor.LATEST), fresh=True)
+
+
+async def test_many_partitions_in_one_call(listening: ListeningBroker, peers: HttpPeers) -> None:
+    leader = Leader("other", listening.url)
+    await peers.produce(ANYBODY, leader, "web", share(b"one", None), ProduceOptions())
+    await peers.produce(ANYBODY, leader, "web", large_share_of(1), ProduceOptions())
+    parts = [
+        FetchPart("web", 1, Position(Anchor.EARLIEST), 1 << 30),
+        FetchPart("web", 0, 1, 1 << 30),
+        FetchPart("none", 0, 0, 1),
+        FetchPart("web", 0, 9, 1),
+    ]
+    large, one, unknown = await peers.fetch_parts(ANYBODY, leader, parts[:3], FetchLimits(10_000, 1 << 30))
+    assert large.fetched is not None
+    assert pa.Table.from_batches(large.fetched.batches).drop_columns(["offset"]) == large_share().records
+    assert (large.part.offset, large.next_offset, large.fetched.high_watermark) == (0, 2_000, 2_000)
+    assert one.fetched is not None
+    assert [batch.to_pylist()[0]["offset"] for batch in one.fetched.batches] == [1]
+    assert isinstance(unknown.error, NotFound)
+    (beyond,) = await peers.fetch_parts(ANYBODY, leader, parts[3:], LIMITS)
+    assert isinstance(beyond.error, OutOfRange)
+    assert beyond.error.high_watermark == 2
+
+
+async def test_a_peer_leaves_cold_partitions_to_the_caller(listening: ListeningBroker, peers: HttpPeers) -> None:
+    leader = Leader("other", listening.url)
+    await peers.produce(ANYBODY, leader, "web", share(b"one", b"two"), ProduceOptions())
+    await listening.broker.local.archive_now()
+    await peers.produce(ANYBODY, leader, "web", share(b"three"), ProduceOptions())
+    first = FetchPart("web", 0, Position(Anchor.EARLIEST), 1)
+    (cold,) = await peers.fetch_parts(ANYBODY, leader, [first], LIMITS)
+    assert (cold.cold, cold.part.offset, cold.fetched, cold.error) == (True, 0, None, None)
+    (hot,) = await peers.fetch_parts(ANYBODY, leader, [FetchPart("web", 0, 2, 1)], LIMITS)
+    assert (hot.cold, hot.next_offset) == (False, 3)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        b"",
+        b"{",
+        b'{"partitions": []}',
+        b'{"partitions": [{"topic": "web", "partition": 0, "next_offset": null}]}',
+        b'{"partitions": [{"topic": "web", "partition": 0, "next_offset": 3}]}',
+    ],
+)
+def test_an_answer_about_something_else_is_refused(state: bytes) -> None:
+    body = b"".join(encode_parts([], state))
+    with pytest.raises(Corrupt):
+        read_parts([FetchPart("web", 0, 0, 1)], body)

@@ -30,23 +30,26 @@ class PartRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class PartsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The bounds are for all partitions together; None: the broker's. `wait_ms`: how long to wait for the first record
-    of any of them."""
+    of any of them. Not `fresh`: the ends may be outdated, and cost no proof."""
 
     partitions: tuple[PartRequest, ...]
     max_bytes: Count | None = None
     max_records: Count | None = None
     wait_ms: Count = 0
+    fresh: bool = True
 
 
 class PartState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far a partition was read: the next read begins at `next_offset`. `problem`: why it could not be read."""
+    """How far a partition was read: the next read begins at `next_offset`. It is None only if a position could not be
+    looked up. `problem`: why it could not be read. `cold`: its records are in segments and were not read this time."""
 
     topic: str
     partition: Count
-    next_offset: Count
+    next_offset: Count | None
     log_start_offset: Count | None = None
     high_watermark: Count | None = None
     problem: Problem | None = None
+    cold: bool = False
 
 
 class TopicRecord(JsonRecord, gc=False):

@@ -24,6 +24,7 @@ from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.broker.read.local_reads import LocalReads
 from tidelog.services.broker.read.long_poll import LongPolls, PollWatch
+from tidelog.services.broker.read.part_fetches import PartFetches
 from tidelog.services.broker.shard.append_buffer import RETRY_AFTER_S
 from tidelog.services.broker.status import broker_status, sole_broker_id, sole_cluster
 from tidelog.services.broker.telemetry.measurements import BrokerMeasurements, ClusterCounts, PartitionLag
@@ -60,6 +61,7 @@ class LocalBroker:
         self._deletion = RecordDeletion(parts.shards, parts.archive_loop, self._clock)
         self._polls = LongPolls()
         self._reads = LocalReads(parts.reader, parts.shards, self.known_topics, self._polls, parts.store.url)
+        self._part_fetches = PartFetches(self._reads, parts.reader, parts.shards, self.known_topics, self._polls)
         self._loops = (*parts.loops, PollWatch(self._polls, parts.shards, parts.resources.runtime))
         self._not_ready: str | None = "the broker is starting"
 
@@ -204,7 +206,7 @@ class LocalBroker:
     async def fetch_parts(
         self, context: RequestContext, /, parts: Sequence[FetchPart], limits: FetchLimits
     ) -> Sequence[FetchedPart]:
-        raise NotImplementedError
+        return await self._part_fetches.fetch(parts, self.capped(context, limits), leave_cold=context.from_peer)
 
     @property
     def groups(self) -> Groups:

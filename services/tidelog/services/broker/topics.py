@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.settings.settings import Settings
-from tidelog.storage.errors import NotFound
+from tidelog.storage.errors import NotFound, TidelogError
 
 
 class Topics:
@@ -42,6 +42,23 @@ class Topics:
                 raise
         await self.catch_up()
         return self._checked(name, partition)
+
+    async def known_all(self, wanted: Sequence[tuple[str, int]]) -> Sequence[Topic | TidelogError]:
+        """Like `known` for each topic and partition, or its error. Reads the journal once at most."""
+        found = [self._found(name, partition) for name, partition in wanted]
+        if self.catch_up is None or not any(isinstance(each, NotFound) for each in found):
+            return found
+        try:
+            await self.catch_up()
+        except TidelogError as error:
+            return [error if isinstance(each, NotFound) else each for each in found]
+        return [self._found(name, partition) for name, partition in wanted]
+
+    def _found(self, name: str, partition: int) -> Topic | TidelogError:
+        try:
+            return self._checked(name, partition)
+        except TidelogError as error:
+            return error
 
     async def check_exists(self, topic: Topic) -> None:
         """Raises `NotFound` if any broker has deleted `topic`, and `Unavailable`."""

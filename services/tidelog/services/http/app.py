@@ -30,6 +30,7 @@ from tidelog.services.http.v1.direct_lane import DirectLane, DirectRoute, Endpoi
 from tidelog.services.http.v1.fetch_routes import FetchRoutes
 from tidelog.services.http.v1.follow_routes import FollowRoutes
 from tidelog.services.http.v1.openapi_parts import add_schemas
+from tidelog.services.http.v1.part_routes import PartRoutes
 from tidelog.services.http.v1.produce_routes import ProduceRoutes
 from tidelog.services.http.v1.topic_routes import TopicRoutes
 from tidelog.services.peers.proof import PeerProofs
@@ -89,7 +90,7 @@ def _add_routes(app: FastAPI, broker: ServedBroker, service: Service) -> tuple[E
     """Returns the endpoints of produce and fetch."""
     forwarding = _forwarding(service)
     produce, fetch = ProduceRoutes(service, forwarding), FetchRoutes(service, forwarding)
-    others = (FollowRoutes(service), TopicRoutes(service), ClusterRoutes(service))
+    others = (PartRoutes(service), FollowRoutes(service), TopicRoutes(service), ClusterRoutes(service))
     app.router.route_class = DirectRoute
     for routes in (produce, fetch, *others, BrokerRoutes(service, _registry(broker, service))):
         routes.add_to(app.router)

@@ -8,7 +8,7 @@ peer's request never creates a topic (`produce_routes`), because the first broke
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -16,11 +16,20 @@ import msgspec
 import pyarrow as pa
 
 from tidelog.services.broker.api.cluster import Leader
-from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, PartitionLog, Position
+from tidelog.services.broker.api.fetch import (
+    Anchor,
+    Fetched,
+    FetchedPart,
+    FetchLimits,
+    FetchPart,
+    PartitionLog,
+    Position,
+)
 from tidelog.services.broker.api.produce import Appended, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.write.routing import Share
 from tidelog.services.peers.arrow_bodies import decode_page, encode_share, pieces_of
+from tidelog.services.peers.part_calls import FETCH_PARTS, parts_request, position_text, read_parts
 from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest, error_of
 from tidelog.services.peers.proof import PeerProofs
 from tidelog.services.settings.settings import Settings
@@ -96,12 +105,23 @@ class HttpPeers:
                 _number(answer.headers, headers.HIGH_WATERMARK),
             )
 
+    async def fetch_parts(
+        self, context: RequestContext, leader: Leader, parts: Sequence[FetchPart], limits: FetchLimits
+    ) -> Sequence[FetchedPart]:
+        body = msgspec.json.encode(parts_request(parts, limits))
+        headers = [("Accept", ARROW), ("Content-Type", JSON)]
+        request = PeerRequest("POST", FETCH_PARTS, context, headers, body, len(body), waits=limits.wait_ms > 0)
+        answer = await self._whole(leader, request, self._call_timeout_s + limits.wait_ms / 1000)
+        if len(answer) < _THREAD_BYTES_MIN:
+            return read_parts(parts, answer)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, read_parts, parts, answer)
+
     async def resolve(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, position: Position, *, fresh: bool
     ) -> int:
         if position.anchor is Anchor.OFFSET:
             return position.value
-        query = {"at": _written(position), **_freshness(fresh=fresh)}
+        query = {"at": position_text(position), **_freshness(fresh=fresh)}
         request = PeerRequest("GET", partition_target(topic, partition, "offset", query), context)
         return _decoded(await self._whole(leader, request, self._call_timeout_s), OffsetAnswer).offset
 
@@ -161,18 +181,6 @@ def _producer_headers(options: ProduceOptions) -> list[tuple[str, str]]:
         (headers.PRODUCER_EPOCH, str(producer.producer_epoch)),
         (headers.SEQUENCE, str(producer.first_sequence)),
     ]
-
-
-def _written(position: Position) -> str:
-    """`position` as text, as the interface defines it."""
-    match position.anchor:
-        case Anchor.FROM_END:
-            return f"-{position.value}"
-        case Anchor.TIMESTAMP:
-            return f"@{position.value}"
-        case Anchor.EARLIEST | Anchor.LATEST:
-            return position.anchor.name.lower()
-    return str(position.value)
 
 
 def _partition_log(log: PartitionLogDescription) -> PartitionLog:

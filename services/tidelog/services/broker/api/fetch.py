@@ -55,22 +55,46 @@ class Fetched:
 
 @dataclass(frozen=True)
 class FetchPart:
-    """A partition of a fetch of many: its records from `offset` on, at most `max_bytes` of them (at least one
-    record)."""
+    """A partition of a fetch of many: its records from `offset` on, at most `max_bytes` of them (at least one record).
+    The leader looks up a `Position`, so that it costs no call of its own."""
 
     topic: str
     partition: int
-    offset: int
+    offset: int | Position
     max_bytes: int
+
+    @property
+    def begin(self) -> int:
+        """The offset of a part that the leader has looked up."""
+        assert isinstance(self.offset, int), "an answer's part has an offset"
+        return self.offset
 
 
 @dataclass(frozen=True)
 class FetchedPart:
-    """The answer for one partition: `fetched`, or the `error` that a fetch of it alone would raise."""
+    """The answer for one partition: `fetched`, or the `error` that a fetch of it alone would raise. `part` is as it was
+    asked for, with the offset instead of its position (not if there is an error).
+
+    `fetched` is without records although there are some if the limits were reached before its turn; then `next_offset`
+    is below `high_watermark`. `cold`: there is no `fetched`, because the records are in segments and were not read
+    within the limits; or because the broker that asked the leader reads them itself."""
 
     part: FetchPart
     fetched: Fetched | None
     error: TidelogError | None = None
+    cold: bool = False
+
+    @property
+    def advanced(self) -> bool:
+        """Whether reading continues at a later offset than this fetch began at."""
+        return self.fetched is not None and self.fetched.next_offset > self.part.begin
+
+    @property
+    def next_offset(self) -> int | None:
+        """Where reading continues; None after an error, if it was to begin at a position."""
+        if self.fetched:
+            return self.fetched.next_offset
+        return self.part.offset if isinstance(self.part.offset, int) else None
 
 
 @dataclass(frozen=True)

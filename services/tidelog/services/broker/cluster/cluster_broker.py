@@ -19,7 +19,15 @@ from tidelog.coordinator.topics.catalog_sync import CatalogChange
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Route
 from tidelog.services.broker.api.costs import BrokerCosts
-from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, PartitionLog, Position
+from tidelog.services.broker.api.fetch import (
+    Anchor,
+    Fetched,
+    FetchedPart,
+    FetchLimits,
+    FetchPart,
+    PartitionLog,
+    Position,
+)
 from tidelog.services.broker.api.produce import Appended, Draft, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.archive.record_deletion import HIGH_WATERMARK
@@ -29,6 +37,7 @@ from tidelog.services.broker.cluster.cold_reader import ColdReader
 from tidelog.services.broker.cluster.coordination import Coordination
 from tidelog.services.broker.cluster.leader_calls import LeaderCalls
 from tidelog.services.broker.cluster.leader_router import LeaderRouter
+from tidelog.services.broker.cluster.part_calls import PartCalls, PartSources
 from tidelog.services.broker.cluster.peers import Peers
 from tidelog.services.broker.cluster.share_delivery import ShareDelivery
 from tidelog.services.broker.local_broker import LocalBroker
@@ -43,6 +52,7 @@ class _Forwarding:
     router: LeaderRouter
     calls: LeaderCalls
     delivery: ShareDelivery
+    part_calls: PartCalls
 
 
 class ClusterBroker(LocalBroker):
@@ -74,7 +84,9 @@ class ClusterBroker(LocalBroker):
         router = LeaderRouter(self._coordination.view, self.shards)
         self.shards.join_cluster(router.leader, self._coordination.view.surely_leads)
         calls = LeaderCalls(router, self._clock, self._settings.forward_timeout_ms / 1000)
-        self._forwarding = _Forwarding(router, calls, ShareDelivery(self, self._peers, calls))
+        sources = PartSources(super().fetch_parts, self._peers.fetch_parts, self._fetch_cold, self._cold)
+        part_calls = PartCalls(sources, self.known_topics, router, calls, self._clock)
+        self._forwarding = _Forwarding(router, calls, ShareDelivery(self, self._peers, calls), part_calls)
         router.start()
         self.serve()
         await self._coordination.lead()
@@ -151,6 +163,13 @@ class ClusterBroker(LocalBroker):
             lambda leader: self._peers.fetch(context, leader, topic, partition, offset, left()),
             wait_s=capped.wait_ms / 1000,
         )
+
+    async def fetch_parts(
+        self, context: RequestContext, /, parts: Sequence[FetchPart], limits: FetchLimits
+    ) -> Sequence[FetchedPart]:
+        if not context.may_forward:
+            return await super().fetch_parts(context, parts, limits)
+        return await self._joined.part_calls.fetch(context, parts, self.capped(context, limits))
 
     async def _fetch_cold(self, topic: Topic, partition: int, offset: int, limits: FetchLimits) -> Fetched | None:
         """Like `ColdReader.fetch`. A broker that is cut off from etcd notices a deleted topic when its objects are

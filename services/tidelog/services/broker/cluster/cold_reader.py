@@ -86,6 +86,11 @@ class ColdReader:
         batches, next_offset = await self._reader.read(source, state, offset, limits)
         return Fetched(batches, next_offset, state.log_start_offset, state.high_watermark)
 
+    def knows(self, topic: Topic, partition: int, offset: int) -> bool:
+        """Whether the cached manifest holds `offset`. Costs no request."""
+        kept = self._kept.get(topic.partition(partition))
+        return kept is not None and kept.manifest.log_start_offset <= offset < kept.manifest.cold_end
+
     def forget(self, topic: Topic) -> None:
         """Drop the manifests of a deleted topic."""
         for number in range(topic.partition_count):

@@ -14,8 +14,8 @@ leads, and readers not at all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, TypeVar
 
 from tidelog.services.broker.api.cluster import Leader
 from tidelog.services.broker.api.request_context import RequestContext
@@ -58,7 +58,7 @@ class LeaderCalls:
     ) -> T:
         """The answer of the leader of `shard` to a call that may wait `wait_s` there. Raises like the call, and
         `LeaderUnknown` or `NotLeader` if no leader accepted it in time."""
-        pauses = self._pauses(context, self._timeout_s + wait_s)
+        pauses = self.pauses(context, wait_s)
         while True:
             try:
                 return await self._once(shard, here, there, leaving_s=0.0)
@@ -79,15 +79,22 @@ class LeaderCalls:
         there: Callable[[Leader], Awaitable[T]],
     ) -> T:
         """Like `read`, for a call that must not be repeated if it may have been applied."""
-        pauses = self._pauses(context, self._timeout_s)
+        pauses = self.pauses(context)
         while True:
             try:
                 return await self._once(shard, here, there, leaving_s=ANSWER_GRACE_S)
             except (NotLeader, LeaderUnknown) as refusal:
                 await pauses.again_or_raise(refusal)
 
-    def _pauses(self, context: RequestContext, timeout_s: float) -> _Pauses:
-        return _Pauses(self._router, self._clock, context.bounded_s(timeout_s, self._clock.monotonic()))
+    def pauses(self, context: RequestContext, wait_s: float = 0.0) -> Pauses:
+        """The pauses between the attempts of one call, which may wait `wait_s` at the leader."""
+        timeout_s = context.bounded_s(self._timeout_s + wait_s, self._clock.monotonic())
+        return Pauses(self._router, self._clock, timeout_s)
+
+    async def at_leader(self, shards: Collection[int], leader: Leader, there: Callable[[Leader], Awaitable[T]]) -> T:
+        """The answer of `leader` to a read of `shards`. Raises `LeaderUnknown` once it leads one of them no more."""
+        self.forwarded += 1
+        return await self._while_leading(shards, leader, asyncio.ensure_future(there(leader)), 0.0)
 
     async def _once(
         self,
@@ -103,19 +110,24 @@ class LeaderCalls:
         if route.leader is None:
             raise no_leader(shard)
         self.forwarded += 1
-        return await self._while_leading(shard, route.leader, asyncio.ensure_future(there(route.leader)), leaving_s)
+        return await self._while_leading((shard,), route.leader, asyncio.ensure_future(there(route.leader)), leaving_s)
 
-    async def _while_leading(self, shard: int, leader: Leader, call: asyncio.Future[T], leaving_s: float) -> T:
-        """The answer of `call`, which has `leaving_s` left once `leader` was replaced."""
-        moved = self._router.moved(shard, leader)
+    async def _while_leading(
+        self, shards: Collection[int], leader: Leader, call: asyncio.Future[T], leaving_s: float
+    ) -> T:
+        """The answer of `call`, which has `leaving_s` left once `leader` was replaced in one of `shards`."""
+        moves = {self._router.moved(shard, leader): shard for shard in shards}
+        waited: list[asyncio.Future[Any]] = [call, *moves]
         try:
-            await asyncio.wait((call, moved), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             if not call.done() and leaving_s:
                 await asyncio.wait((call,), timeout=leaving_s)
             if call.done():
                 return call.result()
+            shard = next(shard for moved, shard in moves.items() if moved.done())
         finally:
-            moved.cancel()
+            for moved in moves:
+                moved.cancel()
             if not call.done():
                 call.cancel()
                 await asyncio.wait((call,))
@@ -125,7 +137,7 @@ class LeaderCalls:
         raise LeaderUnknown(message, retry_after_s=RETRY_AFTER_S)
 
 
-class _Pauses:
+class Pauses:
     """The growing pauses between the attempts of one call, and their end."""
 
     def __init__(self, leader_router: LeaderRouter, clock: Clock, timeout_s: float) -> None:
@@ -138,9 +150,15 @@ class _Pauses:
 
     async def again_or_raise(self, error: Unavailable) -> None:
         """Return when the next attempt is due; raise `error` if no time is left."""
+        if not await self.passed():
+            raise error
+
+    async def passed(self) -> bool:
+        """Return True when the next attempt is due, False at once if no time is left."""
         end_s = self._end_s if self._router.current else self._end_cut_off_s
         left_s = end_s - self._clock.monotonic()
         if left_s <= 0 or self._router.closed:
-            raise error
+            return False
         await self._router.changed(min(left_s, self._pause_s))
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+        return True

@@ -1,17 +1,18 @@
 """Calls to other brokers: the seam between `ClusterBroker` and the transport of its calls.
 
-Each call is one of `api.Broker` for one partition, sent to the leader of its shard, in one hop: a peer that does not
-lead the shard refuses with `NotLeader` or `LeaderUnknown`, and the caller looks up the leader again. Errors of the peer
-are raised as the same errors. If the peer cannot be reached, `LeaderUnknown` says that nothing was sent, and
-`Unavailable` that the outcome is unknown.
+Each call is one of `api.Broker` for one partition (`fetch_parts`: for many), sent to the leader of its shard, in one
+hop: a peer that does not lead the shard refuses with `NotLeader` or `LeaderUnknown`, and the caller looks up the leader
+again. Errors of the peer are raised as the same errors. If the peer cannot be reached, `LeaderUnknown` says that
+nothing was sent, and `Unavailable` that the outcome is unknown.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from tidelog.services.broker.api.cluster import Leader
-from tidelog.services.broker.api.fetch import Fetched, FetchLimits, PartitionLog, Position
+from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, PartitionLog, Position
 from tidelog.services.broker.api.produce import Appended, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.write.routing import Share
@@ -28,6 +29,11 @@ class Peers(Protocol):
     async def fetch(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, offset: int, limits: FetchLimits
     ) -> Fetched: ...
+
+    async def fetch_parts(
+        self, context: RequestContext, leader: Leader, parts: Sequence[FetchPart], limits: FetchLimits
+    ) -> Sequence[FetchedPart]:
+        """`parts` in one call. The peer leaves cold partitions to the caller (`FetchedPart.cold`)."""
 
     async def resolve(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, position: Position, *, fresh: bool

@@ -11,6 +11,7 @@ docs/adr/0017-linearizable-reads.md states the guarantee and why it holds.
 
 from __future__ import annotations
 
+from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, PartitionLog, Position
 from tidelog.services.broker.read.long_poll import LongPolls
 from tidelog.services.broker.read.partition_reader import PartitionReader
@@ -18,6 +19,9 @@ from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.services.broker.topics import Topics
+
+COUNTED_FROM_END = (Anchor.LATEST, Anchor.FROM_END)
+"""Positions that depend on the end of the log."""
 
 
 class LocalReads:
@@ -40,26 +44,31 @@ class LocalReads:
 
     async def resolve(self, topic: str, partition: int, position: Position, *, fresh: bool) -> int:
         leader, state = await self.state(topic, partition)
+        if position.anchor is Anchor.OFFSET:
+            return position.value
+        offset = await self.offset_of(leader, state, position)
+        from_end = position.anchor in COUNTED_FROM_END
+        await self._prove_for(leader, state, state.high_watermark if from_end else offset, fresh=fresh)
+        return offset
+
+    async def offset_of(self, leader: ShardLeader, state: PartitionState, position: Position) -> int:
+        """The offset of `position` as this broker knows it, without a proof."""
         match position.anchor:
             case Anchor.OFFSET:
                 return position.value
             case Anchor.EARLIEST:
-                await self._prove_for(leader, state, state.log_start_offset, fresh=fresh)
                 return state.log_start_offset
             case Anchor.LATEST | Anchor.FROM_END:
-                await self._prove_for(leader, state, state.high_watermark, fresh=fresh)
                 return max(state.log_start_offset, state.high_watermark - position.value)
             case Anchor.TIMESTAMP:
                 with self._shards.reading(leader):
-                    offset = await self._reader.first_at(leader.partitions, state, position.value)
-                await self._prove_for(leader, state, offset, fresh=fresh)
-                return offset
+                    return await self._reader.first_at(leader.partitions, state, position.value)
 
     async def fetch(self, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:
         leader, state = await self.state(topic, partition)
         if offset == state.high_watermark and limits.wait_ms > 0:
             state.check_readable(offset)
-            await self._polls.wait(state, limits.wait_ms / 1000)
+            await self._polls.wait((state,), limits.wait_ms / 1000)
             self._shards.check_leading(leader)
         await self._prove_for(leader, state, offset, fresh=limits.fresh)
         state.check_readable(offset)
@@ -76,17 +85,28 @@ class LocalReads:
         return self._log_of(state)
 
     async def state(self, name: str, partition: int) -> tuple[ShardLeader, PartitionState]:
-        topic = await self._topics.known(name, partition)
-        leader = self._shards.leading(topic.shards[partition])
-        state = leader.partitions.loaded(topic.partition(partition)) or await leader.partitions.load(topic, partition)
-        return leader, state
+        return await self.state_of(await self._topics.known(name, partition), partition)
 
-    async def _prove_for(self, leader: ShardLeader, state: PartitionState, offset: int, *, fresh: bool) -> None:
-        """Prove the leadership as far as an answer from `offset` on needs it."""
-        if offset > state.high_watermark or (fresh and offset == state.high_watermark):
+    async def state_of(self, topic: Topic, partition: int) -> tuple[ShardLeader, PartitionState]:
+        leader, state = self.loaded(topic, partition)
+        return leader, state or await leader.partitions.load(topic, partition)
+
+    def loaded(self, topic: Topic, partition: int) -> tuple[ShardLeader, PartitionState | None]:
+        """The leader of a partition, and its state unless that has to be read from the store."""
+        leader = self._shards.leading(topic.shards[partition])
+        return leader, leader.partitions.loaded(topic.partition(partition))
+
+    async def prove(self, leader: ShardLeader, *, by_end: bool, fresh: bool) -> None:
+        """Prove the leadership as far as an answer needs it. `by_end`: it depends on the end of the log."""
+        if by_end and fresh:
             await self._shards.prove_leading(leader)
         elif fresh:
             await self._shards.prove_led_lately(leader)
+
+    async def _prove_for(self, leader: ShardLeader, state: PartitionState, offset: int, *, fresh: bool) -> None:
+        """Prove the leadership as far as an answer from `offset` on needs it."""
+        beyond = offset > state.high_watermark
+        await self.prove(leader, by_end=offset >= state.high_watermark, fresh=fresh or beyond)
 
     def _log_of(self, state: PartitionState) -> PartitionLog:
         """All of it from one version of the manifest (inv. 5)."""

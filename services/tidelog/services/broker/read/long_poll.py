@@ -1,4 +1,7 @@
-"""Fetches that wait at the end of a partition for its next commit (long polls).
+"""Fetches that wait at the end of their partitions for the next commit (long polls).
+
+A poll of many partitions is one future, which the next commit of any of them completes, and one timer. Each partition
+holds a reference to the future, so a poll of 1,000 partitions costs little more memory than a poll of one.
 
 Hazard: a poll ends at the next commit, or after its timeout. A leader that another broker has replaced makes no further
 commit, and does not know that it was replaced while it is cut off from etcd. Defence: while polls wait at a shard,
@@ -10,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from tidelog.services.broker.shard.append_buffer import RETRY_AFTER_S
 from tidelog.services.broker.shard.partition_state import PartitionState
@@ -32,7 +36,7 @@ class LongPolls:
 
     def __init__(self, waiters_max: int = WAITERS_MAX) -> None:
         self._waiters_max = waiters_max
-        self._waiting: dict[asyncio.Future[None], int] = {}
+        self._waiting: dict[asyncio.Future[None], frozenset[int]] = {}
         self._ended = False
         self._woken = LoopTurns(WOKEN_A_TURN)
 
@@ -40,16 +44,19 @@ class LongPolls:
         return len(self._waiting)
 
     def shards(self) -> frozenset[int]:
-        return frozenset(self._waiting.values())
+        return frozenset().union(*self._waiting.values())
 
-    async def wait(self, state: PartitionState, timeout_s: float) -> None:
-        """Return at the next commit, after `timeout_s`, or when the broker stops. Raises `Overloaded`."""
+    async def wait(self, states: Sequence[PartitionState], timeout_s: float) -> None:
+        """Return at the next commit to any of `states`, after `timeout_s`, or when the broker stops. Raises
+        `Overloaded`."""
         if self._ended:
             return
         if len(self._waiting) >= self._waiters_max:
             raise Overloaded(f"{self._waiters_max:,} fetches are waiting. Retry later", retry_after_s=RETRY_AFTER_S)
-        commit = state.next_commit()
-        self._waiting[commit] = state.shard
+        commit: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for state in states:
+            state.add_waiter(commit)
+        self._waiting[commit] = frozenset(state.shard for state in states)
         try:
             async with asyncio.timeout(timeout_s):
                 await commit
@@ -58,7 +65,8 @@ class LongPolls:
             return  # the answer is empty
         finally:
             del self._waiting[commit]
-            commit.cancel()
+            for state in states:
+                state.remove_waiter(commit)
 
     def end(self) -> None:
         """End all polls with the records that there are; no poll waits from now on."""

@@ -177,10 +177,16 @@ class PartitionState:
             reason = "held records that are recorded as lost"
             raise RecordsLost(loss.key, reason, first_offset=loss.first_offset, next_offset=loss.next_offset)
 
-    def next_commit(self) -> asyncio.Future[None]:
-        """A future that completes at the next commit, or when the topic is deleted. A caller that stops waiting cancels
-        it."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    @property
+    def waiters(self) -> int:
+        """How many futures wait for the next commit."""
+        return len(self._commit_waiters)
+
+    def add_waiter(self, waiter: asyncio.Future[None]) -> None:
+        """Complete `waiter` at the next commit, or when the topic is deleted. One future may wait at many partitions; a
+        caller that stops waiting removes it from each."""
         self._commit_waiters.add(waiter)
-        waiter.add_done_callback(self._commit_waiters.discard)
-        return waiter
+
+    def remove_waiter(self, waiter: asyncio.Future[None]) -> None:
+        """Forget `waiter`, which may have completed."""
+        self._commit_waiters.discard(waiter)

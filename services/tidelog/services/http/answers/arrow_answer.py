@@ -22,7 +22,9 @@ import pyarrow as pa
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from tidelog.storage.part_records import PART_RECORD_SCHEMA
 from tidelog.storage.records import RECORD_SCHEMA
+from tidelog.wire.polls import ARROW_STATE
 
 SHARED_BYTES_MIN = 1 << 20
 """A smaller answer is copied: that costs less than sending its pieces one by one."""
@@ -50,6 +52,14 @@ async def arrow_answer(
     if codec is None or sum(batch.nbytes for batch in batches) < COMPRESSED_BYTES_MIN:
         return ArrowAnswer(encode_arrow(batches), headers, media_type)
     return ArrowAnswer([await compressed(batches, RECORD_SCHEMA, codec)], headers, media_type)
+
+
+async def parts_answer(batches: Sequence[pa.RecordBatch], state: bytes, media_type: str, codec: str | None) -> Response:
+    """The answer with `batches` (`PART_RECORD_SCHEMA`) and `state` in the schema's metadata, compressed likewise."""
+    schema = PART_RECORD_SCHEMA.with_metadata({ARROW_STATE: state})
+    if codec is None or sum(batch.nbytes for batch in batches) < COMPRESSED_BYTES_MIN:
+        return ArrowAnswer(encode_parts(batches, schema), {}, media_type)
+    return ArrowAnswer([await compressed(batches, schema, codec)], {}, media_type)
 
 
 async def compressed(batches: Sequence[pa.RecordBatch], schema: pa.Schema, codec: str) -> memoryview:
@@ -87,11 +97,28 @@ def encode_arrow(batches: Sequence[pa.RecordBatch]) -> Sequence[memoryview]:
     size_bytes = _SCHEMA_MESSAGE.size + sum(pa.ipc.get_record_batch_size(batch) for batch in batches) + _END_BYTES
     if size_bytes < SHARED_BYTES_MIN or sum(batch.get_total_buffer_size() for batch in batches) > 2 * size_bytes:
         return [_copied(batches, size_bytes)]
+    return _shared(batches, RECORD_SCHEMA)
+
+
+def encode_parts(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> Sequence[memoryview]:
+    """The complete stream of `batches`, whose `schema` may have dictionaries: at least one piece."""
+    size_bytes = sum(pa.ipc.get_record_batch_size(batch) for batch in batches)
+    if size_bytes >= SHARED_BYTES_MIN and sum(batch.get_total_buffer_size() for batch in batches) <= 2 * size_bytes:
+        return _shared(batches, schema)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return [memoryview(sink.getvalue()).cast("B")]
+
+
+def _shared(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> Sequence[memoryview]:
+    """The stream in pieces, the large ones in the memory of the records."""
     sink = _Pieces()
     file_object = cast(io.IOBase, sink)  # PythonFile needs only its methods
     with (
         pa.PythonFile(file_object, mode="w") as file,
-        pa.ipc.new_stream(file, RECORD_SCHEMA, options=_OPTIONS) as writer,
+        pa.ipc.new_stream(file, schema, options=_OPTIONS) as writer,
     ):
         for batch in batches:
             writer.write_batch(batch)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
 from tidelog.services.broker.api.fetch import Fetched
+from tidelog.wire.polls import TopicRecord
 from tidelog.wire.records import Base64, JsonHeader, JsonPayload, JsonRecord
 
 ENCODER = msgspec.json.Encoder()
@@ -67,16 +68,29 @@ def json_records(
 ) -> Iterator[JsonRecord]:
     """The records of `batches` in their order. `base64`: every key and value as base64."""
     for batch in batches:
-        rows = zip(
-            _numbers(batch.column("offset")),
-            _numbers(batch.column("timestamp")),
-            _payloads(batch.column("key"), base64),
-            _payloads(batch.column("value"), base64),
-            _header_lists(batch.column("headers"), base64),
-            strict=True,
-        )
-        for offset, timestamp, key, value, headers in rows:
+        for offset, timestamp, key, value, headers in zip(*_columns(batch, base64), strict=True):
             yield JsonRecord(offset, timestamp, key, value, headers, partition)
+
+
+def topic_records(batches: Iterable[pa.RecordBatch], *, base64: bool = False) -> Iterator[TopicRecord]:
+    """The records of `batches` (`PART_RECORD_SCHEMA`), with their topics and partitions."""
+    for batch in batches:
+        places = (batch.column("partition").to_pylist(), batch.column("topic").to_pylist())
+        for offset, timestamp, key, value, headers, partition, topic in zip(
+            *_columns(batch, base64), *places, strict=True
+        ):
+            yield TopicRecord(offset, timestamp, key, value, headers, partition, topic)
+
+
+def _columns(batch: pa.RecordBatch, base64: bool) -> tuple[Sequence[Any], ...]:
+    """Offsets, timestamps, keys, values and headers."""
+    return (
+        _numbers(batch.column("offset")),
+        _numbers(batch.column("timestamp")),
+        _payloads(batch.column("key"), base64),
+        _payloads(batch.column("value"), base64),
+        _header_lists(batch.column("headers"), base64),
+    )
 
 
 def _numbers(column: pa.Array[Any]) -> list[int]:

@@ -16,6 +16,7 @@ from tidelog.storage.stores.counting import RequestCounts
 from tidelog.wire.cluster import ClusterDescription, HealthAnswer, ReadyAnswer
 from tidelog.wire.costs import CostDescription
 from tidelog.wire.errors import PROBLEM_MEDIA, Problem
+from tidelog.wire.polls import PartsAnswer, PartsRequest, PartState
 from tidelog.wire.records import FetchAnswer, ProduceAnswer
 from tidelog.wire.topics import (
     ListedPartition,
@@ -33,10 +34,18 @@ TEXT: Json = {"type": "string"}
 FLAG: Json = {"type": "string", "enum": ["true", "false"]}
 EXAMPLE_ID = "0123456789abcdef0123456789abcdef"
 
-_FORMS: tuple[type[msgspec.Struct], ...] = (RecordsForm, CreateForm, AlterForm, DeleteRecordsForm)
+_FORMS: tuple[type[msgspec.Struct], ...] = (
+    RecordsForm,
+    CreateForm,
+    AlterForm,
+    DeleteRecordsForm,
+    PartsRequest,
+)
 _ANSWERS: tuple[type[msgspec.Struct], ...] = (
     ProduceAnswer,
     FetchAnswer,
+    PartsAnswer,
+    PartState,
     OffsetAnswer,
     LogStartAnswer,
     PartitionLogDescription,

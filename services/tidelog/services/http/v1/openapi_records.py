@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tidelog.services.http.bodies.json_body import RecordsForm
 from tidelog.services.http.media import BODY_ENCODINGS, Media
 from tidelog.services.http.v1 import openapi_parts as parts
 from tidelog.services.http.v1.openapi_parts import TEXT, answer, body, header, operation, path, query, ref, whole
 from tidelog.services.http.v1.request_forms import DeleteRecordsForm
 from tidelog.wire import headers
+from tidelog.wire.polls import PartRequest, PartsAnswer, PartsRequest, PartState, TopicRecord
 from tidelog.wire.records import AppendedRecords, FetchAnswer, JsonRecord, ProduceAnswer
 from tidelog.wire.topics import LogStartAnswer, OffsetAnswer, PartitionLogDescription
 
@@ -64,6 +67,14 @@ _EVENT = 'id: 41\ndata: {"offset":41,"timestamp":1763712000000,"key":null,"value
 _STREAMED = {**body(_NDJSON, TEXT, "one record per line"), **body(_EVENTS, TEXT, _EVENT)}
 _LOG = PartitionLogDescription("web", parts.EXAMPLE_ID, 0, 0, 0, 0, 42, -1, "file:./tidelog-data", ())
 
+_PARTS = PartsRequest((PartRequest("web", 0, 41), PartRequest("web", 1, "earliest")), wait_ms=1_000)
+_PARTS_FETCHED = answer(
+    PartsAnswer(
+        (PartState("web", 0, 42, 0, 42), PartState("web", 1, 0, 0, 0)),
+        (TopicRecord(41, _TIME_MS, "user-1", "plain text", [], 0, "web"),),
+    )
+)
+
 _PRODUCED = {200: _APPENDED, 202: _APPENDED}
 _PRODUCE_REFUSALS = (400, 404, 408, 409, 413, 415, 422)
 _READ_REFUSALS = (400, 404, 406, 416, 422, 500)
@@ -88,6 +99,14 @@ FETCH = operation(
 FOLLOW = operation("GET", "fetch", {200: _STREAMED}, _READ_REFUSALS, (parts.TOPIC, *_FOLLOW_PARAMETERS, _BASE64))
 LOG = operation("GET", "fetch", {200: answer(_LOG)}, (400, 404, 422), (*_ONE, _FRESH))
 OFFSET = operation("GET", "fetch", {200: answer(OffsetAnswer(41))}, _READ_REFUSALS, (*_ONE, _AT, _FRESH))
+FETCH_PARTS = operation(
+    "POST",
+    "fetch",
+    {200: {**_PARTS_FETCHED, **body(_NDJSON, TEXT, "one record per line, then the answer"), **_ARROW_CONTENT}},
+    (400, 406, 408, 413, 415, 422, 500),
+    (_BASE64,),
+    body(_JSON, ref(PartsRequest), msgspec.to_builtins(_PARTS)),
+)
 DELETE_RECORDS = operation(
     "POST",
     "topics",

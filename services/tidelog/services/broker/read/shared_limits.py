@@ -1,0 +1,69 @@
+"""The limits of a fetch that many partitions share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart
+from tidelog.services.broker.shard.record_columns import payload_bytes_total
+
+READS_AT_ONCE = 4
+"""Cold partitions that one fetch reads at the same time."""
+SHARE_BYTES_MIN = 1 << 18
+"""Several partitions are read at the same time only if each may have so many bytes, so that none is read for
+nothing."""
+
+
+class SharedLimits:
+    """What is left of `limits`. The first records always fit; later ones only if they do not exceed the limits."""
+
+    def __init__(self, limits: FetchLimits) -> None:
+        self._limits = limits
+        self.records_left = max(1, limits.max_records)
+        self.bytes_left = limits.max_bytes
+        self._empty = True
+
+    @property
+    def reached(self) -> bool:
+        return not self._empty and (self.records_left <= 0 or self.bytes_left <= 0)
+
+    @property
+    def readers_max(self) -> int:
+        """How many partitions may be read at the same time now."""
+        return max(1, min(READS_AT_ONCE, self.records_left, self.bytes_left // SHARE_BYTES_MIN))
+
+    def of(self, part: FetchPart, readers: int = 1) -> FetchLimits:
+        """The limits for `part`, which is read at the same time as `readers` - 1 others."""
+        return replace(
+            self._limits,
+            max_records=max(1, self.records_left // readers),
+            max_bytes=max(1, min(part.max_bytes, self.bytes_left // readers)),
+            wait_ms=0,
+        )
+
+    def take(self, answer: FetchedPart) -> FetchedPart:
+        """Count the records of `answer`, and return it; without its records if they do not fit."""
+        if answer.fetched is None or not answer.fetched.batches:
+            return answer
+        records = sum(batch.num_rows for batch in answer.fetched.batches)
+        size_bytes = payload_bytes_total(pa.Table.from_batches(answer.fetched.batches))
+        if not self._empty and (records > self.records_left or size_bytes > self.bytes_left):
+            return unread(answer.part, answer.fetched.log_start_offset, answer.fetched.high_watermark)
+        self._empty = False
+        self.records_left -= records
+        self.bytes_left -= size_bytes
+        return answer
+
+
+def within(answers: Iterable[FetchedPart], limits: FetchLimits) -> Sequence[FetchedPart]:
+    """`answers` in their order; those whose records do not fit into `limits` are without them."""
+    shared = SharedLimits(limits)
+    return [shared.take(answer) for answer in answers]
+
+
+def unread(part: FetchPart, log_start_offset: int, high_watermark: int) -> FetchedPart:
+    """The answer for a partition from which nothing is read."""
+    return FetchedPart(part, Fetched((), part.begin, log_start_offset, high_watermark))
