@@ -184,7 +184,7 @@ async def test_reading_on_gets_every_record_once(store: ObjectStore) -> None:
 
 
 async def test_a_wait_over_many_partitions_is_one_wait() -> None:
-    """It needs no task, timer or future per partition: a poll of 1,000 partitions takes little more than its request."""
+    """It needs no task, timer or future per partition: a poll of 1,000 takes little more than its request."""
     partitions, polls = 1_000, 30
     async with running_broker(MemoryObjectStore()) as broker:
         await broker.create_topic(ANYBODY, "t", partitions, {})

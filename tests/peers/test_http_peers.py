@@ -254,7 +254,8 @@ async def test_many_partitions_in_one_call(listening: ListeningBroker, peers: Ht
     ]
     large, one, unknown = await peers.fetch_parts(ANYBODY, leader, parts[:3], FetchLimits(10_000, 1 << 30))
     assert large.fetched is not None
-    assert pa.Table.from_batches(large.fetched.batches).drop_columns(["offset"]) == large_share().records
+    read = pa.Table.from_batches(large.fetched.batches)
+    assert read["value"].equals(large_share().records["value"])
     assert (large.part.offset, large.next_offset, large.fetched.high_watermark) == (0, 2_000, 2_000)
     assert one.fetched is not None
     assert [batch.to_pylist()[0]["offset"] for batch in one.fetched.batches] == [1]
