@@ -32,8 +32,10 @@ from tidelog.storage.errors import (
     Unavailable,
 )
 from tidelog.storage.manifests.manifest import Segment
+from tidelog.storage.part_records import PART_RECORD_SCHEMA
 from tidelog.storage.records import DRAFT_SCHEMA
 from tidelog.storage.runtime import Runtime
+from tidelog.wire.polls import ARROW_STATE
 
 LIMITS = FetchLimits(1_000, 1 << 20)
 ONE_HEADER = [("h", b"x"), ("i", None)]
@@ -288,6 +290,6 @@ async def test_a_peer_leaves_cold_partitions_to_the_caller(listening: ListeningB
     ],
 )
 def test_an_answer_about_something_else_is_refused(state: bytes) -> None:
-    body = b"".join(encode_parts([], state))
+    body = b"".join(encode_parts([], PART_RECORD_SCHEMA.with_metadata({ARROW_STATE: state})))
     with pytest.raises(Corrupt):
         read_parts([FetchPart("web", 0, 0, 1)], body)
