@@ -1,0 +1,297 @@
+"""The state of a classic group: its generation, its barriers and timers.
+
+`classic_members` decides what a request may do; this module does it. After each step, call `advance`, which ends the
+join barrier once its members are there or its time is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from tidelog.coordinator.groups.classic_record import ClassicRecord
+from tidelog.coordinator.groups.classic_roster import ClassicMember, ClassicRoster, StoredClassicMember
+from tidelog.coordinator.groups.consumer_protocol import subscribed_topics
+from tidelog.coordinator.groups.deadlines import Deadlines
+from tidelog.coordinator.groups.group_step import Ticket
+from tidelog.coordinator.groups.members import GroupContext
+from tidelog.storage.errors import (
+    InstanceInUse,
+    RebalanceInProgress,
+    TidelogError,
+    UnknownMember,
+)
+from tidelog.wire.groups import ClassicMember as MemberForLeader
+from tidelog.wire.groups import JoinedGroup, SyncedGroup
+
+EMPTY = "Empty"
+PREPARING = "PreparingRebalance"
+COMPLETING = "CompletingRebalance"
+STABLE = "Stable"
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""How long the first JoinGroup of a member may wait. Then its client has probably gone and cannot say so."""
+
+
+@dataclass
+class _FirstJoin:
+    """The join barrier of a group that was empty. `left_ms`: by how much it may still be put off, for `grew`: members
+    that came since it was."""
+
+    left_ms: int
+    grew: bool = False
+
+
+class ClassicRebalance:
+    """See the head of the module. `generation`, `protocol` and `leader` are those that members know."""
+
+    def __init__(self, context: GroupContext, items: Mapping[str, bytes]) -> None:
+        self._context = context
+        self._record = ClassicRecord(context, items)
+        head, stored = self._record.head, self._record.members
+        self.roster = ClassicRoster(stored)
+        self.state = STABLE if stored else EMPTY
+        self.generation = head.assigned_epoch if stored else head.epoch
+        self.protocol_type, self.protocol, self.leader = head.protocol_type, head.protocol, head.leader
+        self._sessions = Deadlines()
+        self._barrier_ms: int | None = None
+        self._first_join: _FirstJoin | None = None
+        self.extend()
+
+    def expect(self, member_id: str, session_timeout_ms: int) -> None:
+        """The client will join with `member_id`; a join barrier waits for it."""
+        self.roster.pending[member_id] = session_timeout_ms
+        self._sessions.set(member_id, self._now_ms + session_timeout_ms)
+
+    def forget(self, member_ids: Iterable[str]) -> None:
+        """These clients will not join."""
+        for member_id in member_ids:
+            self.roster.pending.pop(member_id, None)
+            self._sessions.drop(member_id)
+
+    def add(self, member: ClassicMember, protocol_type: str) -> None:
+        """A new member waits in the join barrier."""
+        if not len(self.roster):
+            self.protocol_type = protocol_type
+        self.roster.add(member)
+        member.joined = True
+        self._sessions.set(member.member_id, self._now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        if self.state == PREPARING and self._first_join is not None:
+            self._first_join.grew = True
+        self.prepare()
+
+    def describe(self, member: ClassicMember, stored: StoredClassicMember, protocol_type: str) -> None:
+        """`member` joins again as `stored` says."""
+        self.roster.describe(member, stored)
+        if len(self.roster) == 1:
+            self.protocol_type = protocol_type
+
+    def wait_for_others(self, member: ClassicMember, ticket: Ticket) -> None:
+        """`member` waits in the join barrier with `ticket`, which replaces an earlier one."""
+        self._refuse_waiting(member, _replaced)
+        member.joining, member.joined = ticket, True
+        self._sessions.drop(member.member_id)
+
+    def wait_for_leader(self, member: ClassicMember, ticket: Ticket) -> None:
+        """`member` waits in the sync barrier with `ticket`, which replaces an earlier one."""
+        self._refuse_waiting(member, _replaced)
+        member.syncing, member.synced = ticket, True
+        self._sessions.drop(member.member_id)
+
+    def replace_static(self, old: ClassicMember, new_id: str, stored: StoredClassicMember, ticket: Ticket) -> None:
+        """The client of the static member `old` has started again and gets the id `new_id`. In a stable group it takes
+        over the assignment, if that stays right."""
+        taken = f"another member has taken the instance id {old.instance_id!r}: stop this one"
+        self._refuse_waiting(old, lambda: InstanceInUse(taken))
+        new = ClassicMember(new_id, msgspec.structs.replace(stored, assignment=old.stored.assignment))
+        self.roster.remove(old)
+        self.roster.add(new)
+        self._sessions.drop(old.member_id)
+        if self.leader == old.member_id:
+            self.leader = new_id
+        if self.state == STABLE and self._assignment_suits(old, new):
+            self._store_stable()
+            self.answer_join(new, ticket)
+        else:
+            self.wait_for_others(new, ticket)
+            self.prepare()
+
+    def _assignment_suits(self, old: ClassicMember, new: ClassicMember) -> bool:
+        """Whether `new` may read what was assigned to `old`."""
+        protocol = self.protocol
+        same_topics = subscribed_topics(old.metadata(protocol)) == subscribed_topics(new.metadata(protocol))
+        return same_topics and self.roster.choose_protocol() == protocol
+
+    def prepare(self) -> None:
+        """A rebalance begins, unless one has: all members have to join again."""
+        if self.state == PREPARING:
+            return
+        wait_ms = self.roster.rebalance_timeout_ms()
+        self._first_join = None
+        if self.state == EMPTY:
+            delay_ms = self._context.limits.initial_rebalance_delay_ms
+            self._first_join = _FirstJoin(max(wait_ms - delay_ms, 0))
+            wait_ms = delay_ms
+        self.state, self._barrier_ms = PREPARING, self._now_ms + wait_ms
+        for member in self.roster:
+            if member.syncing is not None:
+                self._refuse_waiting(member, self._rebalances)
+                self.seen(member)
+            member.joined, member.synced = member.joining is not None, False
+
+    def remove(self, members: Iterable[ClassicMember], error: Callable[[ClassicMember], TidelogError]) -> None:
+        """These members are gone; their waiting requests get `error`."""
+        gone = list(members)
+        for member in gone:
+            self._refuse_waiting(member, lambda member=member: error(member))  # type: ignore[misc]
+            self._drop(member)
+        if gone:
+            self.prepare()
+
+    def answer_join(self, member: ClassicMember, ticket: Ticket) -> None:
+        """`member` is in this generation. The leader also gets the members: it assigns partitions to them, or
+        keeps the assignment."""
+        leads = member.member_id == self.leader
+        answer = JoinedGroup(
+            generation=self.generation,
+            protocol_type=self.protocol_type,
+            protocol=self.protocol,
+            leader=self.leader,
+            member_id=member.member_id,
+            members=self._members_for_leader() if leads else (),
+            skip_assignment=leads and self.state == STABLE,
+        )
+        member.joining, member.knows_id = None, True
+        self._context.reply(ticket, answer)
+        self.seen(member)
+
+    def answer_sync(self, member: ClassicMember, ticket: Ticket) -> None:
+        """`member` gets its assignment of this generation."""
+        member.syncing, member.synced = None, True
+        self._context.reply(ticket, SyncedGroup(self.protocol_type, self.protocol, member.stored.assignment))
+        self.seen(member)
+
+    def assign(self, assignments: Mapping[str, bytes]) -> None:
+        """The leader has assigned partitions: the group is stable. A member that it left out has none."""
+        self.state = STABLE
+        for member in self.roster:
+            member.assign(assignments.get(member.member_id, b""))
+        self._store_stable()
+        for member in self.roster:
+            if member.syncing is not None:
+                self.answer_sync(member, member.syncing)
+
+    def seen(self, member: ClassicMember) -> None:
+        """The client of `member` lives: its session begins anew. A member that waits for a barrier needs none."""
+        if not member.waits:
+            self._sessions.set(member.member_id, self._now_ms + member.stored.session_timeout_ms)
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """The client of `ticket` is gone."""
+        for member in self.roster:
+            if ticket not in (member.joining, member.syncing):
+                continue
+            member.joining = member.syncing = None
+            if member.knows_id or member.instance_id is not None:
+                self.seen(member)
+            else:
+                self._drop(member)
+
+    def expire(self) -> None:
+        """End the sessions that are due."""
+        due = self._sessions.expired(self._now_ms)
+        self.forget(due)
+        gone = [member for member in map(self.roster.get, due) if member is not None]
+        self.remove(gone, lambda member: UnknownMember(f"the session of {member.member_id} has ended: join again"))
+
+    def extend(self) -> None:
+        """Sessions and barriers begin anew."""
+        for member_id, session_timeout_ms in self.roster.pending.items():
+            self._sessions.set(member_id, self._now_ms + session_timeout_ms)
+        for member in self.roster:
+            self.seen(member)
+        if self._barrier_ms is not None and self._first_join is None:
+            self._barrier_ms = self._now_ms + self.roster.rebalance_timeout_ms()
+
+    def advance(self) -> None:
+        """End the barriers whose members are all there, or whose time is over."""
+        if self.state in (COMPLETING, STABLE) and self._barrier_over():
+            self._barrier_ms = None
+            late = [member for member in self.roster if member.joined and not member.synced]
+            self.remove(late, lambda member: UnknownMember(f"member {member.member_id} has not synced: join again"))
+        if self.state == PREPARING and self._join_is_over():
+            self._end_join()
+
+    @property
+    def due_ms(self) -> int | None:
+        return min((due for due in (self._sessions.due_ms, self._barrier_ms) if due is not None), default=None)
+
+    def _join_is_over(self) -> bool:
+        nobody = not len(self.roster) and not self.roster.pending
+        first = self._first_join
+        if first is None or nobody:
+            return self.roster.all_joined() or self._barrier_over()
+        if self._barrier_over() and first.grew:
+            delay_ms = min(self._context.limits.initial_rebalance_delay_ms, first.left_ms)
+            self._barrier_ms, self._first_join = self._now_ms + delay_ms, _FirstJoin(first.left_ms - delay_ms)
+        return self._barrier_over()
+
+    def _barrier_over(self) -> bool:
+        return self._barrier_ms is not None and self._now_ms >= self._barrier_ms
+
+    def _end_join(self) -> None:
+        for member in self.roster:
+            if not member.joined and member.instance_id is None:
+                self._drop(member)
+        joined = [member.member_id for member in self.roster if member.joined]
+        self._barrier_ms = self._now_ms + self.roster.rebalance_timeout_ms()
+        if not joined and len(self.roster):
+            return  # static members whose sessions still run; nobody is there to lead
+        self._first_join = None
+        self.generation = self._record.head.epoch + 1
+        if not joined:
+            self.state, self._barrier_ms, self.protocol, self.leader = EMPTY, None, "", ""
+            self._record.store_empty(self.generation)
+            return
+        self._complete(joined)
+
+    def _complete(self, joined: list[str]) -> None:
+        self.state = COMPLETING
+        self.protocol = self.roster.choose_protocol()
+        if self.leader not in joined:
+            self.leader = joined[0]
+        self._record.store_generation(self.generation)
+        for member in self.roster:
+            member.assign(b"")
+            if member.joining is not None:
+                self.answer_join(member, member.joining)
+
+    def _members_for_leader(self) -> tuple[MemberForLeader, ...]:
+        return tuple(MemberForLeader(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.roster)
+
+    def _refuse_waiting(self, member: ClassicMember, error: Callable[[], TidelogError]) -> None:
+        for ticket in (member.joining, member.syncing):
+            if ticket is not None:
+                self._context.refuse(ticket, error())
+        member.joining = member.syncing = None
+
+    def _rebalances(self) -> RebalanceInProgress:
+        return RebalanceInProgress(f"group {self._context.name} changes its assignment: join it again")
+
+    def _drop(self, member: ClassicMember) -> None:
+        self.roster.remove(member)
+        self._sessions.drop(member.member_id)
+
+    def _store_stable(self) -> None:
+        members = {member.member_id: member.stored for member in self.roster}
+        self._record.store_stable(self.generation, self.protocol_type, self.protocol, self.leader, members)
+
+    @property
+    def _now_ms(self) -> int:
+        return self._context.moment.monotonic_ms
+
+
+def _replaced() -> RebalanceInProgress:
+    return RebalanceInProgress("a later request of the same member has replaced this one")

@@ -1,0 +1,74 @@
+"""What is stored of a classic group.
+
+    head       the number of the last generation (`epoch`), and of the one whose assignments are stored
+               (`assigned_epoch`)
+    members    of the stable generation `assigned_epoch`, with their assignments; none if the group is empty
+
+A generation's number is stored before a member learns it, its assignments before a member learns its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tidelog.coordinator.groups.classic_roster import StoredClassicMember
+from tidelog.coordinator.groups.members import GroupContext
+from tidelog.coordinator.groups.stored import StoredHead, member_key
+from tidelog.storage.errors import Corrupt
+
+
+class ClassicRecord:
+    """`items`: the stored members by id."""
+
+    def __init__(self, context: GroupContext, items: Mapping[str, bytes]) -> None:
+        self._context = context
+        self._members = {member_id: _decoded(context.name, member_id, value) for member_id, value in items.items()}
+
+    @property
+    def head(self) -> StoredHead:
+        return self._context.head or StoredHead()
+
+    @property
+    def members(self) -> Mapping[str, StoredClassicMember]:
+        return self._members
+
+    def store_generation(self, generation: int) -> None:
+        """The number of a generation that has no assignments yet; the stored members keep theirs."""
+        emptied_at_ms = 0 if self._members else self.head.emptied_at_ms or self._context.moment.now_ms
+        self._set_head(epoch=generation, emptied_at_ms=emptied_at_ms)
+
+    def store_stable(
+        self, generation: int, protocol_type: str, protocol: str, leader: str, members: dict[str, StoredClassicMember]
+    ) -> None:
+        """The group is stable in `generation`, with these members."""
+        self._set_head(
+            assigned_epoch=generation, protocol_type=protocol_type, protocol=protocol, leader=leader, emptied_at_ms=0
+        )
+        self._store_members(members)
+
+    def store_empty(self, generation: int) -> None:
+        """The group has no members."""
+        now_ms = self._context.moment.now_ms
+        self._set_head(epoch=generation, protocol="", leader="", emptied_at_ms=now_ms)
+        self._store_members({})
+
+    def _set_head(self, **changes: object) -> None:
+        self._context.set_head(msgspec.structs.replace(self.head, kind="classic", assignor="", **changes))
+
+    def _store_members(self, members: dict[str, StoredClassicMember]) -> None:
+        name = self._context.name
+        for member_id in sorted(self._members.keys() - members.keys()):
+            self._context.delete(member_key(name, member_id))
+        for member_id, member in members.items():
+            if self._members.get(member_id) != member:
+                self._context.put(member_key(name, member_id), member)
+        self._members = members
+
+
+def _decoded(group: str, member_id: str, value: bytes) -> StoredClassicMember:
+    try:
+        return msgspec.msgpack.decode(value, type=StoredClassicMember)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(member_key(group, member_id), f"no member of a classic group: {error}") from None
