@@ -39,7 +39,6 @@ from tidelog.wire.groups import (
     CommitOffsets,
     Done,
     FetchOffsets,
-    Heartbeat,
     JoinedGroup,
     LeaveGroup,
     LeavingMember,
@@ -202,11 +201,6 @@ def test_an_unknown_member_has_to_join_anew(group: ClassicGroup) -> None:
     group.stable("a")
     with pytest.raises(UnknownMember):
         group.call(join("nobody"))
-
-
-def test_a_request_of_the_other_kind_is_refused(group: ClassicGroup) -> None:
-    with pytest.raises(WrongGroupKind):
-        group.call(Heartbeat())
 
 
 def test_a_first_join_is_answered_with_the_member_id_to_join_with(group: ClassicGroup) -> None:

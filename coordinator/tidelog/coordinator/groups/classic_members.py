@@ -81,10 +81,9 @@ class ClassicMembers:
             self._sync(ticket, request)
         elif isinstance(request, ClassicHeartbeat):
             self._heartbeat(ticket, request)
-        elif isinstance(request, LeaveGroup):
-            self._leave(ticket, request)
         else:
-            raise WrongGroupKind(f"group {self._context.name} uses the classic protocol: join it with JoinGroup")
+            assert isinstance(request, LeaveGroup)
+            self._leave(ticket, request)
         self._rebalance.advance()
 
     def _join(self, ticket: Ticket, request: JoinGroup) -> None:
@@ -203,9 +202,9 @@ class ClassicMembers:
                 f"group {self._context.name} has members: only they commit, with their member id and generation"
             )
         member = self._member_of_generation(request.member_id, request.instance_id, request.member_epoch)
-        self._rebalance.seen(member)
         if self._rebalance.state == COMPLETING:
             raise self._rejoin()
+        self._rebalance.seen(member)
 
     def check_fetch(self, request: FetchOffsets) -> None:
         self._member_of_generation(request.member_id, None, request.member_epoch)

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from tidelog.coordinator.groups.assignors.assignment import Assignment
+from tidelog.coordinator.groups.classic_members import ClassicMembers
 from tidelog.coordinator.groups.committed_offsets import CommittedOffsets
 from tidelog.coordinator.groups.consumer_members import ConsumerMembers
 from tidelog.coordinator.groups.group_step import GroupLimits, Moment, Outcome, Ticket, Topics
@@ -25,7 +26,6 @@ from tidelog.coordinator.groups.stored import StoredHead, head_key, names_in, pa
 from tidelog.storage.errors import (
     Corrupt,
     GroupNotEmpty,
-    Invalid,
     NotFound,
     TidelogError,
     UnknownMember,
@@ -185,9 +185,9 @@ class Group:
         self._context.reply(ticket, Done())
 
     def _describe(self) -> GroupDescription:
-        head = self._existing()
         if len(self._members):
             return self._members.describe()
+        head = self._existing()
         return GroupDescription(
             group=self._context.name,
             kind=head.kind,
@@ -227,7 +227,7 @@ class Group:
 
 def _members(kind: str, context: GroupContext, items: Mapping[str, bytes]) -> Members:
     if kind == "classic":
-        raise Invalid("classic groups are not there yet")
+        return ClassicMembers(context, items)
     return ConsumerMembers(context, items)
 
 
