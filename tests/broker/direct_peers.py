@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TypeVar
 
 from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.cluster import Leader
@@ -12,6 +13,9 @@ from tidelog.services.broker.api.produce import Appended, Draft, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.write.routing import Share
 from tidelog.storage.errors import LeaderUnknown
+from tidelog.wire.groups import GroupRequest
+
+A = TypeVar("A")
 
 
 class DirectPeers:
@@ -62,6 +66,11 @@ class DirectPeers:
         self, context: RequestContext, leader: Leader, topic: str, partition: int, before_offset: int
     ) -> int:
         return await self._peer(leader).delete_records(_forwarded(context), topic, partition, before_offset)
+
+    async def group_call(
+        self, context: RequestContext, leader: Leader, group: str, request: GroupRequest[A], *, wait_s: float
+    ) -> A:
+        return await self._peer(leader).groups.call(_forwarded(context), group, request)
 
     async def aclose(self) -> None:
         """Does nothing: there is no connection."""

@@ -336,6 +336,11 @@ _ANSWERS: dict[type[GroupRequest[Any]], type[Any]] = {
 }
 
 
+def waits(request: GroupRequest[Any]) -> bool:
+    """Whether `request` may wait for other members of its group."""
+    return isinstance(request, JoinGroup | SyncGroup)
+
+
 def answer_type(request: GroupRequest[A]) -> type[A]:
     """The class of the answer to `request`."""
     return _ANSWERS.get(type(request), Done)

@@ -10,3 +10,13 @@ def partition_target(topic: str, partition: int, call: str, query: Mapping[str, 
     """Path and query, encoded, of a call on a partition."""
     path = f"/v1/topics/{quote(topic, safe='')}/partitions/{partition}/{call}"
     return f"{path}?{urlencode(query)}" if query else path
+
+
+GROUP_CALLS = "/peers/groups/{group}"
+"""The route of calls between brokers, which take any request to a group as MessagePack."""
+
+
+def group_target(group: str) -> str:
+    """The encoded path of a call of another broker on `group`. A name may have slashes, which no path segment may
+    have, so it is in hexadecimal digits."""
+    return GROUP_CALLS.format(group=group.encode().hex())

@@ -16,6 +16,8 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from tidelog.storage.errors import Corrupt
+
 FORMAT_VERSION = 1
 HEADS = "heads/"
 PARTS = "parts/"
@@ -35,6 +37,14 @@ class StoredHead(msgspec.Struct, frozen=True, omit_defaults=True):
     leader: str = ""
     emptied_at_ms: int = 0
     format_version: int = FORMAT_VERSION
+
+
+def decoded_head(group: str, value: bytes) -> StoredHead:
+    """The head of `group` from its stored `value`, in MessagePack as all values here. Raises `Corrupt`."""
+    try:
+        return msgspec.msgpack.decode(value, type=StoredHead)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(head_key(group), f"it is no head of a group ({error})") from error
 
 
 class StoredOffset(msgspec.Struct, frozen=True, omit_defaults=True):

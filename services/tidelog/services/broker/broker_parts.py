@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidelog.coordinator.journal import Journal
@@ -11,6 +11,8 @@ from tidelog.services.broker.archive.archive_account import ArchiveAccount
 from tidelog.services.broker.archive.archive_loop import ArchiveLoop
 from tidelog.services.broker.archive.sweep_loop import SweepLoop
 from tidelog.services.broker.archive.upkeep_loop import UpkeepLoop
+from tidelog.services.broker.groups.group_stores import GroupStores
+from tidelog.services.broker.groups.local_groups import GroupParts
 from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.broker.read.partition_reader import PartitionReader
 from tidelog.services.broker.shard.shard_leader import SharedResources
@@ -40,6 +42,9 @@ class BrokerParts:
     upkeep: UpkeepLoop
     sweeps: SweepLoop
     peer_secrets: PeerSecrets
+    groups: GroupParts
+    open_group_stores: Callable[[], GroupStores]
+    """The groups of a broker alone; a cluster has its own (`Coordination.group_stores`)."""
 
     @property
     def loops(self) -> Sequence[BackgroundLoop]:

@@ -21,6 +21,9 @@ from tidelog.services.broker.api.produce import Acks, Appended, Draft, ProduceOp
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.archive.record_deletion import RecordDeletion
 from tidelog.services.broker.broker_parts import BrokerParts
+from tidelog.services.broker.groups.group_topics import GroupTopics
+from tidelog.services.broker.groups.group_walk import GroupWalk
+from tidelog.services.broker.groups.local_groups import LocalGroups
 from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.broker.read.local_reads import LocalReads
 from tidelog.services.broker.read.long_poll import LongPolls, PollWatch
@@ -62,7 +65,15 @@ class LocalBroker:
         self._polls = LongPolls()
         self._reads = LocalReads(parts.reader, parts.shards, self.known_topics, self._polls, parts.store.url)
         self._part_fetches = PartFetches(self._reads, parts.reader, parts.shards, self.known_topics, self._polls)
-        self._loops = (*parts.loops, PollWatch(self._polls, parts.shards, parts.resources.runtime))
+        topics = GroupTopics(self.known_topics, self._clock)
+        self.local_groups = LocalGroups(
+            parts.groups, parts.shards, topics, lambda: self.known_topics.shard_count, parts.resources.runtime
+        )
+        self._loops = (
+            *parts.loops,
+            PollWatch(self._polls, parts.shards, parts.resources.runtime),
+            GroupWalk(self.local_groups, parts.resources.runtime, parts.settings.offsets_retention_ms),
+        )
         self._not_ready: str | None = "the broker is starting"
 
     @property
@@ -77,6 +88,7 @@ class LocalBroker:
             await asyncio.gather(*(self.shards.lead(shard) for shard in added))
             # The previous leader may have created topics until it was fenced.
             await self._parts.journal.catch_up()
+        self.local_groups.open(self._parts.open_group_stores())
         self.serve()
 
     def serve(self) -> None:
@@ -96,7 +108,8 @@ class LocalBroker:
         self.end_polls()
         for loop in self._loops:
             await loop.close()
-        await self.shards.drain(DRAIN_SHARE * self._settings.shutdown_timeout_ms / 1000)
+        drain_s = DRAIN_SHARE * self._settings.shutdown_timeout_ms / 1000
+        await asyncio.gather(self.shards.drain(drain_s), self.local_groups.close(drain_s))
         await self.shards.close()
         self._parts.resources.executor.shutdown(wait=True)
         await self._parts.store.aclose()
@@ -210,7 +223,7 @@ class LocalBroker:
 
     @property
     def groups(self) -> Groups:
-        raise NotImplementedError
+        return self.local_groups
 
     async def delete_records(self, _context: RequestContext, /, topic: str, partition: int, before_offset: int) -> int:
         self.check_open()

@@ -33,6 +33,11 @@ class Topics:
         """By name, from memory."""
         return self._catalog.list_topics()
 
+    @property
+    def revision(self) -> int:
+        """Changes whenever a topic changes."""
+        return self._catalog.revision
+
     async def known(self, name: str, partition: int | None = None) -> Topic:
         """The topic; `partition`, if given, exists. Raises `NotFound`, `Invalid`, `Unavailable`."""
         try:

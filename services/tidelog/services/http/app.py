@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from tidelog.services.doors.front_door import ServedBroker
 from tidelog.services.http.answers.problems import ProblemAnswers
+from tidelog.services.http.forwarding.group_calls import GroupCallRoutes
 from tidelog.services.http.front.host_check import HostCheck, host_name
 from tidelog.services.http.front.http_front import FrontChecks, HttpFront
 from tidelog.services.http.front.origin_check import OriginCheck
@@ -94,6 +95,8 @@ def _add_routes(app: FastAPI, broker: ServedBroker, service: Service) -> tuple[E
     app.router.route_class = DirectRoute
     for routes in (produce, fetch, *others, BrokerRoutes(service, _registry(broker, service))):
         routes.add_to(app.router)
+    if service.peers is not None:
+        GroupCallRoutes(service).add_to(app.router)
     app.add_api_route("/docs", _docs, include_in_schema=False)
     return produce.produce, fetch.fetch
 

@@ -37,14 +37,17 @@ from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.runtime import Runtime
 from tidelog.wire import headers
-from tidelog.wire.paths import partition_target
+from tidelog.wire.groups import GroupRequest, answer_type, waits
+from tidelog.wire.paths import group_target, partition_target
 from tidelog.wire.records import ProduceAnswer
 from tidelog.wire.topics import LogStartAnswer, OffsetAnswer, PartitionLogDescription
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
+MSGPACK = "application/vnd.msgpack"
 COMMIT_MARGIN_S = 5.0
 """How long a leader may take to answer beyond its own bound for a commit."""
 _THREAD_BYTES_MIN = 1 << 18
@@ -141,6 +144,15 @@ class HttpPeers:
         # The leader may have to archive first.
         return _decoded(await self._whole(leader, request, self._produce_timeout_s), LogStartAnswer).log_start_offset
 
+    async def group_call(
+        self, context: RequestContext, leader: Leader, group: str, request: GroupRequest[A], *, wait_s: float
+    ) -> A:
+        body = msgspec.msgpack.encode(request)
+        content_type = [("Content-Type", MSGPACK)]
+        call = PeerRequest("POST", group_target(group), context, content_type, body, len(body), waits=waits(request))
+        answer = await self._whole(leader, call, self._call_timeout_s + wait_s)
+        return _unpacked(answer, answer_type(request))
+
     async def aclose(self) -> None:
         await self._pool.aclose()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -203,6 +215,13 @@ def _number(answered: Mapping[str, str], name: str) -> int:
         return int(answered[name])
     except (KeyError, ValueError) as error:
         raise Corrupt("a peer's answer", f"its header {name} is missing or is not a number") from error
+
+
+def _unpacked(body: bytes, shape: type[T]) -> T:
+    try:
+        return msgspec.msgpack.decode(body, type=shape)
+    except msgspec.MsgspecError as error:
+        raise Corrupt("a peer's answer", f"it does not match {shape.__name__} ({error})") from error
 
 
 def _decoded(body: bytes, shape: type[T]) -> T:

@@ -28,11 +28,13 @@ from tidelog.services.broker.api.fetch import (
     PartitionLog,
     Position,
 )
+from tidelog.services.broker.api.groups import Groups
 from tidelog.services.broker.api.produce import Appended, Draft, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.archive.record_deletion import HIGH_WATERMARK
 from tidelog.services.broker.broker_parts import BrokerParts
-from tidelog.services.broker.cluster.cluster_status import cluster_status
+from tidelog.services.broker.cluster.cluster_groups import ClusterGroups
+from tidelog.services.broker.cluster.cluster_status import cluster_status, zones_of_shards
 from tidelog.services.broker.cluster.cold_reader import ColdReader
 from tidelog.services.broker.cluster.coordination import Coordination
 from tidelog.services.broker.cluster.leader_calls import LeaderCalls
@@ -53,6 +55,7 @@ class _Forwarding:
     calls: LeaderCalls
     delivery: ShareDelivery
     part_calls: PartCalls
+    groups: ClusterGroups
 
 
 class ClusterBroker(LocalBroker):
@@ -86,7 +89,11 @@ class ClusterBroker(LocalBroker):
         calls = LeaderCalls(router, self._clock, self._settings.forward_timeout_ms / 1000)
         sources = PartSources(super().fetch_parts, self._peers.fetch_parts, self._fetch_cold, self._cold)
         part_calls = PartCalls(sources, self.known_topics, router, calls, self._clock)
-        self._forwarding = _Forwarding(router, calls, ShareDelivery(self, self._peers, calls), part_calls)
+        self.local_groups.topics.know_zones(lambda: zones_of_shards(self._coordination.view))
+        self.local_groups.open(self._coordination.group_stores())
+        groups = ClusterGroups(self.local_groups, router, calls, self._peers)
+        delivery = ShareDelivery(self, self._peers, calls)
+        self._forwarding = _Forwarding(router, calls, delivery, part_calls, groups)
         router.start()
         self.serve()
         await self._coordination.lead()
@@ -228,6 +235,10 @@ class ClusterBroker(LocalBroker):
             lambda: delete_here(context, topic, partition, offset),
             lambda leader: self._peers.delete_records(context, leader, topic, partition, offset),
         )
+
+    @property
+    def groups(self) -> Groups:
+        return self._joined.groups
 
     def route(self, _context: RequestContext, /, topic: str, partition: int) -> Route:
         router, found = self._joined.router, self.known_topics.get(topic)

@@ -8,6 +8,7 @@ from typing import Protocol
 from tidelog.coordinator.cluster.cluster_keys import ClusterIdentity
 from tidelog.coordinator.leadership.shard_host import ClusterView
 from tidelog.coordinator.topics.catalog_sync import CatalogChange
+from tidelog.services.broker.groups.group_stores import GroupStores
 
 
 class Coordination(Protocol):
@@ -36,6 +37,9 @@ class Coordination(Protocol):
     @property
     def view(self) -> ClusterView:
         """The cluster as this broker sees it, from `join` on."""
+
+    def group_stores(self) -> GroupStores:
+        """Where the groups of this broker's shards are stored, from `join` on."""
 
     async def catch_up(self) -> None:
         """Read the journal to its end. Raises `Unavailable`, `Corrupt`."""

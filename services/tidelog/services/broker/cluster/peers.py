@@ -9,13 +9,16 @@ nothing was sent, and `Unavailable` that the outcome is unknown.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tidelog.services.broker.api.cluster import Leader
 from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, PartitionLog, Position
 from tidelog.services.broker.api.produce import Appended, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.write.routing import Share
+from tidelog.wire.groups import GroupRequest
+
+A = TypeVar("A")
 
 
 class Peers(Protocol):
@@ -46,6 +49,12 @@ class Peers(Protocol):
     async def delete_records(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, before_offset: int
     ) -> int: ...
+
+    async def group_call(
+        self, context: RequestContext, leader: Leader, group: str, request: GroupRequest[A], *, wait_s: float
+    ) -> A:
+        """A request to the coordinator of `group`, which may wait `wait_s` there."""
+        ...
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -49,6 +49,19 @@ class ShardBuilder(Protocol):
     def build(self, shard: int) -> LedShard: ...
 
 
+class ShardTenant(Protocol):
+    """Other state that this broker keeps only while it leads a shard (the coordinators of groups)."""
+
+    async def leave(self, shard: int, drain_s: float) -> None:
+        """`shard` is being released, and takes no requests any more: store and answer what was accepted, within
+        `drain_s`."""
+        ...
+
+    def drop(self, shard: int) -> None:
+        """`shard` is not led here any more: stop at once."""
+        ...
+
+
 class ShardSet:
     """A `ShardHost`. `drain_s`: how long a release may wait for the commit of accepted records. `on_change` is called
     whenever a shard is led or released."""
@@ -64,6 +77,7 @@ class ShardSet:
         self._surely_leads: LeadsSurely = _no_lease
         self._changed = asyncio.Event()
         self.on_change: Callable[[], None] = _ignore
+        self.tenant: ShardTenant | None = None
         self.handovers = 0
         self.fencings = 0
 
@@ -164,11 +178,20 @@ class ShardSet:
     async def release(self, shard: int) -> None:
         if led := self._led.get(shard):
             self.handovers += 1
-            await led.release(self._drain_s)
+            await asyncio.gather(led.release(self._drain_s), self._tenant_leaves(shard))
             self._remove(led)
+
+    async def _tenant_leaves(self, shard: int) -> None:
+        if self.tenant:
+            await self.tenant.leave(shard, self._drain_s)
+
+    def _drop_tenant(self, shard: int) -> None:
+        if self.tenant:
+            self.tenant.drop(shard)
 
     async def abandon(self, shard: int) -> None:
         if led := self._led.get(shard):
+            self._drop_tenant(shard)
             await led.close(fenced=True)
             self._remove(led)
 
@@ -200,14 +223,16 @@ class ShardSet:
     async def _remove_when_down(self, led: LedShard) -> None:
         """When `led` steps down, remove it, so that the shard can be led again."""
         await led.leader.ended()
-        if self._led.get(led.shard) is led and led.leader.down and led.leader.down.fenced:
-            self.fencings += 1
+        if self._led.get(led.shard) is led and led.leader.down:
+            self.fencings += led.leader.down.fenced
+            self._drop_tenant(led.shard)
         await led.close()
         self._remove(led)
 
     async def _lead_again(self, led: LedShard) -> None:
         """When `led` steps down, claim the shard again until that works, unless another broker has fenced it."""
         await led.leader.ended()
+        self._drop_tenant(led.shard)
         failures = 0
         while led.leader.down and not led.leader.down.fenced:
             failures += 1

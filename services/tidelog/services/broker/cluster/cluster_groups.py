@@ -1,0 +1,56 @@
+"""The groups of a cluster: a call on a group goes to its coordinator, here or at a peer, in one hop.
+
+All requests to groups may be repeated, so a call is repeated while the group's shard moves (`LeaderCalls.read`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from tidelog.services.broker.api.cluster import Route
+from tidelog.services.broker.api.request_context import RequestContext
+from tidelog.services.broker.cluster.leader_calls import LeaderCalls
+from tidelog.services.broker.cluster.leader_router import LeaderRouter
+from tidelog.services.broker.cluster.peers import Peers
+from tidelog.services.broker.groups.local_groups import PAGE_MAX, LocalGroups
+from tidelog.wire.groups import GroupPage, GroupRequest, JoinGroup, SyncGroup
+
+A = TypeVar("A")
+
+SYNC_WAIT_S = 300.0
+"""A SyncGroup may wait this long for the leader of its group, if the coordinator does not end it before."""
+
+
+class ClusterGroups:
+    """Implements `api.Groups`."""
+
+    def __init__(self, local: LocalGroups, leader_router: LeaderRouter, calls: LeaderCalls, peers: Peers) -> None:
+        self._local = local
+        self._router = leader_router
+        self._calls = calls
+        self._peers = peers
+
+    async def call(self, context: RequestContext, /, group: str, request: GroupRequest[A]) -> A:
+        if not context.may_forward:
+            return await self._local.call(context, group, request)
+        wait_s = self._local.store_wait_s + barrier_wait_s(request)
+        return await self._calls.read(
+            context,
+            self._local.shard_of(group),
+            lambda: self._local.call(context, group, request),
+            lambda leader: self._peers.group_call(context, leader, group, request, wait_s=wait_s),
+            wait_s=wait_s,
+        )
+
+    async def groups(self, context: RequestContext, /, *, after: str = "", limit: int = PAGE_MAX) -> GroupPage:
+        return await self._local.groups(context, after=after, limit=limit)
+
+    def coordinator(self, _context: RequestContext, /, group: str) -> Route:
+        return self._router.route(self._local.shard_of(group))
+
+
+def barrier_wait_s(request: GroupRequest[Any]) -> float:
+    """How long `request` may wait for other members of its group; 0 for most."""
+    if isinstance(request, JoinGroup):
+        return request.rebalance_timeout_ms / 1000
+    return SYNC_WAIT_S if isinstance(request, SyncGroup) else 0.0

@@ -1,0 +1,23 @@
+"""Where the groups of this broker's shards are stored: the seam to the bucket or to the key-value store."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tidelog.coordinator.groups.group_store import GroupStore, HeadPage
+
+
+class GroupStores(Protocol):
+    """All methods may be called at the same time."""
+
+    def of(self, shard: int, epoch: int) -> GroupStore:
+        """The store for this broker's leadership of `shard` in `epoch`. Raises `LeaderUnknown`."""
+        ...
+
+    async def heads(self, after: str, limit: int) -> HeadPage:
+        """As `GroupStore.heads`, on a broker that may lead nothing. Raises `Unavailable`."""
+        ...
+
+    def reachable(self) -> bool:
+        """Whether the store answers, as far as is known without a request."""
+        ...
