@@ -215,7 +215,8 @@ class GroupCoordinator:
     async def _replied(self, loaded: _Loaded, request: GroupRequest[Any]) -> _Given:
         self._last_ticket += 1
         ticket = Ticket(self._last_ticket)
-        reply = self._replies[ticket] = asyncio.get_running_loop().create_future()
+        reply: asyncio.Future[_Given] = asyncio.get_running_loop().create_future()
+        self._replies[ticket] = reply
         loaded.tickets.add(ticket)
         topics = self._seams.topics()
         try:

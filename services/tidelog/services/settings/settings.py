@@ -114,6 +114,42 @@ class Settings:
         100_000, "1 to 10000000", "Idempotent producers that a broker remembers, counted per partition."
     )
 
+    offsets_retention_ms: int = duration(
+        "7d",
+        "1s to 3650d",
+        "Committed offsets of a group are kept this long after its last member left.",
+        group="Groups",
+    )
+    offsets_commit_timeout_ms: int = duration(
+        "5s", "100ms to 10m", "How long a commit, or another call on a group, waits for the store before it gets 503."
+    )
+    offset_metadata_max_bytes: int = size("4KiB", "0 to 64KiB", "Size of the metadata of a committed offset.")
+    group_consumer_session_timeout_ms: int = duration(
+        "45s",
+        "1s to 1h",
+        "A member that is silent this long loses its partitions, unless it asks for another time.",
+    )
+    group_consumer_heartbeat_interval_ms: int = duration(
+        "5s", "100ms to 10m", "How often a member of a consumer group sends a heartbeat."
+    )
+    group_min_session_timeout_ms: int = duration("1s", "100ms to 1h", "The shortest session that a member may ask for.")
+    group_max_session_timeout_ms: int = duration("30m", "1s to 1d", "The longest session that a member may ask for.")
+    group_initial_rebalance_delay_ms: int = duration(
+        "3s", "0 to 10m", "How long a new group of the classic protocol waits for more members."
+    )
+    group_max_size: int = count(10_000, "1 to 1000000", "Members of one group; a further one is refused.")
+    group_instances_max: int = count(
+        10_000, "1 to 1000000", "Instances of REST consumers of one group; a further one is refused."
+    )
+    group_loaded_max: int = count(
+        20_000,
+        "10 to 10000000",
+        "Groups of one shard that a broker holds in memory; unused ones are dropped.",
+    )
+    group_requests_max: int = count(
+        20_000, "10 to 10000000", "Requests to the groups of one shard that wait for an answer; beyond that, 503."
+    )
+
     archiver_interval_ms: int = duration(
         "1m",
         "10ms to 1d",

@@ -6,6 +6,8 @@ hexadecimal digits.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -17,7 +19,7 @@ from tidelog.services.http.service import Service
 from tidelog.storage.errors import Invalid, LeaderUnknown
 from tidelog.storage.object_store import Body
 from tidelog.wire.errors import PeerUnproved, Unreadable
-from tidelog.wire.groups import AnyGroupRequest, waits
+from tidelog.wire.groups import AnyGroupRequest, GroupRequest, waits
 from tidelog.wire.paths import GROUP_CALLS
 
 MSGPACK = "application/vnd.msgpack"
@@ -47,16 +49,17 @@ class GroupCallRoutes:
             raise LeaderUnknown(text, retry_after_s=_RETRY_AFTER_S) from None
         return Response(msgspec.msgpack.encode(answer), media_type=MSGPACK)
 
-    async def _asked(self, request: Request) -> AnyGroupRequest:
+    async def _asked(self, request: Request) -> GroupRequest[Any]:
         with self._service.bodies.in_flight() as held:
             return _decoded(await self._service.bodies.read(request, held))
 
 
-def _decoded(body: Body) -> AnyGroupRequest:
+def _decoded(body: Body) -> GroupRequest[Any]:
     try:
-        return _REQUEST.decode(body)
+        decoded: GroupRequest[Any] = _REQUEST.decode(body)
     except msgspec.MsgspecError as error:
         raise Unreadable(f"the body is no request to a group: {error}", field="body") from error
+    return decoded
 
 
 def _group_of(name: str) -> str:

@@ -1,0 +1,331 @@
+"""The driver of groups, with a plain machine and a store in memory, in virtual time."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.coordinator.groups.driven import Driven, turns
+from tests.coordinator.groups.memory_group_store import StoredGroups
+from tests.coordinator.groups.plain_machine import SESSION_MS
+from tests.coordinator.virtual_time import virtually
+
+from tidelog.coordinator.groups.stored import member_key, offset_key
+from tidelog.storage.errors import LeaderUnknown, Overloaded, Unavailable, UnknownMember
+from tidelog.wire import groups as calls
+
+JOIN = calls.JoinGroup(session_timeout_ms=1, rebalance_timeout_ms=1, protocol_type="consumer", protocols=())
+
+
+@virtually
+async def test_a_commit_is_answered_once_it_is_stored() -> None:
+    driven = Driven()
+    driven.stored.open.clear()
+    commit = asyncio.create_task(driven.commit("g", 7))
+    await turns()
+    assert not commit.done()
+    driven.stored.open.set()
+    await commit
+    assert offset_key("g", "t", 0) in driven.stored.keys
+
+
+@virtually
+async def test_commits_that_arrive_during_a_write_go_together_into_the_next() -> None:
+    driven = Driven()
+    driven.stored.open.clear()
+    commits = [asyncio.create_task(driven.commit(f"g{n % 10}", n, partition=n)) for n in range(1_000)]
+    await turns()
+    driven.stored.open.set()
+    await asyncio.gather(*commits)
+    assert len(driven.stored.writes) <= 3
+    assert sum(key.startswith("parts/") for key in driven.stored.keys) == 1_000
+
+
+@virtually
+async def test_a_read_waits_for_the_offset_that_it_gives() -> None:
+    driven = Driven()
+    driven.stored.open.clear()
+    commit = asyncio.create_task(driven.commit("g", 7))
+    await turns()
+    read = asyncio.create_task(driven.committed("g"))
+    await turns()
+    assert not read.done()
+    driven.stored.open.set()
+    assert await read == [7]
+    await commit
+
+
+@virtually
+async def test_a_group_is_loaded_once_for_all_its_callers() -> None:
+    stored = StoredGroups()
+    await Driven(stored).commit("g", 7)
+    driven = Driven(stored)
+    stored.loads.clear()
+    assert await asyncio.gather(*(driven.committed("g") for _ in range(50))) == [[7]] * 50
+    assert stored.loads == ["g"]
+
+
+@virtually
+async def test_a_heartbeat_without_changes_writes_nothing() -> None:
+    driven = Driven()
+    await driven.join("g", "m")
+    writes = len(driven.stored.writes)
+    for _ in range(10):
+        await driven.beat("g", "m")
+    assert len(driven.stored.writes) == writes
+    assert driven.proofs >= 10
+
+
+@virtually
+async def test_a_write_whose_answer_was_lost_is_repeated() -> None:
+    driven = Driven()
+    driven.stored.failing_after = True
+    commit = asyncio.create_task(driven.commit("g", 7))
+    await asyncio.sleep(1.0)
+    assert not commit.done()
+    assert len(driven.stored.writes) > 1
+    driven.stored.failing_after = False
+    await commit
+
+
+@virtually
+async def test_a_request_does_not_wait_for_the_store_longer_than_its_bound() -> None:
+    driven = Driven(wait_s=3.0)
+    driven.stored.open.clear()
+    began_s = asyncio.get_running_loop().time()
+    with pytest.raises(Unavailable, match="did not answer within 3 s"):
+        await driven.commit("g", 7)
+    assert 3.0 <= asyncio.get_running_loop().time() - began_s <= 5.0
+    driven.stored.open.set()
+    await turns()
+    assert await driven.committed("g") == [7]  # the write went on
+
+
+@virtually
+async def test_requests_that_add_changes_are_refused_while_too_many_wait() -> None:
+    driven = Driven(bytes_max=5_000)
+    await driven.join("g", "m")
+    driven.stored.failing = True
+    commits = [asyncio.create_task(driven.commit("g", n, partition=n)) for n in range(100)]
+    await turns()
+    with pytest.raises(Overloaded, match="many changes wait"):
+        await driven.commit("g", 1, partition=200)
+    await driven.beat("g", "m")
+    driven.stored.failing = False
+    outcomes = await asyncio.gather(*commits, return_exceptions=True)
+    assert 10 < sum(outcome is None for outcome in outcomes) < 100
+
+
+@virtually
+async def test_a_fenced_coordinator_ends_and_sends_its_requests_to_the_next() -> None:
+    driven = Driven()
+    await driven.commit("g", 1)
+    waiting = asyncio.create_task(driven.coordinator.call("g", JOIN))
+    await turns()
+    driven.stored.epochs[0] = 2
+    with pytest.raises(LeaderUnknown):
+        await driven.commit("g", 2)
+    with pytest.raises(LeaderUnknown):
+        await waiting
+    with pytest.raises(LeaderUnknown):
+        await driven.committed("g")
+    assert driven.coordinator.ended
+    assert len(driven.stored.writes) == 1
+
+
+@virtually
+async def test_a_coordinator_without_proof_gives_no_answer_from_memory() -> None:
+    driven = Driven()
+    await driven.commit("g", 1)
+    driven.proof_error = LeaderUnknown("another one leads", retry_after_s=0.1)
+    with pytest.raises(LeaderUnknown):
+        await driven.committed("g")
+
+
+@virtually
+async def test_a_session_ends_when_it_is_due_and_not_before() -> None:
+    driven = Driven()
+    await driven.join("g", "m")
+    await asyncio.sleep(SESSION_MS / 1000 - 0.1)
+    assert "m" in driven.machines["g"].sessions
+    await asyncio.sleep(0.3)
+    assert member_key("g", "m") not in driven.stored.keys
+    with pytest.raises(UnknownMember):
+        await driven.beat("g", "m")
+
+
+@virtually
+async def test_nobody_is_expired_while_the_store_is_away() -> None:
+    driven = Driven()
+    await driven.join("g", "m")
+    driven.reachable = False
+    await asyncio.sleep(60)
+    await driven.beat("g", "m")
+    await asyncio.sleep(60)
+    driven.reachable = True
+    await asyncio.sleep(SESSION_MS / 1000 - 2)
+    assert "m" in driven.machines["g"].sessions
+    await asyncio.sleep(4)
+    assert not driven.machines["g"].sessions
+
+
+@virtually
+async def test_nobody_is_expired_while_writes_fail() -> None:
+    driven = Driven(wait_s=1.0)
+    await driven.join("g", "m")
+    driven.stored.failing = True
+    with pytest.raises(Unavailable):
+        await driven.commit("g", 1)
+    await asyncio.sleep(60)
+    assert "m" in driven.machines["g"].sessions
+    driven.stored.failing = False
+    await asyncio.sleep(5)
+    await driven.beat("g", "m")
+
+
+@virtually
+async def test_nobody_is_expired_while_leadership_cannot_be_proved() -> None:
+    driven = Driven()
+    await driven.join("g", "m")
+    driven.proof_error = Unavailable("the log does not answer")
+    with pytest.raises(Unavailable):
+        await driven.beat("g", "m")
+    await asyncio.sleep(60)
+    driven.proof_error = None
+    await asyncio.sleep(3)
+    await driven.beat("g", "m")
+
+
+@virtually
+async def test_members_get_a_whole_session_after_the_process_was_paused() -> None:
+    driven = Driven()
+    await driven.join("g", "m")
+    loop: Any = asyncio.get_running_loop()
+    loop._jumping.now_s += 60  # nothing ran for a minute
+    await asyncio.sleep(SESSION_MS / 1000 - 2)
+    await driven.beat("g", "m")
+
+
+@virtually
+async def test_ten_thousand_quiet_groups_are_not_ticked() -> None:
+    driven = Driven(idle_s=1_000.0)
+    await asyncio.gather(*(driven.commit(f"g{n}", 1) for n in range(10_000)))
+    await asyncio.sleep(3)
+    before = {name: machine.ticks for name, machine in driven.machines.items()}
+    await driven.join("g1", "m")
+    await asyncio.sleep(30)
+    assert {name for name, machine in driven.machines.items() if machine.ticks > before[name]} == {"g1"}
+
+
+@virtually
+async def test_groups_are_ticked_when_topics_have_changed() -> None:
+    driven = Driven()
+    await driven.join("g", "m")
+    await asyncio.sleep(2)
+    ticks = driven.machines["g"].ticks
+    driven.topics = {}
+    await asyncio.sleep(2)
+    assert driven.machines["g"].ticks == ticks + 1
+
+
+@virtually
+async def test_a_storm_of_joins_leads_to_few_assignments() -> None:
+    driven = Driven()
+    driven.assigning.clear()
+    await driven.join("g", "m")
+    await asyncio.gather(*(driven.join("g", f"m{n}") for n in range(99)))
+    driven.assigning.set()
+    await turns()
+    assert driven.assigned == ["g 1", "g 100"]
+    assert driven.machines["g"].targets == [(1, "target of g 1"), (100, "target of g 100")]
+
+
+@virtually
+async def test_a_join_waits_for_the_others_and_is_withdrawn_when_its_client_leaves() -> None:
+    driven = Driven()
+    gone = asyncio.create_task(driven.coordinator.call("g", JOIN))
+    await turns()
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    assert len(driven.machines["g"].withdrawn) == 1
+    await asyncio.gather(*(driven.coordinator.call("g", JOIN) for _ in range(2)))
+
+
+@virtually
+async def test_idle_groups_are_dropped_from_memory_and_read_again() -> None:
+    driven = Driven(idle_s=5.0)
+    await driven.commit("g", 7)
+    await driven.join("busy", "m")
+    for _ in range(10):
+        await driven.beat("busy", "m")
+        await asyncio.sleep(2)
+    assert driven.coordinator.loaded == 1
+    assert await driven.committed("g") == [7]
+
+
+@virtually
+async def test_memory_holds_a_bounded_number_of_groups() -> None:
+    driven = Driven(groups_max=3)
+    for name in "abcde":
+        await driven.commit(name, 1)
+    assert driven.coordinator.loaded == 3
+    for name in "xyz":
+        await driven.join(name, "m")
+    with pytest.raises(Overloaded, match="3 groups"):
+        await driven.commit("one more", 1)
+
+
+@virtually
+async def test_requests_that_wait_are_bounded() -> None:
+    driven = Driven(requests_max=3)
+    driven.stored.open.clear()
+    commits = [asyncio.create_task(driven.commit("g", n)) for n in range(3)]
+    await turns()
+    with pytest.raises(Overloaded, match="3 requests"):
+        await driven.commit("g", 9)
+    driven.stored.open.set()
+    await asyncio.gather(*commits)
+
+
+@virtually
+async def test_a_defect_of_a_machine_harms_its_group_alone() -> None:
+    driven = Driven()
+    await driven.commit("g", 7)
+    with pytest.raises(Unavailable, match="its log has the cause"):
+        await driven.coordinator.call("g", calls.DescribeGroup())
+    assert await driven.committed("g") == [7]
+
+
+@virtually
+async def test_a_released_coordinator_answers_what_it_accepted() -> None:
+    driven = Driven()
+    driven.stored.open.clear()
+    commit = asyncio.create_task(driven.commit("g", 7))
+    waiting = asyncio.create_task(driven.coordinator.call("h", JOIN))
+    await turns()
+    closing = asyncio.create_task(driven.coordinator.close(drain_s=5.0))
+    await turns()
+    with pytest.raises(LeaderUnknown):
+        await waiting
+    with pytest.raises(LeaderUnknown):
+        await driven.commit("g", 8)
+    driven.stored.open.set()
+    await asyncio.gather(commit, closing)
+    assert not driven.machines["h"].withdrawn
+
+
+@virtually
+async def test_closing_is_bounded_while_the_store_is_away() -> None:
+    driven = Driven()
+    driven.stored.failing = True
+    driven.machines.clear()
+    commit = asyncio.create_task(driven.commit("g", 7))
+    await turns()
+    driven.stored.failing = False
+    driven.stored.open.clear()
+    second = asyncio.create_task(driven.commit("g", 8))
+    await turns()
+    began_s = asyncio.get_running_loop().time()
+    await driven.coordinator.close(drain_s=2.0)
+    assert asyncio.get_running_loop().time() - began_s <= 2.5
+    for ended in await asyncio.gather(commit, second, return_exceptions=True):
+        assert isinstance(ended, Unavailable)
