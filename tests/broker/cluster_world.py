@@ -12,12 +12,15 @@ from dataclasses import replace
 from tests.broker.brokers import SETTINGS
 from tests.broker.direct_peers import DirectPeers
 from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
+from tests.coordinator.groups.memory_group_store import MemoryGroupStore, StoredGroups
 
 from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, LeaderRecord
+from tidelog.coordinator.groups.group_store import GroupStore, HeadPage
 from tidelog.coordinator.leadership.shard_host import CoordinatorHealth, ShardHost
 from tidelog.coordinator.topics.catalog_sync import CatalogChange, CatalogSync
 from tidelog.services.broker.broker_parts import BrokerParts
 from tidelog.services.broker.cluster.cluster_broker import ClusterBroker
+from tidelog.services.broker.groups.group_stores import GroupStores
 from tidelog.services.runtime.wiring import broker_parts
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.object_store import ObjectStore
@@ -30,7 +33,7 @@ class HandLed:
     """The `Coordination` and `ClusterView` of one broker. The test's `World` decides who leads."""
 
     def __init__(self, world: "World", name: str, parts: BrokerParts) -> None:
-        self._world = world
+        self.world = world
         self._record = BrokerRecord(name, name, f"http://{name}", "none", "0", 0, eligible=True, stopping=False)
         self._frozen: dict[int, LeaderRecord] | None = None
         self._sync = CatalogSync(parts.journal, parts.catalog, world.kv, world.keys, Runtime())
@@ -48,10 +51,13 @@ class HandLed:
 
     async def hand_over(self) -> None:
         for shard in tuple(self.host.led()):
-            await self._world.take(shard)
+            await self.world.take(shard)
 
     async def leave(self) -> None:
         await self._sync.aclose()
+
+    def group_stores(self) -> GroupStores:
+        return WorldGroupStores(self)
 
     async def catch_up(self) -> None:
         await self._sync.refresh()
@@ -66,24 +72,24 @@ class HandLed:
         return self._record
 
     def brokers(self) -> Sequence[BrokerRecord]:
-        return tuple(self._world.coordinations[name].me() for name in sorted(self._world.coordinations))
+        return tuple(self.world.coordinations[name].me() for name in sorted(self.world.coordinations))
 
     def draining(self) -> frozenset[str]:
         return frozenset()
 
     def cut_off(self) -> None:
         """Cut the broker off: it learns of no new leader, and its lease has ended."""
-        self._frozen = dict(self._world.leaders)
+        self._frozen = dict(self.world.leaders)
 
     def leaders(self) -> Mapping[int, LeaderRecord]:
-        return dict(self._world.leaders) if self._frozen is None else self._frozen
+        return dict(self.world.leaders) if self._frozen is None else self._frozen
 
     def leader_of(self, shard: int) -> BrokerRecord | None:
         leader = self.leaders().get(shard)
-        return self._world.coordinations[leader.broker_id].me() if leader else None
+        return self.world.coordinations[leader.broker_id].me() if leader else None
 
     def surely_leads(self, shard: int, epoch: int) -> bool:
-        leader = self._world.leaders.get(shard)
+        leader = self.world.leaders.get(shard)
         mine = leader is not None and (leader.broker_id, leader.epoch) == (self._record.broker_id, epoch)
         return mine and self._frozen is None
 
@@ -94,9 +100,30 @@ class HandLed:
     async def changed(self, timeout_s: float) -> None:
         try:
             async with asyncio.timeout(timeout_s):
-                await self._world.changed.wait()
+                await self.world.changed.wait()
         except TimeoutError:
             return
+
+
+class WorldGroupStores:
+    """The `GroupStores` of one broker: in memory, shared, and fenced by the leaders that the test has chosen."""
+
+    def __init__(self, coordination: HandLed) -> None:
+        self._coordination = coordination
+        self._stored = coordination.world.stored_groups
+
+    def of(self, shard: int, epoch: int) -> GroupStore:
+        self._stored.epochs = self._coordination.world.epochs
+        return MemoryGroupStore(self._stored, shard, epoch)
+
+    async def heads(self, after: str, limit: int) -> HeadPage:
+        return self._stored.heads(after, limit)
+
+    def reachable(self) -> bool:
+        return self._coordination.health().reachable
+
+    async def aclose(self) -> None:
+        """Does nothing: it is memory."""
 
 
 class World:
@@ -111,6 +138,7 @@ class World:
         self.brokers: dict[str, ClusterBroker] = {}
         self.leaders: dict[int, LeaderRecord] = {}
         self.epochs: dict[int, int] = {}
+        self.stored_groups = StoredGroups()
         self.changed = asyncio.Event()
 
     async def start(

@@ -8,6 +8,7 @@ RetryingObjectStore( HedgingObjectStore( CountingObjectStore( the store that `se
     ArchiveLoop                      TopicRemover
     UpkeepLoop                       over each shard's ShardUpkeep; `opening` builds its tasks
     SweepLoop                        over the whole bucket, while this broker leads shard 0
+    LocalGroups                      a GroupCoordinator for each led shard (`group_wiring`)
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.services.broker.shard.shard_upkeep import ShardUpkeep
 from tidelog.services.broker.telemetry.damages import Damages
 from tidelog.services.broker.telemetry.measurements import Measurements
+from tidelog.services.runtime.group_wiring import group_parts, sole_group_stores
 from tidelog.services.runtime.opening import build_sweeps, build_upkeep, open_named_store
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.archive.archiver import Archiver, ArchiverSettings
@@ -145,6 +147,8 @@ def broker_parts(settings: Settings, runtime: Runtime, store: ObjectStore) -> Br
         sweeps=build_sweeps(settings, retrying, runtime, lambda: _sweeping_turn(settings, shards)),
         account=ArchiveAccount(retrying, catalog, shards, resources.measurements, runtime.clock),
         peer_secrets=PeerSecrets(settings.peer_secret, runtime.clock),
+        groups=group_parts(settings, runtime),
+        open_group_stores=lambda: sole_group_stores(settings, runtime, retrying, resources.policy.interval_s),
     )
 
 

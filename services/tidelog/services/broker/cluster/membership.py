@@ -20,6 +20,8 @@ from tidelog.coordinator.leadership.leadership import Leadership
 from tidelog.coordinator.leadership.shard_host import ClusterView
 from tidelog.coordinator.topics.catalog_sync import CatalogChange, CatalogSync
 from tidelog.services.broker.broker_parts import BrokerParts
+from tidelog.services.broker.cluster.kv_group_stores import KvGroupStores
+from tidelog.services.broker.groups.group_stores import GroupStores
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Unavailable
@@ -98,6 +100,10 @@ class Membership:
     @property
     def identity(self) -> ClusterIdentity:
         return bucket_identity(self._parts.journal) or self._here().identity
+
+    def group_stores(self) -> GroupStores:
+        assert self._kv is not None, "it has joined"
+        return KvGroupStores(self._kv, self._keys, self.view, lambda: self.identity.shards)
 
     async def catch_up(self) -> None:
         await self._here().sync.refresh()

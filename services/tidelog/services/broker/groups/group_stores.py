@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from tidelog.coordinator.groups.bucket_group_store import BucketGroupStore
 from tidelog.coordinator.groups.group_store import GroupStore, HeadPage
 
 
@@ -21,3 +22,26 @@ class GroupStores(Protocol):
     def reachable(self) -> bool:
         """Whether the store answers, as far as is known without a request."""
         ...
+
+    async def aclose(self) -> None:
+        """Stop background work. Call it when no coordinator writes any more."""
+        ...
+
+
+class SoleGroupStores:
+    """One store for all shards, for a broker that leads all of them."""
+
+    def __init__(self, store: BucketGroupStore) -> None:
+        self._store = store
+
+    def of(self, _shard: int, _epoch: int) -> GroupStore:
+        return self._store
+
+    async def heads(self, after: str, limit: int) -> HeadPage:
+        return await self._store.heads(after, limit)
+
+    def reachable(self) -> bool:
+        return True
+
+    async def aclose(self) -> None:
+        await self._store.aclose()

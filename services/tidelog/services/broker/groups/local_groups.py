@@ -62,7 +62,7 @@ class _Held:
 
 class LocalGroups:
     """Implements `api.Groups` for the shards led here, and `ShardTenant`. Takes calls from `open` to `close`.
-    `shard_count`: the cluster's number of shards now."""
+    `shard_count`: the cluster's number of shards now. `used`: whether anybody has asked about a group."""
 
     def __init__(
         self,
@@ -81,6 +81,7 @@ class LocalGroups:
         self._clock = runtime.clock
         self._stores: GroupStores | None = None
         self._held: dict[int, _Held] = {}
+        self.used = False
         self._threads = ThreadPoolExecutor(ASSIGNING_THREADS, thread_name_prefix="assign")
 
     def open(self, stores: GroupStores) -> None:
@@ -125,11 +126,6 @@ class LocalGroups:
         return self._stores
 
     @property
-    def has_groups(self) -> bool:
-        """Whether a group is in memory."""
-        return any(coordinator.loaded for coordinator in self.coordinators)
-
-    @property
     def coordinators(self) -> Iterable[GroupCoordinator]:
         return tuple(held.coordinator for held in self._held.values())
 
@@ -144,6 +140,7 @@ class LocalGroups:
         if held is None or held.led is not led or self._has_ended(held):
             self.drop(shard)
             held = self._held[shard] = _Held(led, self._made(led, stores))
+            self.used = True
         return held.coordinator
 
     async def leave(self, shard: int, drain_s: float) -> None:
@@ -159,6 +156,8 @@ class LocalGroups:
     async def close(self, drain_s: float) -> None:
         """Store and answer what was accepted, within `drain_s`, and stop."""
         await asyncio.gather(*(self.leave(shard, drain_s) for shard in tuple(self._held)))
+        if self._stores:
+            await self._stores.aclose()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _has_ended(self, held: _Held) -> bool:
