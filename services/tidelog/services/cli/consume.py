@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,11 +13,13 @@ import typer
 from tidelog.services.cli.broker_options import BrokerChoice
 from tidelog.services.cli.console import complain
 from tidelog.services.cli.options import JsonOption, TopicArgument
+from tidelog.services.cli.progress import Progress
 from tidelog.services.cli.record_format import VALUES_ONLY, renderer
 from tidelog.storage.errors import OutOfRange
 
 if TYPE_CHECKING:
     from tidelog.client import Batch, Consumer
+    from tidelog.services.cli.where.selection import Selection
 
 FETCH_BYTES = 4 << 20
 """Size of one fetch: as fast as larger ones, with little memory."""
@@ -38,6 +41,14 @@ FormatOption = Annotated[
         metavar="FORMAT",
     ),
 ]
+WhereOption = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        help="Only records for which this is true: fields of value (JSON), key, headers, timestamp, offset, partition.",
+        metavar="EXPRESSION",
+    ),
+]
 PartitionsOption = Annotated[
     list[int] | None, typer.Option("--partition", "-p", help="Only this partition. Repeatable.", min=0)
 ]
@@ -51,6 +62,7 @@ def consume(
     exit_at_end: ExitOption = False,
     line_format: FormatOption = VALUES_ONLY,
     partitions: PartitionsOption = None,
+    where: WhereOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print records from the oldest on and follow the log: by default each value and a newline.
@@ -59,12 +71,14 @@ def consume(
     If only some partitions end before N, those are read from their end on; stderr names them.
 
     [dim]tidelog topic consume web -o start -e > access.log
-    tidelog topic consume web -o -10 -n 10 -f '%t %p %o %k %v\\n'[/dim]
+    tidelog topic consume web -o -10 -n 10 -f '%t %p %o %k %v\\n'
+    tidelog topic consume web -e --where "value.status >= 500 and timestamp >= '2026-01-31'"[/dim]
     """
     from tidelog.client import Consumer, ConsumerOptions
 
     options = ConsumerOptions(max_bytes=FETCH_BYTES)
     render = renderer(topic, line_format, as_json=as_json)
+    selection = None if where is None else _selection(where)
     with (
         open(sys.stdout.fileno(), "wb", closefd=False) as output,  # an unbuffered sys.stdout.buffer may write less
         Consumer(broker.access(), topic, partitions=partitions, start=start, options=options) as consumer,
@@ -73,9 +87,52 @@ def consume(
             _check_not_beyond(consumer)
         elif start.startswith("@"):
             _complain_if_all_is_earlier(consumer, start)
-        for batch in _bounded(consumer, count, follow=not exit_at_end):
-            output.write(render(batch))
-            output.flush()
+        follow = not exit_at_end
+        with contextlib.ExitStack() as scanning:
+            batches = (
+                consumer.batches(follow=follow)
+                if selection is None
+                else scanning.enter_context(_scanned(broker, consumer, selection, follow=follow))
+            )
+            for batch in _bounded(batches, count):
+                output.write(render(batch))
+                output.flush()
+
+
+def _selection(where: str) -> Selection:
+    from tidelog.services.cli.where.parser import parsed
+    from tidelog.services.cli.where.selection import Selection
+
+    return Selection(parsed(where))
+
+
+@contextlib.contextmanager
+def _scanned(
+    broker: BrokerChoice, consumer: Consumer, selection: Selection, *, follow: bool
+) -> Iterator[Iterator[Batch]]:
+    """The matching batches, with progress on stderr. In the end it says how many values are no JSON."""
+    from tidelog.services.cli.where.scan import Scan
+
+    with (
+        broker.admin() as admin,
+        Progress(f"reading {consumer.topic}", None, "match", writes_stdout=True, of_records=True) as progress,
+    ):
+        scan = Scan(consumer, admin, selection, follow, progress.advance)
+        if scan.planned is not None:
+            progress.expect(scan.planned)
+        try:
+            yield _shown(scan.batches(), progress)
+        finally:
+            if selection.not_json:
+                complain(f"records that do not match because their value is no JSON: {selection.not_json:,}")
+
+
+def _shown(batches: Iterator[Batch], progress: Progress) -> Iterator[Batch]:
+    """The batches; the bar is hidden while the caller prints one."""
+    for batch in batches:
+        progress.records += batch.records.num_rows
+        with progress.hidden():
+            yield batch
 
 
 def _check_not_beyond(consumer: Consumer) -> None:
@@ -103,12 +160,12 @@ def _complain_if_all_is_earlier(consumer: Consumer, start: str) -> None:
         complain(f"no record of {consumer.topic} is at or after {start[1:]} yet: only new records are read")
 
 
-def _bounded(consumer: Consumer, count: int | None, *, follow: bool) -> Iterator[Batch]:
+def _bounded(batches: Iterator[Batch], count: int | None) -> Iterator[Batch]:
     """Batches with `count` records in all; None: without a bound."""
     left = count
     if left == 0:
         return
-    for batch in consumer.batches(follow=follow):
+    for batch in batches:
         if left is None:
             yield batch
             continue

@@ -103,10 +103,11 @@ _LETTERS: dict[str, Part] = {
 
 def _values(batch: Batch) -> bytes:
     """Each value and a newline. A null value is an empty line."""
-    return b"".join(_lines_of(chunk) for chunk in batch.records.column("value").chunks)
+    return b"".join(joined_lines(chunk) for chunk in batch.records.column("value").chunks)
 
 
-def _lines_of(values: pa.Array[Any]) -> memoryview | bytes:
+def joined_lines(values: pa.Array[Any]) -> memoryview | bytes:
+    """The values (binary), with a newline after each. A null is an empty line."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,0 +1,98 @@
+"""Reads those parts of a topic that can match an expression, and yields the matching records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tidelog.services.cli.where.bounds import HIGHEST, Bounds, Range, bounds_of, ranges
+from tidelog.services.cli.where.selection import Selection
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin, Batch, Consumer
+
+POLL_S = 1.0
+
+
+@dataclass
+class Scan:
+    """One pass over the topic of `consumer` from its positions on. Without `follow` it ends at the present ends.
+    `on_read` gets the number of offsets that were read; `planned` says how many there are, or None if it follows."""
+
+    consumer: Consumer
+    admin: Admin
+    selection: Selection
+    follow: bool
+    on_read: Callable[[int], None] = lambda _: None
+    _open: dict[int, list[Range]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        bounds, ends = bounds_of(self.selection.expression), self.consumer.end_offsets()
+        self._ends = ends
+        self._open = {}
+        for partition, start in self.consumer.positions.items():
+            end = HIGHEST if self.follow else ends[partition]
+            planned = self._ranges(partition, start, end, bounds)
+            self._open[partition] = planned
+            self._go_on(partition)
+
+    @property
+    def planned(self) -> int | None:
+        """How many offsets are still to be read; None if the scan follows the log."""
+        every = [one for parts in self._open.values() for one in parts]
+        return None if any(end == HIGHEST for _, end in every) else sum(end - start for start, end in every)
+
+    def batches(self) -> Iterator[Batch]:
+        """Batches of matching records, without empty ones."""
+        while any(self._open.values()):
+            batch = self.consumer.poll(POLL_S)
+            matching = None if batch is None else self._matching(batch)
+            self._pass_empty_ends()
+            if matching is not None and matching.records.num_rows:
+                yield matching
+
+    def _matching(self, batch: Batch) -> Batch | None:
+        left = self._open[batch.partition]
+        if not left:
+            return None
+        start, end = left[0]
+        offsets = batch.records.column("offset").to_numpy()
+        first, last = (int(np.searchsorted(offsets, edge)) for edge in (start, end))
+        within = batch.records.slice(first, last - first)
+        self.on_read(min(batch.next_offset, end) - start)
+        left[0] = (min(batch.next_offset, end), end)
+        if batch.next_offset >= end:
+            self._next_range(batch.partition)
+        return replace(batch, records=self.selection.matching(within, batch.partition))
+
+    def _pass_empty_ends(self) -> None:
+        """A fetch can move a position without a record, where compaction removed all of them."""
+        for partition, position in self.consumer.positions.items():
+            left = self._open[partition]
+            if left and position >= left[0][1]:
+                self.on_read(left[0][1] - left[0][0])
+                self._next_range(partition)
+
+    def _next_range(self, partition: int) -> None:
+        self._open[partition].pop(0)
+        self._go_on(partition)
+
+    def _go_on(self, partition: int) -> None:
+        """Seek to the next range; at the end of the log there is nothing to fetch."""
+        left = self._open[partition]
+        position = left[0][0] if left else self._ends[partition]
+        if self.consumer.positions[partition] != position:
+            self.consumer.seek(partition, position)
+
+    def _ranges(self, partition: int, start: int, end: int, bounds: Bounds) -> list[Range]:
+        if bounds.empty or not bounds.partition.first <= partition <= bounds.partition.last:
+            return []
+        if not bounds.by_time:
+            return ranges(start, end, bounds, ())
+        topic = self.consumer.topic
+        since = f"@{max(0, bounds.timestamp.first)}"
+        first = max(start, self.admin.offset(topic, partition, since))
+        return ranges(first, end, bounds, self.admin.partition_log(topic, partition, fresh=False).segments)
