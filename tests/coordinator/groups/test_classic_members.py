@@ -521,6 +521,16 @@ def test_a_generation_without_an_assignment_is_never_used_again(group: ClassicGr
     assert group.call(again(a, topics=("clicks",))).generation == 3
 
 
+def test_a_static_member_that_came_back_in_a_rebalance_is_known_after_a_crash(group: ClassicGroup) -> None:
+    a, b = group.stable("a", "b", instance=True).values()
+    waiting = group.send(join(instance_id="a", topics=("clicks",)))
+    group.send(again(b, instance_id="b"))
+    back = group.answer(waiting)
+    group.crash()
+    assert group.call(beat(back, generation=a.generation, instance_id="a")) == Done()
+    assert group.call(replace(sync(back), generation=1, assignments=())).assignment == f"1/{a.member_id}".encode()
+
+
 def test_after_a_crash_each_member_has_a_whole_session(group: ClassicGroup) -> None:
     a = group.stable("a")["a"]
     group.run(SESSION_MS - 1)

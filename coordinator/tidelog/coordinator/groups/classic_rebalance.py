@@ -262,7 +262,7 @@ class ClassicRebalance:
         self.protocol = self.roster.choose_protocol()
         if self.leader not in joined:
             self.leader = joined[0]
-        self._record.store_generation(self.generation)
+        self._record.store_generation(self.generation, self.roster.ids_of_instances)
         for member in self.roster:
             member.assign(b"")
             if member.joining is not None:

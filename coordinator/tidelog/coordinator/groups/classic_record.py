@@ -34,10 +34,14 @@ class ClassicRecord:
     def members(self) -> Mapping[str, StoredClassicMember]:
         return self._members
 
-    def store_generation(self, generation: int) -> None:
-        """The number of a generation that has no assignments yet; the stored members keep theirs."""
+    def store_generation(self, generation: int, ids_of_instances: Mapping[str, str]) -> None:
+        """The number of a generation that has no assignments yet; the stored members keep theirs. A static member that
+        has another id by now is stored under this one: a new coordinator would fence it otherwise."""
+        ids = {old: ids_of_instances.get(member.instance_id or "", old) for old, member in self._members.items()}
         emptied_at_ms = 0 if self._members else self.head.emptied_at_ms or self._context.moment.now_ms
-        self._set_head(epoch=generation, emptied_at_ms=emptied_at_ms)
+        leader = ids.get(self.head.leader, self.head.leader)
+        self._set_head(epoch=generation, leader=leader, emptied_at_ms=emptied_at_ms)
+        self._store_members({ids[old]: member for old, member in self._members.items()})
 
     def store_stable(
         self, generation: int, protocol_type: str, protocol: str, leader: str, members: dict[str, StoredClassicMember]

@@ -104,6 +104,11 @@ class ClassicRoster:
         """The static member `instance_id`."""
         return self._members.get(self._by_instance.get(instance_id, "")) if instance_id is not None else None
 
+    @property
+    def ids_of_instances(self) -> Mapping[str, str]:
+        """The member ids of static members."""
+        return self._by_instance
+
     def all_joined(self) -> bool:
         return not self.pending and all(member.joined for member in self)
 
