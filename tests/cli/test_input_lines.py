@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.services.cli import input_lines
-from tidelog.services.cli.input_lines import key_finder, keyed_table, line_arrays
+from tidelog.services.cli.input_lines import line_arrays
+from tidelog.services.cli.line_records import LineShape, key_finder
 from tidelog.storage.errors import Invalid, TooLarge
 
 
@@ -70,15 +71,15 @@ def test_a_line_that_is_not_json_is_reported() -> None:
 
 def test_keys_stand_beside_their_values() -> None:
     (array,) = line_arrays(iter([b"a:1\n2\n"]))
-    table, wrong = keyed_table(array, key_finder(":"))
+    table, wrong = LineShape(key_finder(":")).table(array)
     assert (table.to_pydict(), wrong) == ({"key": [b"a", None], "value": [b"1", b"2"]}, None)
-    table, wrong = keyed_table(array, None)
+    table, wrong = LineShape().table(array)
     assert (table.to_pydict(), wrong) == ({"value": [b"a:1", b"2"]}, None)
 
 
 @pytest.mark.parametrize(("finder", "told"), [(":", "no key.*--allow-missing-key"), ("json:id", "not JSON")])
 def test_a_table_ends_before_the_first_line_that_is_wrong(finder: str, told: str) -> None:
     (array,) = line_arrays(iter([b'{"id":1}\n{"id":2}\nplain\n{"id":3}\n']))
-    table, wrong = keyed_table(array, key_finder(finder), required=True)
+    table, wrong = LineShape(key_finder(finder), key_required=True).table(array)
     assert table.num_rows == 2
     assert re.search(told, str(wrong))

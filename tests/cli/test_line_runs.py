@@ -15,7 +15,8 @@ from tests.end_to_end.steady_load import values_of
 
 from tidelog.client import Admin, Producer, ProducerOptions
 from tidelog.services.cli import line_run
-from tidelog.services.cli.input_lines import Lines, key_finder, line_arrays
+from tidelog.services.cli.input_lines import Lines, line_arrays
+from tidelog.services.cli.line_records import LineShape, key_finder
 from tidelog.services.cli.line_run import LineRules, LineRun, RunName, Tally
 from tidelog.storage.errors import Invalid, Unavailable
 
@@ -26,9 +27,9 @@ PARTITIONS = 3
 LINES = [b"%d:%d" % (n % 17, n) for n in range(3_000)]
 BLOCK_LINES = 100
 
-KEYLESS = LineRules(None, False, None)
-KEYED = LineRules(key_finder(":"), True, None)
-SOME_KEYS = LineRules(lambda line: (line[:2] if line.endswith(b"7") else None, line), False, None)
+KEYLESS = LineRules(LineShape())
+KEYED = LineRules(LineShape(key_finder(":"), True))
+SOME_KEYS = LineRules(LineShape(lambda line: (line[:2] if line.endswith(b"7") else None, line)))
 
 
 @pytest.fixture(autouse=True)

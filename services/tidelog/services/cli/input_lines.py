@@ -4,7 +4,6 @@
 - `line_arrays` cuts blocks into records. The bytes before each newline are a record; so are the bytes after the last
   newline, if there are any. numpy finds the newlines, and the lines of a block become one Arrow array, so that no
   Python code runs per line unless keys are wanted.
-- `keyed_table` adds the keys that `key_finder` takes out of the lines.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias, cast
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -30,8 +28,6 @@ _GZIP_WINDOW = 31
 
 Blocks = Iterator[bytes]
 Lines: TypeAlias = "pa.Array[Any]"
-KeyOf = Callable[[bytes], tuple[bytes | None, bytes]]
-"""From a line to its key and its value."""
 
 
 def input_blocks(descriptor: int, on_read: Callable[[int], None], *, decompress: bool = True) -> Blocks:
@@ -73,63 +69,6 @@ def line_arrays(blocks: Blocks) -> Iterator[Lines]:
         started_bytes = len(block) - end
     if started:
         yield pa.array([b"".join(started)], pa.binary())
-
-
-def keyed_table(lines: Lines, key_of: KeyOf | None, *, required: bool = False) -> tuple[pa.Table, Invalid | None]:
-    """Lines as a table with `value`, and `key` if there is a `key_of`. The table ends before the first line that is
-    wrong, or has no key although one is `required`; the error says why."""
-    if key_of is None:
-        return pa.table({"value": lines}), None
-    keys: list[bytes | None] = []
-    values: list[bytes] = []
-    wrong = None
-    for line in cast("list[bytes]", lines.to_pylist()):
-        try:
-            key, value = key_of(line)
-        except Invalid as error:
-            wrong = error
-            break
-        if key is None and required:
-            wrong = Invalid(f"it has no key: {line[:80]!r}. Add --allow-missing-key if that is right", field="key")
-            break
-        keys.append(key)
-        values.append(value)
-    return pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}), wrong
-
-
-def key_finder(text: str) -> KeyOf:
-    """The function that ``-k`` asks for. ``json:FIELD`` (dots descend) takes the key from a JSON field and leaves the
-    line as it is. Any other text is a separator between key and value (``\\t`` is a tab). Raises `Invalid`."""
-    if text.startswith("json:"):
-        return _json_key(text.removeprefix("json:"))
-    separator = text.replace("\\t", "\t").encode()
-    if not separator:
-        raise Invalid("the key separator is empty: use -k : or -k json:user.id", field="key")
-
-    def split_off(line: bytes) -> tuple[bytes | None, bytes]:
-        key, found, value = line.partition(separator)
-        return (key, value) if found else (None, line)
-
-    return split_off
-
-
-def _json_key(path: str) -> KeyOf:
-    names = path.split(".")
-    if not all(names):
-        raise Invalid(f"json:{path} names no field: use -k json:user.id", field="key")
-
-    def take_out(line: bytes) -> tuple[bytes | None, bytes]:
-        try:
-            value: object = msgspec.json.decode(line)
-        except msgspec.DecodeError as error:
-            raise Invalid(f"it is not JSON ({error}): {line[:80]!r}", field="key") from error
-        for name in names:
-            value = value.get(name) if isinstance(value, dict) else None
-        if value is None:
-            return None, line
-        return (value.encode() if isinstance(value, str) else msgspec.json.encode(value)), line
-
-    return take_out
 
 
 def _lines(data: bytes) -> Lines:

@@ -27,7 +27,8 @@ import pyarrow as pa
 
 from tidelog.client import Delivered, Producer, Refused
 from tidelog.services.cli.console import complain
-from tidelog.services.cli.input_lines import KeyOf, Lines, keyed_table
+from tidelog.services.cli.input_lines import Lines
+from tidelog.services.cli.line_records import LineShape
 from tidelog.storage.errors import Invalid, TidelogError
 from tidelog.storage.partitioner import NO_PARTITION, partitions_of
 
@@ -69,11 +70,10 @@ class RunName:
 
 @dataclass(frozen=True)
 class LineRules:
-    """How lines become records."""
+    """How lines become records, and the partition that gets all of them (None: by key or place)."""
 
-    key_of: KeyOf | None
-    key_required: bool
-    partition: int | None
+    shape: LineShape
+    partition: int | None = None
 
 
 class Tally:
@@ -141,7 +141,7 @@ class LineRun:
         before it, and for a line that a broker refused."""
         first, places = self._next_line, self._places(lines)
         before = min(max(0, self._first_line - first), len(lines))
-        table, wrong = keyed_table(lines.slice(before), self._rules.key_of, required=self._rules.key_required)
+        table, wrong = self._rules.shape.table(lines.slice(before))
         self._next_line = first + before + table.num_rows
         self._send_table(table, places[before : before + table.num_rows], first + before)
         if wrong is not None:
@@ -180,7 +180,7 @@ class LineRun:
     def _send_table(self, table: pa.Table, places: Partitions, first_line: int) -> None:
         if not table.num_rows:
             return
-        by_key = self._rules.key_of is not None and self._rules.partition is None
+        by_key = self._rules.shape.has_keys and self._rules.partition is None
         if by_key:
             of_keys = partitions_of(table.column("key"), self._producer.partition_count)
             places = np.where(of_keys == NO_PARTITION, places, of_keys).astype(np.int32)

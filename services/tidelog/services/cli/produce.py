@@ -21,6 +21,7 @@ from tidelog.storage.errors import Invalid
 
 if TYPE_CHECKING:
     from tidelog.client import ProducerOptions
+    from tidelog.services.cli.line_records import LineShape
     from tidelog.services.cli.line_run import LineRun, RunName
 
 Acks = Literal["0", "1", "all"]
@@ -39,6 +40,26 @@ KeyOption = Annotated[
 ]
 MissingKeyOption = Annotated[
     bool, typer.Option("--allow-missing-key", help="With -k: a line without a key becomes a record without one.")
+]
+HeadersOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", help="A header of every record. Repeatable.", metavar="NAME=VALUE"),
+]
+TimestampOption = Annotated[
+    str | None,
+    typer.Option(
+        "--timestamp",
+        "-T",
+        help="The time of the records, or the field of their JSON that has it: ms since 1970 or ISO 8601.",
+        metavar="TIME|json:FIELD",
+    ),
+]
+TombstonesOption = Annotated[
+    bool,
+    typer.Option("--tombstones", "-Z", help="An empty value (after the key) becomes null: it deletes the key."),
+]
+FromJsonOption = Annotated[
+    bool, typer.Option("--from-json", help="Each line is a record as `topic consume --json` prints it.")
 ]
 PartitionOption = Annotated[int | None, typer.Option("--partition", "-p", help="All records to this partition.", min=0)]
 AcksOption = Annotated[Acks, typer.Option("--acks", help="When the broker answers: 0, 1 or all.")]
@@ -62,6 +83,10 @@ def produce(
     files: FilesOption = None,
     key: KeyOption = None,
     allow_missing_key: MissingKeyOption = False,
+    headers: HeadersOption = None,
+    timestamp: TimestampOption = None,
+    tombstones: TombstonesOption = False,
+    from_json: FromJsonOption = False,
     partition: PartitionOption = None,
     acks: AcksOption = "all",
     timeout_s: TimeoutOption = 120.0,
@@ -77,13 +102,13 @@ def produce(
 
     [dim]tidelog topic produce web < access.log
     tidelog topic produce web -k json:user.id -f events.ndjson.gz
+    tidelog topic produce users -k : --tombstones -H source=import -T 2026-01-31T12:00:00Z
     tidelog topic produce web -f access.log --resume-from-line 1001[/dim]
     """
     from tidelog.client import Producer
-    from tidelog.services.cli.input_lines import key_finder
     from tidelog.services.cli.line_run import LineRules, LineRun, RunName, Tally
 
-    rules = LineRules(None if key is None else key_finder(key), key is not None and not allow_missing_key, partition)
+    rules = LineRules(_shape(key, allow_missing_key, headers, timestamp, tombstones, from_json), partition)
     start = _start_of(acks, from_line, None if resume is None else RunName.parsed(resume))
     options, tally = _options(acks, timeout_s, start), Tally()
     with (
@@ -100,6 +125,31 @@ def produce(
         print_json({"topic": topic, "records": run.records})
     else:
         complain(f"{run.records:,} records to {topic}")
+
+
+def _shape(
+    key: str | None,
+    allow_missing_key: bool,
+    headers: list[str] | None,
+    timestamp: str | None,
+    tombstones: bool,
+    from_json: bool,
+) -> LineShape:
+    """How the options ask for lines to become records. Raises `Invalid`."""
+    from tidelog.services.cli.line_records import LineShape, header_of, key_finder, time_finder, time_ms
+
+    if from_json and (key is not None or headers or timestamp is not None or tombstones):
+        raise Invalid("with --from-json the lines say all: leave out -k, -H, -T and -Z", field="from_json")
+    by_field = timestamp is not None and timestamp.startswith("json:")
+    return LineShape(
+        key_of=None if key is None else key_finder(key),
+        key_required=key is not None and not allow_missing_key,
+        time_of=time_finder(timestamp) if timestamp is not None and by_field else None,
+        from_json=from_json,
+        headers=tuple(map(header_of, headers or ())),
+        timestamp_ms=None if timestamp is None or by_field else time_ms(timestamp),
+        tombstones=tombstones,
+    )
 
 
 @dataclass(frozen=True)
