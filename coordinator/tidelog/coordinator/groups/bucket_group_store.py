@@ -141,7 +141,6 @@ class BucketGroupStore(GroupStore):
         error: BaseException | None = Unavailable("the store of groups was closed; the outcome is unknown")
         try:
             await self._claim_once()
-            await self._journal.settle()
             self._put_at_s = self._runtime.clock.monotonic()
             last = {change.key: change for waiting in batch for change in waiting.changes}
             await self._journal.append(tuple(last.values()))
