@@ -111,7 +111,7 @@ class Cluster:
 
     async def recover(self, keys: ClusterKeys = KEYS, kv: KeyValueStore | None = None) -> RecoveryPlan:
         plan = await self.plan(keys, kv)
-        await apply_recovery(plan, self.journal, kv or self.kv, keys, RUNTIME.entropy)
+        await apply_recovery(plan, self.bucket, self.journal, kv or self.kv, keys, RUNTIME)
         return plan
 
 
@@ -194,7 +194,7 @@ async def test_a_leader_key_that_was_rewritten_after_it_was_read_stays(cluster: 
     plan = await cluster.plan()
     anew = encode_value(LeaderRecord("new", "n1", 8))
     await cluster.kv.put(KEYS.leader(0), anew)
-    await apply_recovery(plan, cluster.journal, cluster.kv, KEYS, RUNTIME.entropy)
+    await apply_recovery(plan, cluster.bucket, cluster.journal, cluster.kv, KEYS, RUNTIME)
     assert (await contents(cluster.kv))[KEYS.leader(0)] == anew
 
 
@@ -254,7 +254,7 @@ async def test_an_epoch_claimed_after_its_log_was_read_is_found_by_another_recov
     await wipe(cluster.kv)
     plan = await cluster.plan()
     await cluster.lead(3, 4)
-    await apply_recovery(plan, cluster.journal, cluster.kv, KEYS, RUNTIME.entropy)
+    await apply_recovery(plan, cluster.bucket, cluster.journal, cluster.kv, KEYS, RUNTIME)
     await cluster.recover()
     assert (await epochs(cluster.kv))["0003"] == b"4"
 

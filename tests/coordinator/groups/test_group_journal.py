@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -57,10 +56,9 @@ def scene() -> Scene:
 
 
 @pytest.fixture
-def short_journals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def short_journals(monkeypatch: pytest.MonkeyPatch) -> None:
     """A snapshot after 5 entries."""
     monkeypatch.setattr(journal_compaction, "ENTRIES_MAX", 5)
-    return
 
 
 async def compacted(store: BucketGroupStore) -> None:

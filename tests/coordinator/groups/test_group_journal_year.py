@@ -1,7 +1,7 @@
 """One commit a second, for ever: the journal does not grow, and a start does not become slower. In virtual time.
 
-A year is scaled to a day: its 86,400 commits are 170 times the distance of two snapshots. The bounds hold after an hour,
-after six, and after a day: once there are snapshots, nothing depends on the number of entries.
+A year is scaled to a day: its 86,400 commits are 170 times the distance of two snapshots. The bounds hold after an
+hour, after six, and after a day: once there are snapshots, nothing depends on the number of entries.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ A write is cut into transactions of at most `OPERATIONS_MAX` operations. Each tr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tidelog.coordinator.cluster.cluster_keys import (
     ClusterIdentity,
@@ -29,9 +29,10 @@ from tidelog.coordinator.cluster.cluster_keys import (
 )
 from tidelog.coordinator.groups.group_step import Change
 from tidelog.coordinator.groups.group_store import GroupStore, HeadPage
-from tidelog.coordinator.groups.stored import HEADS, group_of, head_key, names_in, parts_prefix
+from tidelog.coordinator.groups.stored import HEADS, group_of, head_key, names_in, offsets_prefix, parts_prefix
 from tidelog.coordinator.kv.key_value import (
     AtRevision,
+    Compacted,
     Compare,
     DeleteKey,
     GetKey,
@@ -79,6 +80,25 @@ class EtcdGroupStore(GroupStore):
         last = self._keys.groups + head_key(after) if after else None
         page = await self._kv.range(prefix, limit=limit, after=last)
         return HeadPage({names_in(item.key, prefix)[0]: item.value for item in page.items}, page.more)
+
+    async def copied_keys(self, owns: Callable[[str], bool]) -> Mapping[str, bytes] | None:
+        """The heads and offsets of all groups that `owns` says are of this shard, as they were at a moment when this
+        leadership held; None if no group was ever stored. Raises as `write`, and `Unavailable` if the read took too
+        long."""
+        result = await self._kv.transact((), [GetKey(key) for key in self._fence])
+        self._learn(result)
+        try:
+            heads, revision = await read_prefix(self._kv, self._keys.groups + HEADS, result.revision)
+            if not heads and not self._last_write:
+                return None
+            keys = self._without_prefix(heads)
+            found = {key: value for key, value in keys.items() if owns(group_of(key))}
+            for group in [group_of(key) for key in found]:
+                prefix = self._keys.groups + offsets_prefix(group)
+                found |= self._without_prefix((await read_prefix(self._kv, prefix, revision))[0])
+            return found
+        except Compacted as error:
+            raise Unavailable(f"etcd dropped the revision while its groups were read: {error}") from error
 
     async def _apply(self, changes: Sequence[Change]) -> None:
         """Apply `changes` in one transaction. It is tried again if an earlier one, whose answer was lost, was applied

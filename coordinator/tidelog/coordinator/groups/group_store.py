@@ -17,7 +17,8 @@ from tidelog.coordinator.groups.group_step import Change
 
 @dataclass(frozen=True)
 class HeadPage:
-    """Heads of groups by the group's name. `more`: there are further groups after the last one."""
+    """Heads of groups by the group's name, in the order of their keys, which differs from that of the names. `more`:
+    there are further groups; the next page is that after the last name."""
 
     heads: Mapping[str, bytes]
     more: bool

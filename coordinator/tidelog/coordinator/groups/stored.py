@@ -74,8 +74,12 @@ def parts_prefix(group: str) -> str:
     return f"{PARTS}{_coded(group)}/"
 
 
+def offsets_prefix(group: str) -> str:
+    return f"{parts_prefix(group)}offsets/"
+
+
 def offset_key(group: str, topic: str, partition: int) -> str:
-    return f"{parts_prefix(group)}offsets/{_coded(topic)}/{partition}"
+    return f"{offsets_prefix(group)}{_coded(topic)}/{partition}"
 
 
 def member_key(group: str, member_id: str) -> str:
@@ -104,9 +108,13 @@ def group_of(key: str) -> str:
     return unquote(key.split("/", 2)[1])
 
 
+def is_offset(key: str) -> bool:
+    return key.startswith(PARTS) and key.split("/", 3)[2] == "offsets"
+
+
 def is_copied(key: str) -> bool:
     """Whether `key` is copied to the bucket: heads and offsets. Members join again after a recovery."""
-    return key.startswith(HEADS) or key.split("/", 3)[2:3] == ["offsets"]
+    return key.startswith(HEADS) or is_offset(key)
 
 
 def _coded(name: str) -> str:

@@ -1,7 +1,7 @@
 """Writes a cluster's keys again from the bucket after etcd was wiped, restored to an older state, or replaced.
 
     plan = await plan_recovery(bucket, journal, kv, keys, shards=settings.shards)     # reads only
-    await apply_recovery(plan, journal, kv, keys, runtime.entropy)
+    await apply_recovery(plan, bucket, journal, kv, keys, runtime)
 
 No key in etcd is the truth about records (`cluster_keys`), so each can be restored from elsewhere:
 
@@ -10,6 +10,7 @@ No key in etcd is the truth about records (`cluster_keys`), so each can be resto
     journal      the journal's next number
     leaders/<s>  keys without a lease of processes that are gone are deleted
     peer-secret  a new one if it is missing; brokers accept the old and the new one for a while
+    groups       heads and committed offsets, from their copies in the bucket (`group_recovery`)
     the rest     brokers register and lead again by themselves
 
 The restored epoch is exactly the log's. A leader that kept running finds its own epoch there and continues; a broker
@@ -43,12 +44,13 @@ from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.kv.key_value import DeleteKey, KeyValue, KeyValueStore, read_prefix, unchanged, update_key
 from tidelog.coordinator.leadership.cluster_snapshot import SnapshotDecoder
 from tidelog.coordinator.leadership.decisions import is_stale
+from tidelog.coordinator.recovery.group_recovery import GroupRecovery, plan_group_recovery, recover_groups
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import each_of, in_order
 from tidelog.storage.layout import WAL_PREFIX
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.runtime import Entropy, Runtime
+from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_codec import ParquetWalCodec
 from tidelog.storage.wal.wal_entry import WalCodec
@@ -92,6 +94,7 @@ class RecoveryPlan:
     epochs: Sequence[EpochRecovery]
     journal_number: int
     journal_number_in_store: int
+    groups: GroupRecovery
     stale_leaders: Sequence[StaleLeader]
 
     @property
@@ -102,6 +105,7 @@ class RecoveryPlan:
             or self.binds
             or self.stale_leaders
             or self.peer_secret_missing
+            or self.groups.groups
             or self.journal_number > self.journal_number_in_store
             or any(epoch.rises for epoch in self.epochs)
         )
@@ -130,6 +134,9 @@ async def plan_recovery(
     used = [1 + max(topic.shards) for topic in Catalog(journal, runtime).list_topics()]
     count = max([known.shards, *used, *(shard + 1 for shard in in_bucket), stored.shards if stored else 0])
     epochs = await _epochs(bucket, kv, keys, count, codec or ParquetWalCodec())
+    groups = GroupRecovery()
+    if stored is None or any(epoch.rises for epoch in epochs):
+        groups = await plan_group_recovery(bucket, kv, keys, shards=count, now_ms=runtime.clock.now_ms())
     return RecoveryPlan(
         identity=ClusterIdentity(FORMAT_VERSION, known.cluster_id, keys.name, ETCD, count, founded=True),
         identity_missing=stored is None or not known.founded,
@@ -138,22 +145,25 @@ async def plan_recovery(
         epochs=epochs,
         journal_number=journal.next_number,
         journal_number_in_store=_number(keys.journal, await kv.get(keys.journal)),
+        groups=groups,
         stale_leaders=await _stale_leaders(kv, keys),
     )
 
 
 async def apply_recovery(
-    plan: RecoveryPlan, journal: Journal, kv: KeyValueStore, keys: ClusterKeys, entropy: Entropy
+    plan: RecoveryPlan, bucket: ObjectStore, journal: Journal, kv: KeyValueStore, keys: ClusterKeys, runtime: Runtime
 ) -> None:
     """Write `plan`, the identity last. Raises `WrongCluster` if another cluster has written meanwhile, `Unavailable`;
     after either, plan and apply again."""
     await write_bucket_identity(journal, plan.identity)
+    if plan.groups.groups:  # first, since a later recovery sees by the epochs that the store is an old one
+        await recover_groups(bucket, kv, keys, shards=plan.identity.shards, now_ms=runtime.clock.now_ms())
     rising = [epoch for epoch in plan.epochs if epoch.rises]
     await each_of(rising, lambda epoch: _raise_to(kv, keys.epoch(epoch.shard), epoch.in_log), at_once=AT_ONCE_MAX)
     for stale in plan.stale_leaders:  # unless it was written since
         await kv.transact([unchanged(stale.item)], [DeleteKey(stale.item.key)])
     await _raise_to(kv, keys.journal, max(plan.journal_number, journal.next_number))
-    await ensure_peer_secret(kv, keys, entropy)
+    await ensure_peer_secret(kv, keys, runtime.entropy)
     await write_store_identity(kv, keys, plan.identity)
 
 

@@ -60,7 +60,7 @@ async def _recover(settings: Settings, *, dry_run: bool, yes: bool) -> RecoveryP
         await journal.open()
         plan = await plan_recovery(bucket, journal, kv, keys, shards=settings.shards, runtime=runtime)
         if not dry_run and (yes or not plan.binds):
-            await apply_recovery(plan, journal, kv, keys, runtime.entropy)
+            await apply_recovery(plan, bucket, journal, kv, keys, runtime)
         return plan
     finally:
         await kv.aclose()
@@ -77,6 +77,7 @@ def _show(plan: RecoveryPlan) -> None:
             ("peer secret", "to write" if plan.peer_secret_missing else "there"),
             ("bucket", "to bind: a broker without etcd used it" if plan.binds else "the cluster's"),
             ("journal number", f"{plan.journal_number} (etcd had {plan.journal_number_in_store})"),
+            ("groups", f"{plan.groups.groups} to write, with {plan.groups.offsets} offsets"),
         ]
     )
     if rising := [(epoch.shard, epoch.in_log, epoch.in_store) for epoch in plan.epochs if epoch.rises]:
