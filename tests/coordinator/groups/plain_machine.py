@@ -82,6 +82,10 @@ class PlainMachine:
         return min(self.sessions.values(), default=None)
 
     @property
+    def member_count(self) -> int:
+        return len(self.sessions)
+
+    @property
     def idle(self) -> bool:
         return not self.sessions and not self.joining
 

@@ -32,7 +32,7 @@ from tidelog.coordinator.groups.consumer_member import (
     partition_set,
 )
 from tidelog.coordinator.groups.deadlines import Deadlines
-from tidelog.coordinator.groups.group_step import Ticket
+from tidelog.coordinator.groups.group_step import GroupEvent, Ticket
 from tidelog.coordinator.groups.members import ALL_CHANGES, GroupContext
 from tidelog.coordinator.groups.reconciliation import Reconciliation
 from tidelog.coordinator.groups.stored import StoredHead, member_key
@@ -63,6 +63,8 @@ FULL_RETRY_S = 10.0
 RECONCILING_INTERVAL_MS = 200
 """When a member that waits for partitions is to send its next heartbeat; later in a group of more members."""
 HEARTBEATS_PER_SESSION = 3
+SILENT = "sent no heartbeat within its session timeout"
+KEEPING = "did not give up partitions within its rebalance timeout"
 
 
 class ConsumerMembers:
@@ -134,10 +136,16 @@ class ConsumerMembers:
     def tick(self) -> None:
         self._target.notice_topics()
         now_ms = self._context.moment.monotonic_ms
-        for ended in (self._sessions, self._partitions.overdue):
+        for ended, reason in ((self._sessions, SILENT), (self._partitions.overdue, KEEPING)):
             for member_id in ended.expired(now_ms):
+                self._note_end(self._members[member_id], reason)
                 self._remove(self._members[member_id])
         self._target.finish_step()
+
+    def _note_end(self, member: ConsumerMember, reason: str) -> None:
+        client = member.profile.client_id or "unnamed"
+        text = f"member {member.member_id} (client {client}) {reason}: its {len(member.held)} partitions go to others"
+        self._context.note(GroupEvent("session_ended", text))
 
     def extend_sessions(self) -> None:
         for member in self._members.values():

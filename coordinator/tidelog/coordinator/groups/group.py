@@ -103,6 +103,10 @@ class Group:
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     @property
+    def member_count(self) -> int:
+        return len(self._members)
+
+    @property
     def idle(self) -> bool:
         return not len(self._members) and not len(self._instances)
 

@@ -118,6 +118,8 @@ class GroupCoordinator:
             await self._prove()
         if given.error is not None:
             raise given.error
+        if isinstance(request, calls.CommitOffsets):
+            self._counts.offsets += len(request.offsets)
         return cast(A, given.answer)
 
     async def visit(self, group: str) -> None:
@@ -224,6 +226,9 @@ class GroupCoordinator:
         self._writes.add(loaded.name, outcome.changes)
         for reply in outcome.replies:
             self._reply(loaded, reply)
+        for event in outcome.events:
+            self._counts.events[event.kind] += 1
+            _log.info("group %s: %s", loaded.name, event.text)
         if outcome.task is not None:
             self._assignments.want(loaded.name, outcome.task)
         self._timer.schedule(loaded.name, loaded.machine.due_ms)

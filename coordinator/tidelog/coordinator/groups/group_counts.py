@@ -12,9 +12,11 @@ WRITE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 @dataclass
 class GroupCounts:
     """Totals since the process started, of all coordinators of this broker. `requests`: by the name of the call.
-    `write_buckets`: writes by duration, up to each of `WRITE_BUCKETS_S` and above."""
+    `events`: by the kind of a `GroupEvent`. `offsets`: committed. `write_buckets`: writes by duration, up to each of
+    `WRITE_BUCKETS_S` and above."""
 
     requests: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
     refused: int = 0
     offsets: int = 0
     assignments: int = 0

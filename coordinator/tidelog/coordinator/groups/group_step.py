@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NewType, Protocol, TypeAlias
+from typing import Any, Literal, NewType, Protocol, TypeAlias
 
 from tidelog.coordinator.kv.key_value import DeleteKey, PutKey
 from tidelog.storage.errors import TidelogError
@@ -87,6 +87,14 @@ class AssignmentTask:
     input: Any
 
 
+@dataclass(frozen=True, slots=True)
+class GroupEvent:
+    """Something that an operator wants to know. The driver counts it by `kind` and logs `text`."""
+
+    kind: Literal["session_ended", "rebalanced"]
+    text: str
+
+
 @dataclass
 class Outcome:
     """What a step decided."""
@@ -94,6 +102,7 @@ class Outcome:
     changes: list[Change] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     task: AssignmentTask | None = None
+    events: list[GroupEvent] = field(default_factory=list)
 
 
 class GroupMachine(Protocol):
@@ -128,6 +137,11 @@ class GroupMachine(Protocol):
     @property
     def due_ms(self) -> int | None:
         """When to call `tick`, on the monotonic clock; None: never."""
+        ...
+
+    @property
+    def member_count(self) -> int:
+        """How many members there are."""
         ...
 
     @property

@@ -16,6 +16,7 @@ import msgspec
 from tidelog.coordinator.groups.group_step import (
     AssignmentTask,
     Change,
+    GroupEvent,
     GroupLimits,
     Moment,
     Outcome,
@@ -79,6 +80,9 @@ class GroupContext:
 
     def ask(self, task: AssignmentTask) -> None:
         self._outcome.task = task
+
+    def note(self, event: GroupEvent) -> None:
+        self._outcome.events.append(event)
 
     def take(self) -> Outcome:
         """What was collected since the last call."""

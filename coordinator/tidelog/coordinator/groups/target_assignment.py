@@ -14,7 +14,7 @@ import msgspec
 from tidelog.coordinator.groups.assignors.assign import ASSIGNORS, DEFAULT_ASSIGNOR
 from tidelog.coordinator.groups.assignors.assignment import Assignment, AssignmentInput, Partition, Subscriber
 from tidelog.coordinator.groups.consumer_member import NO_PARTITIONS, ConsumerMember
-from tidelog.coordinator.groups.group_step import AssignmentTask, Topics
+from tidelog.coordinator.groups.group_step import AssignmentTask, GroupEvent, Topics
 from tidelog.coordinator.groups.members import GroupContext
 from tidelog.coordinator.groups.reconciliation import Reconciliation
 from tidelog.coordinator.groups.stored import StoredHead
@@ -92,7 +92,11 @@ class TargetAssignment:
             return []
         self._context.set_head(msgspec.structs.replace(head, assigned_epoch=epoch))
         known = [member for member in self._members.values() if member.member_id in self._asked]
-        return [member for member in known if _set_target(member, target.get(member.member_id, NO_PARTITIONS))]
+        targets = [(member, target.get(member.member_id, NO_PARTITIONS)) for member in known]
+        gained = sum(len(wanted - member.target) for member, wanted in targets)
+        text = f"epoch {epoch} has {len(known)} members; {gained} partitions get another member"
+        self._context.note(GroupEvent("rebalanced", text))
+        return [member for member, wanted in targets if _set_target(member, wanted)]
 
     def _next_head(self, head: StoredHead) -> StoredHead:
         epoch = self._reconciliation.next_epoch()

@@ -266,6 +266,7 @@ class LocalBroker:
             cluster=ClusterCounts(len(self.shards.led()), self.shards.handovers, self.shards.fencings),
             archives=self._parts.account.archives(),
             sweeps=self._parts.sweeps.counts,
+            groups=self.local_groups.figures(),
         )
 
     async def costs(self, _context: RequestContext, /) -> BrokerCosts:

@@ -29,6 +29,7 @@ from tidelog.services.broker.groups.group_stores import GroupStores
 from tidelog.services.broker.groups.group_topics import GroupTopics
 from tidelog.services.broker.shard.led_shard import LedShard
 from tidelog.services.broker.shard.shard_set import ShardSet
+from tidelog.services.broker.telemetry.group_figures import GroupFigures
 from tidelog.storage.errors import Invalid, Overloaded, Unavailable
 from tidelog.storage.partitioner import murmur2
 from tidelog.storage.runtime import Runtime
@@ -128,6 +129,16 @@ class LocalGroups:
     @property
     def coordinators(self) -> Iterable[GroupCoordinator]:
         return tuple(held.coordinator for held in self._held.values())
+
+    def figures(self) -> GroupFigures:
+        """For metrics."""
+        loaded = [group for coordinator in self.coordinators for group in coordinator.loaded]
+        return GroupFigures(
+            groups=len(loaded),
+            members=sum(group.machine.member_count for group in loaded),
+            waiting=sum(coordinator.waiting for coordinator in self.coordinators),
+            counts=self.counts,
+        )
 
     def led(self) -> Mapping[int, int]:
         """The epochs of the shards that are led here."""

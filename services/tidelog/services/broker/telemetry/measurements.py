@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from tidelog.services.broker.api.costs import TopicArchive, TopicCounts
 from tidelog.services.broker.telemetry.cold_ledger import ColdLedger, added_segments
+from tidelog.services.broker.telemetry.group_figures import GroupFigures
 from tidelog.storage.bucket.sweep import Stray, SweepReport
 from tidelog.storage.layout import parse_segment_key
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest
@@ -101,6 +102,7 @@ class BrokerMeasurements:
     cluster: ClusterCounts = ClusterCounts()
     archives: Mapping[str, TopicArchive] = field(default_factory=dict)
     sweeps: SweepCounts = field(default_factory=SweepCounts)
+    groups: GroupFigures = field(default_factory=GroupFigures)
 
 
 @dataclass

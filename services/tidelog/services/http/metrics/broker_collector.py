@@ -21,6 +21,7 @@ from tidelog.services.broker.telemetry.measurements import BrokerMeasurements, C
 from tidelog.services.broker.telemetry.request_shares import topic_requests
 from tidelog.services.doors.front_door import ServedBroker
 from tidelog.services.http.metrics.archive_metrics import archive_metrics, sweep_metrics
+from tidelog.services.http.metrics.group_metrics import group_metrics
 from tidelog.storage.stores.counting import Usage
 
 
@@ -53,6 +54,7 @@ class BrokerCollector(Collector):
             "tidelog_cache_bytes", "Bytes of recent records cached for readers", measured.cache_bytes
         )
         yield GaugeMetricFamily("tidelog_waiting_fetches", "Waiting long polls", measured.waiting_fetches)
+        yield from group_metrics(measured.groups)
 
 
 def _topic_metrics(measured: BrokerMeasurements) -> Iterator[Metric]:
