@@ -74,6 +74,7 @@ class StoredMember(msgspec.Struct, frozen=True, omit_defaults=True):
     known_epoch: int = JOIN_EPOCH
     assigned: tuple[TopicPartitions, ...] = ()
     revoking: tuple[TopicPartitions, ...] = ()
+    taken: tuple[TopicPartitions, ...] = ()
     target: tuple[TopicPartitions, ...] = ()
     topic_ids: dict[str, str] = {}
     away: bool = False
@@ -83,10 +84,13 @@ class StoredMember(msgspec.Struct, frozen=True, omit_defaults=True):
 class ConsumerMember:
     """A member as the coordinator has it.
 
-    `epoch` changes whenever `assigned` does, and only then. `known_epoch`: of the member's last request.
-    `assigned`: what the member was told it may read. `revoking`: what it was told to give up and has not confirmed;
-    nobody else gets it. `target`: what it will have. `away`: a static member that will come back. `settled`: there is
-    nothing to reconcile until the target, the subscription or the topics change."""
+    - `epoch` changes whenever `assigned` does. `known_epoch`: of the member's last request.
+    - `assigned`: what the member was told it may read. `target`: what it will have.
+    - `revoking`: what it was told to give up and has not confirmed. Nobody else gets it.
+    - `taken`: what was taken without its confirmation, and it may not know of that yet. Others may have it; the member
+      gets it back only after it has learned of the loss.
+    - `away`: a static member that will come back.
+    - `settled`: there is nothing to reconcile until the target, the subscription or the topics change."""
 
     member_id: str
     profile: MemberProfile
@@ -95,6 +99,7 @@ class ConsumerMember:
     known_epoch: int = JOIN_EPOCH
     assigned: Partitions = NO_PARTITIONS
     revoking: Partitions = NO_PARTITIONS
+    taken: Partitions = NO_PARTITIONS
     target: Partitions = NO_PARTITIONS
     topic_ids: dict[str, str] = field(default_factory=dict)
     away: bool = False
@@ -119,6 +124,7 @@ class ConsumerMember:
             known_epoch=self.known_epoch,
             assigned=self.answer,
             revoking=by_topic(self.revoking),
+            taken=by_topic(self.taken),
             target=by_topic(self.target),
             topic_ids=self.topic_ids,
             away=self.away,
@@ -134,6 +140,7 @@ class ConsumerMember:
             known_epoch=stored.known_epoch,
             assigned=partition_set(stored.assigned),
             revoking=partition_set(stored.revoking),
+            taken=partition_set(stored.taken),
             target=partition_set(stored.target),
             topic_ids=dict(stored.topic_ids),
             away=stored.away,

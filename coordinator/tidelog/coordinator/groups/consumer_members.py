@@ -24,7 +24,9 @@ import msgspec
 
 from tidelog.coordinator.groups.assignors.assignment import Assignment, Partition
 from tidelog.coordinator.groups.consumer_member import (
+    NO_PARTITIONS,
     ConsumerMember,
+    Partitions,
     StoredMember,
     by_topic,
     check_heartbeat,
@@ -104,9 +106,9 @@ class ConsumerMembers:
             )
         self._target.notice_topics()
         member = self._in_epoch(request.member_id, request.member_epoch)
-        held = member.held
         for offset in request.offsets:
-            if Partition(offset.topic, offset.partition) not in held and self.subscribes(offset.topic):
+            partition = Partition(offset.topic, offset.partition)
+            if not self._partitions.holds(member, partition) and self.subscribes(offset.topic):
                 raise StaleMemberEpoch(
                     f"partition {offset.partition} of {offset.topic} is not assigned to the member {member.member_id}: "
                     "send a heartbeat, and commit only what is assigned"
@@ -172,10 +174,13 @@ class ConsumerMembers:
     # --- joining and leaving
 
     def _join(self, ticket: Ticket, request: Heartbeat) -> None:
+        member = self._members.get(request.member_id)
+        repeated = member is not None and member.known_epoch == JOIN_EPOCH and not member.away
         member = self._joining(request)
         self._tell(member, request)
         self._set_session(member)
-        self._partitions.reconcile(member)
+        if not repeated:
+            self._partitions.reconcile(member)
         self._store(member)
         self._answer(ticket, member)
 
@@ -230,6 +235,7 @@ class ConsumerMembers:
         member.epoch = self._partitions.next_epoch()
         member.known_epoch = JOIN_EPOCH
         member.away = False
+        member.taken = NO_PARTITIONS
 
     def _leave(self, ticket: Ticket, request: Heartbeat) -> None:
         self._remove(self._known(request))
@@ -267,9 +273,10 @@ class ConsumerMembers:
         self._check_epoch(member, request)
         self._set_session(member)
         changed = self._tell(member, request)
-        if request.member_epoch == member.epoch or member.yields:
+        if request.member_epoch == member.epoch:
             member.known_epoch = request.member_epoch
-            changed |= request.owned is not None and self._partitions.confirm(member, partition_set(request.owned))
+            changed |= self._partitions.confirm(member, _owned(request))
+        if request.member_epoch == member.epoch or member.yields:
             changed |= self._partitions.reconcile(member)
         if changed:
             self._store(member)
@@ -364,6 +371,10 @@ class ConsumerMembers:
         if self._target.pending:
             return "Assigning"
         return "Stable" if all(member.settled for member in self._members.values()) else "Reconciling"
+
+
+def _owned(request: Heartbeat) -> Partitions | None:
+    return None if request.owned is None else partition_set(request.owned)
 
 
 def _described(member: ConsumerMember) -> GroupMemberDescription:

@@ -11,7 +11,7 @@ epoch of a member stands for one assignment, and a later owner of a partition ha
 from __future__ import annotations
 
 from tidelog.coordinator.groups.assignors.assignment import Partition
-from tidelog.coordinator.groups.consumer_member import ConsumerMember, Partitions, by_topic
+from tidelog.coordinator.groups.consumer_member import NO_PARTITIONS, ConsumerMember, Partitions, by_topic
 from tidelog.coordinator.groups.deadlines import Deadlines
 from tidelog.coordinator.groups.members import GroupContext
 
@@ -47,11 +47,19 @@ class Reconciliation:
             timeout_ms = member.profile.rebalance_timeout_ms
             self.overdue.set(member.member_id, self._context.moment.monotonic_ms + timeout_ms)
 
-    def confirm(self, member: ConsumerMember, owned: Partitions) -> bool:
-        """Free what `member` was told to give up and does not own any more; return whether that is anything."""
-        given_up = member.revoking - owned
+    def confirm(self, member: ConsumerMember, owned: Partitions | None) -> bool:
+        """`member` knows of its present epoch, and owns `owned` (None: it does not say). Free what it was told to give
+        up and does not own any more. Return whether anything changed."""
+        given_up = member.revoking - owned if owned is not None else NO_PARTITIONS
+        changed = bool(given_up or member.taken)
+        if member.taken:
+            member.taken = NO_PARTITIONS
+            member.settled = False
         self.release(member, given_up)
-        return bool(given_up)
+        return changed
+
+    def holds(self, member: ConsumerMember, partition: Partition) -> bool:
+        return self._owners.get(partition) == member.member_id
 
     def release(self, member: ConsumerMember, partitions: Partitions) -> None:
         """Nobody holds `partitions` of `member` any more."""
@@ -73,18 +81,21 @@ class Reconciliation:
         if member.settled:
             return False
         wanted = frozenset(each for each in member.target if each.topic in member.subscription.present)
-        kept = frozenset(each for each in member.assigned & wanted if not self._recreated(member, each.topic))
-        free = frozenset(each for each in wanted - kept if each not in self._owners)
+        renewed = self._renewed(member)
+        kept = frozenset(each for each in member.assigned & wanted if each.topic not in renewed)
+        free = frozenset(each for each in wanted - kept - member.taken if each not in self._owners)
+        free = frozenset(each for each in free if each.topic not in renewed)
         lost = member.assigned - kept
         if lost or free:
             self._move(member, kept | free, lost)
         member.settled = not member.revoking and len(member.assigned) == len(wanted)
         return bool(lost or free)
 
-    def _recreated(self, member: ConsumerMember, topic: str) -> bool:
-        """Whether the member's partitions are of an older topic of that name. They are revoked, and assigned anew once
-        the member has confirmed that."""
-        return member.topic_ids[topic] != self._context.topics[topic].topic_id
+    def _renewed(self, member: ConsumerMember) -> frozenset[str]:
+        """The topics of which `member` holds partitions of a former topic of that name. It has to give them all up
+        before it gets partitions of the new one."""
+        known = ((topic, self._context.topics.get(topic), topic_id) for topic, topic_id in member.topic_ids.items())
+        return frozenset(topic for topic, info, topic_id in known if info is not None and info.topic_id != topic_id)
 
     def _move(self, member: ConsumerMember, assigned: Partitions, lost: Partitions) -> None:
         """Into a new epoch, with `assigned`."""
@@ -96,6 +107,7 @@ class Reconciliation:
         member.answer = by_topic(assigned)
         self._keep_topic_ids(member)
         if member.yields:
+            member.taken |= lost
             self.release(member, lost)
         elif lost and member.member_id not in self.overdue:
             self.extend(member)
