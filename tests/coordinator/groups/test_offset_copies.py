@@ -225,7 +225,7 @@ async def test_a_copy_is_ten_seconds_old_at_most_and_idle_groups_cost_nothing() 
     await cluster.leaderships.found()
     bucket = CountingObjectStore(cluster.bucket)
     store, copies = await cluster.lead(bucket)
-    loop = CopyLoop(lambda: {SHARD: 1}, lambda shard, epoch: copies, cluster.runtime)
+    loop = CopyLoop(lambda: {SHARD: 1}, lambda: SHARDS, lambda _: copies, cluster.runtime)
     loop.start()
     clock = cluster.runtime.clock
     committed_at: list[float] = []
@@ -266,7 +266,7 @@ async def test_a_shard_whose_copying_fails_does_not_stop_the_others() -> None:
     )
     store, copies = await cluster.lead()
     made = {2: failing, SHARD: copies}
-    loop = CopyLoop(lambda: {2: 1, SHARD: 1}, lambda shard, _epoch: made[shard], cluster.runtime)
+    loop = CopyLoop(lambda: {2: 1, SHARD: 1}, lambda: SHARDS, lambda each: made[each.shard], cluster.runtime)
     loop.start()
     await store.write(committed(GROUP, 5))
     await cluster.runtime.clock.sleep(11)

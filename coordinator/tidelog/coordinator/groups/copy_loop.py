@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
 
 from tidelog.coordinator.groups.offset_copies import OffsetCopies
 from tidelog.storage.background_loop import BackgroundLoop
@@ -14,52 +17,62 @@ from tidelog.storage.runtime import Runtime
 LOOK_S = 1.0
 """How often the loop looks for copies that are due."""
 SHARDS_AT_ONCE = 8
+FLUSH_S = 2.0
 
 _log = logging.getLogger(__name__)
 
 
+class Leadership(NamedTuple):
+    """The `epoch` of a leader of `shard`, while there are `shards` shards."""
+
+    shard: int
+    epoch: int
+    shards: int
+
+
 class CopyLoop(BackgroundLoop):
-    """`led`: the epochs of the shards that are led now. `new_copies` makes the copies of a leadership; it raises
-    `LeaderUnknown` if there is none any more."""
+    """`led`: the epochs of the shards that are led now. `shards`: the number of shards now. `new_copies` makes the
+    copies of a leadership while there are so many shards."""
 
     def __init__(
-        self, led: Callable[[], Mapping[int, int]], new_copies: Callable[[int, int], OffsetCopies], runtime: Runtime
+        self,
+        led: Callable[[], Mapping[int, int]],
+        shards: Callable[[], int],
+        new_copies: Callable[[Leadership], OffsetCopies],
+        runtime: Runtime,
     ) -> None:
         super().__init__("the copying of committed offsets", runtime)
         self._led = led
+        self._shards = shards
         self._new_copies = new_copies
-        self._copies: dict[tuple[int, int], OffsetCopies] = {}
+        self._copies: dict[Leadership, OffsetCopies] = {}
 
     def of(self, shard: int, epoch: int) -> OffsetCopies:
         """The copies of this leadership, which get the changes that are stored."""
-        if (shard, epoch) not in self._copies:
-            self._copies[shard, epoch] = self._new_copies(shard, epoch)
-        return self._copies[shard, epoch]
+        leadership = Leadership(shard, epoch, self._shards())
+        if leadership not in self._copies:
+            self._copies[leadership] = self._new_copies(leadership)
+        return self._copies[leadership]
 
     async def step(self) -> float:
-        led = set(self._led().items())
+        led = {Leadership(shard, epoch, self._shards()) for shard, epoch in self._led().items()}
         self._copies = {leadership: copies for leadership, copies in self._copies.items() if leadership in led}
-        await each_of(sorted(led), self._copy, at_once=SHARDS_AT_ONCE)
+        due = [each for each in sorted(led) if self.of(each.shard, each.epoch).due]
+        await each_of(due, self._copy, at_once=SHARDS_AT_ONCE)
         return LOOK_S
 
     async def flush(self) -> None:
-        """Copy now what was noted, at the end of this process. Raises nothing."""
-        await each_of(sorted(self._copies), self._copy_now, at_once=SHARDS_AT_ONCE)
+        """Copy at once what was noted, within `FLUSH_S`: this process ends. Raises nothing."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_S):
+                noted = [each for each, copies in sorted(self._copies.items()) if copies.noted]
+                await each_of(noted, self._copy, at_once=SHARDS_AT_ONCE)
 
-    async def _copy(self, leadership: tuple[int, int]) -> None:
-        try:
-            copies = self.of(*leadership)
-        except TidelogError as error:  # the shard moves at this moment
-            _log.debug("the groups of shard %d are not copied now: %s", leadership[0], error)
-            return
-        if copies.due:
-            await self._copy_now(leadership)
-
-    async def _copy_now(self, leadership: tuple[int, int]) -> None:
+    async def _copy(self, leadership: Leadership) -> None:
         """One shard must not delay the others, so its failure ends here; its step is repeated when it is due again."""
         try:
-            await self._copies[leadership].step()
+            await self.of(leadership.shard, leadership.epoch).step()
         except Fenced as error:
-            _log.info("the groups of shard %d are copied by another broker now: %s", leadership[0], error)
+            _log.info("the groups of shard %d are copied by another broker now: %s", leadership.shard, error)
         except TidelogError as error:
-            _log.warning("committed offsets of shard %d are not copied now, and later again: %s", leadership[0], error)
+            _log.warning("offsets of shard %d are not copied to the bucket now: %s", leadership.shard, error)

@@ -72,6 +72,11 @@ class OffsetCopies:
         self._pending |= {change.key: change for change in changes if is_copied(change.key)}
 
     @property
+    def noted(self) -> bool:
+        """Whether changes are not copied yet."""
+        return bool(self._pending)
+
+    @property
     def due(self) -> bool:
         """Whether to call `step` now."""
         waits = bool(self._pending) or not self._compared or self._compaction.due

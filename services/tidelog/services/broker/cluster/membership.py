@@ -103,7 +103,18 @@ class Membership:
 
     def group_stores(self) -> GroupStores:
         assert self._kv is not None, "it has joined"
-        return KvGroupStores(self._kv, self._keys, self.view, lambda: self.identity.shards)
+        stores = KvGroupStores(
+            self._kv,
+            self._keys,
+            self.view,
+            self._parts.shards.led,
+            lambda: self.identity.shards,
+            self._parts.store,
+            self._runtime,
+            grace_s=self._settings.delete_grace_ms / 1000,
+        )
+        stores.start()
+        return stores
 
     async def catch_up(self) -> None:
         await self._here().sync.refresh()

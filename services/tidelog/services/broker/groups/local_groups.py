@@ -13,8 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import pyarrow as pa
-
 from tidelog.coordinator.groups.group_coordinator import (
     CoordinatorBounds,
     CoordinatorSeams,
@@ -22,6 +20,7 @@ from tidelog.coordinator.groups.group_coordinator import (
     NewMachine,
 )
 from tidelog.coordinator.groups.group_counts import GroupCounts
+from tidelog.coordinator.groups.group_shards import shard_of_group
 from tidelog.coordinator.groups.stored import decoded_head
 from tidelog.services.broker.api.cluster import Route
 from tidelog.services.broker.api.request_context import RequestContext
@@ -31,7 +30,6 @@ from tidelog.services.broker.shard.led_shard import LedShard
 from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.services.broker.telemetry.group_figures import GroupFigures
 from tidelog.storage.errors import Invalid, Overloaded, Unavailable
-from tidelog.storage.partitioner import murmur2
 from tidelog.storage.runtime import Runtime
 from tidelog.wire.groups import GroupPage, GroupRequest, ListedGroup
 
@@ -208,9 +206,3 @@ def checked_name(group: str) -> str:
     if not group.isprintable():
         raise Invalid(f"the name of a group has printable characters only: {group!r}", field="group")
     return group
-
-
-def shard_of_group(group: str, shards: int) -> int:
-    """Kafka's murmur2 of the name, which every broker computes alike."""
-    (hashed,) = murmur2(pa.array([group.encode()], pa.binary()))
-    return int(hashed & 0x7FFFFFFF) % shards
