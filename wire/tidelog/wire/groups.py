@@ -55,12 +55,13 @@ class TopicPartitions(msgspec.Struct, frozen=True, order=True):
 class HeartbeatAnswer(msgspec.Struct, frozen=True):
     """`assignment`: the partitions that the member may read. A partition that it owns and that is not among them must
     be given up: the member stops reading it, commits, and confirms by a heartbeat whose `owned` lacks it. The next
-    heartbeat is due after `heartbeat_interval_ms`."""
+    heartbeat is due after `heartbeat_interval_ms`; without one the session ends after `session_timeout_ms`."""
 
     member_id: str
     member_epoch: int
     heartbeat_interval_ms: Count
     assignment: tuple[TopicPartitions, ...]
+    session_timeout_ms: Count = 0
 
 
 class Heartbeat(GroupRequest[HeartbeatAnswer], frozen=True, kw_only=True, tag="heartbeat"):

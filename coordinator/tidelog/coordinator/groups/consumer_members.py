@@ -354,7 +354,8 @@ class ConsumerMembers:
         self._context.put(member_key(self._context.name, member.member_id), member.stored())
 
     def _answer(self, ticket: Ticket, member: ConsumerMember, rests_on: frozenset[str] | None = ALL_CHANGES) -> None:
-        answer = HeartbeatAnswer(member.member_id, member.epoch, self._interval_ms(member), member.answer)
+        session_ms = member.profile.session_timeout_ms
+        answer = HeartbeatAnswer(member.member_id, member.epoch, self._interval_ms(member), member.answer, session_ms)
         self._context.reply(ticket, answer, rests_on)
 
     def _interval_ms(self, member: ConsumerMember) -> int:
