@@ -66,6 +66,7 @@ async def test_usage_is_a_value_and_what_was_spent_is_a_difference() -> None:
         (layout.manifest_prefix("web", "id", 4), Purpose(Kind.MANIFEST, "web")),
         ("topics/", Purpose(Kind.SEGMENT)),
         ("meta/1.json", Purpose(Kind.META)),
+        ("groups/embedded/1.json", Purpose(Kind.GROUPS)),
         ("elsewhere", OTHER),
         ("", OTHER),
     ],

@@ -8,16 +8,17 @@ journal whose last change of it is the newest, by the times in its offsets.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
 from tidelog.coordinator.groups.group_shards import shard_of_group
 from tidelog.coordinator.groups.journal.journal_reading import JournalReader, JournalState
 from tidelog.coordinator.groups.stored import StoredOffset, is_copied, is_offset
+from tidelog.storage.bucket.listing import group_journals
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.in_flight import in_order
-from tidelog.storage.layout import EMBEDDED_GROUPS, GROUPS_PREFIX, group_copies
+from tidelog.storage.layout import group_copies
 from tidelog.storage.object_store import ObjectStore
 
 AT_ONCE = 8
@@ -31,11 +32,6 @@ GroupCopy = Mapping[str, bytes]
 """The head and offsets of a group, by their keys."""
 
 
-async def group_journals(bucket: ObjectStore) -> Sequence[str]:
-    """The names of the journals of groups; one request for each. Raises `Corrupt` for a foreign object."""
-    return [name async for name in _names(bucket)]
-
-
 async def copied_groups(bucket: ObjectStore, shards: int) -> Mapping[str, GroupCopy]:
     """The groups of a cluster of `shards` shards. Raises `Corrupt`, `Unavailable`."""
 
@@ -45,7 +41,7 @@ async def copied_groups(bucket: ObjectStore, shards: int) -> Mapping[str, GroupC
         except Corrupt as error:
             raise Corrupt(error.name, f"{error.reason}. {_DAMAGED.format(journal=name)}") from error
 
-    journals = {name: state async for name, state in in_order(await group_journals(bucket), read, at_once=AT_ONCE)}
+    journals = {name: state async for name, state in in_order(group_journals(bucket), read, at_once=AT_ONCE)}
     return chosen_copies(journals, shards)
 
 
@@ -80,14 +76,3 @@ def committed_ms(key: str, value: bytes) -> int:
         return msgspec.msgpack.decode(value, type=StoredOffset).at_ms
     except msgspec.MsgspecError as error:
         raise Corrupt(key, f"is no committed offset: {error}") from error
-
-
-async def _names(bucket: ObjectStore) -> AsyncIterator[str]:
-    after = GROUPS_PREFIX
-    while page := await bucket.list(GROUPS_PREFIX, start_after=after, limit=1):
-        key = page[0].key
-        name = key.removeprefix(GROUPS_PREFIX).partition("/")[0]
-        if name != EMBEDDED_GROUPS and not name.isdigit():
-            raise Corrupt(key, "is not the name of an object of groups")
-        yield name
-        after = f"{GROUPS_PREFIX}{name}0"  # "0" is the character behind "/": after all objects of this journal

@@ -56,6 +56,7 @@ def verify(
 
 
 async def _verify(store: str, *, deep: bool, resume: Path | None, requests: int, as_json: bool) -> Summary:
+    from tidelog.coordinator.recovery.groups_check import GroupsCheck
     from tidelog.coordinator.recovery.journal_check import JournalCheck
     from tidelog.storage.bucket.listing import stored_bytes
     from tidelog.storage.bucket.verify import BucketVerification
@@ -75,6 +76,7 @@ async def _verify(store: str, *, deep: bool, resume: Path | None, requests: int,
             deep=deep,
             topics=bucket.topics(),
             journal=lambda: JournalCheck(bucket.store, bucket.runtime, deep=deep, at_once=requests).findings(),
+            groups=lambda: GroupsCheck(bucket.store, deep=deep).findings(),
             state=file.opened(state) if file else state,
             at_once=requests,
             on_looked=on_looked,

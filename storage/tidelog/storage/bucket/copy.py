@@ -8,11 +8,12 @@ The order makes the copy consistent:
 
 1. **Bulk**: segments, which are most of the bytes and never change. The round is repeated until little is left. The
    target's manifests and logs do not change, so an earlier copy in the target stays valid.
-2. **Cuts**, one shard at a time (`copy_shard`): floor, then manifests, then the log. From here to the end the target is
+2. **Groups** (`copy_groups`): before the logs, so that no committed offset is beyond the end of a log.
+3. **Cuts**, one shard at a time (`copy_shard`): floor, then manifests, then the log. From here to the end the target is
    marked as not whole.
-3. **The journal**, last: it then knows every topic that has records in the logs. A broker drops records of topics that
+4. **The journal**, last: it then knows every topic that has records in the logs. A broker drops records of topics that
    its journal does not know, because it takes them for those of deleted topics.
-4. The **mark**: whose copy this is, that it is whole, and where its logs end.
+5. The **mark**: whose copy this is, that it is whole, and where its logs end.
 
 An object that the target has with the same size is skipped. Entries are compared by their bytes, because a broker that
 was started on the copy could have written others. So a second run continues an interrupted one, and a later run copies
@@ -27,6 +28,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from tidelog.storage.bucket.copy_groups import GroupsCopy
 from tidelog.storage.bucket.copy_shard import PARTITIONS_AT_ONCE, PartitionCopy, ShardCopy
 from tidelog.storage.bucket.copy_transfer import CopyReport, Transfer
 from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge, journal_view, live_topics
@@ -116,6 +118,7 @@ class BucketCopy:
         await self._bulk()
         mark = replace(mark, source=self._source.url, cluster_id=self._cluster_id, whole=False)
         await self._write_mark(mark)
+        await GroupsCopy(self._transfer).run()
         ends = {}
         for shard in await self._shards():
             ends[shard] = await ShardCopy(self._transfer, self._topics, shard, self._clock, self._grace_s).cut()

@@ -11,7 +11,14 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from tidelog.storage.errors import NotFound
-from tidelog.storage.layout import TOPICS_PREFIX, WAL_PREFIX, TopicPartition, topic_prefix
+from tidelog.storage.layout import (
+    EMBEDDED_GROUPS,
+    GROUPS_PREFIX,
+    TOPICS_PREFIX,
+    WAL_PREFIX,
+    TopicPartition,
+    topic_prefix,
+)
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
 from tidelog.storage.upkeep.task import Place
 
@@ -40,6 +47,13 @@ async def shards_in(store: ObjectStore) -> AsyncIterator[int]:
     async for name, _ in folders(store, WAL_PREFIX):
         if re.fullmatch(r"\d+/", name):
             yield int(name[:-1])
+
+
+async def group_journals(store: ObjectStore) -> AsyncIterator[str]:
+    """The names of the journals of groups that have at least one object, ascending."""
+    async for name, _ in folders(store, GROUPS_PREFIX):
+        if name == f"{EMBEDDED_GROUPS}/" or re.fullmatch(r"\d{4,}/", name):
+            yield name[:-1]
 
 
 async def topics_in(store: ObjectStore) -> AsyncIterator[TopicName]:

@@ -9,8 +9,9 @@
 - **staging**: areas of dead jobs (`layout.staging_prefix`);
 - **partial**: multipart uploads and temporary files that never became objects (`partial_uploads`).
 
-The sweep does not look at objects that were part of the log once. The archiver deletes entries below the floor, and the
-collector (`upkeep.collect`) deletes garbage and old manifest versions; these stay named until they are deleted.
+The sweep does not look at objects that were part of a log once. The archiver deletes entries below the floor, the
+collector (`upkeep.collect`) deletes garbage and old manifest versions, and the writer of a journal of groups deletes
+its covered entries; these stay named until they are deleted.
 
 Why no live object is deleted
 -----------------------------

@@ -8,8 +8,8 @@
 Shallow: listings, the header of every WAL entry, every newest manifest, the footer of every segment. Deep: every byte.
 
 Brokers may run at the same time, because of the order. Write-ahead logs are read first and manifests second: records
-that are archived in between are in the manifests read later, so no gap appears that is none (inv. 5). The journal is
-read last, because it knows a topic before the topic's first object exists. A suspicious object is looked at again
+that are archived in between are in the manifests read later, so no gap appears that is none (inv. 5). The journals are
+read last; that of topics knows a topic before the topic's first object exists. A suspicious object is looked at again
 before it is reported.
 
 At most `at_once` requests run at a time. Memory is bounded by the listings and manifests of a few partitions, and by
@@ -31,7 +31,7 @@ from tidelog.storage.bucket.verify_state import FINDINGS_MAX, Suspicion, WalkSta
 from tidelog.storage.bucket.wal_check import DEEP_AT_ONCE_MAX, check_wals
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.in_flight import WeightedSemaphore, in_order
-from tidelog.storage.layout import COPY_KEY, META_PREFIX, STAGING_PREFIX, TOPICS_PREFIX, WAL_PREFIX
+from tidelog.storage.layout import COPY_KEY, GROUPS_PREFIX, META_PREFIX, STAGING_PREFIX, TOPICS_PREFIX, WAL_PREFIX
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.upkeep.task import Place
 
@@ -41,14 +41,14 @@ LISTED_AT_ONCE = 50_000
 """Listed segments of the partitions in progress, unless a single partition has more."""
 PENDING_FINDINGS_MAX = 1_000
 _DONE = 2**63 - 1
-_OWN_FOLDERS = (META_PREFIX, TOPICS_PREFIX, WAL_PREFIX)
+_OWN_FOLDERS = (GROUPS_PREFIX, META_PREFIX, TOPICS_PREFIX, WAL_PREFIX)
 
 JournalCheck = Callable[[], AsyncIterator[Seen]]
 
 
 class BucketVerification:
-    """One walk, which starts at `state` if given. `topics` and `journal` are made by a caller that can read the
-    journal; without them the journal is not checked. `summary` grows with the walk, and `on_looked` is called at every
+    """One walk, which starts at `state` if given. `topics`, `journal` and `groups` are made by a caller that can read
+    the journals; without them these are not checked. `summary` grows with the walk, and `on_looked` is called at every
     step."""
 
     def __init__(
@@ -58,6 +58,7 @@ class BucketVerification:
         deep: bool = False,
         topics: TopicKnowledge | None = None,
         journal: JournalCheck | None = None,
+        groups: JournalCheck | None = None,
         state: WalkState | None = None,
         at_once: int = AT_ONCE,
         on_looked: Callable[[], None] = lambda: None,
@@ -65,7 +66,7 @@ class BucketVerification:
         self._store = store
         self._deep = deep
         self._topics = TopicCheck(store, topics)
-        self._journal = journal
+        self._journals = [check for check in (groups, journal) if check is not None]
         self._at_once = at_once
         self._on_looked = on_looked
         self._pending: asyncio.Queue[Finding] = asyncio.Queue(PENDING_FINDINGS_MAX)
@@ -105,8 +106,8 @@ class BucketVerification:
             self.state.finish_wal(self._wal)
         await self._walk_topics()
         await self._topics.close(self.state, self._wal.stretches, self._report)
-        if self._journal is not None:
-            async for seen in self._journal():
+        for check in self._journals:
+            async for seen in check():
                 await self._report(seen)
 
     async def _report(self, seen: Seen) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
-from tidelog.storage.layout import META_PREFIX, TOPICS_PREFIX, WAL_PREFIX
+from tidelog.storage.layout import GROUPS_PREFIX, META_PREFIX, TOPICS_PREFIX, WAL_PREFIX
 from tidelog.storage.object_store import ObjectStore, StoredObject
 from tidelog.storage.stores.wrapping import Attempt, Request, Verb, WrappingObjectStore
 
@@ -33,6 +33,7 @@ class Kind(Enum):
     SEGMENT = "segment"
     MANIFEST = "manifest"
     META = "meta"
+    GROUPS = "groups"
     OTHER = "other"
 
 
@@ -161,6 +162,8 @@ def purpose_of(key: str) -> Purpose:
         return Purpose(Kind.WAL)
     if key.startswith(META_PREFIX):
         return Purpose(Kind.META)
+    if key.startswith(GROUPS_PREFIX):
+        return Purpose(Kind.GROUPS)
     if not key.startswith(TOPICS_PREFIX):
         return OTHER
     topic, _, rest = key.removeprefix(TOPICS_PREFIX).partition("/")

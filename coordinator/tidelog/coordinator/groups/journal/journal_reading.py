@@ -11,6 +11,7 @@ That takes two listings, one read of the snapshot, and a read of each later entr
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from tidelog.coordinator.groups.journal.group_keys import GroupKeys
@@ -72,7 +73,7 @@ class JournalReader:
         newest = await self.snapshots.newest()
         while True:
             try:
-                return await self._read_from(newest)
+                return await self.read_from(newest)
             except NotFound as error:
                 before, newest = newest, await self.snapshots.newest()
                 if newest == before:
@@ -83,14 +84,22 @@ class JournalReader:
         data = (await self.log.read(number)).data
         return decode_entry(self.log.key(number), number, data), len(data)
 
-    async def _read_from(self, snapshot: int) -> JournalState:
-        """Raises `NotFound` with the name of an object that is missing."""
+    async def read_from(self, snapshot: int, *, end: int | None = None) -> JournalState:
+        """The state after the snapshot (-1: none) and the entries from it on, or those below `end`. Raises `NotFound`
+        with the name of an object that is missing, `Corrupt`."""
         state = await self._snapshot(snapshot) if snapshot >= 0 else JournalState()
-        async for number, read in in_order(self.log.numbers(state.next_number), self._listed, at_once=AT_ONCE):
+        numbers = self._numbers(state.next_number, end)
+        async for number, read in in_order(numbers, self._listed, at_once=AT_ONCE):
             if number != state.next_number:
                 raise NotFound(self.log.key(state.next_number))
             state.apply(*read)
         return state
+
+    async def _numbers(self, start: int, end: int | None) -> AsyncIterator[int]:
+        async for number in self.log.numbers(start):
+            if end is not None and number >= end:
+                return
+            yield number
 
     async def _snapshot(self, number: int) -> JournalState:
         key = self.snapshots.key(number)
