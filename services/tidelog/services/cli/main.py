@@ -31,6 +31,7 @@ from tidelog.services.cli import (
     cluster_recover,
     compactor,
     consume,
+    diagnosis,
     produce,
     profile,
     segments,
@@ -57,6 +58,7 @@ buckets = typer.Typer(help="The bucket itself, without a broker.", no_args_is_he
 app.command("serve")(serve.with_settings(serve.serve))
 app.command("config")(serve.with_settings(serve.config))
 app.command("compactor")(serve.with_settings(compactor.compactor, groups=compactor.SETTING_GROUPS))
+app.command("doctor")(serve.with_settings(with_broker(diagnosis.doctor), groups=diagnosis.SETTING_GROUPS))
 app.add_typer(topics, name="topic")
 app.add_typer(clusters, name="cluster")
 app.add_typer(buckets, name="bucket")

@@ -50,13 +50,13 @@ def config(loaded: LoadedSettings, as_json: JsonOption = False) -> None:
 
 
 def with_settings(command: Callable[..., None], *, groups: Collection[str] = ()) -> Callable[..., None]:
-    """`command(loaded, **others)` as a command that also takes `--config` and a flag for each setting, or for each
+    """`command(loaded=..., **others)` as a command that also takes `--config` and a flag for each setting, or for each
     setting of `groups`."""
     flagged = [setting for setting in known_settings().values() if not groups or setting.group in groups]
 
     def run(config: Path | None = None, **given: Any) -> None:
         flags = {setting.name: given.pop(setting.attribute) for setting in flagged}
-        command(load_settings(config=config, environ=os.environ, flags=flags), **given)
+        command(loaded=load_settings(config=config, environ=os.environ, flags=flags), **given)
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     parameters = [*own, _parameter("config", ConfigOption), *map(_flag, flagged)]
