@@ -11,8 +11,10 @@ The parser makes one object per record. Columns are made by whole pieces of a bo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,7 +24,6 @@ from tidelog.services.broker.api.produce import Draft
 from tidelog.services.http.bodies.draft_columns import (
     BINARY,
     PARTITION,
-    Column,
     RecordColumns,
     check_record_count,
     draft_of,
@@ -97,46 +98,89 @@ class BinaryRecordsForm(_SchemaForm, forbid_unknown_fields=True, kw_only=True):
 
 RecordForm: TypeAlias = JsonRecordForm | BinaryRecordForm
 R = TypeVar("R", JsonRecordForm, BinaryRecordForm)
+T = TypeVar("T")
 _JSON, _JSON_PIECE = msgspec.json.Decoder(JsonRecordsForm), msgspec.json.Decoder(list[JsonRecordForm])
 _BINARY, _BINARY_PIECE = msgspec.json.Decoder(BinaryRecordsForm), msgspec.json.Decoder(list[BinaryRecordForm])
+
+
+@dataclass(frozen=True)
+class RecordRows:
+    """Records as lists of equal length. A list that is None has no value for any record."""
+
+    values: list[bytes | None]
+    keys: list[bytes | None] | None
+    partitions: list[int | None] | None
+    timestamps: list[int | None] | None
+    headers: list[list[HeaderForm] | None] | None
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all keys and values."""
+        return sum(len(cell) for cells in (self.values, self.keys or ()) for cell in cells if cell is not None)
+
+    def columns(self) -> RecordColumns:
+        """Raises `Invalid`."""
+        return RecordColumns(
+            binary_column(self.values),
+            None if self.keys is None else binary_column(self.keys),
+            None if self.timestamps is None else _numbers(self.timestamps, "timestamp", pa.int64()).cast(TIMESTAMP),
+            None if self.headers is None else _header_column(self.headers),
+            None if self.partitions is None else _numbers(self.partitions, "partition", PARTITION),
+        )
 
 
 def decode_records(kind: Format, body: Body, records_max: int) -> Draft:
     """Decode `body`. Raises `Unreadable` if it is not JSON or holds no base64 where it must, `Invalid` if its JSON has
     another form, with the index of the record."""
+    if len(body) <= PIECE_BYTES or (len(body) <= WHOLE_BYTES_MAX and not holds_only_records(body)):
+        return draft_of(decode_rows(kind, body, records_max).columns(), len(body))
+    with _rows_named():
+        if kind is Format.JSON:
+            return draft_of(joined(_pieces(_JSON_PIECE, _json_rows, body, records_max)), len(body))
+        return draft_of(joined(_pieces(_BINARY_PIECE, _binary_rows, body, records_max)), len(body))
+
+
+def decode_rows(kind: Format, body: Body, records_max: int) -> RecordRows:
+    """Decode `body` in one call. Raises like `decode_records`."""
+    with _rows_named():
+        _check_utf8(body)
+        if kind is Format.JSON:
+            return _json_rows(_some(parse_typed(_JSON, body).records, records_max))
+        return _binary_rows(_some(parse_typed(_BINARY, body).records, records_max))
+
+
+def _some(records: list[R], records_max: int) -> list[R]:
+    if not records:
+        raise Invalid("records is empty: send at least one record", field="records")
+    check_record_count(len(records), records_max)
+    return records
+
+
+@contextmanager
+def _rows_named() -> Iterator[None]:
+    """Errors name the index of the wrong record. Text that is not base64 is `Unreadable`, like text that is not
+    JSON."""
     try:
-        return draft_of(joined(_decoded(body, kind, records_max)), len(body))
+        yield
     except Invalid as error:
         if row := _ROW.match(error.field or ""):
             error.record = int(row[1])
         raise _as_unreadable(error) from None
 
 
-def _decoded(body: Body, kind: Format, records_max: int) -> Sequence[RecordColumns]:
-    """The columns of each piece. The records are counted before the next piece is decoded."""
-    if kind is Format.JSON:
-        return _decoded_as(_JSON, _JSON_PIECE, _json_columns, body, records_max)
-    return _decoded_as(_BINARY, _BINARY_PIECE, _binary_columns, body, records_max)
-
-
-def _decoded_as(
-    whole: msgspec.json.Decoder[Any],
-    of_piece: msgspec.json.Decoder[list[R]],
-    columns: Callable[[Sequence[R]], RecordColumns],
+def _pieces(
+    decoder: msgspec.json.Decoder[list[R]],
+    rows: Callable[[Sequence[R]], RecordRows],
     body: Body,
     records_max: int,
 ) -> Sequence[RecordColumns]:
-    if len(body) <= PIECE_BYTES or (len(body) <= WHOLE_BYTES_MAX and not holds_only_records(body)):
-        _check_utf8(body)
-        records: list[R] = parse_typed(whole, body).records
-        check_record_count(len(records), records_max)
-        return [columns(records)] if records else _no_records()
+    """The columns of each piece. The records are counted before the next piece is decoded."""
     count, pieces = 0, []
-    for records in decoded_pieces(body, lambda piece, first: _piece(of_piece, piece, first)):
+    for records in decoded_pieces(body, lambda piece, first: _piece(decoder, piece, first)):
         count += len(records)
         check_record_count(count, records_max)
-        pieces.append(columns(records))
-    return pieces or _no_records()
+        pieces.append(rows(records).columns())
+    return pieces
 
 
 def _piece(decoder: msgspec.json.Decoder[list[R]], piece: bytes, first: int) -> list[R]:
@@ -150,10 +194,6 @@ def _piece(decoder: msgspec.json.Decoder[list[R]], piece: bytes, first: int) -> 
             raise
         path = f"records[{first + int(found[1])}]{found[2]}"
         raise type(error)(str(error).replace(found[0], path, 1), field=path) from None
-
-
-def _no_records() -> NoReturn:
-    raise Invalid("records is empty: send at least one record", field="records")
 
 
 def _as_unreadable(error: Invalid) -> Invalid:
@@ -171,35 +211,32 @@ def _check_utf8(body: Body) -> None:
         raise Unreadable(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
 
 
-def _json_columns(records: Sequence[JsonRecordForm]) -> RecordColumns:
+def _json_rows(records: Sequence[JsonRecordForm]) -> RecordRows:
     keys = [record.key for record in records]
-    key = None
+    spelled = None
     if keys.count(_ABSENT) < len(keys):
-        key = binary_column([cell and one_spelling(cell) for cell in _texts(keys)])
-    return _with_others(binary_column(_texts([record.value for record in records])), key, records)
+        spelled = [cell and one_spelling(cell) for cell in _texts(keys)]
+    return _with_others(_texts([record.value for record in records]), spelled, records)
 
 
-def _binary_columns(records: Sequence[BinaryRecordForm]) -> RecordColumns:
-    keys = [record.key for record in records]
-    key = None if _all_none(keys) else binary_column(keys)
-    return _with_others(binary_column([record.value for record in records]), key, records)
+def _binary_rows(records: Sequence[BinaryRecordForm]) -> RecordRows:
+    return _with_others([record.value for record in records], _unless_none([record.key for record in records]), records)
 
 
-def _with_others(value: Column, key: Column | None, records: Sequence[RecordForm]) -> RecordColumns:
-    partitions = [record.partition for record in records]
-    timestamps = [record.timestamp for record in records]
-    headers = [record.headers for record in records]
-    return RecordColumns(
-        value,
-        key,
-        None if _all_none(timestamps) else _numbers(timestamps, "timestamp", pa.int64()).cast(TIMESTAMP),
-        None if _all_none(headers) else _header_column(headers),
-        None if _all_none(partitions) else _numbers(partitions, "partition", PARTITION),
+def _with_others(
+    values: list[bytes | None], keys: list[bytes | None] | None, records: Sequence[RecordForm]
+) -> RecordRows:
+    return RecordRows(
+        values,
+        keys,
+        _unless_none([record.partition for record in records]),
+        _unless_none([record.timestamp for record in records]),
+        _unless_none([record.headers for record in records]),
     )
 
 
-def _all_none(cells: Sequence[object]) -> bool:
-    return cells.count(None) == len(cells)
+def _unless_none(cells: list[T]) -> list[T] | None:
+    return None if cells.count(None) == len(cells) else cells  # type: ignore[arg-type]
 
 
 def _texts(cells: Sequence[msgspec.Raw]) -> list[bytes | None]:

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from tidelog.services.broker.api.produce import Appended, ProduceOptions
 from tidelog.services.http.bodies.body_reading import InFlightBody
 from tidelog.services.http.front.request_context import context_of
-from tidelog.services.http.kafka_rest.produce_calls import placed
+from tidelog.services.http.kafka_rest.record_places import placed
 from tidelog.services.http.kafka_rest.rest_errors import Code, RestError
 from tidelog.services.http.kafka_rest.rest_media import check_management_body
 from tidelog.services.http.kafka_rest.rest_routes import RestRoutes

@@ -1,0 +1,146 @@
+"""Appends small requests that arrive together by one call on the broker.
+
+A call of `Broker.produce` makes and checks Arrow columns, which takes longer for one record than everything else. Many
+clients that send one record each send at about the same time, because the commit that answers one answers all. So the
+requests that are decoded in one turn of the event loop, for one topic or partition and from one principal, are appended
+together, in their order. It delays no request: the call is made in the next turn.
+
+If a record of them is refused, nothing was applied (inv. 10). Then each request is made on its own, so a client gets
+only its own refusal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tidelog.services.broker.api.broker import Broker
+from tidelog.services.broker.api.produce import ProduceOptions
+from tidelog.services.broker.api.request_context import RequestContext
+from tidelog.services.http.bodies.draft_columns import draft_of
+from tidelog.services.http.kafka_rest.produce_body import RecordRows
+from tidelog.services.http.kafka_rest.record_places import Placed, placed
+from tidelog.storage.errors import Invalid
+
+RECORDS_MAX = 1_000
+"""A call is made at once when it has so many records."""
+_Key: TypeAlias = tuple[str, int | None, str, str]
+
+
+@dataclass
+class _Gathering:
+    """Requests for one topic or partition. `context`: that of the first."""
+
+    context: RequestContext
+    topic: str
+    partition: int | None
+    requests: list[tuple[RecordRows, asyncio.Future[Sequence[Placed]]]] = field(default_factory=list)
+    records: int = 0
+
+
+class GatheredProduce:
+    """Appends to `broker`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._gatherings: dict[_Key, _Gathering] = {}
+        self._calls: set[asyncio.Task[None]] = set()
+
+    async def append(
+        self, context: RequestContext, topic: str, partition: int | None, rows: RecordRows
+    ) -> Sequence[Placed]:
+        """The places of the records. Raises like `Broker.produce`."""
+        if context.deadline_s is not None or context.from_peer:
+            return await self._produce(context, topic, partition, rows)
+        key = (topic, partition, context.principal, context.client_id)
+        loop = asyncio.get_running_loop()
+        gathering = self._gatherings.get(key)
+        if gathering is None:
+            gathering = self._gatherings[key] = _Gathering(context, topic, partition)
+            loop.call_soon(self._begin, key, gathering)
+        answer: asyncio.Future[Sequence[Placed]] = loop.create_future()
+        gathering.requests.append((rows, answer))
+        gathering.records += len(rows.values)
+        if gathering.records >= RECORDS_MAX:
+            self._begin(key, gathering)
+        return await answer
+
+    def _begin(self, key: _Key, gathering: _Gathering) -> None:
+        if self._gatherings.get(key) is not gathering:
+            return
+        del self._gatherings[key]
+        call = asyncio.ensure_future(self._call(gathering))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+
+    async def _call(self, gathering: _Gathering) -> None:
+        requests = gathering.requests
+        try:
+            places = await self._append_all(gathering)
+        except Invalid as error:
+            if len(requests) > 1:
+                await asyncio.gather(*(self._call_one(gathering, *request) for request in requests))
+            else:
+                _fail(requests[0][1], error)
+            return
+        except Exception as error:
+            for _, answer in requests:
+                _fail(answer, error)
+            return
+        first = 0
+        for rows, answer in requests:
+            if not answer.done():
+                answer.set_result(places[first : first + len(rows.values)])
+            first += len(rows.values)
+
+    async def _append_all(self, gathering: _Gathering) -> Sequence[Placed]:
+        rows = _joined([rows for rows, _ in gathering.requests])
+        return await self._produce(gathering.context, gathering.topic, gathering.partition, rows)
+
+    async def _call_one(
+        self, gathering: _Gathering, rows: RecordRows, answer: asyncio.Future[Sequence[Placed]]
+    ) -> None:
+        try:
+            places = await self._produce(gathering.context, gathering.topic, gathering.partition, rows)
+        except Exception as error:
+            _fail(answer, error)
+        else:
+            if not answer.done():
+                answer.set_result(places)
+
+    async def _produce(
+        self, context: RequestContext, topic: str, partition: int | None, rows: RecordRows
+    ) -> Sequence[Placed]:
+        draft = draft_of(rows.columns(), rows.size_bytes)
+        appended = await self._broker.produce(context, topic, draft, ProduceOptions(partition=partition))
+        return placed(len(rows.values), appended)
+
+
+def _fail(answer: asyncio.Future[Sequence[Placed]], error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+
+
+def _joined(requests: Sequence[RecordRows]) -> RecordRows:
+    """The records of all `requests`, in order."""
+    if len(requests) == 1:
+        return requests[0]
+    counts = [len(rows.values) for rows in requests]
+    return RecordRows(
+        [value for rows in requests for value in rows.values],
+        _chained([rows.keys for rows in requests], counts),
+        _chained([rows.partitions for rows in requests], counts),
+        _chained([rows.timestamps for rows in requests], counts),
+        _chained([rows.headers for rows in requests], counts),
+    )
+
+
+def _chained(lists: Sequence[list[Any] | None], counts: Sequence[int]) -> list[Any] | None:
+    if all(one is None for one in lists):
+        return None
+    chained: list[Any] = []
+    for one, count in zip(lists, counts, strict=True):
+        chained += [None] * count if one is None else one
+    return chained

@@ -1,0 +1,45 @@
+"""Small requests that arrive together are appended together, and each client gets only its own answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+from tests.http.kafka_rest.rest import log_values, placed, produce
+
+from tidelog.services.broker.local_broker import LocalBroker
+
+
+async def test_requests_that_arrive_together_are_one_append(
+    client: httpx.AsyncClient, broker: LocalBroker, web: dict[int, int]
+) -> None:
+    calls = []
+    produce_now = broker.produce
+
+    async def counted(*arguments: object) -> object:
+        calls.append(arguments)
+        return await produce_now(*arguments)  # type: ignore[arg-type]
+
+    broker.produce = counted  # type: ignore[method-assign,assignment]
+    bodies = [f'{{"records":[{{"value":{n}}},{{"key":{n},"value":{n}}}]}}' for n in range(20)]
+    places = await asyncio.gather(*(placed(client, "/topics/web/partitions/1", body) for body in bodies))
+    assert len(calls) < 10
+    values = await log_values(client, "web", 1)
+    for n, [(_, first), (_, second)] in enumerate(places):
+        assert second == first + 1
+        assert values[first] == values[second] == str(n)
+    assert sorted(place for pair in places for place in pair) == [(1, offset) for offset in range(40)]
+
+
+async def test_a_refused_request_does_not_harm_those_beside_it(client: httpx.AsyncClient, web: dict[int, int]) -> None:
+    bodies = [f'{{"records":[{{"value":{n},"partition":{9 if n == 7 else 1}}}]}}' for n in range(20)]
+    answers = await asyncio.gather(*(produce(client, "/topics/web", body) for body in bodies))
+    assert [answer.status_code for answer in answers] == [404 if n == 7 else 200 for n in range(20)]
+    values = await log_values(client, "web", 1)
+    assert sorted(map(int, values)) == [n for n in range(20) if n != 7]  # type: ignore[arg-type]
+
+
+async def test_a_missing_partition_is_told_to_each(client: httpx.AsyncClient, web: dict[int, int]) -> None:
+    body = '{"records":[{"value":1}]}'
+    answers = await asyncio.gather(*(produce(client, "/topics/web/partitions/5", body) for _ in range(5)))
+    assert [answer.json()["error_code"] for answer in answers] == [40402] * 5
