@@ -6,7 +6,7 @@
   ``/v1/topics/secret%2Fpartitions%2F0/records`` would look like a call on another topic. No name has a slash.
 - **Content type.** A POST that an HTML form could send is refused, because a browser sends it to any address without a
   preflight request (https://fetch.spec.whatwg.org/#cors-safelisted-request-header). A POST without a body needs a
-  content type, too. ``text/plain`` is a media type of records, so programs may send it; a browser, which is recognized
+  content type, too, except one of a program on a path of consumer instances. ``text/plain`` is a media type of records, so programs may send it; a browser, which is recognized
   by `Origin` or the `Sec-Fetch-` headers, may not. Browsers always send a preflight request for PATCH and DELETE.
 - **Peer.** A request with `Tidelog-Peer` must prove that a broker of this cluster sent it (`peers.proof`). A proof that
   fails is refused instead of being treated as a client's request: two brokers whose secrets or clocks differ would
@@ -29,6 +29,7 @@ from tidelog.wire.errors import PeerUnproved, Unreadable
 _ABOUT_THE_BROKER = frozenset({*PROBES, "/metrics"})
 _RETRY_AFTER_S = 5.0
 _FORM_TYPES = frozenset({b"application/x-www-form-urlencoded", b"multipart/form-data"})
+_CONSUMERS = "/consumers/"
 _TEXT = Media.TEXT.value.encode()
 _PEER = PEER_HEADER.lower().encode()
 
@@ -61,6 +62,8 @@ def check_content_type(head: RequestHead) -> None:
         return
     content_type = head.headers.get(b"content-type")
     if content_type is None:
+        if _may_be_empty(head):
+            return
         raise _unsupported(head, "a POST needs a Content-Type, even without a body")
     kind = content_type.partition(b";")[0].strip().lower()
     if kind in _FORM_TYPES or (kind == _TEXT and not _may_be_text(head)):
@@ -80,8 +83,17 @@ def proved_peer(head: RequestHead, proofs: PeerProofs) -> bool:
 
 
 def _may_be_text(head: RequestHead) -> bool:
-    from_browser = b"origin" in head.headers or b"sec-fetch-site" in head.headers
-    return _takes_records(head) and not from_browser
+    return _takes_records(head) and not _from_browser(head)
+
+
+def _may_be_empty(head: RequestHead) -> bool:
+    """Programs for Kafka's REST interface commit without a body and without a content type."""
+    empty = b"transfer-encoding" not in head.headers and head.headers.get(b"content-length", b"0") == b"0"
+    return empty and head.path.startswith(_CONSUMERS) and not _from_browser(head)
+
+
+def _from_browser(head: RequestHead) -> bool:
+    return b"origin" in head.headers or b"sec-fetch-site" in head.headers
 
 
 def _takes_records(head: RequestHead) -> bool:

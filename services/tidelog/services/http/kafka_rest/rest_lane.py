@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidelog.services.http.front.http_front import AnswerError
+from tidelog.services.http.kafka_rest.instances.consumer_calls import ConsumerCalls
 from tidelog.services.http.kafka_rest.produce_calls import ProduceCalls
 from tidelog.services.http.kafka_rest.read_calls import ReadCalls
 from tidelog.services.http.kafka_rest.rest_errors import RestErrorAnswers
@@ -36,6 +37,7 @@ class RestLane:
             TopicCalls(service),
             ProduceCalls(service),
             ReadCalls(service),
+            ConsumerCalls(service, addresses),
             ClusterReads(service, addresses),
             RecordStreamCall(service),
         ):

@@ -1,0 +1,68 @@
+"""What one fetch of an instance's partitions found. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidelog.services.broker.api.fetch import FetchedPart
+from tidelog.services.http.kafka_rest.instances.instance_state import Partition
+from tidelog.services.http.kafka_rest.record_page import Page, Run
+from tidelog.storage.errors import NotFound, OutOfRange, TidelogError
+
+
+@dataclass
+class FetchedRound:
+    """`runs`: the records, and `ends`: for each run, where reading continues after all of them. `moved`: new positions
+    of partitions without records. `outside`: partitions whose positions are not in their logs. `error`: the first one
+    of another kind."""
+
+    runs: list[Run] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    moved: dict[Partition, int] = field(default_factory=dict)
+    outside: dict[Partition, OutOfRange] = field(default_factory=dict)
+    error: TidelogError | None = None
+    size_bytes: int = 0
+
+
+def round_of(parts: Sequence[FetchedPart], positions: Mapping[Partition, int]) -> FetchedRound:
+    """The result of a fetch, without the partitions that are not at their `positions` any more. A partition that does
+    not exist is left out."""
+    found = FetchedRound()
+    for one in parts:
+        place = (one.part.topic, one.part.partition)
+        if positions.get(place) != one.part.offset:
+            continue
+        if one.fetched is None:
+            _take_error(found, place, one.error)
+            continue
+        size_bytes = sum(batch.nbytes for batch in one.fetched.batches if batch.num_rows)
+        if size_bytes:
+            found.runs.append(Run(*place, one.fetched.batches))
+            found.ends.append(one.fetched.next_offset)
+            found.size_bytes += size_bytes
+        elif one.fetched.next_offset > one.part.offset:
+            found.moved[place] = one.fetched.next_offset
+    return found
+
+
+def offsets_after(found: FetchedRound, page: Page) -> dict[Partition, int]:
+    """The positions after the records of `page`, which may end before the last record of a run."""
+    offsets: dict[Partition, int] = {}
+    for run, end, next_offset in zip(found.runs, found.ends, page.next_offsets, strict=True):
+        if next_offset is not None:
+            offsets[run.topic, run.partition] = end if next_offset == _after_last(run) else next_offset
+    return offsets
+
+
+def _take_error(found: FetchedRound, place: Partition, error: TidelogError | None) -> None:
+    if isinstance(error, OutOfRange):
+        found.outside[place] = error
+    elif not isinstance(error, NotFound):
+        found.error = found.error or error
+
+
+def _after_last(run: Run) -> int:
+    last = next(batch for batch in reversed(run.batches) if batch.num_rows)
+    offset: int = last.column("offset")[-1].as_py()
+    return offset + 1

@@ -1,0 +1,169 @@
+"""One read of a consumer instance: ``GET …/records``.
+
+    read the state ─▶ heartbeat ─▶ commit of the last read ─▶ fetch ─▶ heartbeat ─▶ write the new positions ─▶ answer
+
+The write compares versions. If another call has changed the instance, the records are dropped and the read begins
+again, so two reads at the same time never answer the same record, and never leave one out. Records of a partition that
+the group has given to another member meanwhile are dropped, too (inv. 8).
+
+The write does not wait for the store: if the coordinator dies at this moment, its successor may know the position
+before, and the records are answered once more (at least once). A write that begins a partition waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from tidelog.services.broker.api.broker import Broker
+from tidelog.services.broker.api.fetch import FetchedPart, FetchLimits, FetchPart
+from tidelog.services.http.kafka_rest.instances.fetched_round import FetchedRound, offsets_after, round_of
+from tidelog.services.http.kafka_rest.instances.instance_membership import Membership
+from tidelog.services.http.kafka_rest.instances.instance_state import advanced, begun, forgotten, in_turn, moved
+from tidelog.services.http.kafka_rest.instances.kept_instance import ATTEMPTS_MAX, InstanceStore, KeptInstance
+from tidelog.services.http.kafka_rest.record_page import NotJson, page_of
+from tidelog.services.http.listener.waiting_requests import Draining
+from tidelog.storage.errors import Conflict
+from tidelog.storage.runtime import Clock
+
+FIRST_ASSIGNMENT_MS = 3_000
+"""How long the first read waits for its partitions, even if its timeout is shorter."""
+RECONCILING_MS = 1_000
+"""A shorter heartbeat interval says that the member still waits for partitions."""
+HEARTBEAT_MS_MAX = 5_000
+PAUSE_FIRST_MS = 5
+PAUSE_MAX_MS = 200
+
+Hold: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
+"""Waits for something as long as the client does. Raises `ClientGone`, `Draining`."""
+ReadState: TypeAlias = Callable[[], Awaitable[KeptInstance]]
+
+
+@dataclass(frozen=True)
+class ReadBounds:
+    """The bounds of one page. `timeout_ms` None: as the instance was created."""
+
+    max_records: int
+    max_bytes: int
+    timeout_ms: int | None
+
+
+@dataclass(frozen=True)
+class InstanceReads:
+    """Reads for all instances."""
+
+    broker: Broker
+    store: InstanceStore
+    membership: Membership
+    clock: Clock
+
+    async def read(self, read_state: ReadState, bounds: ReadBounds, hold: Hold) -> bytes:
+        """The page of the next records; an empty one if none came within the timeout. Raises `RestError`."""
+        began_s = self.clock.monotonic()
+        for attempt in range(ATTEMPTS_MAX):
+            kept = await read_state()
+            timeout_ms = kept.state.config.request_timeout_ms if bounds.timeout_ms is None else bounds.timeout_ms
+            try:
+                return await _OneRead(self, kept, bounds, hold, began_s + timeout_ms / 1000).run()
+            except Conflict:
+                if attempt == ATTEMPTS_MAX - 1:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+
+class _OneRead:
+    """A read on one version of an instance. Nothing is written before its end."""
+
+    def __init__(self, reads: InstanceReads, kept: KeptInstance, bounds: ReadBounds, hold: Hold, end_s: float) -> None:
+        self._reads = reads
+        self._before = kept
+        self._kept = kept
+        self._bounds = bounds
+        self._hold = hold
+        self._end_s = end_s
+        self._interval_ms = HEARTBEAT_MS_MAX
+        self._pause_ms = PAUSE_FIRST_MS
+
+    async def run(self) -> bytes:
+        """The page. Raises `Conflict` if another call has changed the instance."""
+        try:
+            await self._join()
+            self._kept = await self._reads.membership.auto_commit(self._kept)
+            found = await self._records()
+        except Draining:
+            found = FetchedRound()
+        try:
+            if found.error is not None and not found.runs:
+                raise found.error
+            page = await page_of(found.runs, self._kept.state.config.format)
+        except Exception:
+            await self._write()
+            raise
+        self._kept = replace(self._kept, state=advanced(self._kept.state, offsets_after(found, page)))
+        await self._write()
+        return page.body
+
+    async def _join(self) -> None:
+        """The first heartbeat. A new member waits until it has partitions, or the group has none for it."""
+        await self._heartbeat()
+        end_s = max(self._end_s, self._reads.clock.monotonic() + FIRST_ASSIGNMENT_MS / 1000)
+        while self._waits_for_partitions() and self._reads.clock.monotonic() < end_s:
+            await self._pause()
+            await self._heartbeat()
+
+    def _waits_for_partitions(self) -> bool:
+        state = self._kept.state
+        return state.subscribed and not state.partitions and self._interval_ms < RECONCILING_MS
+
+    async def _records(self) -> FetchedRound:
+        """Fetch until there are records or the time is over."""
+        parts = await self._fetch(0)
+        while True:
+            await self._heartbeat()
+            found = round_of(parts, self._kept.state.known)
+            await self._move(found)
+            if found.size_bytes >= max(1, self._kept.state.config.fetch_min_bytes) or self._left_ms() <= 0:
+                return found
+            if found.runs or found.error or found.outside or not self._kept.state.positions:
+                await self._pause()
+                parts = await self._fetch(0)
+            else:
+                parts = await self._hold(self._fetch(min(self._left_ms(), self._interval_ms)))
+
+    async def _move(self, found: FetchedRound) -> None:
+        """Set the positions of partitions without records."""
+        self._kept = replace(self._kept, state=moved(self._kept.state, found.moved))
+        if found.outside:
+            self._kept = replace(self._kept, state=forgotten(self._kept.state, found.outside))
+            offsets = await self._reads.membership.first_offsets(self._kept, list(found.outside))
+            self._kept = replace(self._kept, state=begun(self._kept.state, offsets))
+
+    async def _heartbeat(self) -> None:
+        heard = await self._reads.membership.heartbeat(self._kept)
+        self._kept = await self._reads.membership.with_positions(heard.kept)
+        self._interval_ms = min(heard.interval_ms, HEARTBEAT_MS_MAX)
+
+    async def _fetch(self, wait_ms: int) -> Sequence[FetchedPart]:
+        known, size_bytes = self._kept.state.known, self._bounds.max_bytes
+        parts = [FetchPart(*one, known[one], size_bytes) for one in in_turn(sorted(known), self._kept.version)]
+        if not parts:
+            return ()
+        limits = FetchLimits(self._bounds.max_records, size_bytes, wait_ms)
+        return await self._reads.broker.fetch_parts(self._kept.context, parts, limits)
+
+    async def _pause(self) -> None:
+        """Wait a moment, longer each time. The first read waits beyond its timeout."""
+        await self._hold(self._reads.clock.sleep(self._pause_ms / 1000))
+        self._pause_ms = min(2 * self._pause_ms, PAUSE_MAX_MS)
+
+    def _left_ms(self) -> int:
+        return int((self._end_s - self._reads.clock.monotonic()) * 1000)
+
+    async def _write(self) -> None:
+        """Raises `Conflict`."""
+        before, after = self._before.state, self._kept.state
+        if after == before:
+            return
+        begins = after.partitions != before.partitions or after.known.keys() != before.known.keys()
+        await self._reads.store.write(self._kept, durable=begins)

@@ -1,0 +1,195 @@
+"""The state of a consumer instance, and how calls change it. No I/O.
+
+The group's coordinator keeps the state (`kept_instance`), so any broker takes any call and a broker that dies loses
+nothing. A state either subscribes, and is then a member of the group, or it has partitions assigned by hand.
+
+`positions`: the next offset to read of each partition. It is unknown for a partition that was assigned and not read
+yet. `read`: the partitions that were read since their last commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from tidelog.services.http.kafka_rest.rest_errors import Code, RestError
+from tidelog.services.http.kafka_rest.rest_media import Format
+from tidelog.wire.groups import JOIN_EPOCH, HeartbeatAnswer, PartitionOffset, TopicPartitions
+
+Partition: TypeAlias = tuple[str, int]
+EXCLUSIVE = "Subscription to topics, partitions and pattern are mutually exclusive"
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """The next offset to read of a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class InstanceConfig(msgspec.Struct, frozen=True, omit_defaults=True):
+    """As the client chose it. `reset`: where to begin without a committed offset."""
+
+    format: Format = Format.BINARY
+    reset: str = "latest"
+    auto_commit: bool = True
+    fetch_min_bytes: int = 1
+    request_timeout_ms: int = 1_000
+
+
+class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`member_epoch`: `JOIN_EPOCH` before the first read after a subscription. `partitions`: those that it may read."""
+
+    config: InstanceConfig
+    member_id: str
+    member_epoch: int = JOIN_EPOCH
+    topics: tuple[str, ...] = ()
+    topic_pattern: str | None = None
+    by_hand: bool = False
+    partitions: tuple[tuple[str, int], ...] = ()
+    positions: tuple[Position, ...] = ()
+    read: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def subscribed(self) -> bool:
+        return bool(self.topics) or self.topic_pattern is not None
+
+    @property
+    def known(self) -> dict[Partition, int]:
+        """The positions by partition."""
+        return {(position.topic, position.partition): position.offset for position in self.positions}
+
+
+def positions_of(offsets: Mapping[Partition, int]) -> tuple[Position, ...]:
+    return tuple(Position(topic, partition, offset) for (topic, partition), offset in sorted(offsets.items()))
+
+
+def subscribed(state: Instance, topics: tuple[str, ...], pattern: str | None) -> Instance:
+    """After a subscription. Raises `RestError`."""
+    if state.by_hand:
+        raise RestError(Code.ILLEGAL_STATE, f"{EXCLUSIVE}. Delete the subscription first, which ends the assignment")
+    if state.subscribed and (state.topic_pattern is None) != (pattern is None):
+        raise RestError(Code.ALREADY_SUBSCRIBED, f"Already subscribed. {EXCLUSIVE}. Delete the subscription first")
+    return msgspec.structs.replace(state, topics=topics, topic_pattern=pattern)
+
+
+def unsubscribed(state: Instance) -> Instance:
+    """After the subscription or the assignment was deleted."""
+    return Instance(state.config, state.member_id)
+
+
+def assigned(state: Instance, partitions: Iterable[Partition]) -> Instance:
+    """After an assignment by hand, which replaces the one before. Raises `RestError`."""
+    if state.subscribed:
+        raise RestError(Code.ILLEGAL_STATE, f"{EXCLUSIVE}. Delete the subscription first")
+    return held(msgspec.structs.replace(state, by_hand=True), partitions)
+
+
+def held(state: Instance, partitions: Iterable[Partition]) -> Instance:
+    """With these partitions; the positions of others are forgotten."""
+    kept = frozenset(partitions)
+    return msgspec.structs.replace(
+        state,
+        partitions=tuple(sorted(kept)),
+        positions=tuple(place for place in state.positions if (place.topic, place.partition) in kept),
+        read=tuple(partition for partition in state.read if partition in kept),
+    )
+
+
+def heard(state: Instance, answer: HeartbeatAnswer) -> Instance:
+    """After an answer of the coordinator."""
+    after = held(state, partitions_of(answer.assignment))
+    return msgspec.structs.replace(after, member_epoch=answer.member_epoch)
+
+
+def expelled(state: Instance) -> Instance:
+    """The group has dropped the member: it joins anew, from the committed offsets."""
+    return msgspec.structs.replace(held(state, ()), member_epoch=JOIN_EPOCH)
+
+
+def begun(state: Instance, offsets: Mapping[Partition, int]) -> Instance:
+    """With the offsets to begin at, for partitions whose positions are unknown."""
+    return msgspec.structs.replace(state, positions=positions_of({**offsets, **state.known}))
+
+
+def caught_up(state: Instance, committed: Mapping[Partition, int]) -> Instance:
+    """After the assignment changed: another member may have read and committed a partition in between, so no position
+    stays below what is committed."""
+    known = {one: max(offset, committed.get(one, 0)) for one, offset in state.known.items()}
+    return msgspec.structs.replace(state, positions=positions_of(known))
+
+
+def sought(state: Instance, offsets: Mapping[Partition, int]) -> Instance:
+    """After a seek. Raises `RestError` for a partition that is not assigned."""
+    for topic, partition in offsets:
+        if (topic, partition) not in state.partitions:
+            raise RestError(
+                Code.ILLEGAL_STATE,
+                f"No current assignment for partition {topic}-{partition}. A partition of a subscription is assigned "
+                "by the first read",
+            )
+    return msgspec.structs.replace(state, positions=positions_of({**state.known, **offsets}))
+
+
+def advanced(state: Instance, offsets: Mapping[Partition, int]) -> Instance:
+    """After records were read up to `offsets`."""
+    if not offsets:
+        return state
+    return msgspec.structs.replace(
+        state,
+        positions=positions_of({**state.known, **offsets}),
+        read=tuple(sorted({*state.read, *offsets})),
+    )
+
+
+def moved(state: Instance, offsets: Mapping[Partition, int]) -> Instance:
+    """After reading found no records up to `offsets`."""
+    return msgspec.structs.replace(state, positions=positions_of({**state.known, **offsets})) if offsets else state
+
+
+def forgotten(state: Instance, partitions: Iterable[Partition]) -> Instance:
+    """Without the positions of `partitions`, which are not in their logs."""
+    gone = frozenset(partitions)
+    return msgspec.structs.replace(
+        state,
+        positions=tuple(place for place in state.positions if (place.topic, place.partition) not in gone),
+        read=tuple(partition for partition in state.read if partition not in gone),
+    )
+
+
+def committed(state: Instance, offsets: Iterable[PartitionOffset]) -> Instance:
+    """After `offsets` were committed. A partition that was read further meanwhile is still to be committed."""
+    known = state.known
+    done = {
+        (one.topic, one.partition) for one in offsets if known.get((one.topic, one.partition), one.offset) == one.offset
+    }
+    return msgspec.structs.replace(state, read=tuple(one for one in state.read if one not in done))
+
+
+def to_commit(state: Instance) -> tuple[PartitionOffset, ...]:
+    """The positions of the partitions that were read."""
+    known = state.known
+    return tuple(
+        PartitionOffset(topic=topic, partition=partition, offset=known[topic, partition])
+        for topic, partition in state.read
+    )
+
+
+def partitions_of(assignment: Iterable[TopicPartitions]) -> list[Partition]:
+    return [(one.topic, partition) for one in assignment for partition in one.partitions]
+
+
+def by_topic(partitions: Iterable[Partition]) -> tuple[TopicPartitions, ...]:
+    numbers: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        numbers.setdefault(topic, []).append(partition)
+    return tuple(TopicPartitions(topic, tuple(found)) for topic, found in numbers.items())
+
+
+def in_turn(partitions: Sequence[Partition], turn: int) -> list[Partition]:
+    """`partitions` from another one on in each `turn`, so that all are served."""
+    first = turn % len(partitions) if partitions else 0
+    return [*partitions[first:], *partitions[:first]]
