@@ -47,6 +47,7 @@ async def test_every_path_also_has_a_trailing_slash(client: httpx.AsyncClient, w
         ("/topics/web/partitions/x", 404, 404),
         ("/topics/web/partitions/x/offsets", 404, 404),
         ("/topics/web/nothing", 404, 404),
+        ("/consumers", 404, 404),
         ("/v3/nothing", 404, 404),
     ],
 )

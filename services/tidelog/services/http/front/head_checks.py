@@ -6,8 +6,9 @@
   ``/v1/topics/secret%2Fpartitions%2F0/records`` would look like a call on another topic. No name has a slash.
 - **Content type.** A POST that an HTML form could send is refused, because a browser sends it to any address without a
   preflight request (https://fetch.spec.whatwg.org/#cors-safelisted-request-header). A POST without a body needs a
-  content type, too, except one of a program on a path of consumer instances. ``text/plain`` is a media type of records, so programs may send it; a browser, which is recognized
-  by `Origin` or the `Sec-Fetch-` headers, may not. Browsers always send a preflight request for PATCH and DELETE.
+  content type, too, except on the paths of consumer instances, where programs commit without a body. ``text/plain`` is
+  a media type of records, so programs may send it. A browser, which is recognized by `Origin` or the `Sec-Fetch-`
+  headers, may do neither. Browsers always send a preflight request for PATCH and DELETE.
 - **Peer.** A request with `Tidelog-Peer` must prove that a broker of this cluster sent it (`peers.proof`). A proof that
   fails is refused instead of being treated as a client's request: two brokers whose secrets or clocks differ would
   forward a request to each other again and again.

@@ -13,6 +13,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tidelog.coordinator.groups.group_step import TopicInfo
 from tidelog.coordinator.groups.subscriptions import check_pattern, matching
 from tidelog.services.broker.api.fetch import Anchor, Position
 from tidelog.services.http.bodies.typed_json import parse_typed
@@ -78,7 +79,7 @@ class ConsumerCalls:
         self._broker = service.broker
         self._addresses = addresses
         idle_ms = min(IDLE_MS, service.settings.group_max_session_timeout_ms)
-        self._store = InstanceStore(service.broker, idle_ms)
+        self._store = InstanceStore(service.broker, idle_ms, service.runtime.entropy)
         self._membership = Membership(service.broker, idle_ms)
         self._reads = InstanceReads(service.broker, self._store, self._membership, service.runtime.clock)
 
@@ -128,7 +129,8 @@ class ConsumerCalls:
         media, kept = management_media(request), await self._read(request)
         topics = set(kept.state.topics)
         if kept.state.topic_pattern is not None:
-            names = {topic.name: None for topic in self._broker.topics(kept.context)}
+            known = self._broker.topics(kept.context)
+            names = {topic.name: TopicInfo(topic.topic_id, topic.partition_count) for topic in known}
             topics = set(matching(kept.state.topic_pattern, names))
         return rest_answer({"topics": sorted(topics)}, media)
 
@@ -206,8 +208,8 @@ class ConsumerCalls:
 
     async def offsets(self, request: Request) -> Response:
         media, kept = management_media(request), await self._read(request)
-        form = parsed_or(PARTITIONS, await self._body(request), None)
-        wanted = None if form is None else by_topic(_partitions(form.partitions))
+        body = await self._body(request)
+        wanted = by_topic(_partitions(parse_typed(PARTITIONS, body).partitions)) if bytes(body).strip() else None
         answer = await self._broker.groups.call(kept.context, kept.group, FetchOffsets(partitions=wanted))
         found = [
             {"topic": one.topic, "partition": one.partition, "offset": one.offset, "metadata": one.metadata}

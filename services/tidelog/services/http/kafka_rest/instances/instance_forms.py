@@ -152,5 +152,3 @@ def _check(config: InstanceConfig) -> None:
 
 def _wrong(reason: str) -> RestError:
     return RestError(Code.CONSUMER_CONFIG, f"Invalid consumer config: {reason}")
-
-

@@ -139,15 +139,11 @@ class Membership:
         if state.member_epoch == JOIN_EPOCH:
             request = CommitOffsets(offsets=tuple(offsets))
         else:
-            request = CommitOffsets(
-                offsets=tuple(offsets), member_id=state.member_id, member_epoch=state.member_epoch
-            )
+            request = CommitOffsets(offsets=tuple(offsets), member_id=state.member_id, member_epoch=state.member_epoch)
         await self._broker.groups.call(kept.context, kept.group, request)
 
     async def _committed(self, kept: KeptInstance, partitions: Sequence[Partition]) -> dict[Partition, int]:
-        answer = await self._broker.groups.call(
-            kept.context, kept.group, FetchOffsets(partitions=by_topic(partitions))
-        )
+        answer = await self._broker.groups.call(kept.context, kept.group, FetchOffsets(partitions=by_topic(partitions)))
         return {(one.topic, one.partition): one.offset for one in answer.offsets}
 
     async def first_offsets(self, kept: KeptInstance, partitions: Sequence[Partition]) -> dict[Partition, int]:
@@ -177,5 +173,3 @@ async def resolved(broker: Broker, kept: KeptInstance, places: dict[Partition, P
 
     found = await asyncio.gather(*(one(*place) for place in places.items()))
     return dict(filter(None, found))
-
-

@@ -22,7 +22,7 @@ from tidelog.services.http.kafka_rest.instances.fetched_round import FetchedRoun
 from tidelog.services.http.kafka_rest.instances.instance_membership import Membership
 from tidelog.services.http.kafka_rest.instances.instance_state import advanced, begun, forgotten, in_turn, moved
 from tidelog.services.http.kafka_rest.instances.kept_instance import ATTEMPTS_MAX, InstanceStore, KeptInstance
-from tidelog.services.http.kafka_rest.record_page import NotJson, page_of
+from tidelog.services.http.kafka_rest.record_page import page_of
 from tidelog.services.http.listener.waiting_requests import Draining
 from tidelog.storage.errors import Conflict
 from tidelog.storage.runtime import Clock

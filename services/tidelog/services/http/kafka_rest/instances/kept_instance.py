@@ -1,7 +1,9 @@
 """Reads and writes the state of a consumer instance, which the group's coordinator keeps.
 
 A write compares versions: if another call has changed the state meanwhile, the change is made again on the new state.
-So two calls of one client that overtake each other never undo one another.
+So two calls of one client that overtake each other never undo one another. The coordinator takes an equal write at the
+same version for a repetition of the first, so each write has an id of its own: two reads that found the same records
+must not both succeed.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.kafka_rest.instances.instance_state import Instance
 from tidelog.services.http.kafka_rest.rest_errors import Code, RestError
 from tidelog.storage.errors import AlreadyExists, Conflict, Corrupt, UnknownMember
+from tidelog.storage.runtime import Entropy
 from tidelog.wire.groups import DeleteInstance, ReadInstance, WriteInstance
 
 ATTEMPTS_MAX = 20
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Instance)
+_DECODER = msgspec.msgpack.Decoder(tuple[str, Instance])
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,10 @@ class KeptInstance:
 class InstanceStore:
     """The instances of all groups. `idle_ms`: an instance that nobody uses for so long is dropped."""
 
-    def __init__(self, broker: Broker, idle_ms: int) -> None:
+    def __init__(self, broker: Broker, idle_ms: int, entropy: Entropy) -> None:
         self._broker = broker
         self._idle_ms = idle_ms
+        self._entropy = entropy
 
     async def create(self, context: RequestContext, group: str, name: str, state: Instance) -> None:
         """Raises `RestError` (40902)."""
@@ -59,7 +63,7 @@ class InstanceStore:
         except UnknownMember as error:
             raise _missing(error) from None
         try:
-            return KeptInstance(context, group, name, _DECODER.decode(kept.data), kept.version)
+            return KeptInstance(context, group, name, _DECODER.decode(kept.data)[1], kept.version)
         except msgspec.MsgspecError as error:
             raise Corrupt(f"instance {name} of group {group}", str(error)) from None
 
@@ -73,8 +77,8 @@ class InstanceStore:
     async def change(
         self, context: RequestContext, group: str, name: str, change: Callable[[KeptInstance], Instance]
     ) -> KeptInstance:
-        """Replace the state by `change` of the instance, which may be called several times. Raises its errors, and `RestError`
-        (40403)."""
+        """Replace the state by `change` of the instance, which may be called several times. Raises its errors, and
+        `RestError` (40403)."""
         for attempt in range(ATTEMPTS_MAX):
             kept = await self.read(context, group, name)
             try:
@@ -94,7 +98,7 @@ class InstanceStore:
     async def _write(self, kept: KeptInstance, *, durable: bool) -> KeptInstance:
         request = WriteInstance(
             instance=kept.name,
-            data=_ENCODER.encode(kept.state),
+            data=_ENCODER.encode((self._entropy.new_id(), kept.state)),
             version=kept.version,
             idle_timeout_ms=self._idle_ms,
             durable=durable,
