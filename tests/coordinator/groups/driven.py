@@ -51,8 +51,8 @@ class Driven:
     async def join(self, group: str, member: str) -> None:
         await self.coordinator.call(group, calls.Heartbeat(member_id=member))
 
-    async def beat(self, group: str, member: str) -> None:
-        await self.coordinator.call(group, calls.Heartbeat(member_id=member, member_epoch=1))
+    async def beat(self, group: str, member: str) -> calls.HeartbeatAnswer:
+        return await self.coordinator.call(group, calls.Heartbeat(member_id=member, member_epoch=1))
 
     def _machine(self, name: str, items: Any, moment: Any) -> PlainMachine:
         self.machines[name] = PlainMachine(name, items, moment)

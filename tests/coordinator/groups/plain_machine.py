@@ -96,10 +96,10 @@ class PlainMachine:
             self._put(member_key(self.name, request.member_id), StoredHead())
             self._outcome.task = AssignmentTask(self.epoch, f"{self.name} {self.epoch}")
             self.sessions[request.member_id] = moment.monotonic_ms + SESSION_MS
-            self._reply(ticket, calls.HeartbeatAnswer(request.member_id, self.epoch, 1, ()))
+            self._reply(ticket, calls.HeartbeatAnswer(request.member_id, self.epoch, 5_000, ()))
         elif request.member_id in self.sessions:
             self.sessions[request.member_id] = moment.monotonic_ms + SESSION_MS
-            self._reply(ticket, calls.HeartbeatAnswer(request.member_id, self.epoch, 1, ()), frozenset())
+            self._reply(ticket, calls.HeartbeatAnswer(request.member_id, self.epoch, 5_000, ()), frozenset())
         else:
             self._outcome.replies.append(Reply(ticket, None, UnknownMember("join again"), frozenset()))
 

@@ -9,6 +9,7 @@ from tests.coordinator.groups.memory_group_store import StoredGroups
 from tests.coordinator.groups.plain_machine import SESSION_MS
 from tests.coordinator.virtual_time import virtually
 
+from tidelog.coordinator.groups.heartbeat_pace import INTERVAL_MS_MIN, MS_PER_MEMBER
 from tidelog.coordinator.groups.stored import member_key, offset_key
 from tidelog.storage.errors import LeaderUnknown, Overloaded, Unavailable, UnknownMember
 from tidelog.wire import groups as calls
@@ -214,6 +215,17 @@ async def test_ten_thousand_quiet_groups_are_not_ticked() -> None:
     await driven.join("g1", "m")
     await asyncio.sleep(30)
     assert {name for name, machine in driven.machines.items() if machine.ticks > before[name]} == {"g1"}
+
+
+@virtually
+async def test_members_send_heartbeats_as_often_as_their_coordinator_can_afford() -> None:
+    driven = Driven()
+    await driven.join("g", "m")
+    await asyncio.sleep(1.5)
+    assert (await driven.beat("g", "m")).heartbeat_interval_ms == INTERVAL_MS_MIN
+    await asyncio.gather(*(driven.join("g", f"m{number}") for number in range(999)))
+    await asyncio.sleep(1.5)
+    assert (await driven.beat("g", "m")).heartbeat_interval_ms == 1_000 * MS_PER_MEMBER
 
 
 @virtually

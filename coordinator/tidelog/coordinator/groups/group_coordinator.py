@@ -28,6 +28,7 @@ from tidelog.coordinator.groups.group_step import AssignmentTask, GroupMachine, 
 from tidelog.coordinator.groups.group_store import GroupStore
 from tidelog.coordinator.groups.group_timer import GroupTimer
 from tidelog.coordinator.groups.group_writes import GroupWrites, WriteBounds
+from tidelog.coordinator.groups.heartbeat_pace import paced
 from tidelog.coordinator.groups.loaded_groups import LoadedGroup, LoadedGroups
 from tidelog.coordinator.groups.open_requests import Given, OpenRequests
 from tidelog.storage.errors import Fenced, LeaderUnknown, Overloaded, TidelogError, Unavailable
@@ -95,6 +96,7 @@ class GroupCoordinator:
         self._requests = OpenRequests()
         self._assignments = AssignmentRuns(seams.assign, self._assigned, seams.counts)
         self._timer = GroupTimer(self._clock, self._wake, lambda: self._away)
+        self._members = 0
         self._unproved = False
         self._was_away = False
         self._ticked_topics: Topics | None = None
@@ -235,12 +237,13 @@ class GroupCoordinator:
 
     def _reply(self, loaded: LoadedGroup, reply: Reply) -> None:
         loaded.tickets.discard(reply.ticket)
+        answer = paced(reply.answer, self._members)
 
         def settle(error: TidelogError | None) -> None:
-            self._requests.give(reply.ticket, Given(reply.answer, error or reply.error, proved=True))
+            self._requests.give(reply.ticket, Given(answer, error or reply.error, proved=True))
 
         if not self._writes.after(loaded.name, reply.rests_on, settle):
-            self._requests.give(reply.ticket, Given(reply.answer, reply.error, proved=False))
+            self._requests.give(reply.ticket, Given(answer, reply.error, proved=False))
 
     def _refuse_undecided(self, loaded: LoadedGroup, error: Callable[[], TidelogError]) -> None:
         while loaded.tickets:
@@ -256,6 +259,7 @@ class GroupCoordinator:
     async def _wake(self, moment: Moment) -> bool:
         """A turn of the timer. Returns whether it is needed on."""
         self._writes.expire()
+        self._members = sum(loaded.machine.member_count for loaded in self._groups)
         if self._unproved:
             await self._try_to_prove()
         if self._away:

@@ -130,7 +130,9 @@ class Settings:
         "A member that is silent this long loses its partitions, unless it asks for another time.",
     )
     group_consumer_heartbeat_interval_ms: int = duration(
-        "5s", "100ms to 10m", "How often a member of a consumer group sends a heartbeat."
+        "5s",
+        "100ms to 10m",
+        "The longest time between two heartbeats of a member. With few members they come twice a second.",
     )
     group_min_session_timeout_ms: int = duration("1s", "100ms to 1h", "The shortest session that a member may ask for.")
     group_max_session_timeout_ms: int = duration("30m", "1s to 1d", "The longest session that a member may ask for.")
