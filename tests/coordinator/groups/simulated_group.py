@@ -198,7 +198,10 @@ class SimulatedGroup:
             self.at(self._delay_ms(), lambda: answered(reply.answer, reply.error, topics))
 
     def _die(self) -> None:
-        """Some of the last steps are stored, and nobody gets an answer. Another coordinator reads the store."""
+        """Some of the last steps are stored, and nobody gets an answer. Another coordinator reads the store; it may
+        know of new partitions that the former one did not know."""
+        if self.chance(0.2):
+            self._grow()
         self._apply(self.random.randint(0, len(self._steps)))
         self._steps.clear()
         self._waiting.clear()

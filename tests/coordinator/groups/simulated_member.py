@@ -66,7 +66,7 @@ class SimulatedMember:
         self._giving_up: set[Partition] = set()
         self._commits: list[CommitOffsets] = []
         self._paused_until_ms = 0
-        self._hangs = False
+        self.hangs = False
         self._joined_again = False
         """Whether a repeated join arrived late: the coordinator cannot tell it from a process that was restarted."""
         self._request = 0
@@ -96,8 +96,8 @@ class SimulatedMember:
         self._paused_until_ms = self._group.now_ms + self._random.choice((400, 1_500, 2_500, 5_000))
 
     def _hang(self) -> None:
-        """It sends heartbeats, and never gives a partition up."""
-        self._hangs = True
+        """It sends heartbeats, and never gives a partition up. One member at a time, or the calm is too short."""
+        self.hangs = self.hangs or not any(each.hangs and each.alive for each in self._group.members)
 
     def _leave(self) -> None:
         self.alive = False
@@ -158,7 +158,7 @@ class SimulatedMember:
         self._request += 1
         self._note_lapse()
         if error is None:
-            if self._lapsed_ms is not None and sent_ms > self._lapsed_ms and not self._hangs:
+            if self._lapsed_ms is not None and sent_ms > self._lapsed_ms and not self.hangs:
                 self._lapsed_ms = None
             self._follow(answer, topics)
         else:
@@ -180,7 +180,7 @@ class SimulatedMember:
 
     def _give_up(self, partition: Partition) -> None:
         del self.owned[partition]
-        if not self._hangs:
+        if not self.hangs:
             delay_ms = self._random.choice((0, 0, 50, 900))
             if delay_ms:
                 self._giving_up.add(partition)
@@ -197,7 +197,7 @@ class SimulatedMember:
             raise Broken(f"{self.label} was fenced within its session: {error!r}")
         self.owned.clear()
         self._giving_up.clear()
-        self._hangs = False
+        self.hangs = False
         self._joined_again = False
         self._epoch = JOIN_EPOCH
 
@@ -242,5 +242,5 @@ class SimulatedMember:
 
     def _note_lapse(self) -> None:
         silent_ms = self._group.now_ms - self._arrived_ms
-        if self._lapsed_ms is None and (silent_ms >= SESSION_MS or self._hangs):
+        if self._lapsed_ms is None and (silent_ms >= SESSION_MS or self.hangs):
             self._lapsed_ms = self._group.now_ms

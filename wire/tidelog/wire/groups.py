@@ -54,8 +54,10 @@ class TopicPartitions(msgspec.Struct, frozen=True, order=True):
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True):
     """`assignment`: the partitions that the member may read. A partition that it owns and that is not among them must
-    be given up: the member stops reading it, commits, and confirms by a heartbeat whose `owned` lacks it. The next
-    heartbeat is due after `heartbeat_interval_ms`; without one the session ends after `session_timeout_ms`."""
+    be given up: the member stops reading it, commits, and confirms by a heartbeat in the new `member_epoch` whose
+    `owned` lacks it. A member's epoch changes exactly when its assignment does. The next heartbeat is due after
+    `heartbeat_interval_ms`, which is short while the member waits for partitions; without one the session ends after
+    `session_timeout_ms`."""
 
     member_id: str
     member_epoch: int

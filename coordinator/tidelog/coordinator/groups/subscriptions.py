@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import compress
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ import pyarrow.compute as pc
 
 from tidelog.coordinator.groups.group_step import TopicInfo, Topics
 from tidelog.storage.errors import Invalid
+
+PATTERNS_REMEMBERED = 1_000
 
 
 @dataclass(eq=False)
@@ -93,10 +96,19 @@ def matching(pattern: str, topics: Topics) -> frozenset[str]:
 
 def check_pattern(pattern: str) -> None:
     """Raise `Invalid` unless `pattern` is an RE2 expression."""
+    wrong = _defect(pattern)
+    if wrong is not None:
+        raise Invalid(f"topic_pattern is not an RE2 expression: {wrong}", field="topic_pattern")
+
+
+@lru_cache(PATTERNS_REMEMBERED)
+def _defect(pattern: str) -> str | None:
+    """What is wrong with `pattern`; None: nothing. Members may send their pattern with each heartbeat."""
     try:
         _matches(("",), pattern)
     except pa.ArrowInvalid as error:
-        raise Invalid(f"topic_pattern is not an RE2 expression: {error}", field="topic_pattern") from None
+        return str(error)
+    return None
 
 
 def _matches(names: tuple[str, ...], pattern: str) -> list[bool | None]:
