@@ -29,6 +29,7 @@ from benchmarks.processes import Children
 from benchmarks.rows import (
     archiving,
     archiving_pace,
+    assignment,
     cluster_puts,
     cold_read,
     compaction,
@@ -71,6 +72,7 @@ FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "takeover": takeover.rows,
     "forwarding": forwarding.rows,
     "placement": placement.rows,
+    "assignment": assignment.rows,
     "cluster-puts": cluster_puts.rows,
     "topic-creation": topic_creation.rows,
     "partition-memory": partition_memory.rows,
