@@ -6,7 +6,7 @@ import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 
-from tidelog.storage.errors import Invalid, NotFound
+from tidelog.storage.errors import Invalid, NotFound, Overloaded
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.wire import groups as calls
 
@@ -60,3 +60,11 @@ async def test_a_group_that_nobody_has_used_is_not_found() -> None:
     async with running_broker(MemoryObjectStore()) as broker:
         with pytest.raises(NotFound):
             await broker.groups.call(ANYBODY, "g", calls.DescribeGroup())
+
+
+async def test_a_call_on_a_broker_that_has_stopped_is_refused() -> None:
+    async with running_broker(MemoryObjectStore()) as broker:
+        await broker.create_topic(ANYBODY, "web", 1, {})
+        await broker.groups.call(ANYBODY, "g", commit(1))
+    with pytest.raises(Overloaded, match="stopping"):
+        await broker.groups.call(ANYBODY, "g", commit(2))

@@ -121,7 +121,8 @@ class LocalGroups:
     @property
     def stores(self) -> GroupStores:
         if self._stores is None:
-            raise Overloaded("the broker is starting. Retry; the request was not applied", retry_after_s=_RETRY_AFTER_S)
+            text = "the broker is starting or stopping. Retry; the request was not applied"
+            raise Overloaded(text, retry_after_s=_RETRY_AFTER_S)
         return self._stores
 
     @property
@@ -164,9 +165,10 @@ class LocalGroups:
 
     async def close(self, drain_s: float) -> None:
         """Store and answer what was accepted, within `drain_s`, and stop."""
+        stores, self._stores = self._stores, None
         await asyncio.gather(*(self.leave(shard, drain_s) for shard in tuple(self._held)))
-        if self._stores:
-            await self._stores.aclose()
+        if stores:
+            await stores.aclose()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _has_ended(self, held: _Held) -> bool:
