@@ -165,7 +165,7 @@ def _etcd(name: str, shape: Shape, addresses: Addresses, data_folder: str) -> Se
             "ETCD_INITIAL_CLUSTER_TOKEN": f"tidelog-{CLUSTER_NAME}",
             "ETCD_INITIAL_CLUSTER_STATE": "new",
             "ETCD_AUTO_COMPACTION_MODE": "periodic",
-            "ETCD_AUTO_COMPACTION_RETENTION": "1h",
+            "ETCD_AUTO_COMPACTION_RETENTION": "5m",
         },
         address=client,
         health_path="/health",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -58,20 +58,22 @@ class CopyLoop(BackgroundLoop):
         led = {Leadership(shard, epoch, self._shards()) for shard, epoch in self._led().items()}
         self._copies = {leadership: copies for leadership, copies in self._copies.items() if leadership in led}
         due = [each for each in sorted(led) if self.of(each.shard, each.epoch).due]
-        await each_of(due, self._copy, at_once=SHARDS_AT_ONCE)
+        await each_of(due, lambda each: self._copy(each, self._copies[each].step), at_once=SHARDS_AT_ONCE)
         return LOOK_S
 
     async def flush(self) -> None:
-        """Copy at once what was noted, within `FLUSH_S`: this process ends. Raises nothing."""
+        """Copy at once what was noted, within `FLUSH_S`: this process ends, and etcd may be closed. Raises nothing."""
+        noted = [each for each, copies in sorted(self._copies.items()) if copies.noted]
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_S):
-                noted = [each for each, copies in sorted(self._copies.items()) if copies.noted]
-                await each_of(noted, self._copy, at_once=SHARDS_AT_ONCE)
+                await each_of(
+                    noted, lambda each: self._copy(each, self._copies[each].copy_noted), at_once=SHARDS_AT_ONCE
+                )
 
-    async def _copy(self, leadership: Leadership) -> None:
+    async def _copy(self, leadership: Leadership, copy: Callable[[], Awaitable[None]]) -> None:
         """One shard must not delay the others, so its failure ends here; its step is repeated when it is due again."""
         try:
-            await self.of(leadership.shard, leadership.epoch).step()
+            await copy()
         except Fenced as error:
             _log.info("the groups of shard %d are copied by another broker now: %s", leadership.shard, error)
         except TidelogError as error:

@@ -88,11 +88,12 @@ class OffsetCopies:
         self._copied_at_s = self._clock.monotonic()
         if not self._compared:
             await self._compare()
-        await self._copy_pending()
+        await self.copy_noted()
         if self._compaction.due:
             await self._compaction.run()
 
-    async def _copy_pending(self) -> None:
+    async def copy_noted(self) -> None:
+        """Copy the noted changes, without a request to etcd. Raises as `step`."""
         if not self._pending:
             return
         await self._open()
