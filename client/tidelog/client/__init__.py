@@ -5,7 +5,9 @@ Calls raise the errors of `tidelog.storage.errors`. Answers are values of the ty
 
 from tidelog.client.admin import Admin, Health
 from tidelog.client.broker_access import BrokerAccess
-from tidelog.client.consumer import Batch, Consumer, ConsumerOptions, Record
+from tidelog.client.consumed import Batch, CommittedPosition, Record, TopicPartition
+from tidelog.client.consumer import Consumer
+from tidelog.client.consumer_options import ConsumerOptions
 from tidelog.client.costs import ClusterCost, CostDescription, TopicCostDescription
 from tidelog.client.delivery import Delivered
 from tidelog.client.prices import S3_STANDARD, PriceTable, read_prices
@@ -36,6 +38,7 @@ __all__ = [
     "BrokerAccess",
     "ClusterCost",
     "ClusterDescription",
+    "CommittedPosition",
     "Consumer",
     "ConsumerOptions",
     "CostDescription",
@@ -58,5 +61,6 @@ __all__ = [
     "ShardDescription",
     "TopicCostDescription",
     "TopicDescription",
+    "TopicPartition",
     "read_prices",
 ]

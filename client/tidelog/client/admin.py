@@ -20,6 +20,7 @@ import msgspec
 from tidelog.client.broker_access import Broker, access_of
 from tidelog.client.connection import DEFAULT_BROKER, FIRST_CONNECT_TIMEOUT_S, JSON, Connection, Request, decoded
 from tidelog.client.costs import ClusterCost, CostDescription
+from tidelog.client.request_paths import partition_path, topic_path
 from tidelog.storage.errors import Fenced, Invalid, OffsetConflict, Unavailable
 from tidelog.storage.runtime import Runtime
 from tidelog.wire.cluster import ClusterDescription, ReadyAnswer
@@ -185,18 +186,6 @@ class Admin:
 
     def _ask(self, shape: type[T], request: Request, deadline_s: float | None = None) -> T:
         return decoded(self._connection.call(request, deadline_s=deadline_s), shape)
-
-
-def topic_path(topic: str) -> str:
-    """``/v1/topics/{topic}`` for a name with any characters. The broker checks the name."""
-    if not topic:
-        raise Invalid("a topic's name is empty", field="topic")
-    quoted = quote(topic, safe="")
-    return f"/v1/topics/{quoted if quoted.strip('.') else quoted.replace('.', '%2E')}"
-
-
-def partition_path(topic: str, partition: int) -> str:
-    return f"{topic_path(topic)}/partitions/{partition}"
 
 
 def checked_position(text: str | int) -> str:

@@ -1,246 +1,287 @@
-"""Read a topic's records in order, partition by partition.
+"""Read the records of topics: as a member of a group, or on your own.
 
-    with Consumer("http://127.0.0.1:8080", "web", start="start") as consumer:
-        for record in consumer.records():          # Python objects, without an end
-            print(record.offset, record.value)
+    with Consumer("http://127.0.0.1:8080", "web", group="billing") as consumer:
+        for record in consumer:                     # shares the partitions of web with the group's other members
+            print(record.partition, record.offset, record.value)
 
     with Consumer(broker, "web", start="-1000") as consumer:
         while batch := consumer.poll(timeout_s=1):  # Arrow tables: no Python per record
             print(batch.partition, batch.records.num_rows)
 
-While the program works on a batch, the next batch of its partition is fetched; at most one waits per partition. A
-consumer keeps its positions itself. A program can store `positions` and continue from them with `seek`.
+With a group, the brokers keep the positions. What was given out is committed every few seconds and in `close`; with
+``auto_commit=False`` the program calls `commit`. A record is done when the program asks for the next one, so after a
+crash or an error the records that were in work are read again: at least once.
+
+While the program works, threads fetch the next records and send heartbeats. Callbacks run in the thread that polls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-import pyarrow as pa
-
-from tidelog.client.admin import Admin, checked_position, partition_path
-from tidelog.client.arrow_stream import Compression, accepting, checked_compression
-from tidelog.client.broker_access import Broker
-from tidelog.client.connection import (
-    DEFAULT_BROKER,
-    FIRST_CONNECT_TIMEOUT_S,
-    Answer,
-    Connection,
-    Request,
-)
-from tidelog.storage.errors import Corrupt, Invalid
+from tidelog.client.admin import checked_position
+from tidelog.client.broker_access import Broker, access_of
+from tidelog.client.connection import DEFAULT_BROKER
+from tidelog.client.consumed import Batch, CommittedPosition, Record, TopicPartition, records_of
+from tidelog.client.consumer_core import ConsumerCore, InHand
+from tidelog.client.consumer_options import ConsumerOptions
+from tidelog.client.fetched_parts import Part
+from tidelog.client.membership import Subscription
+from tidelog.client.rebalances import OnPartitions, RebalanceCallbacks
+from tidelog.storage.errors import Invalid, RecordsLost, TidelogError
 from tidelog.storage.runtime import Runtime
 
-FETCHES_AT_ONCE_MAX = 8
-LONG_POLL_MS = 1_000
-SHARED_POLL_MS = 100
-"""How long a fetch may wait at the broker when there are more partitions than fetches at once."""
+LONG_POLL_S = 1.0
+
+logger = logging.getLogger("tidelog.client")
 
 
-@dataclass(frozen=True)
-class ConsumerOptions:
-    """`max_records` and `max_bytes` bound a fetch; None: the broker's own bounds. `deadline_s` bounds a fetch with its
-    retries, `connect_timeout_s` the search for a first broker, `close_timeout_s` the duration of `close`.
-    `compression`: of fetched records on the wire."""
-
-    max_records: int | None = None
-    max_bytes: int | None = None
-    deadline_s: float = 30.0
-    connect_timeout_s: float = FIRST_CONNECT_TIMEOUT_S
-    close_timeout_s: float = 2.0
-    compression: Compression = "zstd"
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Records of one partition: a table with `records.RECORD_SCHEMA`. Reading continues at `next_offset`."""
-
-    partition: int
-    records: pa.Table
-    next_offset: int
-    high_watermark: int
-    log_start_offset: int
-
-
-@dataclass(frozen=True)
-class Record:
-    """One record. `timestamp_ms` counts from 1970 UTC; `headers` keep their order."""
-
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
+def log_failure(error: TidelogError | None) -> None:
+    """The default of `Consumer.commit_async`: it logs an error."""
+    if error is not None:
+        logger.warning("offsets were not committed: %s", error)
 
 
 class Consumer:
-    """Reads `partitions` (None: all) of one topic from the position `start` (see `checked_position`). It is not safe
-    for threads."""
+    """Reads `topic` (one, or several). With a `group` it shares their partitions with the group's other members;
+    without one it reads `partitions` of them (None: all, also those that are added later).
+
+    `start` is where to begin in a partition for which the group has no committed offset, or without a group: see
+    `checked_position`. `on_loss` is called for records that the log has lost; they are skipped, logged and counted in
+    `lost_records`. Only one thread at a time may use a consumer. Raises `Invalid` and `NotFound` for wrong input."""
 
     def __init__(
         self,
         broker: Broker = DEFAULT_BROKER,
-        topic: str = "",
+        topic: str | Sequence[str] = (),
         *,
+        group: str | None = None,
         partitions: Sequence[int] | None = None,
         start: str | int = "earliest",
         options: ConsumerOptions | None = None,
+        on_loss: Callable[[TopicPartition, RecordsLost], object] | None = None,
         runtime: Runtime | None = None,
     ) -> None:
-        self.topic = topic
         position = checked_position(start)
         self._options = options or ConsumerOptions()
-        checked_compression(self._options.compression)
-        self._clock = (runtime or Runtime()).clock
-        self._admin = Admin(
-            broker,
-            deadline_s=min(10.0, self._options.deadline_s),
-            connect_timeout_s=self._options.connect_timeout_s,
-            runtime=runtime,
-        )
+        self._core = ConsumerCore(access_of(broker), group, position, self._options, on_loss, runtime or Runtime())
+        self._clock = self._core.clock
+        self._part: Part | None = None
+        self._closed = False
+        topics = (topic,) if isinstance(topic, str) else tuple(topic)
         try:
-            known = [partition.partition for partition in self._admin.topic(topic).partitions]
-            assigned = known if partitions is None else list(dict.fromkeys(partitions))
-            _check_known(topic, assigned, known)
-            self._positions = {partition: self._admin.offset(topic, partition, position) for partition in assigned}
+            self._begin(topics, partitions, group)
         except BaseException:
-            self._admin.close()
+            self.close()
             raise
-        self._high_watermarks = dict.fromkeys(assigned, -1)
-        self._fetching: dict[int, Future[Batch]] = {}
-        fetches = max(1, min(len(assigned), FETCHES_AT_ONCE_MAX))
-        self._wait_ms = LONG_POLL_MS if len(assigned) <= FETCHES_AT_ONCE_MAX else SHARED_POLL_MS
-        self._connection = Connection(broker, deadline_s=self._options.deadline_s, runtime=runtime, pool=fetches)
-        self._fetchers = ThreadPoolExecutor(fetches, thread_name_prefix="tidelog-consumer")
 
     @property
-    def positions(self) -> Mapping[int, int]:
-        """The next offset of each assigned partition, after the last batch that `poll` returned."""
-        return dict(self._positions)
+    def lost_records(self) -> int:
+        """How many records of its partitions the log has lost, as far as this consumer has met them."""
+        return self._core.lost_records
+
+    def subscribe(
+        self,
+        topics: str | Collection[str] = (),
+        *,
+        pattern: str | None = None,
+        on_assign: OnPartitions | None = None,
+        on_revoke: OnPartitions | None = None,
+        on_lost: OnPartitions | None = None,
+    ) -> None:
+        """Join the group for `topics` and for those whose names match `pattern` (RE2). Called again, it replaces the
+        subscription. The callbacks get the consumer and the partitions; see `RebalanceCallbacks`."""
+        names = (topics,) if isinstance(topics, str) else tuple(topics)
+        if not any(names) and pattern is None:
+            raise Invalid("subscribe to topics, to a pattern, or to both", field="topics")
+        options = self._options
+        wanted = Subscription(
+            names,
+            pattern,
+            options.instance_id,
+            options.assignor,
+            options.rack,
+            None if options.session_timeout_s is None else round(options.session_timeout_s * 1_000),
+            round(options.max_poll_interval_s * 1_000),
+            options.client_id,
+        )
+        self._core.join(self, wanted).callbacks = RebalanceCallbacks(on_assign, on_revoke, on_lost)
+
+    def assign(self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int | str]) -> None:
+        """Read these partitions, instead of those of before, and take no part in rebalancing. A mapping says where to
+        begin; otherwise it is the group's committed offset or `start`."""
+        if self._core.rebalances is not None:
+            raise Invalid("a consumer that has subscribed gets its partitions from its group", field="partitions")
+        given = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions, self._core.start)
+        starts = {TopicPartition(*one): _checked(position) for one, position in given.items()}
+        if self._core.has_group and not isinstance(partitions, Mapping) and starts:
+            committed = self.committed(starts)
+            starts |= {one: at.offset for one, at in committed.items()}
+        self._core.assign(starts)
 
     @property
-    def high_watermarks(self) -> Mapping[int, int]:
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that this consumer reads now."""
+        with self._core.changed:
+            return self._core.reading.assigned
+
+    @property
+    def member_id(self) -> str:
+        """The id of this member in its group; empty if it has not subscribed."""
+        return "" if self._core.rebalances is None else self._core.rebalances.member.member_id
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give out no records of these partitions until `resume`. They stay assigned. Raises `Invalid`."""
+        self._core.pause(partitions, paused=True)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give out records of these partitions again."""
+        self._core.pause(partitions, paused=False)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The assigned partitions that are paused."""
+        with self._core.changed:
+            return self._core.reading.paused
+
+    def seek(self, partition: TopicPartition, position: int | str) -> None:
+        """Go on at `position` (see `checked_position`). Raises `Invalid` for a partition that is not assigned."""
+        self._core.seek(TopicPartition(*partition), _checked(position))
+
+    def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record that the program gets. It may ask the broker, after a `seek` in words."""
+        return self._core.position(TopicPartition(*partition))
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """`position` of each assigned partition."""
+        return {partition: self.position(partition) for partition in sorted(self.assignment)}
+
+    @property
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
         """The end of each assigned partition in its last answer; -1 before the first fetch."""
-        return dict(self._high_watermarks)
+        with self._core.changed:
+            reading = self._core.reading
+            return {partition: reading.ends(partition)[1] for partition in sorted(reading.assigned)}
 
-    def seek(self, partition: int, offset: int) -> None:
-        """Continue at `offset`. Raises `Invalid` for a partition that is not assigned."""
-        if partition not in self._positions:
-            raise Invalid(f"partition {partition} is not assigned to this consumer", field="partition")
-        self._positions[partition] = offset
-        self._fetching.pop(partition, None)
+    def end_offsets(self) -> Mapping[TopicPartition, int]:
+        """The present end of each assigned partition. It asks the broker."""
+        return {partition: self._core.admin.offset(*partition, "end") for partition in sorted(self.assignment)}
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many records the program has not got yet, as of the partition's last answer; None before it."""
+        end = self.high_watermarks.get(TopicPartition(*partition), -1)
+        return None if end < 0 else max(0, end - self.position(partition))
+
+    def committed(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> Mapping[TopicPartition, CommittedPosition]:
+        """The group's committed offsets of `partitions` (None: of the assigned ones). It asks the broker."""
+        wanted = self.assignment if partitions is None else frozenset(TopicPartition(*one) for one in partitions)
+        return self._core.session().committed(wanted) if wanted else {}
+
+    def commit(self, offsets: Mapping[TopicPartition, int | CommittedPosition] | None = None) -> None:
+        """Commit `offsets`, or the positions of all that was given out, and return when they are stored. Raises
+        `MemberFenced` or `UnknownMember` if the group has given the partitions to others: nothing was committed, and
+        the next `poll` reports them as lost."""
+        if wanted := self._commits(offsets):
+            self._core.session().commit(wanted)
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, int | CommittedPosition] | None = None,
+        on_commit: Callable[[TidelogError | None], None] = log_failure,
+    ) -> None:
+        """As `commit`, without waiting. A thread calls `on_commit` with None, or with the error."""
+        if wanted := self._commits(offsets):
+            self._core.commit_soon(wanted, on_commit)
 
     def poll(self, timeout_s: float = 1.0) -> Batch | None:
-        """The next batch of any partition, or None if none arrived within `timeout_s`. Raises `OutOfRange`, with the
-        range of the log, if the log no longer holds the position: `seek` then, or give up."""
+        """The next batch of any partition, or None if none arrived within `timeout_s`. Callbacks run here. Records of
+        earlier polls count as done.
+
+        Raises `OutOfRange`, with the range of the log, if the log no longer holds the position. (With a group, reading
+        goes on at `start` instead.) Raises errors that no repetition mends; without a group also `Unavailable`."""
+        if self._closed:
+            raise Invalid("the consumer is closed")
         give_up_at = self._clock.monotonic() + timeout_s
         while True:
-            self._fetch_ahead()
-            left_s = max(0.0, give_up_at - self._clock.monotonic())
-            done, _ = wait(self._fetching.values(), left_s, FIRST_COMPLETED)
-            for partition in [partition for partition, fetch in self._fetching.items() if fetch in done]:
-                batch = self._fetching.pop(partition).result()
-                self._high_watermarks[partition] = batch.high_watermark
-                self._positions[partition] = batch.next_offset
-                if batch.records.num_rows:
-                    self._fetch_ahead()
-                    return batch
-            if self._clock.monotonic() >= give_up_at:
+            self._core.attend()
+            left_s = give_up_at - self._clock.monotonic()
+            part = self._core.next_part(min(left_s, LONG_POLL_S))
+            batch = None if part is None else self._core.opened(part)
+            if batch is not None and batch.records.num_rows:
+                self._part = part
+                return batch
+            if part is None and left_s <= 0:
                 return None
 
     def batches(self, *, follow: bool = True) -> Iterator[Batch]:
         """Batch after batch, without an end. With `follow` off, up to the present ends of the partitions."""
-        ends = None if follow else self.end_offsets()
-        while ends is None or any(self._positions[partition] < end for partition, end in ends.items()):
-            batch = self.poll(LONG_POLL_MS / 1_000)
+        ends = self.end_offsets() if not follow and self.assignment else None
+        while follow or ends is None or not self._core.reached(ends):
+            batch = self.poll(LONG_POLL_S)
+            if not follow and ends is None and self.assignment:
+                ends = self.end_offsets()
             if batch is not None:
-                yield batch if ends is None else _cut(batch, ends[batch.partition])
+                yield batch if ends is None else batch.before(ends.get(batch.topic_partition, batch.next_offset))
 
     def records(self, *, follow: bool = True) -> Iterator[Record]:
-        """The records of `batches` one by one. For millions of records, work on the tables instead."""
+        """The records of `batches` one by one. If the program breaks off, the rest comes again in the next poll."""
         for batch in self.batches(follow=follow):
-            yield from records_of(batch)
+            if self._part is None or not batch.records.num_rows:
+                continue
+            hand = self._core.in_hand = InHand(self._part, int(batch.records.column("offset")[0].as_py()))
+            for record in records_of(batch):
+                if self._core.in_hand is not hand:
+                    break  # the program has sought or polled meanwhile
+                hand.offset = record.offset
+                yield record
+            else:
+                if self._core.in_hand is hand:
+                    self._core.in_hand = None
 
-    def end_offsets(self) -> Mapping[int, int]:
-        """The present end of each assigned partition. It asks the broker."""
-        return {partition: self._admin.offset(self.topic, partition, "end") for partition in self._positions}
+    def __iter__(self) -> Iterator[Record]:
+        return self.records()
 
-    def close(self) -> None:
-        """Break off the fetches under way and release threads and sockets. It returns within `close_timeout_s`, even if
-        the broker is down or does not answer."""
-        self._connection.close()
-        self._fetchers.shutdown(wait=False, cancel_futures=True)
-        wait([fetch for fetch in self._fetching.values() if not fetch.cancelled()], self._options.close_timeout_s)
-        self._admin.close()
+    def close(self, *, failed: bool = False) -> None:
+        """Commit if `auto_commit` is on, leave the group, and release threads and sockets. It returns within
+        `close_timeout_s` (without the program's own callbacks), also if the broker is down. Calling it again does
+        nothing. `failed`: the records that were given out last are not done; they are read again."""
+        if not self._closed:
+            self._closed = True
+            self._core.close(failed=failed)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+        self.close(failed=error is not None)
 
-    def _fetch_ahead(self) -> None:
-        """Start a fetch for each partition without one."""
-        for partition, position in self._positions.items():
-            if partition not in self._fetching:
-                self._fetching[partition] = self._fetchers.submit(self._fetch, partition, position)
+    def _begin(self, topics: Sequence[str], partitions: Sequence[int] | None, group: str | None) -> None:
+        if group is not None and partitions is not None:
+            raise Invalid("a group assigns the partitions: leave partitions out, or call assign", field="partitions")
+        if group is not None and topics:
+            self.subscribe(topics)
+        elif group is None and partitions is None:
+            self._core.read_whole(topics)
+        elif partitions is not None:
+            self._core.read_some(topics, partitions)
 
-    def _fetch(self, partition: int, position: int) -> Batch:
-        query: dict[str, str | int] = {"offset": position, "wait_ms": self._wait_ms}
-        if self._options.max_records is not None:
-            query["max_records"] = self._options.max_records
-        if self._options.max_bytes is not None:
-            query["max_bytes"] = self._options.max_bytes
-        path = f"{partition_path(self.topic, partition)}/records"
-        accept = {"accept": accepting(self._options.compression)}
-        return _batch(partition, self._connection.call(Request("GET", path, query=query, headers=accept)))
-
-
-def records_of(batch: Batch) -> Iterator[Record]:
-    """The records of a batch as Python objects."""
-    table = batch.records
-    for offset, timestamp_ms, key, value, headers in zip(
-        table.column("offset").to_numpy().tolist(),
-        table.column("timestamp").cast(pa.int64()).to_numpy().tolist(),
-        table.column("key").to_pylist(),
-        table.column("value").to_pylist(),
-        table.column("headers").to_pylist(),
-        strict=True,
-    ):
-        pairs = tuple((header["key"], header["value"]) for header in headers or ())
-        yield Record(batch.partition, offset, timestamp_ms, key, value, pairs)
+    def _commits(
+        self, offsets: Mapping[TopicPartition, int | CommittedPosition] | None
+    ) -> Mapping[TopicPartition, CommittedPosition]:
+        given = self._core.given_out() if offsets is None else offsets
+        return {
+            TopicPartition(*one): at if isinstance(at, CommittedPosition) else CommittedPosition(at)
+            for one, at in given.items()
+        }
 
 
-def _check_known(topic: str, assigned: Sequence[int], known: Sequence[int]) -> None:
-    for partition in assigned:
-        if partition not in known:
-            raise Invalid(f"{topic} has no partition {partition}: it has 0 to {len(known) - 1}", field="partition")
-
-
-def _batch(partition: int, answer: Answer) -> Batch:
-    try:
-        with pa.ipc.open_stream(pa.py_buffer(answer.body)) as reader:
-            records = reader.read_all()
-        return Batch(
-            partition,
-            records,
-            next_offset=int(answer.headers["tidelog-next-offset"]),
-            high_watermark=int(answer.headers["tidelog-high-watermark"]),
-            log_start_offset=int(answer.headers["tidelog-log-start-offset"]),
-        )
-    except (pa.ArrowException, KeyError, ValueError) as error:
-        raise Corrupt("the broker's answer", f"does not have the form in docs/http-api.md ({error})") from error
-
-
-def _cut(batch: Batch, end: int) -> Batch:
-    """`batch` without the records from `end` on."""
-    if batch.next_offset <= end:
-        return batch
-    rows = int(np.searchsorted(batch.records.column("offset").to_numpy(), end))
-    return replace(batch, records=batch.records.slice(0, rows), next_offset=end)
+def _checked(position: int | str) -> int | str:
+    """`position` as the interface has it: a number if it is one."""
+    text = checked_position(position)
+    return int(text) if text.isdigit() else text

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidelog.client.admin import OFFSET_MAX, partition_path
+from tidelog.client.admin import OFFSET_MAX
 from tidelog.client.arrow_stream import ARROW, Compression, arrow_body
 from tidelog.client.connection import JSON, Connection, Request, decoded
 from tidelog.client.lanes import Parcel
 from tidelog.client.refusals import REFUSALS_MAX, Part, Refused, blames_a_record, refused_and_rest, refused_of, whole
+from tidelog.client.request_paths import partition_path
 from tidelog.storage.errors import Invalid, OffsetConflict, SequenceConflict
 from tidelog.wire.records import ProduceAnswer
 

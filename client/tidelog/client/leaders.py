@@ -1,0 +1,121 @@
+"""Sends fetches directly to the leaders of their partitions, and to any broker where that is not possible.
+
+Any broker takes any request and forwards it. Going to the leader saves that hop, and in a cloud often the way between
+zones. `Leaders` reads from the cluster which broker leads which partition. It reads that again when it is old, and when
+a leader did not answer or has lost its shard. A leader that cannot be reached is left alone for `SHUNNED_S`: its
+advertised address may be unknown outside the brokers' network.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from tidelog.client.broker_access import BrokerAccess
+from tidelog.client.connection import Answer, Connection, Request, decoded
+from tidelog.client.consumed import TopicPartition
+from tidelog.client.request_paths import topic_path
+from tidelog.storage.errors import Fenced, TidelogError, Unavailable
+from tidelog.storage.runtime import Runtime
+from tidelog.wire.cluster import ClusterDescription
+from tidelog.wire.topics import TopicDescription
+
+MAP_AGE_S_MAX = 60.0
+MAP_AGE_S_MIN = 1.0
+"""The shortest time between two readings of the map, however often leaders move."""
+SHUNNED_S = 30.0
+POOL = 4
+
+
+class Leaders:
+    """Thread-safe. `any_broker` reaches the cluster by the addresses that the program gave."""
+
+    def __init__(self, access: BrokerAccess, any_broker: Connection, runtime: Runtime) -> None:
+        self._access = access
+        self._any = any_broker
+        self._runtime = runtime
+        self._lock = threading.Lock()
+        self._connections: dict[str, Connection] = {}
+        self._addresses: dict[TopicPartition, str] = {}
+        self._partitions: dict[str, int] = {}
+        self._shunned: dict[str, float] = {}
+        self._read_at: float | None = None
+        self._stale = False
+        self._closed = False
+
+    def of(self, partition: TopicPartition) -> str:
+        """The address of the leader; empty: ask any broker."""
+        address = self._addresses.get(partition, "")
+        return "" if self._shunned.get(address, 0.0) > self._runtime.clock.monotonic() else address
+
+    def due(self) -> bool:
+        """Whether `read` should be called."""
+        if self._read_at is None:
+            return True
+        age_s = self._runtime.clock.monotonic() - self._read_at
+        return age_s > (MAP_AGE_S_MIN if self._stale else MAP_AGE_S_MAX)
+
+    def read(self, topics: Iterable[str]) -> None:
+        """Read the map for `topics` again. An error leaves the old one; then any broker is asked."""
+        with self._lock:
+            if not self.due():
+                return
+            self._read_at, self._stale = self._runtime.clock.monotonic(), False
+        try:
+            addresses = self._leader_addresses()
+            found: dict[TopicPartition, str] = {}
+            for topic in topics:
+                found.update(self._placed(topic, addresses))
+            self._addresses = found
+        except TidelogError:
+            self._stale = True
+
+    def partition_counts(self) -> dict[str, int]:
+        """How many partitions each topic had when the map was read."""
+        return dict(self._partitions)
+
+    def moved(self) -> None:
+        """A leader was not where the map says."""
+        self._stale = True
+
+    def call(self, leader: str, request: Request) -> Answer:
+        """Send `request` to `leader`, and to any broker if that fails. Raises the errors of `Connection.call`."""
+        connection = self._connection_to(leader)
+        if connection is not None:
+            try:
+                return connection.call(request, deadline_s=0.0)
+            except (Unavailable, Fenced):
+                self._shunned[leader] = self._runtime.clock.monotonic() + SHUNNED_S
+                self._stale = True
+        return self._any.call(request)
+
+    def close(self) -> None:
+        """Break off the direct calls."""
+        with self._lock:
+            self._closed = True
+            connections = tuple(self._connections.values())
+        for connection in connections:
+            connection.close()
+
+    def _connection_to(self, leader: str) -> Connection | None:
+        with self._lock:
+            if not leader or self._closed:
+                return None
+            if leader not in self._connections:
+                self._connections[leader] = Connection(
+                    self._access.at(leader), connect_timeout_s=1.0, runtime=self._runtime, pool=POOL
+                )
+            return self._connections[leader]
+
+    def _leader_addresses(self) -> dict[int, str]:
+        """Address of the leader by shard; empty with a single broker, which may be behind a proxy."""
+        cluster = decoded(self._any.call(Request("GET", "/v1/cluster")), ClusterDescription).cluster
+        if len(cluster.brokers) < 2:
+            return {}
+        addresses = {member.broker: member.address for member in cluster.brokers}
+        return {shard.shard: addresses.get(shard.leader or "", "") for shard in cluster.shards}
+
+    def _placed(self, topic: str, addresses: dict[int, str]) -> dict[TopicPartition, str]:
+        described = decoded(self._any.call(Request("GET", topic_path(topic))), TopicDescription)
+        self._partitions[topic] = len(described.partitions)
+        return {TopicPartition(topic, one.partition): addresses.get(one.shard, "") for one in described.partitions}
