@@ -6,8 +6,8 @@ from tidelog.client import Record
 from tidelog.services.cli.record_format import LineFormat
 from tidelog.storage.errors import Invalid
 
-RECORD = Record(3, 41, 1_700_000_000_000, b"k", b"v\xff", (("h", b"1"), ("n", None)))
-BARE = Record(0, 0, 0, None, None, ())
+RECORD = Record("web", 3, 41, 1_700_000_000_000, b"k", b"v\xff", (("h", b"1"), ("n", None)))
+BARE = Record("web", 0, 0, 0, None, None, ())
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tidelog.client import Admin, Consumer, ConsumerOptions, Producer
+from tidelog.client import Admin, Consumer, ConsumerOptions, Producer, TopicPartition
 from tidelog.storage.errors import Invalid, NotFound, OutOfRange
 
 
@@ -21,7 +21,7 @@ def produce(broker: str, topic: str, count: int, partition: int = 0, first: int 
 def test_it_begins_at_the_given_position(broker: str, topic: str, start: str | int, expected: int) -> None:
     produce(broker, topic, 10)
     with Consumer(broker, topic, partitions=[0], start=start) as consumer:
-        assert consumer.positions == {0: expected}
+        assert consumer.positions == {TopicPartition(topic, 0): expected}
         values = [record.value for record in consumer.records(follow=False)]
     assert values == [b"%d" % n for n in range(expected, 10)]
 
@@ -64,13 +64,13 @@ def test_seek_goes_back_and_positions_continue(broker: str, topic: str) -> None:
     with Consumer(broker, topic, partitions=[0]) as consumer:
         first = consumer.poll(timeout_s=20)
         assert first is not None
-        assert consumer.positions == {0: first.next_offset}
-        consumer.seek(0, 8)
+        assert consumer.positions == {TopicPartition(topic, 0): first.next_offset}
+        consumer.seek(TopicPartition(topic, 0), 8)
         second = consumer.poll(timeout_s=20)
         assert second is not None
         assert second.records.column("offset").to_pylist() == [8, 9]
         with pytest.raises(Invalid, match="not assigned"):
-            consumer.seek(1, 0)
+            consumer.seek(TopicPartition(topic, 1), 0)
 
 
 def test_a_position_beyond_the_log_tells_the_range(broker: str, topic: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.http.conftest import Served
 from tests.http.requests import ARROW, JSON, NDJSON, TEXT, arrow_stream, offsets_of, problem, read_arrow
 
-from tidelog.client.consumer import Consumer
+from tidelog.client import Consumer
 from tidelog.services.broker.local_broker import LocalBroker
 
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}

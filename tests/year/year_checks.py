@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from demo.agreement import Fingerprint
 from tests.year.year_source import NewestOfKeys, YearSource
 
-from tidelog.client import Admin, Consumer
-from tidelog.client.consumer import Batch
+from tidelog.client import Admin, Batch, Consumer
 
 PASS_MS = 120_000
 """How long a segment may be past its retention before a pass removes it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
@@ -46,7 +47,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     headers: Headers = ()
 
 
-class Batch(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Batch:
     """Records of one partition: a table with `records.RECORD_SCHEMA`. Reading continues at `next_offset`."""
 
     topic: str
@@ -65,7 +67,7 @@ class Batch(msgspec.Struct, frozen=True):
         if self.next_offset <= end:
             return self
         rows = int(np.searchsorted(self.records.column("offset").to_numpy(), end))
-        return msgspec.structs.replace(self, records=self.records.slice(0, rows), next_offset=end)
+        return replace(self, records=self.records.slice(0, rows), next_offset=end)
 
 
 def records_of(batch: Batch) -> Iterator[Record]:

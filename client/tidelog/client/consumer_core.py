@@ -168,7 +168,9 @@ class ConsumerCore:
         """The next record that the program gets. Words are looked up, and replaced by what they stand for."""
         with self.changed:
             self._check_assigned(partition)
-            at = self.given_out().get(partition, self.reading.where(partition))
+            hand, at = self.in_hand, self.reading.where(partition)
+            if hand is not None and hand.part.partition == partition and self.reading.is_current(hand.part):
+                return hand.offset + 1
         if isinstance(at, int):
             return at
         found = self.admin.offset(*partition, at)

@@ -29,7 +29,7 @@ from tidelog.storage.errors import (
 RETRY_S = 0.25
 """After a fetch that failed: when its partitions are fetched again."""
 FETCHES_PER_BROKER_MAX = 2
-"""Two, so that a broker prepares an answer while the last one is on its way."""
+"""Two, each with half of the partitions, so that a broker prepares an answer while another one is on its way."""
 
 
 @dataclass
@@ -120,8 +120,9 @@ class Reading:
                 leader = leader_of(partition)
                 by_leader.setdefault(leader, []).append(PlannedPart(partition, state.at, state.turn))
         for leader, parts in sorted(by_leader.items(), key=lambda item: self._under_way.get(item[0], 0)):
-            if self._under_way.get(leader, 0) < FETCHES_PER_BROKER_MAX:
-                return self._begin(FetchPlan(leader, tuple(parts)))
+            free = FETCHES_PER_BROKER_MAX - self._under_way.get(leader, 0)
+            if free:
+                return self._begin(FetchPlan(leader, tuple(parts[: -(-len(parts) // free)])))
         return None
 
     def retry_at(self, now: float) -> float | None:

@@ -19,7 +19,7 @@ from tests.chaos.load.topics import SHIPPED
 from tests.chaos.load.values import Value
 from tests.chaos.load.workload import Chance
 
-from tidelog.client import Batch, Consumer, Delivered, Producer, ProducerOptions
+from tidelog.client import Batch, Consumer, Delivered, Producer, ProducerOptions, TopicPartition
 from tidelog.storage.errors import TidelogError
 
 SESSION = "shipped-consumer"
@@ -119,7 +119,7 @@ class ShippedConsumer:
         try:
             with Consumer(",".join(self._means.workload.brokers), SHIPPED) as consumer:
                 for partition, offset in self._positions.items():
-                    consumer.seek(partition, offset)
+                    consumer.seek(TopicPartition(SHIPPED, partition), offset)
                 while not self._means.stopping.is_set():
                     self._take(consumer.poll(POLL_S))
                 self._catch_up(consumer)
@@ -128,7 +128,7 @@ class ShippedConsumer:
 
     def _catch_up(self, consumer: Consumer) -> None:
         ends, give_up_at = consumer.end_offsets(), time.monotonic() + CATCH_UP_S_MAX
-        while any(consumer.positions[partition] < end for partition, end in ends.items()):
+        while any(consumer.position(partition) < end for partition, end in ends.items()):
             self._take(consumer.poll(POLL_S))
             if time.monotonic() > give_up_at:
                 told = f"stands at {dict(consumer.positions)}, {CATCH_UP_S_MAX:g} s after the ends were {dict(ends)}"

@@ -84,15 +84,15 @@ def consume(
         Consumer(broker.access(), topic, partitions=partitions, start=start, options=options) as consumer,
     ):
         if start.isdigit():
-            _check_not_beyond(consumer)
+            _check_not_beyond(consumer, topic)
         elif start.startswith("@"):
-            _complain_if_all_is_earlier(consumer, start)
+            _complain_if_all_is_earlier(consumer, topic, start)
         follow = not exit_at_end
         with contextlib.ExitStack() as scanning:
             batches = (
                 consumer.batches(follow=follow)
                 if selection is None
-                else scanning.enter_context(_scanned(broker, consumer, selection, follow=follow))
+                else scanning.enter_context(_scanned(broker, consumer, topic, selection, follow=follow))
             )
             for batch in _bounded(batches, count):
                 output.write(render(batch))
@@ -108,14 +108,14 @@ def _selection(where: str) -> Selection:
 
 @contextlib.contextmanager
 def _scanned(
-    broker: BrokerChoice, consumer: Consumer, selection: Selection, *, follow: bool
+    broker: BrokerChoice, consumer: Consumer, topic: str, selection: Selection, *, follow: bool
 ) -> Iterator[Iterator[Batch]]:
     """The matching batches, with progress on stderr. In the end it says how many values are no JSON."""
     from tidelog.services.cli.where.scan import Scan
 
     with (
         broker.admin() as admin,
-        Progress(f"reading {consumer.topic}", None, "match", writes_stdout=True, of_records=True) as progress,
+        Progress(f"reading {topic}", None, "match", writes_stdout=True, of_records=True) as progress,
     ):
         scan = Scan(consumer, admin, selection, follow, progress.advance)
         if scan.planned is not None:
@@ -135,7 +135,7 @@ def _shown(batches: Iterator[Batch], progress: Progress) -> Iterator[Batch]:
             yield batch
 
 
-def _check_not_beyond(consumer: Consumer) -> None:
+def _check_not_beyond(consumer: Consumer, topic: str) -> None:
     """Begin at the end of each partition that ends before the requested offset. `OutOfRange` if all do: the command
     would wait for ever at an offset that was mistyped."""
     ends = consumer.end_offsets()
@@ -143,21 +143,23 @@ def _check_not_beyond(consumer: Consumer) -> None:
     if beyond and len(beyond) == len(ends):
         last_end = max(ends.values())
         raise OutOfRange(
-            f"offset {max(beyond.values())} is beyond the end of {consumer.topic}: its longest partition ends at "
+            f"offset {max(beyond.values())} is beyond the end of {topic}: its longest partition ends at "
             f"{last_end}. Use -o end to wait for new records, or -o -N for the last N records",
             log_start_offset=0,
             high_watermark=last_end,
         )
     for partition, offset in sorted(beyond.items()):
         end = ends[partition]
-        complain(f"{consumer.topic}/{partition} ends at offset {end}, before {offset}: it is read from its end on")
+        complain(
+            f"{partition.topic}/{partition.partition} ends at offset {end}, before {offset}: it is read from its end on"
+        )
         consumer.seek(partition, end)
 
 
-def _complain_if_all_is_earlier(consumer: Consumer, start: str) -> None:
+def _complain_if_all_is_earlier(consumer: Consumer, topic: str, start: str) -> None:
     ends = consumer.end_offsets()
     if all(offset >= ends[partition] for partition, offset in consumer.positions.items()):
-        complain(f"no record of {consumer.topic} is at or after {start[1:]} yet: only new records are read")
+        complain(f"no record of {topic} is at or after {start[1:]} yet: only new records are read")
 
 
 def _bounded(batches: Iterator[Batch], count: int | None) -> Iterator[Batch]:

@@ -38,7 +38,7 @@ _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 def renderer(topic: str, line_format: str, *, as_json: bool) -> Render:
     """A function that turns a batch into output. Raises `Invalid` for a format with an unknown letter or escape."""
-    from tidelog.client.consumer import records_of
+    from tidelog.client.consumed import records_of
 
     if as_json:
         return lambda batch: b"".join(_json_line(topic, record) for record in records_of(batch))

@@ -12,7 +12,7 @@ from tidelog.services.cli.where.bounds import HIGHEST, Bounds, Range, bounds_of,
 from tidelog.services.cli.where.selection import Selection
 
 if TYPE_CHECKING:
-    from tidelog.client import Admin, Batch, Consumer
+    from tidelog.client import Admin, Batch, Consumer, TopicPartition
 
 POLL_S = 1.0
 
@@ -27,7 +27,7 @@ class Scan:
     selection: Selection
     follow: bool
     on_read: Callable[[int], None] = lambda _: None
-    _open: dict[int, list[Range]] = field(init=False)
+    _open: dict[TopicPartition, list[Range]] = field(init=False)
 
     def __post_init__(self) -> None:
         bounds, ends = bounds_of(self.selection.expression), self.consumer.end_offsets()
@@ -55,7 +55,7 @@ class Scan:
                 yield matching
 
     def _matching(self, batch: Batch) -> Batch | None:
-        left = self._open[batch.partition]
+        left = self._open[batch.topic_partition]
         if not left:
             return None
         start, end = left[0]
@@ -65,7 +65,7 @@ class Scan:
         self.on_read(min(batch.next_offset, end) - start)
         left[0] = (min(batch.next_offset, end), end)
         if batch.next_offset >= end:
-            self._next_range(batch.partition)
+            self._next_range(batch.topic_partition)
         return replace(batch, records=self.selection.matching(within, batch.partition))
 
     def _pass_empty_ends(self) -> None:
@@ -76,23 +76,23 @@ class Scan:
                 self.on_read(left[0][1] - left[0][0])
                 self._next_range(partition)
 
-    def _next_range(self, partition: int) -> None:
+    def _next_range(self, partition: TopicPartition) -> None:
         self._open[partition].pop(0)
         self._go_on(partition)
 
-    def _go_on(self, partition: int) -> None:
+    def _go_on(self, partition: TopicPartition) -> None:
         """Seek to the next range; at the end of the log there is nothing to fetch."""
         left = self._open[partition]
         position = left[0][0] if left else self._ends[partition]
-        if self.consumer.positions[partition] != position:
+        if self.consumer.position(partition) != position:
             self.consumer.seek(partition, position)
 
-    def _ranges(self, partition: int, start: int, end: int, bounds: Bounds) -> list[Range]:
+    def _ranges(self, place: TopicPartition, start: int, end: int, bounds: Bounds) -> list[Range]:
+        topic, partition = place
         if bounds.empty or not bounds.partition.first <= partition <= bounds.partition.last:
             return []
         if not bounds.by_time:
             return ranges(start, end, bounds, ())
-        topic = self.consumer.topic
         since = f"@{max(0, bounds.timestamp.first)}"
         first = max(start, self.admin.offset(topic, partition, since))
         return ranges(first, end, bounds, self.admin.partition_log(topic, partition, fresh=False).segments)
