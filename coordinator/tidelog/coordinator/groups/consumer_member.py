@@ -117,6 +117,11 @@ class ConsumerMember:
         """Whether its partitions may be taken without its confirmation."""
         return self.away or self.profile.yields
 
+    @property
+    def reconciled(self) -> bool:
+        """Whether it has its target."""
+        return self.settled or (self.assigned == self.target and not self.revoking)
+
     def stored(self) -> StoredMember:
         return StoredMember(
             profile=self.profile,

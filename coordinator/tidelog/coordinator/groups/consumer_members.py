@@ -371,7 +371,7 @@ class ConsumerMembers:
             return "Empty"
         if self._target.pending:
             return "Assigning"
-        return "Stable" if all(member.settled for member in self._members.values()) else "Reconciling"
+        return "Stable" if all(member.reconciled for member in self._members.values()) else "Reconciling"
 
 
 def _owned(request: Heartbeat) -> Partitions | None:
