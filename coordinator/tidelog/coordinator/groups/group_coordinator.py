@@ -264,10 +264,10 @@ class GroupCoordinator:
             await self._try_to_prove()
         if self._away:
             self._was_away = True
-        elif self._was_away or self._timer.late(moment):
-            self._was_away = False
-            self._extend_all(self._moment())
         else:
+            if self._was_away or self._timer.late(moment):
+                self._was_away = False
+                self._extend_all(moment)
             self._notice_topics(moment)
             await self._tick_due(moment)
             self._groups.drop_idle(moment.monotonic_ms)

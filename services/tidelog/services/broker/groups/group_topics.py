@@ -54,7 +54,8 @@ class GroupTopics:
         before, self._described = self._described, {}
         for topic in topics:
             kept = before.get(topic.name)
-            self._described[topic.name] = kept if kept and kept[0] is topic else (topic, self._info(topic))
+            info = kept[1] if kept and kept[0] is topic else self._info(topic)
+            self._described[topic.name] = (topic, kept[1] if kept and kept[1] == info else info)
         found = {name: info for name, (_, info) in self._described.items()}
         if found != self._topics:
             self._topics = found
