@@ -36,6 +36,7 @@ from benchmarks.rows import (
     etcd_load,
     fetch,
     forwarding,
+    group_commits,
     json_produce,
     latency,
     manifest_size,
@@ -73,6 +74,7 @@ FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "forwarding": forwarding.rows,
     "placement": placement.rows,
     "assignment": assignment.rows,
+    "group-commits": group_commits.rows,
     "cluster-puts": cluster_puts.rows,
     "topic-creation": topic_creation.rows,
     "partition-memory": partition_memory.rows,
@@ -102,7 +104,19 @@ ORDER = (
         "stored",
     ),
     *("spark-read", "spark-source", "ack", "puts", "memory", "takeover", "restart", "forwarded", "three-brokers"),
-    *("topic", "etcd", "placement", "archiving", "compaction", "manifest", "cold-read", "replay", "open", "verify"),
+    *(
+        "topic",
+        "etcd",
+        "placement",
+        "group",
+        "archiving",
+        "compaction",
+        "manifest",
+        "cold-read",
+        "replay",
+        "open",
+        "verify",
+    ),
 )
 """The order of rows, by prefixes of their names."""
 ARTIFACTS = Path("artifacts")
