@@ -135,8 +135,8 @@ class SeekAnswer(msgspec.Struct, frozen=True):
 
 class PartitionLag(msgspec.Struct, frozen=True):
     """How far a group is behind in a partition. `lag`: records after `committed` (None: nothing is committed, and `lag`
-    counts from the log's start). `lag_ms`: how old the next record to read is, 0 at the end. `member_id`: who has
-    it."""
+    counts from the log's start). `lag_ms`: how old the next record to read is, 0 at the end, None if it was not looked
+    up. `member_id`: who has it."""
 
     topic: str
     partition: Count
@@ -144,14 +144,15 @@ class PartitionLag(msgspec.Struct, frozen=True):
     log_start_offset: Count
     high_watermark: Count
     lag: Count
-    lag_ms: Count
+    lag_ms: Count | None
     member_id: str = ""
 
 
 class LagAnswer(msgspec.Struct, frozen=True):
-    """The lag of a group in every partition that it has committed or is assigned."""
+    """The lag of a group in every partition that it has committed or is assigned. `lag`: their sum. `lag_ms`: the
+    largest one that was looked up."""
 
     group: str
     partitions: tuple[PartitionLag, ...]
     lag: Count
-    lag_ms: Count
+    lag_ms: Count | None

@@ -28,11 +28,6 @@ from tidelog.storage.errors import Invalid, NotFound, OutOfRange, Unavailable
 from tidelog.storage.runtime import Clock
 from tidelog.wire.groups import PartitionOffset
 
-KEEP_S_MIN = 0.25
-"""A waiting poll sends its heartbeats this far apart, so that it soon hears of a new assignment."""
-KEEPS_PER_S = 400
-"""The heartbeats that all waiting polls of a broker send together. Many polls send theirs more rarely, but at least as
-often as the coordinator asks."""
 JOIN_LOOK_S = 0.02
 """How soon a member that has joined looks for its assignment; the times between two looks double."""
 
@@ -45,16 +40,19 @@ class MemberPolls:
     def __init__(self, broker: Broker, clock: Clock) -> None:
         self.broker = broker
         self.clock = clock
-        self.waiting = 0
 
     async def poll(self, context: RequestContext, group: str, asked: MemberPoll) -> PolledRecords:
         """Raises `Invalid`, and the errors of `Groups` and of `Broker.fetch_parts`. After `UnknownMember` or
         `MemberFenced` the member has to drop its partitions and join again. Any other failed poll may be repeated."""
         return await _Poll(self, context, group, asked).run()
 
-    def keep_s(self, interval_ms: int) -> float:
-        """How long a waiting poll waits for its next heartbeat."""
-        return min(interval_ms / 1000, max(KEEP_S_MIN, self.waiting / KEEPS_PER_S))
+    async def leave(self, context: RequestContext, group: str, asked: MemberPoll) -> PolledRecords:
+        """Commit if `asked` does, and leave the group. Raises like `poll`."""
+        membership = Membership(self.broker.groups, context, group, asked.heartbeat)
+        await membership.leave(asked.positions, commit=asked.commit)
+        return PolledRecords(
+            membership.answer, (), revoked=grouped((each.topic, each.partition) for each in asked.positions)
+        )
 
 
 class _Poll:
@@ -76,16 +74,12 @@ class _Poll:
         await self._membership.begin(self._asked.positions, commit=self._asked.commit)
         if not self._membership.joins and self._membership.answer.member_epoch != self._asked.heartbeat.member_epoch:
             self._end_s = 0.0  # the client learns of its new assignment at once
-        self._polls.waiting += 1
-        try:
-            while True:
-                parts = await self._fetch(await self._wanted())
-                if parts is not None:
-                    return self._answer(await self._reset(parts))
-                if not self._membership.joins:
-                    return self._answer(())
-        finally:
-            self._polls.waiting -= 1
+        while True:
+            parts = await self._fetch(await self._wanted())
+            if parts is not None:
+                return self._answer(await self._reset(parts))
+            if not self._membership.joins:
+                return self._answer(())
 
     async def _wanted(self) -> Sequence[FetchPart]:
         """The partitions to read: first those that were not read in the last poll, then in the order of the
@@ -118,7 +112,7 @@ class _Poll:
         )
         try:
             while True:
-                await asyncio.wait((fetching,), timeout=self._polls.keep_s(self._interval_ms))
+                await asyncio.wait((fetching,), timeout=self._keep_s)
                 if fetching.done():
                     return fetching.result()
                 if await self._has_changed():
@@ -130,7 +124,7 @@ class _Poll:
     async def _await_assignment(self) -> Sequence[FetchedPart] | None:
         """Wait while the member has nothing to read; None if it has got another assignment."""
         while (left_s := self._left_s()) > 0:
-            keep_s = self._polls.keep_s(self._interval_ms)
+            keep_s = self._keep_s
             if self._membership.joins:
                 keep_s, self._look_s = min(keep_s, self._look_s), 2 * self._look_s
             await self._polls.clock.sleep(min(left_s, keep_s))
@@ -177,8 +171,9 @@ class _Poll:
         )
 
     @property
-    def _interval_ms(self) -> int:
-        return self._membership.answer.heartbeat_interval_ms
+    def _keep_s(self) -> float:
+        """When the next heartbeat is due. The coordinator asks for them as often as it can afford."""
+        return self._membership.answer.heartbeat_interval_ms / 1000
 
     def _left_s(self) -> float:
         return max(0.0, self._end_s - self._polls.clock.monotonic())

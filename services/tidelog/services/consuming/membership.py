@@ -20,6 +20,7 @@ from tidelog.services.consuming.assigned_partitions import Place, grouped, place
 from tidelog.storage.errors import NotFound, StaleMemberEpoch, UnknownMember
 from tidelog.wire.groups import (
     JOIN_EPOCH,
+    LEAVE_EPOCH,
     CommitOffsets,
     FetchOffsets,
     Heartbeat,
@@ -66,6 +67,19 @@ class Membership:
                 raise StaleMemberEpoch(
                     f"the assignment of the member {self.answer.member_id} changed during its commit: poll again"
                 )
+
+    async def leave(self, positions: Sequence[PartitionOffset], *, commit: bool) -> None:
+        """Commit `positions`, and leave the group. Raises `StaleMemberEpoch` if some of them are not the member's."""
+        if commit and positions and not await self._commit(positions, self._heartbeat.member_epoch):
+            raise StaleMemberEpoch(
+                "the member's assignment has changed: poll once more, or leave with commit set to false"
+            )
+        leaving = Heartbeat(
+            member_id=self._heartbeat.member_id,
+            member_epoch=LEAVE_EPOCH,
+            instance_id=self._heartbeat.instance_id,
+        )
+        self._answer = await self._groups.call(self._context, self._group, leaving)
 
     async def keep(self) -> bool:
         """Send a heartbeat on the member's behalf; return whether its assignment has changed."""

@@ -30,8 +30,10 @@ from tidelog.services.http.v1.cluster_routes import ClusterRoutes
 from tidelog.services.http.v1.direct_lane import DirectLane, DirectRoute, Endpoint
 from tidelog.services.http.v1.fetch_routes import FetchRoutes
 from tidelog.services.http.v1.follow_routes import FollowRoutes
+from tidelog.services.http.v1.group_routes import GroupRoutes
 from tidelog.services.http.v1.openapi_parts import add_schemas
 from tidelog.services.http.v1.part_routes import PartRoutes
+from tidelog.services.http.v1.poll_routes import PollRoutes
 from tidelog.services.http.v1.produce_routes import ProduceRoutes
 from tidelog.services.http.v1.topic_routes import TopicRoutes
 from tidelog.services.peers.proof import PeerProofs
@@ -91,9 +93,10 @@ def _add_routes(app: FastAPI, broker: ServedBroker, service: Service) -> tuple[E
     """Returns the endpoints of produce and fetch."""
     forwarding = _forwarding(service)
     produce, fetch = ProduceRoutes(service, forwarding), FetchRoutes(service, forwarding)
-    others = (PartRoutes(service), FollowRoutes(service), TopicRoutes(service), ClusterRoutes(service))
+    reads = (PartRoutes(service), PollRoutes(service), FollowRoutes(service))
+    others = (GroupRoutes(service), TopicRoutes(service), ClusterRoutes(service))
     app.router.route_class = DirectRoute
-    for routes in (produce, fetch, *others, BrokerRoutes(service, _registry(broker, service))):
+    for routes in (produce, fetch, *reads, *others, BrokerRoutes(service, _registry(broker, service))):
         routes.add_to(app.router)
     if service.peers is not None:
         GroupCallRoutes(service).add_to(app.router)

@@ -16,7 +16,30 @@ from tidelog.storage.stores.counting import RequestCounts
 from tidelog.wire.cluster import ClusterDescription, HealthAnswer, ReadyAnswer
 from tidelog.wire.costs import CostDescription
 from tidelog.wire.errors import PROBLEM_MEDIA, Problem
-from tidelog.wire.polls import PartsAnswer, PartsRequest, PartState
+from tidelog.wire.groups import (
+    CommitOffsets,
+    CommittedOffset,
+    DeleteOffsets,
+    Done,
+    FetchOffsets,
+    GroupDescription,
+    GroupPage,
+    GroupRequest,
+    Heartbeat,
+    HeartbeatAnswer,
+    OffsetsAnswer,
+    PartitionOffset,
+)
+from tidelog.wire.polls import (
+    LagAnswer,
+    PartsAnswer,
+    PartsRequest,
+    PartState,
+    PollAnswer,
+    PollRequest,
+    SeekAnswer,
+    SeekRequest,
+)
 from tidelog.wire.records import FetchAnswer, ProduceAnswer
 from tidelog.wire.topics import (
     ListedPartition,
@@ -32,6 +55,7 @@ Json = dict[str, Any]
 
 TEXT: Json = {"type": "string"}
 FLAG: Json = {"type": "string", "enum": ["true", "false"]}
+TAG = GroupRequest.__struct_config__.tag_field
 EXAMPLE_ID = "0123456789abcdef0123456789abcdef"
 
 _FORMS: tuple[type[msgspec.Struct], ...] = (
@@ -40,12 +64,28 @@ _FORMS: tuple[type[msgspec.Struct], ...] = (
     AlterForm,
     DeleteRecordsForm,
     PartsRequest,
+    Heartbeat,
+    CommitOffsets,
+    FetchOffsets,
+    DeleteOffsets,
+    SeekRequest,
+    PollRequest,
 )
 _ANSWERS: tuple[type[msgspec.Struct], ...] = (
     ProduceAnswer,
     FetchAnswer,
     PartsAnswer,
     PartState,
+    PollAnswer,
+    PartitionOffset,
+    CommittedOffset,
+    HeartbeatAnswer,
+    Done,
+    OffsetsAnswer,
+    GroupDescription,
+    GroupPage,
+    SeekAnswer,
+    LagAnswer,
     OffsetAnswer,
     LogStartAnswer,
     PartitionLogDescription,
@@ -83,6 +123,8 @@ def add_schemas(description: Json) -> Json:
     """`description` with the schemas of all forms and answers."""
     _, forms = msgspec.json.schema_components(_FORMS, ref_template=_REF)
     _, answers = msgspec.json.schema_components(_ANSWERS, ref_template=_REF)
+    for schema in forms.values():
+        _leave_out_tag(schema)
     omitting = {kind.__name__ for kind in _ANSWERS if kind.__struct_config__.omit_defaults}
     for name, schema in answers.items():
         _close_answer(schema, omits_defaults=name in omitting)
@@ -93,6 +135,12 @@ def add_schemas(description: Json) -> Json:
         schema["description"] = inspect.cleandoc(schema["description"])
     description["components"] = {"schemas": schemas}
     return description
+
+
+def _leave_out_tag(schema: Json) -> None:
+    """The path says which request a body is, so it may lack the tag that tells requests apart elsewhere."""
+    if TAG in schema.get("required", ()):
+        schema["required"].remove(TAG)
 
 
 def _close_answer(schema: Json, *, omits_defaults: bool) -> None:
