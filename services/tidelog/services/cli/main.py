@@ -37,6 +37,7 @@ from tidelog.services.cli import (
     segments,
     serve,
     topic,
+    topic_copy,
 )
 from tidelog.services.cli.broker_options import with_broker
 from tidelog.services.cli.console import complain
@@ -72,6 +73,7 @@ topics.command("delete-records")(with_broker(topic.delete_records))
 topics.command("segments")(with_broker(segments.segments))
 topics.command("produce")(with_broker(produce.produce))
 topics.command("consume")(with_broker(consume.consume))
+topics.command("copy")(with_broker(topic_copy.copy))
 clusters.command("info")(with_broker(cluster.info))
 clusters.command("cost")(with_broker(cluster_cost.cost))
 clusters.command("drain")(with_broker(cluster.drain))
