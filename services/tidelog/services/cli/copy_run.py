@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tidelog.client import Batch, Consumer, ConsumerOptions, Producer, Refused
 from tidelog.client.broker_access import Broker
+from tidelog.client.consumed import TopicPartition
 from tidelog.services.cli.console import complain
 from tidelog.services.cli.copy_state import CopyState
 from tidelog.services.cli.stopping import StopBetweenSteps
@@ -92,18 +93,18 @@ class CopyRun:
                     self._begin(consumer, partition, first)
                 yield from consumer.batches(follow=False)
 
-    def _begin(self, consumer: Consumer, partition: int, first: int) -> None:
+    def _begin(self, consumer: Consumer, partition: TopicPartition, first: int) -> None:
         """Continue at the checkpoint. `first` is where the source begins now."""
-        position = self._positions[partition]
+        position = self._positions[partition.partition]
         if position < first and self.state.sequences and any(self.held.values()):
             raise OutOfRange(
-                f"{self.topic}/{partition} begins at offset {first} now, and the copy was at {position}: it is unknown "
+                f"{partition} begins at offset {first} now, and the copy was at {position}: it is unknown "
                 "which records are in the target. --allow-repeats continues and may repeat records",
                 log_start_offset=first,
                 high_watermark=consumer.end_offsets()[partition],
             )
         if position < first:
-            complain(f"{self.topic}/{partition}: {first - position:,} offsets were deleted before they were copied")
+            complain(f"{partition}: {first - position:,} offsets were deleted before they were copied")
         elif position > first:
             consumer.seek(partition, position)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidelog.services.cli.where.bounds import HIGHEST, Bounds, Range, bounds_of, ranges
+from tidelog.services.cli.where.bounds import HIGHEST, Range, bounds_of, ranges
 from tidelog.services.cli.where.selection import Selection
 
 if TYPE_CHECKING:
@@ -30,13 +30,10 @@ class Scan:
     _open: dict[TopicPartition, list[Range]] = field(init=False)
 
     def __post_init__(self) -> None:
-        bounds, ends = bounds_of(self.selection.expression), self.consumer.end_offsets()
-        self._ends = ends
+        self._bounds, self._ends = bounds_of(self.selection.expression), dict(self.consumer.end_offsets())
         self._open = {}
         for partition, start in self.consumer.positions.items():
-            end = HIGHEST if self.follow else ends[partition]
-            planned = self._ranges(partition, start, end, bounds)
-            self._open[partition] = planned
+            self._open[partition] = self._ranges(partition, start, HIGHEST if self.follow else self._ends[partition])
             self._go_on(partition)
 
     @property
@@ -55,7 +52,7 @@ class Scan:
                 yield matching
 
     def _matching(self, batch: Batch) -> Batch | None:
-        left = self._open[batch.topic_partition]
+        left = self._left_of(batch.topic_partition)
         if not left:
             return None
         start, end = left[0]
@@ -71,10 +68,17 @@ class Scan:
     def _pass_empty_ends(self) -> None:
         """A fetch can move a position without a record, where compaction removed all of them."""
         for partition, position in self.consumer.positions.items():
-            left = self._open[partition]
+            left = self._left_of(partition)
             if left and position >= left[0][1]:
                 self.on_read(left[0][1] - left[0][0])
                 self._next_range(partition)
+
+    def _left_of(self, partition: TopicPartition) -> list[Range]:
+        """The ranges that are still to be read. A follower also reads partitions that were added meanwhile."""
+        if partition not in self._open:
+            self._ends[partition] = 0
+            self._open[partition] = self._ranges(partition, 0, HIGHEST) if self.follow else []
+        return self._open[partition]
 
     def _next_range(self, partition: TopicPartition) -> None:
         self._open[partition].pop(0)
@@ -87,8 +91,8 @@ class Scan:
         if self.consumer.position(partition) != position:
             self.consumer.seek(partition, position)
 
-    def _ranges(self, place: TopicPartition, start: int, end: int, bounds: Bounds) -> list[Range]:
-        topic, partition = place
+    def _ranges(self, place: TopicPartition, start: int, end: int) -> list[Range]:
+        (topic, partition), bounds = place, self._bounds
         if bounds.empty or not bounds.partition.first <= partition <= bounds.partition.last:
             return []
         if not bounds.by_time:
