@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidelog.client.lanes import Numbers, Share
+from tidelog.client.partitioners import Partitions
 from tidelog.client.refusals import Refusals, refused_here
 from tidelog.storage.errors import Invalid
 from tidelog.storage.partitioner import NO_PARTITION, partitions_of
@@ -117,12 +118,15 @@ class Gathering:
     """Gathers the batch `draft`, which began at `since` (None: it is empty). Records that Arrow cannot take go to
     `refusals`."""
 
-    def __init__(self, topic: str, partition_count: int, refusals: Refusals) -> None:
+    def __init__(
+        self, topic: str, partition_count: int, refusals: Refusals, partitions: Partitions = partitions_of
+    ) -> None:
         self.draft = Draft()
         self.since: float | None = None
         self._topic = topic
         self._partition_count = partition_count
         self._refusals = refusals
+        self._partitions = partitions
         self._turn = 0
         self._given = 0
 
@@ -130,6 +134,11 @@ class Gathering:
     def first_number(self) -> int | None:
         """The number of the first gathered record; None if there is none."""
         return self._given if len(self.draft) else None
+
+    @property
+    def newest_number(self) -> int:
+        """The number of the record that was appended last."""
+        return self._given + len(self.draft) - 1
 
     def begin(self, now: float, room_bytes: int) -> None:
         """Start a batch with its first record."""
@@ -164,7 +173,9 @@ class Gathering:
     def _split(self, records: pa.Table, numbers: Numbers) -> Sequence[Share]:
         keyless, count = self._turn % self._partition_count, self._partition_count
         self._turn += 1
-        return tuple(split(records, numbers=numbers, partition_count=count, keyless_partition=keyless))
+        return tuple(
+            split(records, self._partitions, numbers=numbers, partition_count=count, keyless_partition=keyless)
+        )
 
     def _without_unfit(self, numbers: Numbers, draft: Draft, error: Invalid) -> tuple[Numbers, Draft]:
         """Refuse the records that Arrow cannot take, and return the others."""
@@ -209,7 +220,14 @@ def columns_of(records: pa.Table | pa.RecordBatch) -> pa.Table:
         raise Invalid(f"a column has a type that does not fit ({error})") from error
 
 
-def split(records: pa.Table, *, numbers: Numbers, partition_count: int, keyless_partition: int) -> Iterator[Share]:
+def split(
+    records: pa.Table,
+    by_key: Partitions = partitions_of,
+    *,
+    numbers: Numbers,
+    partition_count: int,
+    keyless_partition: int,
+) -> Iterator[Share]:
     """The shares of a batch. A record goes to the partition that it names, otherwise to the one of its key, otherwise
     to `keyless_partition`. The order within a partition is kept. Raises `Invalid` for a partition that does not
     exist."""
@@ -217,7 +235,7 @@ def split(records: pa.Table, *, numbers: Numbers, partition_count: int, keyless_
     if named is None and (partition_count == 1 or "key" not in records.column_names):
         yield Share(keyless_partition, records, records.nbytes, numbers)
         return
-    partitions = _partitions(records, named, partition_count, keyless_partition)
+    partitions = _partitions(records, named, by_key, partition_count, keyless_partition)
     if (partitions == partitions[0]).all():
         yield Share(int(partitions[0]), records, records.nbytes, numbers)
         return
@@ -238,12 +256,16 @@ def _without_named(records: pa.Table) -> tuple[pa.Table, pa.ChunkedArray[Any] | 
 
 
 def _partitions(
-    records: pa.Table, named: pa.ChunkedArray[Any] | None, partition_count: int, keyless_partition: int
+    records: pa.Table,
+    named: pa.ChunkedArray[Any] | None,
+    by_key: Partitions,
+    partition_count: int,
+    keyless_partition: int,
 ) -> npt.NDArray[np.int32]:
     chosen = np.full(records.num_rows, keyless_partition, np.int32)
     if "key" in records.column_names:
-        by_key = partitions_of(records.column("key"), partition_count)
-        chosen = np.where(by_key == NO_PARTITION, chosen, by_key)
+        of_keys = by_key(records.column("key"), partition_count)
+        chosen = np.where(of_keys == NO_PARTITION, chosen, of_keys)
     if named is None:
         return chosen
     numbers = np.asarray(named.fill_null(pa.scalar(NO_PARTITION, pa.int32())).to_numpy())

@@ -71,7 +71,7 @@ class Delivery:
     topic: str
     acks: str
     identity: ProducerIdentity | None
-    on_delivery: Callable[[Delivered], None] | None
+    on_delivery: Callable[[Parcel, Part, Delivered], None]
     on_refusal: Callable[[Refused], None]
     compression: Compression
 
@@ -82,7 +82,7 @@ class Delivery:
         while waiting:
             part = waiting.popleft()
             try:
-                self._send(parcel, part.records, sequence)
+                self._send(parcel, part, sequence)
             except Invalid as error:
                 if not blames_a_record(error):
                     raise
@@ -109,17 +109,18 @@ class Delivery:
         count = len(part.rows)
         if next_sequence(self.connection, self.topic, parcel.partition, self.identity) != sequence + count:
             return False
-        self._report(parcel, None, count, sequence, duplicate=True)
+        self._report(parcel, part, None, sequence, duplicate=True)
         return True
 
-    def _send(self, parcel: Parcel, records: pa.Table, sequence: int) -> None:
-        answer = self.connection.call(self._request(parcel.partition, records, sequence))
+    def _send(self, parcel: Parcel, part: Part, sequence: int) -> None:
+        answer = self.connection.call(self._request(parcel.partition, part.records, sequence))
         (appended,) = decoded(answer, ProduceAnswer).partitions
-        self._report(parcel, appended.base_offset, appended.count, sequence, duplicate=appended.duplicate is True)
+        self._report(parcel, part, appended.base_offset, sequence, duplicate=appended.duplicate is True)
 
-    def _report(self, parcel: Parcel, base_offset: int | None, count: int, sequence: int, *, duplicate: bool) -> None:
-        if self.on_delivery is not None:
-            self.on_delivery(Delivered(self.topic, parcel.partition, base_offset, count, sequence, duplicate))
+    def _report(self, parcel: Parcel, part: Part, base_offset: int | None, sequence: int, *, duplicate: bool) -> None:
+        count = len(part.rows)
+        told = Delivered(self.topic, parcel.partition, base_offset, count, sequence, duplicate)
+        self.on_delivery(parcel, part, told)
 
     def _request(self, partition: int, records: pa.Table, sequence: int) -> Request:
         return Request(

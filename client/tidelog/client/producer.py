@@ -20,27 +20,28 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 
-from tidelog.client.admin import Admin
 from tidelog.client.arrow_stream import checked_compression
 from tidelog.client.batching import RECORD_OVERHEAD_BYTES, Draft, Extras, Gathering, Headers, columns_of
 from tidelog.client.broker_access import Broker
 from tidelog.client.connection import DEFAULT_BROKER, Connection
 from tidelog.client.delivery import Delivered, Delivery, ProducerIdentity, held_sequences
+from tidelog.client.delivery_futures import DeliveredRecord, DeliveryFutures
 from tidelog.client.lanes import Lanes, Parcel, Share
+from tidelog.client.partitioners import partitions_by
 from tidelog.client.producer_options import ProducerOptions
-from tidelog.client.refusals import Refusals, Refused
-from tidelog.storage.errors import Invalid, NotFound, Unavailable
+from tidelog.client.refusals import Part, Refusals, Refused
+from tidelog.client.topic_lookup import partition_count
+from tidelog.storage.errors import Invalid, Unavailable
 from tidelog.storage.runtime import Runtime
 
 ABANDON_S = 1.0
 """How long `close` waits for its threads after it has broken off their requests."""
-START_DEADLINE_S = 10.0
-"""How long a broker that was reached may take to answer how many partitions the topic has."""
 
 
 class Producer:
@@ -62,18 +63,27 @@ class Producer:
         checked_compression(self._options.compression)
         self._runtime = runtime or Runtime()
         self._connection = Connection(broker, deadline_s=self._options.delivery_timeout_s, runtime=self._runtime)
-        self._partition_count = _partition_count(broker, topic, self._options, self._runtime)
+        self._partition_count = partition_count(broker, topic, self._options.connect_timeout_s, self._runtime)
         self._lanes = Lanes(request_bytes=self._options.request_bytes, request_records=self._options.request_records)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._refusals = Refusals()
-        self._gathering = Gathering(topic, self._partition_count, self._refusals)
+        self._futures = DeliveryFutures()
+        self._refusals = Refusals(self._futures.refuse)
+        partitions = partitions_by(self._options.partitioner)
+        self._gathering = Gathering(topic, self._partition_count, self._refusals, partitions)
+        self._on_delivery = on_delivery
+        self._on_refusal = on_refusal
         self._failure: Exception | None = None
         self._closing = False
         self._producer = self._identity()
-        refuse = on_refusal or self._keep_refusal
         self._delivery = Delivery(
-            self._connection, topic, self._options.acks, self._producer, on_delivery, refuse, self._options.compression
+            self._connection,
+            topic,
+            self._options.acks,
+            self._producer,
+            self._delivered,
+            self._refused,
+            self._options.compression,
         )
         self._threads = [
             threading.Thread(target=self._send_on, name=f"tidelog-producer-{n}", daemon=True)
@@ -89,6 +99,17 @@ class Producer:
         with self._lock:
             found = (self._lanes.first_open, self._gathering.first_number)
             return min((number for number in found if number is not None), default=None)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether `send` would return at once. `wait_for_room` waits for that."""
+        with self._lock:
+            return self._lanes.bytes < self._options.buffer_bytes
+
+    def wait_for_room(self) -> None:
+        """Return when the buffer has room again. Raises the error of an earlier request that failed."""
+        with self._changed:
+            self._await_room()
 
     @property
     def partition_count(self) -> int:
@@ -118,6 +139,28 @@ class Producer:
             draft.room_bytes -= RECORD_OVERHEAD_BYTES if value is None else len(value) + RECORD_OVERHEAD_BYTES
             if draft.room_bytes <= 0:
                 self._begin_or_seal(draft)
+
+    def send_future(
+        self,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+    ) -> Future[DeliveredRecord]:
+        """As `send`, with a future of this record's outcome: where it is, or the error that kept it out. It costs some
+        microseconds more than `send`. A refusal goes to the future only."""
+        with self._lock:
+            draft, before = self._gathering.draft, self._gathering.newest_number
+            future = self._futures.add(before + 1)
+            try:
+                self.send(value, key, timestamp_ms=timestamp_ms, headers=headers, partition=partition)
+            except BaseException:
+                if self._gathering.draft is draft and self._gathering.newest_number == before:
+                    self._futures.forget(before + 1)
+                raise
+        return future
 
     def send_batch(self, records: pa.Table | pa.RecordBatch, *, partition: int | None = None) -> None:
         """Append Arrow records: a column `value` and optionally `key`, `timestamp`, `headers`, `partition`. The
@@ -211,9 +254,22 @@ class Producer:
         if self._failure is not None:
             raise self._failure
 
-    def _keep_refusal(self, refused: Refused) -> None:
+    def _delivered(self, parcel: Parcel, part: Part, told: Delivered) -> None:
+        """Runs in a sending thread. Callbacks of futures run here too."""
+        if self._futures:
+            with self._lock:
+                outcomes = self._futures.take_delivered(parcel, part, told)
+            for future, outcome in outcomes:
+                future.set_result(outcome)
+        if self._on_delivery is not None:
+            self._on_delivery(told)
+
+    def _refused(self, refused: Refused) -> None:
         with self._changed:
-            self._refusals.keep(refused)
+            if self._on_refusal is None or self._futures.has(refused.number):
+                self._refusals.keep(refused)
+                return
+        self._on_refusal(refused)
 
     def _seal(self, *, wait: bool = True) -> None:
         """Queue the batch and begin another."""
@@ -246,6 +302,8 @@ class Producer:
                 self._fail(error, parcel)
             with self._changed:
                 self._lanes.done(parcel, refused)
+                if self._failure is not None and self._lanes.empty:
+                    self._futures.fail(self._failure)
                 self._changed.notify_all()
 
     def _await_parcel(self) -> Parcel | None:
@@ -254,12 +312,18 @@ class Producer:
             while not self._closing:
                 linger_left_s = self._linger_left_s()
                 if linger_left_s is not None and linger_left_s <= 0:
-                    self._seal(wait=False)
+                    self._seal_in_background()
                 parcel = self._lanes.take()
                 if parcel is not None:
                     return parcel
                 self._changed.wait(self._linger_left_s())
             return None
+
+    def _seal_in_background(self) -> None:
+        try:
+            self._seal(wait=False)
+        except Exception as error:  # a partitioner of the program: its error is raised by the next call
+            self._fail(error, None)
 
     def _linger_left_s(self) -> float | None:
         """How long the batch may still wait; None if it is empty."""
@@ -267,9 +331,10 @@ class Producer:
             return None
         return self._gathering.since + self._options.linger_ms / 1_000 - self._runtime.clock.monotonic()
 
-    def _fail(self, error: Exception, parcel: Parcel) -> None:
+    def _fail(self, error: Exception, parcel: Parcel | None) -> None:
         with self._changed:
-            for lost in (parcel.first_number, self._gathering.first_number):
+            first = None if parcel is None else parcel.first_number
+            for lost in (first, self._gathering.first_number):
                 if lost is not None:
                     self._lanes.lose(lost)
             dropped = self._gathering.drop() + self._lanes.drop_waiting()
@@ -289,15 +354,5 @@ class Producer:
         for thread in self._threads:
             thread.join(max(0.0, give_up_at - self._runtime.clock.monotonic()) if abandon else None)
         self._connection.close()
-
-
-def _partition_count(broker: Broker, topic: str, options: ProducerOptions, runtime: Runtime) -> int:
-    """How many partitions the topic has. If it does not exist, the broker creates it if its settings allow it."""
-    with Admin(
-        broker, deadline_s=START_DEADLINE_S, connect_timeout_s=options.connect_timeout_s, runtime=runtime
-    ) as admin:
-        try:
-            return len(admin.topic(topic).partitions)
-        except NotFound:
-            admin.auto_create_topic(topic)
-        return len(admin.topic(topic).partitions)
+        with self._lock:
+            self._futures.fail(Unavailable("the producer was closed: it is unknown whether the record is in the log"))

@@ -9,7 +9,7 @@ Everything here is pure; `delivery` sends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,15 +38,18 @@ class Refused:
 
 
 class Refusals:
-    """Refusals that the program has not seen yet: the first one, and their number. The producer holds its lock."""
+    """Refusals that the program has not seen yet: the first one, and their number. The producer holds its lock.
+    `seen`: tells the program at once, if it can; then the refusal is not kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, seen: Callable[[Refused], bool] = lambda _: False) -> None:
+        self._seen = seen
         self._first: Invalid | None = None
         self._count = 0
 
     def keep(self, refused: Refused) -> None:
-        self._first = self._first or refused.error
-        self._count += 1
+        if not self._seen(refused):
+            self._first = self._first or refused.error
+            self._count += 1
 
     def raise_first(self) -> None:
         """Raise the first, if there is one, and forget all of them."""
