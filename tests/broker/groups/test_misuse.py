@@ -78,6 +78,8 @@ class Bystander:
         while True:
             began = time.perf_counter()
             self.commits += 1
+            if self.commits % 100 == 0:
+                await self.member.beat()
             await self.member.commit(self.commits)
             self.slowest_s = max(self.slowest_s, time.perf_counter() - began)
             await asyncio.sleep(0.005)

@@ -1,20 +1,20 @@
 """Clients of a classic group in virtual time, a coordinator that crashes, and what each client must be able to rely on.
 
 The coordinator's changes are stored after a while, in order; its answers go out after the changes that they rest on. A
-crash loses both. Answers get lost on their way, and clients give up waiting.
+crash loses both, but for the first of the changes. Answers get lost on their way, and clients give up waiting.
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.coordinator.groups.classic_group import ClassicGroup, join
 
-from tidelog.coordinator.groups.group_step import GroupLimits, Outcome, Reply, Ticket
+from tidelog.coordinator.groups.group_step import Change, GroupLimits, Outcome, Reply, Ticket
 from tidelog.coordinator.kv.key_value import PutKey
 from tidelog.storage.errors import (
     InstanceInUse,
@@ -57,12 +57,20 @@ class SlowStore(ClassicGroup):
     def store_one(self) -> list[Reply]:
         """Store the oldest changes, and give the answers that rest on them."""
         outcome = self.waiting.popleft()
-        for change in outcome.changes:
+        self._store(outcome.changes)
+        return outcome.replies
+
+    def _store(self, changes: Iterable[Change]) -> None:
+        for change in changes:
             if isinstance(change, PutKey):
                 self.stored[change.key] = change.value
             else:
                 self.stored.pop(change.key, None)
-        return outcome.replies
+
+    def crash_after(self, changes: int) -> None:
+        """Only so many of the waiting changes are stored."""
+        self._store([change for outcome in self.waiting for change in outcome.changes][:changes])
+        self.crash()
 
     def crash(self) -> None:
         self.waiting.clear()
@@ -140,7 +148,7 @@ class ClassicWorld:
     def _inject(self) -> None:
         if self._happens(self.faults / 2):
             self.crashes += 1
-            self.group.crash()
+            self.group.crash_after(self._random.choice((0, 0, 1, 2, 3, 5, 8)))
         for client in list(self.clients.values()):
             if self._happens(self.faults / 4):
                 self._drop_request(client, withdrawn=self._happens(0.5))

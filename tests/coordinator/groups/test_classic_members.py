@@ -521,6 +521,30 @@ def test_a_generation_without_an_assignment_is_never_used_again(group: ClassicGr
     assert group.call(again(a, topics=("clicks",))).generation == 3
 
 
+def test_after_a_crash_between_the_writes_of_a_generation_all_members_join_again(group: ClassicGroup) -> None:
+    """A store may need several steps for a large group."""
+    first = group.stable("a", "b", "c")
+    before = dict(group.stored)
+    waiting = [group.send(again(each, topics=("clicks",))) for each in first.values()]
+    second = group.answers(waiting)
+    group.sync(second)
+    after = dict(group.stored)
+    for count in range(1, 4):
+        changed = [key for key in after if "/members/" in key and after[key] != before[key]]
+        group.stored = before | {key: after[key] for key in changed[:count]}
+        group.crash()
+        assert group.state == "PreparingRebalance"
+        for each in first.values():
+            with pytest.raises(RebalanceInProgress):
+                group.call(beat(each))
+        with pytest.raises(MemberFenced):
+            group.call(sync(second[0]))
+        joined = group.answers(group.send(again(each)) for each in first.values())
+        assert len(group.sync(joined)) == 3
+        group.crash()
+        assert group.state == "Stable"
+
+
 def test_a_static_member_that_came_back_in_a_rebalance_is_known_after_a_crash(group: ClassicGroup) -> None:
     a, b = group.stable("a", "b", instance=True).values()
     waiting = group.send(join(instance_id="a", topics=("clicks",)))

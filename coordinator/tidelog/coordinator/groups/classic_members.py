@@ -94,7 +94,7 @@ class ClassicMembers:
             self._check_room(request)
             self._join_new(ticket, request)
         elif not request.member_id:
-            self._rebalance.replace_static(member, self._new_id(request), described_by(request), ticket)
+            self._rebalance.replace_static(member, self._new_id(request), described_by(request, member), ticket)
         else:
             self._join_again(ticket, request, member)
 
@@ -146,7 +146,7 @@ class ClassicMembers:
     def _join_again(self, ticket: Ticket, request: JoinGroup, member: ClassicMember) -> None:
         changed = member.stored.protocols != request.protocols
         state = self._rebalance.state
-        self._rebalance.describe(member, described_by(request, member.stored.assignment), request.protocol_type)
+        self._rebalance.describe(member, described_by(request, member), request.protocol_type)
         if state == PREPARING:
             self._rebalance.wait_for_others(member, ticket)
         elif changed or (state == STABLE and member.member_id == self._rebalance.leader):

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-import msgspec
-
 from tidelog.coordinator.groups.classic_record import ClassicRecord
 from tidelog.coordinator.groups.classic_roster import ClassicMember, ClassicRoster, StoredClassicMember
 from tidelog.coordinator.groups.consumer_protocol import subscribed_topics
@@ -59,6 +57,8 @@ class ClassicRebalance:
         self._barrier_ms: int | None = None
         self._first_join: _FirstJoin | None = None
         self.extend()
+        if not self._record.whole:
+            self.prepare()
 
     def expect(self, member_id: str, session_timeout_ms: int) -> None:
         """The client will join with `member_id`; a join barrier waits for it."""
@@ -105,7 +105,7 @@ class ClassicRebalance:
         over the assignment, if that stays right."""
         taken = f"another member has taken the instance id {old.instance_id!r}: stop this one"
         self._refuse_waiting(old, lambda: InstanceInUse(taken))
-        new = ClassicMember(new_id, msgspec.structs.replace(stored, assignment=old.stored.assignment))
+        new = ClassicMember(new_id, stored)
         self.roster.remove(old)
         self.roster.add(new)
         self._sessions.drop(old.member_id)
@@ -177,7 +177,7 @@ class ClassicRebalance:
         """The leader has assigned partitions: the group is stable. A member that it left out has none."""
         self.state = STABLE
         for member in self.roster:
-            member.assign(assignments.get(member.member_id, b""))
+            member.assign(self.generation, assignments.get(member.member_id, b""))
         self._store_stable()
         for member in self.roster:
             if member.syncing is not None:
@@ -264,7 +264,7 @@ class ClassicRebalance:
             self.leader = joined[0]
         self._record.store_generation(self.generation, self.roster.ids_of_instances)
         for member in self.roster:
-            member.assign(b"")
+            member.assign(self.generation, b"")
             if member.joining is not None:
                 self.answer_join(member, member.joining)
 

@@ -5,6 +5,11 @@
     members    of the stable generation `assigned_epoch`, with their assignments; none if the group is empty
 
 A generation's number is stored before a member learns it, its assignments before a member learns its own.
+
+A store may apply the changes of a large group in several steps, and a crash may leave only the first of them (see
+`EtcdGroupStore`). So the head goes last, with the number of members, and each member has the generation of its
+assignment. If they do not fit together, the group is not `whole`: the assignments of the last generation are partly
+overwritten, so all members have to join again. Nobody has learned of the new ones.
 """
 
 from __future__ import annotations
@@ -25,6 +30,10 @@ class ClassicRecord:
     def __init__(self, context: GroupContext, items: Mapping[str, bytes]) -> None:
         self._context = context
         self._members = {member_id: _decoded(context.name, member_id, value) for member_id, value in items.items()}
+        expected = (self.head.members, {self.head.assigned_epoch} if self._members else set())
+        found = (len(self._members), {member.generation for member in self._members.values()})
+        self.whole = found == expected and (not self._members or self.head.leader in self._members)
+        """Whether the members that were loaded are those of one generation."""
 
     @property
     def head(self) -> StoredHead:
@@ -40,35 +49,39 @@ class ClassicRecord:
         ids = {old: ids_of_instances.get(member.instance_id or "", old) for old, member in self._members.items()}
         emptied_at_ms = 0 if self._members else self.head.emptied_at_ms or self._context.moment.now_ms
         leader = ids.get(self.head.leader, self.head.leader)
+        members = {ids[old]: member for old, member in self._members.items()}
+        self._delete_others(members)
+        self._put(members)
         self._set_head(epoch=generation, leader=leader, emptied_at_ms=emptied_at_ms)
-        self._store_members({ids[old]: member for old, member in self._members.items()})
 
     def store_stable(
         self, generation: int, protocol_type: str, protocol: str, leader: str, members: dict[str, StoredClassicMember]
     ) -> None:
         """The group is stable in `generation`, with these members."""
-        self._set_head(
-            assigned_epoch=generation, protocol_type=protocol_type, protocol=protocol, leader=leader, emptied_at_ms=0
-        )
-        self._store_members(members)
+        stable = {"assigned_epoch": generation, "protocol_type": protocol_type, "protocol": protocol, "leader": leader}
+        self._put(members)
+        self._delete_others(members)
+        self._set_head(**stable, members=len(members), emptied_at_ms=0)
 
     def store_empty(self, generation: int) -> None:
         """The group has no members."""
         now_ms = self._context.moment.now_ms
-        self._set_head(epoch=generation, protocol="", leader="", emptied_at_ms=now_ms)
-        self._store_members({})
+        self._delete_others({})
+        self._set_head(epoch=generation, protocol="", leader="", members=0, emptied_at_ms=now_ms)
 
     def _set_head(self, **changes: object) -> None:
         self._context.set_head(msgspec.structs.replace(self.head, kind="classic", assignor="", **changes))
 
-    def _store_members(self, members: dict[str, StoredClassicMember]) -> None:
-        name = self._context.name
-        for member_id in sorted(self._members.keys() - members.keys()):
-            self._context.delete(member_key(name, member_id))
+    def _put(self, members: Mapping[str, StoredClassicMember]) -> None:
         for member_id, member in members.items():
             if self._members.get(member_id) != member:
-                self._context.put(member_key(name, member_id), member)
-        self._members = members
+                self._context.put(member_key(self._context.name, member_id), member)
+                self._members[member_id] = member
+
+    def _delete_others(self, members: Mapping[str, StoredClassicMember]) -> None:
+        for member_id in sorted(self._members.keys() - members.keys()):
+            self._context.delete(member_key(self._context.name, member_id))
+            del self._members[member_id]
 
 
 def _decoded(group: str, member_id: str, value: bytes) -> StoredClassicMember:

@@ -22,6 +22,8 @@ class StoredClassicMember(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     rebalance_timeout_ms: int
     protocols: tuple[ClassicProtocol, ...]
     assignment: bytes = b""
+    generation: int = 0
+    """Of the assignment."""
 
 
 @dataclass
@@ -49,12 +51,12 @@ class ClassicMember:
         """Its subscription for `protocol`; empty if it does not support it."""
         return next((each.metadata for each in self.stored.protocols if each.name == protocol), b"")
 
-    def assign(self, assignment: bytes) -> None:
-        self.stored = msgspec.structs.replace(self.stored, assignment=assignment)
+    def assign(self, generation: int, assignment: bytes) -> None:
+        self.stored = msgspec.structs.replace(self.stored, generation=generation, assignment=assignment)
 
 
-def described_by(request: JoinGroup, assignment: bytes = b"") -> StoredClassicMember:
-    """A member as its `request` describes it."""
+def described_by(request: JoinGroup, before: ClassicMember | None = None) -> StoredClassicMember:
+    """A member as its `request` describes it, with the assignment that it had `before`."""
     return StoredClassicMember(
         instance_id=request.instance_id,
         client_id=request.client_id,
@@ -62,7 +64,8 @@ def described_by(request: JoinGroup, assignment: bytes = b"") -> StoredClassicMe
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         protocols=request.protocols,
-        assignment=assignment,
+        assignment=before.stored.assignment if before else b"",
+        generation=before.stored.generation if before else 0,
     )
 
 
@@ -75,7 +78,9 @@ class ClassicRoster:
         self._members: dict[str, ClassicMember] = {}
         self._by_instance: dict[str, str] = {}
         self._supported: Counter[str] = Counter()
-        for member_id, member in stored.items():
+        for member_id, member in sorted(stored.items(), key=lambda item: item[1].generation):
+            if former := self.of_instance(member.instance_id):
+                self.remove(former)  # a crash came between the writes of a static member's two ids
             self.add(ClassicMember(member_id, member))
 
     def add(self, member: ClassicMember) -> None:

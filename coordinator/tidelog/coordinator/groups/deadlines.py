@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import heapq
 
+DROPPED_MAX = 1_000
+"""Entries of dropped keys that may stay in the heap, besides as many as there are keys."""
+
 
 class Deadlines:
     """Times in ms on the monotonic clock, by key."""
@@ -26,6 +29,8 @@ class Deadlines:
     def drop(self, key: str) -> None:
         """`key` is never due. It need not be known."""
         self._at_ms.pop(key, None)
+        if len(self._heap) > 2 * len(self._at_ms) + DROPPED_MAX:
+            self._rebuild()
 
     def expired(self, now_ms: int) -> list[str]:
         """Remove and return the keys that are due, in the order of their times."""
@@ -55,6 +60,12 @@ class Deadlines:
 
     def __len__(self) -> int:
         return len(self._at_ms)
+
+    def _rebuild(self) -> None:
+        """Forget the entries of keys that were dropped, so that members that come and go take no memory."""
+        self._queued_ms = dict(self._at_ms)
+        self._heap = [(at_ms, key) for key, at_ms in self._at_ms.items()]
+        heapq.heapify(self._heap)
 
     def _queue(self, key: str, at_ms: int) -> None:
         self._queued_ms[key] = at_ms

@@ -25,8 +25,8 @@ PARTS = "parts/"
 
 class StoredHead(msgspec.Struct, frozen=True, omit_defaults=True):
     """`kind`: ``consumer``, ``classic``, or empty for a group that has only offsets. `epoch`: of a consumer group, or
-    the generation of a classic one. `assigned_epoch`: the epoch of the target assignment. `emptied_at_ms`: since when
-    the group has no members, 0 while it has some."""
+    the generation of a classic one. `assigned_epoch`: the epoch of the target assignment. `members`: how many are
+    stored, of a classic group. `emptied_at_ms`: since when the group has no members, 0 while it has some."""
 
     kind: str = ""
     epoch: int = 0
@@ -35,6 +35,7 @@ class StoredHead(msgspec.Struct, frozen=True, omit_defaults=True):
     protocol_type: str = ""
     protocol: str = ""
     leader: str = ""
+    members: int = 0
     emptied_at_ms: int = 0
     format_version: int = FORMAT_VERSION
 
