@@ -46,6 +46,7 @@ class CopyLoop(BackgroundLoop):
         self._shards = shards
         self._new_copies = new_copies
         self._copies: dict[Leadership, OffsetCopies] = {}
+        self._failing: set[Leadership] = set()
 
     def of(self, shard: int, epoch: int) -> OffsetCopies:
         """The copies of this leadership, which get the changes that are stored."""
@@ -57,6 +58,7 @@ class CopyLoop(BackgroundLoop):
     async def step(self) -> float:
         led = {Leadership(shard, epoch, self._shards()) for shard, epoch in self._led().items()}
         self._copies = {leadership: copies for leadership, copies in self._copies.items() if leadership in led}
+        self._failing &= led
         due = [each for each in sorted(led) if self.of(each.shard, each.epoch).due]
         await each_of(due, lambda each: self._copy(each, self._copies[each].step), at_once=SHARDS_AT_ONCE)
         return LOOK_S
@@ -77,4 +79,10 @@ class CopyLoop(BackgroundLoop):
         except Fenced as error:
             _log.info("the groups of shard %d are copied by another broker now: %s", leadership.shard, error)
         except TidelogError as error:
-            _log.warning("offsets of shard %d are not copied to the bucket now: %s", leadership.shard, error)
+            if leadership not in self._failing:
+                _log.warning("offsets of shard %d cannot be copied to the bucket: %s", leadership.shard, error)
+            self._failing.add(leadership)
+        else:
+            if leadership in self._failing:
+                _log.warning("offsets of shard %d are copied to the bucket again", leadership.shard)
+            self._failing.discard(leadership)

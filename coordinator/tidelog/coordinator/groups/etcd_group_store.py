@@ -44,6 +44,7 @@ from tidelog.coordinator.kv.key_value import (
     read_prefix,
 )
 from tidelog.storage.errors import Fenced, TidelogError, Unavailable
+from tidelog.storage.in_flight import in_order
 
 OPERATIONS_MAX = 128
 """etcd's default ``--max-txn-ops``."""
@@ -88,17 +89,31 @@ class EtcdGroupStore(GroupStore):
         result = await self._kv.transact((), [GetKey(key) for key in self._fence])
         self._learn(result)
         try:
-            heads, revision = await read_prefix(self._kv, self._keys.groups + HEADS, result.revision)
-            if not heads and not self._last_write:
+            found = await self._own_heads(owns, result.revision)
+            if not found and not self._last_write:
                 return None
-            keys = self._without_prefix(heads)
-            found = {key: value for key, value in keys.items() if owns(group_of(key))}
-            for group in [group_of(key) for key in found]:
-                prefix = self._keys.groups + offsets_prefix(group)
-                found |= self._without_prefix((await read_prefix(self._kv, prefix, revision))[0])
+            groups = [group_of(key) for key in found]
+            async for _, offsets in in_order(groups, lambda group: self._offsets(group, result.revision), at_once=8):
+                found |= offsets
             return found
         except Compacted as error:
             raise Unavailable(f"etcd dropped the revision while its groups were read: {error}") from error
+
+    async def _own_heads(self, owns: Callable[[str], bool], revision: int) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        page = await self._kv.range(self._keys.groups + HEADS, revision=revision)
+        while page.items:
+            heads = self._without_prefix(page.items)
+            found |= {key: value for key, value in heads.items() if owns(group_of(key))}
+            if not page.more:
+                break
+            last = page.items[-1].key
+            page = await self._kv.range(self._keys.groups + HEADS, after=last, revision=revision)
+        return found
+
+    async def _offsets(self, group: str, revision: int) -> Mapping[str, bytes]:
+        items, _ = await read_prefix(self._kv, self._keys.groups + offsets_prefix(group), revision)
+        return self._without_prefix(items)
 
     async def _apply(self, changes: Sequence[Change]) -> None:
         """Apply `changes` in one transaction. It is tried again if an earlier one, whose answer was lost, was applied
