@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
+import msgspec
 import psutil
 from infra.cluster.local_cluster import LocalCluster
 from infra.cluster.process import ServiceProcess
@@ -24,6 +25,7 @@ from benchmarks.processes import Failed
 from tidelog.client import Admin, ClusterDescription
 from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterKeys, decode_value
 from tidelog.storage.errors import Unavailable
+from tidelog.wire.groups import GroupDescription, GroupMemberDescription
 
 WHERE = "3 brokers, 3 nodes of etcd and MinIO"
 SETTLED_S_MAX = 60.0
@@ -73,6 +75,17 @@ class Cluster:
     def shards_of(self, topic: str) -> set[int]:
         """The shards that hold the topic's partitions."""
         return {each.shard for each in self.admin().topic(topic).partitions}
+
+    def group(self, name: str) -> Sequence[GroupMemberDescription]:
+        """The members of a group, none if nobody has used it."""
+        for port in self.ports.values():
+            try:
+                answer = httpx.get(f"http://127.0.0.1:{port}/v1/groups/{name}", timeout=5, trust_env=False)
+            except httpx.TransportError:
+                continue
+            if answer.status_code == httpx.codes.OK:
+                return msgspec.json.decode(answer.content, type=GroupDescription).members
+        return ()
 
     def wal_entries(self) -> Mapping[int, int]:
         """How many objects each shard's write-ahead log has had so far."""

@@ -128,7 +128,7 @@ def _takeover(bench: Bench, brokers: Cluster, turn: int) -> _Found:
     def kill_and_start() -> None:
         brokers.brokers[victim].kill()
         ended_s["kill"] = time.time()
-        ended_s.update(_keys_gone(brokers, victim))
+        ended_s.update(keys_gone(brokers, victim))
         brokers.brokers[victim].start()
         brokers.brokers[victim].await_healthy(READY_S_MAX)
         brokers.await_settled()
@@ -191,8 +191,8 @@ def _releases(brokers: Cluster, broker: str, since_s: float) -> list[tuple[int, 
     return found
 
 
-def _keys_gone(brokers: Cluster, victim: str) -> Mapping[str, float]:
-    """When etcd deleted each leader key of `victim`, by shard."""
+def keys_gone(brokers: Cluster, victim: str) -> Mapping[str, float]:
+    """Wait until etcd has deleted the leader keys of `victim`, and return when it did, by shard."""
     gone: dict[str, float] = {}
 
     def named(value: bytes) -> bool:
