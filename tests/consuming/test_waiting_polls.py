@@ -54,7 +54,7 @@ async def waiting_polls() -> AsyncIterator[_Polls]:
         names = [f"group-{number}" for number in range(GROUPS)]
         tasks = [asyncio.create_task(polls.live(name)) for name in names for _ in range(MEMBERS)]
         try:
-            await until(lambda: polls.shared.waiting == GROUPS * MEMBERS, seconds_max=60)
+            await until(lambda: broker.measurements().waiting_fetches == GROUPS * MEMBERS, seconds_max=60)
             for name in names:
                 await _stable(broker, name)
             yield polls
@@ -62,7 +62,7 @@ async def waiting_polls() -> AsyncIterator[_Polls]:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        assert polls.shared.waiting == 0
+        assert broker.measurements().waiting_fetches == 0
 
 
 async def _stable(broker: LocalBroker, group: str) -> None:
