@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,3 +67,45 @@ def test_the_python_of_the_task_pages_works(broker_url: str) -> None:
             [sys.executable, "-c", block.replace(ADDRESS, broker_url)], capture_output=True, text=True, check=False
         )
         assert run.returncode == 0, run.stderr
+
+
+@pytest.fixture
+def group_url() -> Iterator[str]:
+    """A broker with two records in the topic of groups.md."""
+    with RunningServer(Settings(store="memory:")) as running:
+        records = json.dumps({"records": [{"value": "one"}, {"value": "two"}]}).encode()
+        head = {"Content-Type": "application/json"}
+        with urllib.request.urlopen(
+            urllib.request.Request(f"{running.url}/v1/topics/web/records", records, head), timeout=10
+        ) as answer:
+            assert answer.status == 200
+        yield running.url
+
+
+@pytest.mark.skipif(
+    shutil.which("jq") is None and not os.environ.get("TIDELOG_REQUIRE_ALL"),
+    reason="groups.md uses jq: install it with the system's package manager",
+)
+def test_a_group_in_three_calls_of_curl(group_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    three_calls, seeks, lag = blocks("groups.md", "sh")
+    left = json.loads(shell(three_calls, group_url, tmp_path))
+    first, second = (json.loads((tmp_path / name).read_text()) for name in ("1.json", "2.json"))
+    assert sorted(record["value"] for record in first["records"]) == ["one", "two"]
+    assert second["records"] == []
+    assert left["assignment"] == []
+    assert json.loads(shell(lag, group_url, tmp_path))["lag"] == 0, "all is committed"
+    assert shell(seeks, group_url, tmp_path).count('"before":2,"after":0') == 2
+    assert json.loads(shell(lag, group_url, tmp_path))["lag"] == 2
+
+
+def test_a_group_in_ten_lines_of_python(group_url: str) -> None:
+    (block,) = blocks("groups.md", "python")
+    assert len(block.splitlines()) <= 10
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", block.replace(ADDRESS, group_url)], stdout=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        lines = [run.stdout.readline().split() for _ in range(2)]
+        run.kill()
+    assert [(topic, value) for topic, _, _, value in lines] == [("web", "b'one'"), ("web", "b'two'")]
