@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from tidelog.coordinator.groups.group_counts import GroupCounts
 from tidelog.coordinator.groups.group_step import Change
 from tidelog.coordinator.groups.group_store import GroupStore
+from tidelog.coordinator.groups.stored import is_member
 from tidelog.coordinator.kv.key_value import PutKey
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Denied, TidelogError, Unavailable
@@ -48,17 +49,22 @@ class WriteBounds:
 
 @dataclass
 class _Batch:
-    """The changes of one write: the last one of each key, in order."""
+    """The changes of one write, in order: of a key that changes twice the last one only, so that a store that is away
+    does not fill the memory. The changes of members are all kept. A store may apply a long write in several steps, and
+    without an earlier change of one member, a later one of another could give it a partition that is not free."""
 
-    changes: dict[str, Change] = field(default_factory=dict)
+    changes: dict[tuple[str, int], Change] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
     waiting: deque[tuple[float, Settle]] = field(default_factory=deque)
     size_bytes: int = 0
 
     def add(self, change: Change) -> None:
-        before = self.changes.pop(change.key, None)
+        name = (change.key, len(self.changes) if is_member(change.key) else 0)
+        before = self.changes.pop(name, None)
         self.size_bytes += _size(change) - (_size(before) if before else 0)
-        self.changes[change.key] = change
+        self.changes[name] = change
+        self.keys.add(change.key)
 
     def settle(self, error: TidelogError | None) -> None:
         while self.waiting:
@@ -115,7 +121,7 @@ class GroupWrites:
         """Call `settle` once the changes of the keys `rests_on` (None: all changes of `group`) are stored, or have
         failed. Returns False, without a call, if they are stored already."""
         for batch in (self._next, self._writing):
-            if batch and (group in batch.groups if rests_on is None else not rests_on.isdisjoint(batch.changes)):
+            if batch and (group in batch.groups if rests_on is None else not rests_on.isdisjoint(batch.keys)):
                 batch.waiting.append((self._clock.monotonic(), settle))
                 return True
         return False

@@ -1,0 +1,69 @@
+"""Writes of groups: in order, gathered, and bounded while the store is away."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.coordinator.groups.memory_group_store import MemoryGroupStore, StoredGroups
+
+from tidelog.coordinator.groups.group_counts import GroupCounts
+from tidelog.coordinator.groups.group_writes import GroupWrites, WriteBounds
+from tidelog.coordinator.groups.stored import head_key, member_key, offset_key
+from tidelog.coordinator.kv.key_value import PutKey
+from tidelog.storage.runtime import Runtime
+
+A, B = member_key("g", "a"), member_key("g", "b")
+OFFSET = offset_key("g", "web", 0)
+
+
+def writes_to(stored: StoredGroups) -> GroupWrites:
+    def ended(error: Exception) -> None:
+        raise AssertionError(error)
+
+    return GroupWrites(MemoryGroupStore(stored), Runtime(), WriteBounds(), GroupCounts(), ended)
+
+
+async def test_changes_of_members_are_stored_in_the_order_in_which_they_were_made() -> None:
+    """Member a gives a partition up, b gets it, a gets another one: b is never stored with it before a is without."""
+    stored = StoredGroups()
+    stored.open.clear()
+    writes = writes_to(stored)
+    writes.add("g", [PutKey(head_key("g"), b"first")])
+    await asyncio.sleep(0)
+    for change in (PutKey(A, b"gave up"), PutKey(B, b"got"), PutKey(A, b"got another")):
+        writes.add("g", [change])
+    stored.open.set()
+    await writes.flush(5.0)
+    assert [(change.key, change.value) for change in stored.writes[-1] if isinstance(change, PutKey)] == [
+        (A, b"gave up"),
+        (B, b"got"),
+        (A, b"got another"),
+    ]
+
+
+async def test_commits_that_wait_for_the_store_take_the_room_of_one() -> None:
+    stored = StoredGroups()
+    stored.open.clear()
+    writes = writes_to(stored)
+    for number in range(10_000):
+        writes.add("g", [PutKey(OFFSET, b"%d" % number)])
+    await asyncio.sleep(0)
+    assert not writes.full
+    stored.open.set()
+    await writes.flush(5.0)
+    assert sum(map(len, stored.writes)) <= 2
+    assert stored.groups["g"][OFFSET] == b"9999"
+
+
+async def test_an_answer_waits_for_the_keys_that_it_rests_on() -> None:
+    stored = StoredGroups()
+    stored.open.clear()
+    writes = writes_to(stored)
+    given: list[str] = []
+    writes.add("g", [PutKey(A, b"1"), PutKey(A, b"2")])
+    assert writes.after("g", frozenset({A}), lambda _: given.append("a"))
+    assert not writes.after("g", frozenset({B}), lambda _: given.append("b"))
+    assert writes.after("g", None, lambda _: given.append("all"))
+    stored.open.set()
+    await writes.flush(5.0)
+    assert given == ["a", "all"]
