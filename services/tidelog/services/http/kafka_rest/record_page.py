@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 from binascii import b2a_base64
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
+from typing import Any, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -30,6 +31,9 @@ INLINE_BYTES_MAX = 1 << 20
 _INT64 = pa.int64()
 _NULL = b"null"
 _CHECK = msgspec.json.Decoder(msgspec.Raw).decode
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+TextsOf: TypeAlias = Callable[["pa.Array[Any]"], list[bytes]]
+"""The texts of a column of keys or values."""
 
 
 @dataclass(frozen=True)
@@ -69,65 +73,78 @@ async def page_of(runs: Sequence[Run], kind: Format) -> Page:
 
 def write_page(runs: Sequence[Run], kind: Format) -> Page:
     """As `page_of`."""
-    texts: list[bytes] = []
-    next_offsets: list[int | None] = []
-    refusal: NotJson | None = None
-    for run in runs:
-        next_offset: int | None = None
-        for batch in run.batches:
-            written = _records(run, batch, kind)
-            texts += written.texts
-            next_offset = next_offset if written.next_offset is None else written.next_offset
-            if written.refusal:
-                refusal = refusal or written.refusal
-                break
-        next_offsets.append(next_offset)
-    if refusal and not texts:
-        raise refusal
-    return Page(b"[%b]" % b",".join(texts), next_offsets)
-
-
-@dataclass(frozen=True)
-class _Written:
-    """Records as text, up to the one that cannot be written."""
-
-    texts: list[bytes]
-    next_offset: int | None
-    refusal: NotJson | None = None
-
-
-def _records(run: Run, batch: pa.RecordBatch, kind: Format) -> _Written:
-    if not batch.num_rows:
-        return _Written([], None)
-    offsets = _numbers(batch.column("offset"))
     if kind is Format.BINARY:
-        keys, values = _base64_texts(batch.column("key")), _base64_texts(batch.column("value"))
-        return _Written(_texts(run, keys, values, offsets, batch), offsets[-1] + 1)
-    keys, values = _json_texts(batch.column("key")), _json_texts(batch.column("value"))
-    count, reason = _json_count(keys, values)
-    refusal = None if count == len(offsets) else NotJson(run.topic, run.partition, offsets[count], reason)
-    texts = _texts(run, keys[:count], values[:count], offsets[:count], batch.slice(0, count))
-    return _Written(texts, offsets[count - 1] + 1 if count else None, refusal)
+        return _written(runs, _base64_texts)
+    try:
+        page = _written(runs, _json_texts)
+        _check_utf8(page.body)
+    except _NOT_JSON:
+        return _written_in_part(runs)
+    return page
 
 
-def _texts(
-    run: Run, keys: Sequence[bytes], values: Sequence[bytes], offsets: Sequence[int], batch: pa.RecordBatch
-) -> list[bytes]:
-    start = b'{"topic":%b,"key":' % msgspec.json.encode(run.topic)
-    middle = b',"partition":%d,"offset":' % run.partition
-    stamps = _numbers(batch.column("timestamp"))
+def _written(runs: Sequence[Run], texts_of: TextsOf) -> Page:
+    pieces: list[bytes] = []
+    for run in runs:
+        for batch in run.batches:
+            if batch.num_rows:
+                pieces += _pieces(run, batch, texts_of)
+    if pieces:
+        pieces[0] = pieces[0][1:]
+    return Page(b"[%b]" % b"".join(pieces), [_after_last(run) for run in runs])
+
+
+def _written_in_part(runs: Sequence[Run]) -> Page:
+    """The page of the records of each run before its first one that is not JSON. Raises `NotJson` if there is none."""
+    shorter, refusal = [], None
+    for run in runs:
+        part, error = _json_part(run)
+        shorter.append(part)
+        refusal = refusal or error
+    page = _written(shorter, _json_texts)
+    if refusal and all(next_offset is None for next_offset in page.next_offsets):
+        raise refusal
+    return page
+
+
+def _json_part(run: Run) -> tuple[Run, NotJson | None]:
+    kept: list[pa.RecordBatch] = []
+    for batch in run.batches:
+        for row in range(batch.num_rows):
+            try:
+                for name in ("key", "value"):
+                    _check_json(batch.column(name)[row].as_py())
+            except _NOT_JSON as error:
+                kept.append(batch.slice(0, row))
+                offset: int = batch.column("offset")[row].as_py()
+                return replace(run, batches=kept), NotJson(run.topic, run.partition, offset, str(error))
+        kept.append(batch)
+    return run, None
+
+
+def _pieces(run: Run, batch: pa.RecordBatch, texts_of: TextsOf) -> Iterator[bytes]:
+    """The text of the records, each with a comma before it, in pieces: the values are joined without another copy."""
+    start = b',{"topic":%b,"key":' % msgspec.json.encode(run.topic)
+    keys, values, ends = batch.column("key"), texts_of(batch.column("value")), _ends(run, batch)
+    if keys.null_count == len(keys):
+        return chain.from_iterable(zip(repeat(start + b'null,"value":'), values, ends))
+    return chain.from_iterable(zip(repeat(start), texts_of(keys), repeat(b',"value":'), values, ends))
+
+
+def _ends(run: Run, batch: pa.RecordBatch) -> list[bytes]:
+    """The members of each record after its value."""
+    form = b',"partition":%d,"offset":' % run.partition + b'%d,"timestamp":%d'
+    numbers = zip(_numbers(batch.column("offset")), _numbers(batch.column("timestamp")), strict=True)
     headers = batch.column("headers")
-    form = start.replace(b"%", b"%%") + b'%b,"value":%b' + middle + b'%d,"timestamp":%d'
     if headers.null_count == len(headers):
         form += b"}"
-        return [form % row for row in zip(keys, values, offsets, stamps, strict=True)]
+        return [form % pair for pair in numbers]
     form += b"%b}"
-    rows = zip(keys, values, offsets, stamps, map(_headers, headers.to_pylist()), strict=True)
-    return [form % row for row in rows]
+    return [form % (*pair, _headers(given)) for pair, given in zip(numbers, headers.to_pylist(), strict=True)]
 
 
 def _headers(headers: list[dict[str, Any]] | None) -> bytes:
-    """The member `headers` after the others; empty if there are none."""
+    """The member `headers`; empty if there are none."""
     return b',"headers":' + msgspec.json.encode(headers) if headers else b""
 
 
@@ -138,10 +155,13 @@ def _numbers(column: pa.Array[Any]) -> list[int]:
 
 
 def _json_texts(column: pa.Array[Any]) -> list[bytes]:
+    """The bytes of each cell. Raises an error of `_NOT_JSON` if one is not JSON."""
     if column.null_count == len(column):
         return [_NULL] * len(column)
     cells: Any = column.to_pylist()
-    return [_NULL if cell is None else cell for cell in cells] if column.null_count else list(cells)
+    texts = [_NULL if cell is None else cell for cell in cells] if column.null_count else cells
+    deque(map(_CHECK, texts), maxlen=0)
+    return list(texts)
 
 
 def _base64_texts(column: pa.Array[Any]) -> list[bytes]:
@@ -150,29 +170,21 @@ def _base64_texts(column: pa.Array[Any]) -> list[bytes]:
     return [_NULL if cell is None else b'"%b"' % b2a_base64(cell, newline=False) for cell in column.to_pylist()]
 
 
-def _json_count(keys: Sequence[bytes], values: Sequence[bytes]) -> tuple[int, str]:
-    """How many records at the start are JSON, and why the next one is not."""
-    try:
-        for cells in (keys, values):
-            deque(map(_CHECK, cells), maxlen=0)
-            _check_utf8(b"".join(cells))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _first_other(keys, values)
-    return len(values), ""
-
-
-def _first_other(keys: Sequence[bytes], values: Sequence[bytes]) -> tuple[int, str]:
-    for row, cells in enumerate(zip(keys, values, strict=True)):
-        for name, cell in zip(("key", "value"), cells, strict=True):
-            try:
-                _CHECK(cell)
-                _check_utf8(cell)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                return row, f"its {name}: {error}"
-    raise AssertionError("some record was not JSON")
+def _check_json(cell: bytes | None) -> None:
+    if cell is not None:
+        _CHECK(cell)
+        _check_utf8(cell)
 
 
 def _check_utf8(text: bytes) -> None:
     """The parser does not check the texts that it skips."""
     if not text.isascii():
         text.decode()
+
+
+def _after_last(run: Run) -> int | None:
+    last = next((batch for batch in reversed(run.batches) if batch.num_rows), None)
+    if last is None:
+        return None
+    offset: int = last.column("offset")[-1].as_py()
+    return offset + 1

@@ -80,7 +80,7 @@ class ConsumerCalls:
         self._addresses = addresses
         idle_ms = min(IDLE_MS, service.settings.group_max_session_timeout_ms)
         self._store = InstanceStore(service.broker, idle_ms, service.runtime.entropy)
-        self._membership = Membership(service.broker, idle_ms)
+        self._membership = Membership(service.broker, idle_ms, service.runtime.clock)
         self._reads = InstanceReads(service.broker, self._store, self._membership, service.runtime.clock)
 
     def add_to(self, routes: RestRoutes) -> None:

@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.fetch import Anchor, Position
 from tidelog.services.http.kafka_rest.instances.instance_state import (
@@ -33,6 +35,7 @@ from tidelog.storage.errors import (
     TidelogError,
     UnknownMember,
 )
+from tidelog.storage.runtime import Clock
 from tidelog.wire.groups import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -57,8 +60,9 @@ class Heard:
 class Membership:
     """`session_ms`: a member that reads nothing for so long loses its partitions."""
 
-    def __init__(self, broker: Broker, session_ms: int) -> None:
+    def __init__(self, broker: Broker, session_ms: int, clock: Clock) -> None:
         self._broker = broker
+        self._clock = clock
         self._session_ms = session_ms
 
     async def heartbeat(self, kept: KeptInstance) -> Heard:
@@ -103,17 +107,19 @@ class Membership:
             raise RestError(Code.ILLEGAL_STATE, f"The offsets were not committed. {error}") from None
         return kept
 
-    async def auto_commit(self, kept: KeptInstance) -> KeptInstance:
-        """Commit what was read, if the instance commits by itself. A commit that fails is tried again at the next
-        read."""
-        offsets = to_commit(kept.state)
-        if not (kept.state.config.auto_commit and offsets):
+    async def auto_commit(self, kept: KeptInstance, interval_ms: int = 0) -> KeptInstance:
+        """Commit what was read, if the instance commits by itself and `interval_ms` is over since it last did. A commit
+        that fails is tried again at the next read."""
+        offsets, now_ms = to_commit(kept.state), self._clock.now_ms()
+        due = not kept.state.committed_at_ms <= now_ms < kept.state.committed_at_ms + interval_ms
+        if not (kept.state.config.auto_commit and offsets and due):
             return kept
         try:
             await self._commit(kept, offsets)
         except TidelogError:
             return kept
-        return replace(kept, state=committed(kept.state, offsets))
+        state = msgspec.structs.replace(committed(kept.state, offsets), committed_at_ms=now_ms)
+        return replace(kept, state=state)
 
     async def _heartbeat(self, kept: KeptInstance) -> Heard:
         state = kept.state

@@ -32,6 +32,8 @@ FIRST_ASSIGNMENT_MS = 3_000
 RECONCILING_MS = 1_000
 """A shorter heartbeat interval says that the member still waits for partitions."""
 HEARTBEAT_MS_MAX = 5_000
+AUTO_COMMIT_MS = 1_000
+"""What was read is committed by the next read, but not more often than this."""
 PAUSE_FIRST_MS = 5
 PAUSE_MAX_MS = 200
 
@@ -89,7 +91,7 @@ class _OneRead:
         """The page. Raises `Conflict` if another call has changed the instance."""
         try:
             await self._join()
-            self._kept = await self._reads.membership.auto_commit(self._kept)
+            self._kept = await self._reads.membership.auto_commit(self._kept, AUTO_COMMIT_MS)
             found = await self._records()
         except Draining:
             found = FetchedRound()

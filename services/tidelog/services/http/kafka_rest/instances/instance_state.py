@@ -4,7 +4,8 @@ The group's coordinator keeps the state (`kept_instance`), so any broker takes a
 nothing. A state either subscribes, and is then a member of the group, or it has partitions assigned by hand.
 
 `positions`: the next offset to read of each partition. It is unknown for a partition that was assigned and not read
-yet. `read`: the partitions that were read since their last commit.
+yet. `read`: the partitions that were read since their last commit. `committed_at_ms`: when the instance last committed
+by itself.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     partitions: tuple[tuple[str, int], ...] = ()
     positions: tuple[Position, ...] = ()
     read: tuple[tuple[str, int], ...] = ()
+    committed_at_ms: int = 0
 
     @property
     def subscribed(self) -> bool:
