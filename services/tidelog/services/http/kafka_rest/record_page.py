@@ -13,15 +13,14 @@
 from __future__ import annotations
 
 import asyncio
-from binascii import b2a_base64
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any, TypeAlias
 
 import msgspec
 import pyarrow as pa
+from msgspec import UNSET, UnsetType
 
 from tidelog.services.http.kafka_rest.rest_errors import Code, RestError
 from tidelog.services.http.kafka_rest.rest_media import Format
@@ -29,11 +28,23 @@ from tidelog.services.http.kafka_rest.rest_media import Format
 INLINE_BYTES_MAX = 1 << 20
 """A larger page is written in a thread. A smaller one holds the event loop for some ms at most."""
 _INT64 = pa.int64()
-_NULL = b"null"
+_ENCODER = msgspec.json.Encoder()
 _CHECK = msgspec.json.Decoder(msgspec.Raw).decode
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-TextsOf: TypeAlias = Callable[["pa.Array[Any]"], list[bytes]]
-"""The texts of a column of keys or values."""
+CellsOf: TypeAlias = Callable[["pa.Array[Any]"], Sequence[msgspec.Raw | bytes | None]]
+"""The cells of a column of keys or values: JSON texts, or bytes that are written as base64."""
+
+
+class _Record(msgspec.Struct, gc=False):
+    """A record as it is written."""
+
+    topic: str
+    key: msgspec.Raw | bytes | None
+    value: msgspec.Raw | bytes | None
+    partition: int
+    offset: int
+    timestamp: int
+    headers: list[dict[str, Any]] | UnsetType = UNSET
 
 
 @dataclass(frozen=True)
@@ -74,24 +85,18 @@ async def page_of(runs: Sequence[Run], kind: Format) -> Page:
 def write_page(runs: Sequence[Run], kind: Format) -> Page:
     """As `page_of`."""
     if kind is Format.BINARY:
-        return _written(runs, _base64_texts)
+        return _written(runs, _binary_cells)
     try:
-        page = _written(runs, _json_texts)
+        page = _written(runs, _json_cells)
         _check_utf8(page.body)
     except _NOT_JSON:
         return _written_in_part(runs)
     return page
 
 
-def _written(runs: Sequence[Run], texts_of: TextsOf) -> Page:
-    pieces: list[bytes] = []
-    for run in runs:
-        for batch in run.batches:
-            if batch.num_rows:
-                pieces += _pieces(run, batch, texts_of)
-    if pieces:
-        pieces[0] = pieces[0][1:]
-    return Page(b"[%b]" % b"".join(pieces), [_after_last(run) for run in runs])
+def _written(runs: Sequence[Run], cells_of: CellsOf) -> Page:
+    records = [record for run in runs for batch in run.batches for record in _records(run, batch, cells_of)]
+    return Page(_ENCODER.encode(records), [_after_last(run) for run in runs])
 
 
 def _written_in_part(runs: Sequence[Run]) -> Page:
@@ -101,7 +106,7 @@ def _written_in_part(runs: Sequence[Run]) -> Page:
         part, error = _json_part(run)
         shorter.append(part)
         refusal = refusal or error
-    page = _written(shorter, _json_texts)
+    page = _written(shorter, _json_cells)
     if refusal and all(next_offset is None for next_offset in page.next_offsets):
         raise refusal
     return page
@@ -122,30 +127,19 @@ def _json_part(run: Run) -> tuple[Run, NotJson | None]:
     return run, None
 
 
-def _pieces(run: Run, batch: pa.RecordBatch, texts_of: TextsOf) -> Iterator[bytes]:
-    """The text of the records, each with a comma before it, in pieces: the values are joined without another copy."""
-    start = b',{"topic":%b,"key":' % msgspec.json.encode(run.topic)
-    keys, values, ends = batch.column("key"), texts_of(batch.column("value")), _ends(run, batch)
-    if keys.null_count == len(keys):
-        return chain.from_iterable(zip(repeat(start + b'null,"value":'), values, ends))
-    return chain.from_iterable(zip(repeat(start), texts_of(keys), repeat(b',"value":'), values, ends))
-
-
-def _ends(run: Run, batch: pa.RecordBatch) -> list[bytes]:
-    """The members of each record after its value."""
-    form = b',"partition":%d,"offset":' % run.partition + b'%d,"timestamp":%d'
-    numbers = zip(_numbers(batch.column("offset")), _numbers(batch.column("timestamp")), strict=True)
+def _records(run: Run, batch: pa.RecordBatch, cells_of: CellsOf) -> Iterator[_Record]:
+    columns = (
+        repeat(run.topic),
+        cells_of(batch.column("key")),
+        cells_of(batch.column("value")),
+        repeat(run.partition),
+        _numbers(batch.column("offset")),
+        _numbers(batch.column("timestamp")),
+    )
     headers = batch.column("headers")
     if headers.null_count == len(headers):
-        form += b"}"
-        return [form % pair for pair in numbers]
-    form += b"%b}"
-    return [form % (*pair, _headers(given)) for pair, given in zip(numbers, headers.to_pylist(), strict=True)]
-
-
-def _headers(headers: list[dict[str, Any]] | None) -> bytes:
-    """The member `headers`; empty if there are none."""
-    return b',"headers":' + msgspec.json.encode(headers) if headers else b""
+        return map(_Record, *columns)
+    return map(_Record, *columns, [given or UNSET for given in headers.to_pylist()])
 
 
 def _numbers(column: pa.Array[Any]) -> list[int]:
@@ -154,20 +148,19 @@ def _numbers(column: pa.Array[Any]) -> list[int]:
     return plain
 
 
-def _json_texts(column: pa.Array[Any]) -> list[bytes]:
-    """The bytes of each cell. Raises an error of `_NOT_JSON` if one is not JSON."""
-    if column.null_count == len(column):
-        return [_NULL] * len(column)
+def _json_cells(column: pa.Array[Any]) -> list[msgspec.Raw | None]:
+    """The text of each cell. Raises an error of `_NOT_JSON` if one is not JSON."""
     cells: Any = column.to_pylist()
-    texts = [_NULL if cell is None else cell for cell in cells] if column.null_count else cells
-    deque(map(_CHECK, texts), maxlen=0)
-    return list(texts)
-
-
-def _base64_texts(column: pa.Array[Any]) -> list[bytes]:
     if column.null_count == len(column):
-        return [_NULL] * len(column)
-    return [_NULL if cell is None else b'"%b"' % b2a_base64(cell, newline=False) for cell in column.to_pylist()]
+        return list(cells)
+    if column.null_count:
+        return [None if cell is None else _CHECK(cell) for cell in cells]
+    return list(map(_CHECK, cells))
+
+
+def _binary_cells(column: pa.Array[Any]) -> list[bytes | None]:
+    cells: list[bytes | None] = column.to_pylist()
+    return cells
 
 
 def _check_json(cell: bytes | None) -> None:
