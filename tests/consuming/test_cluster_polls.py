@@ -69,7 +69,6 @@ async def test_polls_roam_over_brokers_and_nothing_is_skipped_while_one_stops() 
                 if number == VALUES // 2:
                     await members.stop("c")
                 await produce(members.brokers["b"], number % PARTITIONS, b"%d" % number)
-            expected = {(("t", number % PARTITIONS), b"%d" % number) for number in range(VALUES)}
             await _all_read_and_committed(members, roamers, tasks)
         finally:
             for task in tasks:

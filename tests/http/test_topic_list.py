@@ -11,6 +11,7 @@ from tests.broker.brokers import SETTINGS, running_broker
 from tests.http.requests import problem
 
 from tidelog.coordinator.topics.topic import Topic
+from tidelog.services.broker.api.fetch import FetchedPart, FetchLimits, FetchPart
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.http.app import create_app
@@ -88,14 +89,17 @@ async def test_one_topic_whose_details_fail_is_named_and_the_others_are_reported
     error: TidelogError,
     code: str,
 ) -> None:
-    known = broker.partition_log
+    known = broker.fetch_parts
 
-    async def damaged(context: RequestContext, topic: str, partition: int, *, fresh: bool = True) -> object:
-        if (topic, partition) == ("t3", 1):
-            raise error
-        return await known(context, topic, partition, fresh=fresh)
+    async def damaged(
+        context: RequestContext, parts: Sequence[FetchPart], limits: FetchLimits
+    ) -> Sequence[FetchedPart]:
+        return [
+            FetchedPart(each.part, None, error) if (each.part.topic, each.part.partition) == ("t3", 1) else each
+            for each in await known(context, parts, limits)
+        ]
 
-    monkeypatch.setattr(broker, "partition_log", damaged)
+    monkeypatch.setattr(broker, "fetch_parts", damaged)
     page = (await client.get("/v1/topics?detail=true")).json()
     [failed] = page["failed"]
     assert (failed["topic"], failed["code"]) == ("t3", code)

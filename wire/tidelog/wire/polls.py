@@ -41,7 +41,8 @@ class PartsRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class PartState(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far a partition was read: the next read begins at `next_offset`. It is None only if a position could not be
-    looked up. `problem`: why it could not be read. `cold`: its records are in segments and were not read this time."""
+    looked up. `problem`: why it could not be read. `cold`: its records are in segments and were not read this time.
+    `cold_end`: the offset up to which they are in segments, if the leader answered."""
 
     topic: str
     partition: Count
@@ -50,6 +51,7 @@ class PartState(msgspec.Struct, frozen=True, omit_defaults=True):
     high_watermark: Count | None = None
     problem: Problem | None = None
     cold: bool = False
+    cold_end: Count | None = None
 
 
 class TopicRecord(JsonRecord, gc=False):

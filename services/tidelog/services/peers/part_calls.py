@@ -78,7 +78,8 @@ def _fetched_part(part: FetchPart, state: PartState, batches: Sequence[pa.Record
         return FetchedPart(looked_up, None, cold=True)
     if state.log_start_offset is None or state.high_watermark is None:
         raise Corrupt("a peer's answer", "a partition has no ends")
-    return FetchedPart(looked_up, Fetched(batches, state.next_offset, state.log_start_offset, state.high_watermark))
+    ends = (state.log_start_offset, state.high_watermark, state.cold_end)
+    return FetchedPart(looked_up, Fetched(batches, state.next_offset, *ends))
 
 
 def _begin(next_offset: int, batches: Sequence[pa.RecordBatch]) -> int:

@@ -45,12 +45,13 @@ class FetchLimits:
 class Fetched:
     """`batches` have `records.RECORD_SCHEMA`; the next read begins at `next_offset`. `high_watermark` is the end that
     the answering broker knows. It may be outdated if there are records; a broker that reads cold records without the
-    leader knows only the cold end."""
+    leader knows only the cold end. `cold_end`: None if it was not told."""
 
     batches: Sequence[pa.RecordBatch]
     next_offset: int
     log_start_offset: int
     high_watermark: int
+    cold_end: int | None = None
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,14 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart
 from tidelog.services.broker.read.local_reads import COUNTED_FROM_END, LocalReads
 from tidelog.services.broker.read.long_poll import LongPolls
 from tidelog.services.broker.read.partition_reader import PartitionReader
-from tidelog.services.broker.read.shared_limits import SharedLimits, unread
+from tidelog.services.broker.read.shared_limits import SharedLimits
 from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_set import ShardSet
@@ -45,6 +47,10 @@ class _Open:
     @property
     def at_end(self) -> bool:
         return self.part.begin == self.state.high_watermark and not self.state.deleted
+
+    def answer(self, batches: Sequence[pa.RecordBatch], next_offset: int) -> FetchedPart:
+        ends = (self.state.log_start_offset, self.state.high_watermark, self.state.cold_end)
+        return FetchedPart(self.part, Fetched(batches, next_offset, *ends))
 
     @property
     def cold(self) -> bool:
@@ -165,7 +171,7 @@ class PartFetches:
         try:
             state.check_readable(part.begin)
             if opened.at_end or shared.reached:
-                return unread(part, state.log_start_offset, state.high_watermark)
+                return opened.answer((), part.begin)
             if leave_cold and opened.cold:
                 return FetchedPart(part, None, cold=True)
             await self._turns.take()
@@ -175,7 +181,7 @@ class PartFetches:
                 )
         except TidelogError as error:
             return FetchedPart(part, None, error)
-        return FetchedPart(part, Fetched(batches, next_offset, state.log_start_offset, state.high_watermark))
+        return opened.answer(batches, next_offset)
 
 
 def _next_wave(waiting: Sequence[tuple[int, _Open]], shared: SharedLimits) -> Sequence[tuple[int, _Open]]:

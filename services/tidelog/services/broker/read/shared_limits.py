@@ -51,7 +51,7 @@ class SharedLimits:
         records = sum(batch.num_rows for batch in answer.fetched.batches)
         size_bytes = payload_bytes_total(pa.Table.from_batches(answer.fetched.batches))
         if not self._empty and (records > self.records_left or size_bytes > self.bytes_left):
-            return unread(answer.part, answer.fetched.log_start_offset, answer.fetched.high_watermark)
+            return unread(answer.part, answer.fetched)
         self._empty = False
         self.records_left -= records
         self.bytes_left -= size_bytes
@@ -64,6 +64,6 @@ def within(answers: Iterable[FetchedPart], limits: FetchLimits) -> Sequence[Fetc
     return [shared.take(answer) for answer in answers]
 
 
-def unread(part: FetchPart, log_start_offset: int, high_watermark: int) -> FetchedPart:
-    """The answer for a partition from which nothing is read."""
-    return FetchedPart(part, Fetched((), part.begin, log_start_offset, high_watermark))
+def unread(part: FetchPart, state: Fetched) -> FetchedPart:
+    """The answer for a partition from which nothing is read; its ends are those of `state`."""
+    return FetchedPart(part, replace(state, batches=(), next_offset=part.begin))

@@ -71,6 +71,7 @@ def part_state(answer: FetchedPart) -> PartState:
         fetched.high_watermark if fetched else None,
         problem_of(answer.error) if answer.error else None,
         answer.cold,
+        fetched.cold_end if fetched else None,
     )
 
 

@@ -3,14 +3,14 @@
 A page ends after `limit` topics or before it has too many partitions, but it has at least one topic. Its `next` is the
 value of `after` for the following page.
 
-The offsets of partitions are read only for a list with details, because a partition that is not loaded costs a request
-to the store. A topic whose partitions cannot be read (an object of it is damaged, for example) is listed under
-`failed`; the other topics are described. A topic that was deleted meanwhile is left out.
+The offsets of partitions are read only for a list with details: those of a page with one call to each leader. A
+partition that its leader has not loaded costs a request to the store. A topic whose partitions cannot be read (an object
+of it is damaged, for example) is listed under `failed`; the other topics are described. A topic that was deleted
+meanwhile is left out.
 """
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ from typing import TypeAlias
 import msgspec
 
 from tidelog.coordinator.topics.topic import Topic
-from tidelog.storage.errors import NotFound, TidelogError
+from tidelog.services.broker.api.fetch import Anchor, FetchedPart, FetchPart, Position
+from tidelog.storage.errors import NotFound, TidelogError, Unavailable
 from tidelog.wire.errors import problem_of
 from tidelog.wire.topics import FailedTopic, ListedPartition, ListedTopic, PartitionDescription, TopicPage
 
@@ -27,10 +28,12 @@ LIMIT_MAX = 1_000
 PARTITIONS_PER_PAGE_MAX = 10_000
 DETAILED_PARTITIONS_MAX = 1_000
 """The partitions of a page with details. Each may cost a request to the store."""
-READS_AT_ONCE = 32
+READS_AT_ONCE = 1_000
+"""Partitions of one call."""
 
-ReadPartition: TypeAlias = Callable[[str, int], Awaitable[PartitionDescription]]
-"""Reads the offsets of a partition of a topic."""
+ReadOffsets: TypeAlias = Callable[[Sequence[FetchPart]], Awaitable[Sequence[FetchedPart]]]
+"""Reads the ends of partitions; the answers are in the same order."""
+_LATEST = Position(Anchor.LATEST)
 
 
 @dataclass(frozen=True)
@@ -59,13 +62,10 @@ def listed(page: TopicRange) -> TopicPage:
     return TopicPage(tuple(_listed(topic, _places(topic)) for topic in page.topics), page.next_after)
 
 
-async def detailed(page: TopicRange, read: ReadPartition) -> TopicPage:
-    """The page with offsets; several partitions are read at the same time. Raises an error that is no
-    `TidelogError`."""
-    turns = asyncio.Semaphore(READS_AT_ONCE)
-    found = await asyncio.gather(*(_partitions(topic, read, turns) for topic in page.topics))
+async def detailed(page: TopicRange, read: ReadOffsets) -> TopicPage:
+    """The page with offsets. Raises an error that is no `TidelogError`."""
     topics, failed = [], []
-    for topic, partitions in zip(page.topics, found, strict=True):
+    for topic, partitions in zip(page.topics, await _partitions(page.topics, read), strict=True):
         if isinstance(partitions, TidelogError):
             problem = problem_of(partitions)
             failed.append(FailedTopic(topic.name, problem.code, problem.detail))
@@ -75,29 +75,40 @@ async def detailed(page: TopicRange, read: ReadPartition) -> TopicPage:
     return TopicPage(tuple(topics), page.next_after, tuple(failed))
 
 
-async def described_partitions(topic: Topic, read: ReadPartition) -> Sequence[PartitionDescription]:
-    """The partitions of one topic. Raises the errors of `read`."""
-    found = await _partitions(topic, read, asyncio.Semaphore(READS_AT_ONCE))
+async def described_partitions(topic: Topic, read: ReadOffsets) -> Sequence[PartitionDescription]:
+    """The partitions of one topic. Raises the errors of its partitions."""
+    (found,) = await _partitions((topic,), read)
     if isinstance(found, TidelogError):
         raise found
     return found
 
 
 async def _partitions(
-    topic: Topic, read: ReadPartition, turns: asyncio.Semaphore
-) -> Sequence[PartitionDescription] | TidelogError:
-    async def one(number: int) -> PartitionDescription:
-        async with turns:
-            return await read(topic.name, number)
+    topics: Sequence[Topic], read: ReadOffsets
+) -> Sequence[Sequence[PartitionDescription] | TidelogError]:
+    """The partitions of each topic, or the first error of one of them."""
+    asked = [FetchPart(topic.name, number, _LATEST, 0) for topic in topics for number in range(topic.partition_count)]
+    answers: list[FetchedPart] = []
+    for first in range(0, len(asked), READS_AT_ONCE):
+        answers += await read(asked[first : first + READS_AT_ONCE])
+    following = iter(answers)
+    return [_described(topic, [next(following) for _ in topic.shards]) for topic in topics]
 
-    found = await asyncio.gather(*(one(number) for number in range(topic.partition_count)), return_exceptions=True)
-    failures = [error for error in found if isinstance(error, BaseException)]
-    if not failures:
-        return [partition for partition in found if isinstance(partition, PartitionDescription)]
-    unexpected = next((error for error in failures if not isinstance(error, TidelogError)), None)
-    if unexpected is not None:
-        raise unexpected
-    return next(error for error in failures if isinstance(error, TidelogError))
+
+def _described(topic: Topic, answers: Sequence[FetchedPart]) -> Sequence[PartitionDescription] | TidelogError:
+    described = []
+    for shard, answer in zip(topic.shards, answers, strict=True):
+        if answer.error:
+            return answer.error
+        ends = answer.fetched
+        if ends is None or ends.cold_end is None:
+            return Unavailable(f"the offsets of partition {answer.part.partition} are not known. Retry")
+        described.append(
+            PartitionDescription(
+                answer.part.partition, shard, ends.log_start_offset, ends.cold_end, ends.high_watermark
+            )
+        )
+    return described
 
 
 def _listed(topic: Topic, partitions: tuple[ListedPartition, ...]) -> ListedTopic:

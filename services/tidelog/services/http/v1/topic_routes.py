@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidelog.coordinator.topics.topic import Topic
+from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.answers.json_answer import json_answer
 from tidelog.services.http.bodies.typed_json import parse_typed
@@ -30,7 +31,7 @@ from tidelog.services.http.v1.topic_list import (
     DETAILED_PARTITIONS_MAX,
     LIMIT_MAX,
     PARTITIONS_PER_PAGE_MAX,
-    ReadPartition,
+    ReadOffsets,
     described_partitions,
     detailed,
     listed,
@@ -39,6 +40,7 @@ from tidelog.services.http.v1.topic_list import (
 from tidelog.storage.object_store import Body
 from tidelog.wire.topics import LogStartAnswer, PartitionDescription, TopicDescription
 
+_ENDS_ONLY = FetchLimits(1, 0, fresh=False)
 _LIST_QUERY = frozenset({"limit", "after", "detail"})
 _CREATE = msgspec.json.Decoder(CreateForm)
 _ALTER = msgspec.json.Decoder(AlterForm)
@@ -116,14 +118,9 @@ class TopicRoutes:
     async def _described(self, context: RequestContext, topic: Topic) -> Response:
         return json_answer(_description(topic, await described_partitions(topic, self._reader(context))))
 
-    def _reader(self, context: RequestContext) -> ReadPartition:
-        """Reads offsets for the request with `context`. A partition that is not loaded costs a request to the store."""
-
-        async def read(topic: str, number: int) -> PartitionDescription:
-            log = await self._broker.partition_log(context, topic, number, fresh=False)
-            return PartitionDescription(number, log.shard, log.log_start_offset, log.cold_end, log.high_watermark)
-
-        return read
+    def _reader(self, context: RequestContext) -> ReadOffsets:
+        """Reads ends for the request with `context`. A partition that is not loaded costs a request to the store."""
+        return lambda parts: self._broker.fetch_parts(context, parts, _ENDS_ONLY)
 
 
 def _description(topic: Topic, partitions: Sequence[PartitionDescription]) -> TopicDescription:
