@@ -4,8 +4,8 @@ A page ends after `limit` topics or before it has too many partitions, but it ha
 value of `after` for the following page.
 
 The offsets of partitions are read only for a list with details: those of a page with one call to each leader. A
-partition that its leader has not loaded costs a request to the store. A topic whose partitions cannot be read (an object
-of it is damaged, for example) is listed under `failed`; the other topics are described. A topic that was deleted
+partition that its leader has not loaded costs a request to the store. A topic whose partitions cannot be read (for
+example, an object of it is damaged) is listed under `failed`; the other topics are described. A topic that was deleted
 meanwhile is left out.
 """
 
