@@ -1,15 +1,20 @@
-"""The Python client: `Producer`, `Consumer` and `Admin`, synchronous, over HTTP.
+"""The Python client, over HTTP: `Producer`, `Consumer` and `Admin`, and the same for asyncio as `AsyncProducer`,
+`AsyncConsumer` and `AsyncAdmin`.
 
 Calls raise the errors of `tidelog.storage.errors`. Answers are values of the types below.
 """
 
 from tidelog.client.admin import Admin, Health
+from tidelog.client.async_admin import AsyncAdmin
+from tidelog.client.async_consumer import AsyncConsumer
+from tidelog.client.async_producer import AsyncProducer
 from tidelog.client.broker_access import BrokerAccess
 from tidelog.client.consumed import Batch, CommittedPosition, Record, TopicPartition
 from tidelog.client.consumer import Consumer
 from tidelog.client.consumer_options import ConsumerOptions
 from tidelog.client.costs import ClusterCost, CostDescription, TopicCostDescription
 from tidelog.client.delivery import Delivered
+from tidelog.client.delivery_futures import DeliveredRecord
 from tidelog.client.prices import S3_STANDARD, PriceTable, read_prices
 from tidelog.client.producer import Producer
 from tidelog.client.producer_options import ProducerOptions
@@ -34,6 +39,9 @@ from tidelog.wire.topics import (
 __all__ = [
     "S3_STANDARD",
     "Admin",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
     "Batch",
     "BrokerAccess",
     "ClusterCost",
@@ -44,6 +52,7 @@ __all__ = [
     "CostDescription",
     "DamageDescription",
     "Delivered",
+    "DeliveredRecord",
     "Health",
     "ListedPartition",
     "ListedTopic",

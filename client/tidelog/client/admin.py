@@ -1,4 +1,4 @@
-"""`Admin`: topics, and the state of a broker and its cluster.
+"""`Admin`: topics, consumer groups, and the state of a broker and its cluster.
 
 with Admin("http://127.0.0.1:8080") as admin:
     admin.create_topic("web", partitions=4, configs={"retention.ms": 86_400_000})
@@ -20,6 +20,7 @@ import msgspec
 from tidelog.client.broker_access import Broker, access_of
 from tidelog.client.connection import DEFAULT_BROKER, FIRST_CONNECT_TIMEOUT_S, JSON, Connection, Request, decoded
 from tidelog.client.costs import ClusterCost, CostDescription
+from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.request_paths import partition_path, topic_path
 from tidelog.storage.errors import Fenced, Invalid, OffsetConflict, Unavailable
 from tidelog.storage.runtime import Runtime
@@ -52,7 +53,7 @@ class Health:
     damaged_objects: tuple[str, ...] = ()
 
 
-class Admin:
+class Admin(GroupAdmin):
     """Administration over HTTP. Every call can raise `NotFound`, `Invalid` and `Unavailable`. `deadline_s` bounds a
     call with its retries; `connect_timeout_s` bounds the calls until a broker was reached."""
 

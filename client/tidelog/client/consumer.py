@@ -70,7 +70,7 @@ class Consumer:
         self._core = ConsumerCore(access_of(broker), group, position, self._options, on_loss, runtime or Runtime())
         self._clock = self._core.clock
         self._part: Part | None = None
-        self._closed = False
+        self._closed = self._closing = self._woken = False
         topics = (topic,) if isinstance(topic, str) else tuple(topic)
         try:
             self._begin(topics, partitions, group)
@@ -205,10 +205,10 @@ class Consumer:
 
         Raises `OutOfRange`, with the range of the log, if the log no longer holds the position. (With a group, reading
         goes on at `start` instead.) Raises errors that no repetition mends; without a group also `Unavailable`."""
-        if self._closed:
-            raise Invalid("the consumer is closed")
         give_up_at = self._clock.monotonic() + timeout_s
         while True:
+            if self._closed or self._closing:
+                raise Invalid("the consumer is closed")
             self._core.attend()
             left_s = give_up_at - self._clock.monotonic()
             part = self._core.next_part(min(left_s, LONG_POLL_S))
@@ -216,7 +216,8 @@ class Consumer:
             if batch is not None and batch.records.num_rows:
                 self._part = part
                 return batch
-            if part is None and left_s <= 0:
+            if part is None and (left_s <= 0 or self._woken):
+                self._woken = False
                 return None
 
     def batches(self, *, follow: bool = True) -> Iterator[Batch]:
@@ -232,20 +233,30 @@ class Consumer:
     def records(self, *, follow: bool = True) -> Iterator[Record]:
         """The records of `batches` one by one. If the program breaks off, the rest comes again in the next poll."""
         for batch in self.batches(follow=follow):
-            if self._part is None or not batch.records.num_rows:
-                continue
-            hand = self._core.in_hand = InHand(self._part, int(batch.records.column("offset")[0].as_py()))
-            for record in records_of(batch):
-                if self._core.in_hand is not hand:
-                    break  # the program has sought or polled meanwhile
-                hand.offset = record.offset
-                yield record
-            else:
-                if self._core.in_hand is hand:
-                    self._core.in_hand = None
+            yield from self.given_out(batch)
+
+    def given_out(self, batch: Batch) -> Iterator[Record]:
+        """The records of the batch that the last `poll` returned, one by one, so that the position follows them."""
+        if self._part is None or not batch.records.num_rows:
+            return
+        hand = self._core.in_hand = InHand(self._part, int(batch.records.column("offset")[0].as_py()))
+        for record in records_of(batch):
+            if self._core.in_hand is not hand:
+                return  # the program has sought or polled meanwhile
+            hand.offset = record.offset
+            yield record
+        if self._core.in_hand is hand:
+            self._core.in_hand = None
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
+
+    def wake_up(self, *, closing: bool = False) -> None:
+        """From any thread: let the poll that is under way, or the next one, return at once. `closing`: with an
+        error, because `close` follows."""
+        self._woken, self._closing = True, self._closing or closing
+        with self._core.changed:
+            self._core.changed.notify_all()
 
     def close(self, *, failed: bool = False) -> None:
         """Commit if `auto_commit` is on, leave the group, and release threads and sockets. It returns within

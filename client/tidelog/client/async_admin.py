@@ -1,0 +1,64 @@
+"""`AsyncAdmin`: `Admin` for asyncio.
+
+async with AsyncAdmin("http://127.0.0.1:8080") as admin:
+    print((await admin.topic("web")).records)
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from tidelog.client.admin import Admin
+from tidelog.client.async_calls import in_thread
+from tidelog.client.broker_access import Broker
+from tidelog.client.connection import DEFAULT_BROKER, FIRST_CONNECT_TIMEOUT_S
+from tidelog.storage.runtime import Runtime
+
+
+class AsyncAdmin:
+    """The calls of `Admin` as coroutines. They run in the event loop's threads."""
+
+    def __init__(
+        self,
+        broker: Broker = DEFAULT_BROKER,
+        *,
+        deadline_s: float = 10.0,
+        connect_timeout_s: float = FIRST_CONNECT_TIMEOUT_S,
+        runtime: Runtime | None = None,
+    ) -> None:
+        self.held = Admin(broker, deadline_s=deadline_s, connect_timeout_s=connect_timeout_s, runtime=runtime)
+
+    create_topic = in_thread(Admin.create_topic)
+    alter_topic = in_thread(Admin.alter_topic)
+    delete_topic = in_thread(Admin.delete_topic)
+    delete_records = in_thread(Admin.delete_records)
+    topics = in_thread(Admin.topics)
+    topic = in_thread(Admin.topic)
+    partition_log = in_thread(Admin.partition_log)
+    offset = in_thread(Admin.offset)
+    cluster = in_thread(Admin.cluster)
+    cost = in_thread(Admin.cost)
+    cluster_cost = in_thread(Admin.cluster_cost)
+    drain = in_thread(Admin.drain)
+    health = in_thread(Admin.health)
+    groups = in_thread(Admin.groups)
+    group = in_thread(Admin.group)
+    group_members = in_thread(Admin.group_members)
+    group_offsets = in_thread(Admin.group_offsets)
+    group_lag = in_thread(Admin.group_lag)
+    seek_group = in_thread(Admin.seek_group)
+    delete_group = in_thread(Admin.delete_group)
+    delete_group_offsets = in_thread(Admin.delete_group_offsets)
+
+    async def close(self) -> None:
+        """Release the sockets."""
+        self.held.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
