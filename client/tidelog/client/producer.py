@@ -273,8 +273,16 @@ class Producer:
 
     def _seal(self, *, wait: bool = True) -> None:
         """Queue the batch and begin another."""
-        if self._gathering.first_number is not None:
-            self._queue(self._gathering.seal(), wait=wait)
+        first = self._gathering.first_number
+        if first is None:
+            return
+        try:
+            shares = self._gathering.seal()
+        except Exception as error:  # of the program's own partitioner
+            self._lanes.lose(first)
+            self._fail(error, None)
+        else:
+            self._queue(shares, wait=wait)
 
     def _queue(self, shares: Sequence[Share], *, wait: bool = True) -> None:
         """Put a batch into its lanes. A sending thread does not wait for room, because it makes the room itself."""
@@ -302,8 +310,7 @@ class Producer:
                 self._fail(error, parcel)
             with self._changed:
                 self._lanes.done(parcel, refused)
-                if self._failure is not None and self._lanes.empty:
-                    self._futures.fail(self._failure)
+                self._end_futures_if_failed()
                 self._changed.notify_all()
 
     def _await_parcel(self) -> Parcel | None:
@@ -312,18 +319,12 @@ class Producer:
             while not self._closing:
                 linger_left_s = self._linger_left_s()
                 if linger_left_s is not None and linger_left_s <= 0:
-                    self._seal_in_background()
+                    self._seal(wait=False)
                 parcel = self._lanes.take()
                 if parcel is not None:
                     return parcel
                 self._changed.wait(self._linger_left_s())
             return None
-
-    def _seal_in_background(self) -> None:
-        try:
-            self._seal(wait=False)
-        except Exception as error:  # a partitioner of the program: its error is raised by the next call
-            self._fail(error, None)
 
     def _linger_left_s(self) -> float | None:
         """How long the batch may still wait; None if it is empty."""
@@ -341,7 +342,13 @@ class Producer:
             if self._failure is None:
                 self._failure = error
                 error.add_note(f"the producer of {self.topic!r} stopped; {dropped} records behind it were not sent")
+            self._end_futures_if_failed()
             self._changed.notify_all()
+
+    def _end_futures_if_failed(self) -> None:
+        """Requests that are under way still tell the futures of their records."""
+        if self._failure is not None and self._lanes.empty:
+            self._futures.fail(self._failure)
 
     def _stop(self, *, abandon: bool = False) -> None:
         """End the threads. `abandon`: break off requests under way, whose outcome stays unknown."""
