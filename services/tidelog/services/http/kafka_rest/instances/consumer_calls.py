@@ -40,12 +40,14 @@ from tidelog.services.http.kafka_rest.instances.instance_state import (
     assigned,
     by_topic,
     committed,
+    rewound,
     sought,
     subscribed,
     to_commit,
     unsubscribed,
 )
 from tidelog.services.http.kafka_rest.instances.kept_instance import InstanceStore, KeptInstance
+from tidelog.services.http.kafka_rest.instances.page_sending import PageAnswer, Senders
 from tidelog.services.http.kafka_rest.read_calls import page_limits
 from tidelog.services.http.kafka_rest.rest_answer import OFFSET_MAX, query_number, rest_answer
 from tidelog.services.http.kafka_rest.rest_errors import Code, RestError
@@ -81,7 +83,9 @@ class ConsumerCalls:
         idle_ms = min(IDLE_MS, service.settings.group_max_session_timeout_ms)
         self._store = InstanceStore(service.broker, idle_ms, service.runtime.entropy)
         self._membership = Membership(service.broker, idle_ms, service.runtime.clock)
-        self._reads = InstanceReads(service.broker, self._store, self._membership, service.runtime.clock)
+        runtime = service.runtime
+        senders = Senders(service.broker, runtime.entropy.new_id(), service.settings.own_address, runtime.clock)
+        self._reads = InstanceReads(service.broker, self._store, self._membership, senders, runtime.clock)
 
     def add_to(self, routes: RestRoutes) -> None:
         routes.add("POST", "/consumers/{group}", self.create)
@@ -108,7 +112,8 @@ class ConsumerCalls:
         return rest_answer(Created(name, self._addresses.of(request) + path), media)
 
     async def delete(self, request: Request) -> Response:
-        kept = await self._membership.auto_commit(await self._read(request))
+        kept = await self._read(request)
+        kept = await self._membership.auto_commit(kept.with_state(rewound(kept.state)))
         await self._store.delete(kept)
         await self._membership.leave(kept)
         return _done()
@@ -192,8 +197,8 @@ class ConsumerCalls:
         async def hold(work: Coroutine[Any, Any, T]) -> T:
             return await self._service.waiting.hold(request.receive, work)
 
-        body = await self._reads.read(read_state, bounds, hold)
-        return Response(body, media_type=media[0])
+        page = await self._reads.read(read_state, bounds, hold)
+        return PageAnswer(page, self._store, media[0])
 
     async def commit(self, request: Request) -> Response:
         form = parsed_or(OFFSETS, await self._body(request), OffsetsForm())

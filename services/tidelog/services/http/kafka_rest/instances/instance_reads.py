@@ -16,12 +16,24 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+import msgspec
+
 from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.fetch import FetchedPart, FetchLimits, FetchPart
 from tidelog.services.http.kafka_rest.instances.fetched_round import FetchedRound, offsets_after, round_of
 from tidelog.services.http.kafka_rest.instances.instance_membership import Membership
-from tidelog.services.http.kafka_rest.instances.instance_state import advanced, begun, forgotten, in_turn, moved
+from tidelog.services.http.kafka_rest.instances.instance_state import (
+    advanced,
+    begun,
+    forgotten,
+    in_turn,
+    moved,
+    rewound,
+    sending,
+    sent,
+)
 from tidelog.services.http.kafka_rest.instances.kept_instance import ATTEMPTS_MAX, InstanceStore, KeptInstance
+from tidelog.services.http.kafka_rest.instances.page_sending import PageToSend, Senders
 from tidelog.services.http.kafka_rest.record_page import page_of
 from tidelog.services.http.listener.waiting_requests import Draining
 from tidelog.storage.errors import Conflict
@@ -29,6 +41,8 @@ from tidelog.storage.runtime import Clock
 
 FIRST_ASSIGNMENT_MS = 3_000
 """How long the first read waits for its partitions, even if its timeout is shorter."""
+SETTLED_MS = 1_000
+"""How long a read waits at least until the page before was sent."""
 RECONCILING_MS = 1_000
 """A shorter heartbeat interval says that the member still waits for partitions."""
 HEARTBEAT_MS_MAX = 5_000
@@ -58,20 +72,41 @@ class InstanceReads:
     broker: Broker
     store: InstanceStore
     membership: Membership
+    senders: Senders
     clock: Clock
 
-    async def read(self, read_state: ReadState, bounds: ReadBounds, hold: Hold) -> bytes:
+    async def read(self, read_state: ReadState, bounds: ReadBounds, hold: Hold) -> PageToSend:
         """The page of the next records; an empty one if none came within the timeout. Raises `RestError`."""
         began_s = self.clock.monotonic()
         for attempt in range(ATTEMPTS_MAX):
             kept = await read_state()
             timeout_ms = kept.state.config.request_timeout_ms if bounds.timeout_ms is None else bounds.timeout_ms
+            end_s = began_s + timeout_ms / 1000
             try:
-                return await _OneRead(self, kept, bounds, hold, began_s + timeout_ms / 1000).run()
+                if kept.state.unsent:
+                    kept = await self._settled(kept, read_state, hold, max(end_s, began_s + SETTLED_MS / 1000))
+                    if kept.state.unsent:
+                        return PageToSend(b"[]", kept.with_state(sent(kept.state, kept.state.unsent.page)))
+                return await _OneRead(self, kept, bounds, hold, end_s).run()
+            except Draining:
+                return PageToSend(b"[]", kept.with_state(msgspec.structs.replace(kept.state, unsent=None)))
             except Conflict:
                 if attempt == ATTEMPTS_MAX - 1:
                     raise
         raise AssertionError("the last attempt returns or raises")
+
+    async def _settled(self, kept: KeptInstance, read_state: ReadState, hold: Hold, end_s: float) -> KeptInstance:
+        """The instance once it has no unsent page. If its broker is gone, the page is read again."""
+        pause_ms = 1
+        while kept.state.unsent:
+            if self.senders.is_gone(kept.context, kept.state.unsent):
+                return kept.with_state(rewound(kept.state))
+            if self.clock.monotonic() >= end_s:
+                return kept
+            await hold(self.clock.sleep(pause_ms / 1000))
+            pause_ms = min(2 * pause_ms, PAUSE_MAX_MS)
+            kept = await read_state()
+        return kept
 
 
 class _OneRead:
@@ -87,7 +122,7 @@ class _OneRead:
         self._interval_ms = HEARTBEAT_MS_MAX
         self._pause_ms = PAUSE_FIRST_MS
 
-    async def run(self) -> bytes:
+    async def run(self) -> PageToSend:
         """The page. Raises `Conflict` if another call has changed the instance."""
         try:
             await self._join()
@@ -102,9 +137,13 @@ class _OneRead:
         except Exception:
             await self._write()
             raise
-        self._kept = replace(self._kept, state=advanced(self._kept.state, offsets_after(found, page)))
-        await self._write()
-        return page.body
+        if offsets := offsets_after(found, page):
+            state = advanced(self._kept.state, offsets)
+            me = self._reads.senders.me(self._kept.context)
+            now_ms = self._reads.clock.now_ms()
+            state = sending(state, self._reads.store.new_id(), me, self._kept.state, now_ms)
+            self._kept = self._kept.with_state(state)
+        return PageToSend(page.body, await self._write())
 
     async def _join(self) -> None:
         """The first heartbeat. A new member waits until it has partitions, or the group has none for it."""
@@ -148,7 +187,7 @@ class _OneRead:
 
     async def _fetch(self, wait_ms: int) -> Sequence[FetchedPart]:
         known, size_bytes = self._kept.state.known, self._bounds.max_bytes
-        parts = [FetchPart(*one, known[one], size_bytes) for one in in_turn(sorted(known), self._kept.version)]
+        parts = [FetchPart(*one, known[one], size_bytes) for one in in_turn(sorted(known), self._kept.state.turn)]
         if not parts:
             return ()
         limits = FetchLimits(self._bounds.max_records, size_bytes, wait_ms)
@@ -162,10 +201,10 @@ class _OneRead:
     def _left_ms(self) -> int:
         return int((self._end_s - self._reads.clock.monotonic()) * 1000)
 
-    async def _write(self) -> None:
+    async def _write(self) -> KeptInstance:
         """Raises `Conflict`."""
         before, after = self._before.state, self._kept.state
         if after == before:
-            return
+            return self._kept
         begins = after.partitions != before.partitions or after.known.keys() != before.known.keys()
-        await self._reads.store.write(self._kept, durable=begins)
+        return await self._reads.store.write(self._kept, durable=begins)

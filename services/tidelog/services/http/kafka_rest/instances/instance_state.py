@@ -5,12 +5,13 @@ nothing. A state either subscribes, and is then a member of the group, or it has
 
 `positions`: the next offset to read of each partition. It is unknown for a partition that was assigned and not read
 yet. `read`: the partitions that were read since their last commit. `committed_at_ms`: when the instance last committed
-by itself.
+by itself. `turn`: how many pages it has read, for a fair order of partitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
@@ -41,6 +42,20 @@ class InstanceConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     request_timeout_ms: int = 1_000
 
 
+class UnsentPage(msgspec.Struct, frozen=True, array_like=True):
+    """A page that a broker is sending: the state counts it as read, but its client may not have got it. The broker is
+    named by its id, the time when it started, and its process. `before`: the positions before the page, and `read`
+    before it. `at_ms`: when the page was read, in ms since 1970."""
+
+    page: str
+    broker_id: str
+    started_at_ms: int
+    process: str
+    at_ms: int
+    before: tuple[Position, ...]
+    read: tuple[tuple[str, int], ...]
+
+
 class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     """`member_epoch`: `JOIN_EPOCH` before the first read after a subscription. `partitions`: those that it may read."""
 
@@ -54,6 +69,8 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     positions: tuple[Position, ...] = ()
     read: tuple[tuple[str, int], ...] = ()
     committed_at_ms: int = 0
+    turn: int = 0
+    unsent: UnsentPage | None = None
 
     @property
     def subscribed(self) -> bool:
@@ -63,6 +80,15 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     def known(self) -> dict[Partition, int]:
         """The positions by partition."""
         return {(position.topic, position.partition): position.offset for position in self.positions}
+
+
+@dataclass(frozen=True)
+class SendingBroker:
+    """This broker, as `UnsentPage` names it."""
+
+    broker_id: str
+    started_at_ms: int
+    process: str
 
 
 def positions_of(offsets: Mapping[Partition, int]) -> tuple[Position, ...]:
@@ -133,7 +159,8 @@ def sought(state: Instance, offsets: Mapping[Partition, int]) -> Instance:
                 f"No current assignment for partition {topic}-{partition}. A partition of a subscription is assigned "
                 "by the first read",
             )
-    return msgspec.structs.replace(state, positions=positions_of({**state.known, **offsets}))
+    sought_to = positions_of({**state.known, **offsets})
+    return msgspec.structs.replace(state, positions=sought_to, unsent=None)
 
 
 def advanced(state: Instance, offsets: Mapping[Partition, int]) -> Instance:
@@ -144,6 +171,7 @@ def advanced(state: Instance, offsets: Mapping[Partition, int]) -> Instance:
         state,
         positions=positions_of({**state.known, **offsets}),
         read=tuple(sorted({*state.read, *offsets})),
+        turn=state.turn + 1,
     )
 
 
@@ -159,6 +187,36 @@ def forgotten(state: Instance, partitions: Iterable[Partition]) -> Instance:
         state,
         positions=tuple(place for place in state.positions if (place.topic, place.partition) not in gone),
         read=tuple(partition for partition in state.read if partition not in gone),
+    )
+
+
+def sending(state: Instance, page: str, broker: SendingBroker, before: Instance, at_ms: int) -> Instance:
+    """`state`, whose last page is to be sent by `broker`. `before`: the state before the page."""
+    unsent = UnsentPage(
+        page, broker.broker_id, broker.started_at_ms, broker.process, at_ms, before.positions, before.read
+    )
+    return msgspec.structs.replace(state, unsent=unsent)
+
+
+def sent(state: Instance, page: str) -> Instance:
+    """After `page` was sent. Nothing changes if another one has been read since."""
+    if state.unsent is None or state.unsent.page != page:
+        return state
+    return msgspec.structs.replace(state, unsent=None)
+
+
+def rewound(state: Instance, page: str | None = None) -> Instance:
+    """After `page` (None: any) was not sent: it is read again. Positions that were sought since stay."""
+    unsent = state.unsent
+    if unsent is None or page not in (None, unsent.page):
+        return state
+    kept = frozenset(state.partitions)
+    before = {(one.topic, one.partition): one.offset for one in unsent.before}
+    return msgspec.structs.replace(
+        state,
+        positions=positions_of({**state.known, **{one: offset for one, offset in before.items() if one in kept}}),
+        read=tuple(one for one in unsent.read if one in kept),
+        unsent=None,
     )
 
 

@@ -36,6 +36,9 @@ class KeptInstance:
     state: Instance
     version: int
 
+    def with_state(self, state: Instance) -> KeptInstance:
+        return replace(self, state=state)
+
 
 class InstanceStore:
     """The instances of all groups. `idle_ms`: an instance that nobody uses for so long is dropped."""
@@ -44,6 +47,9 @@ class InstanceStore:
         self._broker = broker
         self._idle_ms = idle_ms
         self._entropy = entropy
+
+    def new_id(self) -> str:
+        return self._entropy.new_id()
 
     async def create(self, context: RequestContext, group: str, name: str, state: Instance) -> None:
         """Raises `RestError` (40902)."""
