@@ -259,6 +259,13 @@ async def test_names_and_bodies_that_cannot_be_are_refused(topic: httpx.AsyncCli
         problem(await topic.post(f"{G}/{call}", content=b"x"), 415, "unsupported_media_type")
 
 
+async def test_a_huge_list_is_refused_before_it_is_parsed(topic: httpx.AsyncClient) -> None:
+    offsets = [{"topic": "web", "partition": 0, "offset": 1}] * 30_000
+    for path in (f"{G}/commit", f"{G}/poll", f"{G}/heartbeat", "/v1/fetch"):
+        refusal = problem(await topic.post(path, json={"offsets": offsets}), 413, "too_large")
+        assert "fewer partitions" in refusal["detail"]
+
+
 async def test_a_client_that_leaves_ends_its_poll(served: Served, topic: httpx.AsyncClient) -> None:
     last = await joined(topic)
     members = {name: last[name] for name in ("member_id", "member_epoch", "offsets")} | {"wait_ms": 10_000}

@@ -25,6 +25,7 @@ from tidelog.storage.object_store import Body
 from tidelog.wire.errors import BodyTimeout, ClientGone, Unreadable
 
 LIMIT_NAME = "request.max.bytes"
+RECORDS_ADVICE = f"send fewer records per request, or raise {LIMIT_NAME}"
 _RETRY_AFTER_S = 1.0
 INLINE_BYTES = 1 << 14
 """The part of a compressed body that is expanded on the event loop; most bodies are no larger."""
@@ -34,11 +35,12 @@ _CODECS: Mapping[str, Literal["gzip", "zstd"]] = {"gzip": "gzip", "zstd": "zstd"
 
 class InFlightBody:
     """The memory that one body holds: `bytes_held`, until its request is answered. The body itself may have
-    `limit_bytes`."""
+    `limit_bytes`; `advice` says what to do about a larger one."""
 
-    def __init__(self, reader: BodyReader, limit_bytes: int) -> None:
+    def __init__(self, reader: BodyReader, limit_bytes: int, advice: str) -> None:
         self._reader = reader
         self.limit_bytes = limit_bytes
+        self.advice = advice
         self.bytes_held = 0
         self.bytes_allotted = 0
 
@@ -86,9 +88,9 @@ class BodyReader:
         self.in_flight_bytes += size_bytes
 
     @contextmanager
-    def in_flight(self, limit_bytes: int | None = None) -> Iterator[InFlightBody]:
+    def in_flight(self, limit_bytes: int | None = None, advice: str = RECORDS_ADVICE) -> Iterator[InFlightBody]:
         """The memory of one body. Leave the block when the request is answered."""
-        body = InFlightBody(self, limit_bytes or self.limit_bytes)
+        body = InFlightBody(self, limit_bytes or self.limit_bytes, advice)
         try:
             yield body
         finally:
@@ -118,7 +120,7 @@ class BodyReader:
             while piece := await _expand(stream, min(piece_bytes, held.limit_bytes + 1 - len(plain)), held, encoding):
                 plain += piece
                 if len(plain) > held.limit_bytes:
-                    raise _too_large(f"the {encoding} body expands to", held.limit_bytes)
+                    raise _too_large(f"the {encoding} body expands to", held)
                 piece_bytes = INLINE_BYTES if len(piece) < piece_bytes else EXPANDED_PIECE_BYTES
         return memoryview(plain).toreadonly()
 
@@ -128,14 +130,14 @@ class BodyReader:
         if text is None or not text.isdecimal():
             return None
         if int(text) > held.limit_bytes:
-            raise _too_large("the body is", held.limit_bytes)
+            raise _too_large("the body is", held)
         return int(text)
 
     def admit_chunk(self, held: InFlightBody, size_bytes: int) -> None:
         """Count a chunk as it arrived. Raises `TooLarge`, `Overloaded`."""
         held.grow(size_bytes)
         if held.bytes_held > held.limit_bytes:
-            raise _too_large("the body is", held.limit_bytes)
+            raise _too_large("the body is", held)
 
     def too_slow(self) -> BodyTimeout:
         return BodyTimeout(
@@ -170,9 +172,9 @@ async def _expand(stream: pa.CompressedInputStream, size_bytes: int, held: InFli
     return piece
 
 
-def _too_large(what: str, limit_bytes: int) -> TooLarge:
+def _too_large(what: str, held: InFlightBody) -> TooLarge:
     return TooLarge(
-        f"{what} more than {limit_bytes} bytes: send fewer records per request, or raise {LIMIT_NAME}",
+        f"{what} more than {held.limit_bytes} bytes: {held.advice}",
         limit_name=LIMIT_NAME,
-        limit_bytes=limit_bytes,
+        limit_bytes=held.limit_bytes,
     )

@@ -12,9 +12,9 @@ from starlette.responses import Response
 from tidelog.services.consuming.lag import Lags
 from tidelog.services.consuming.seek import SeekOrder, Seeks, Target, relative_target
 from tidelog.services.http.answers.json_answer import json_answer
-from tidelog.services.http.bodies.typed_json import parse_typed
+from tidelog.services.http.bodies.call_body import read_call
 from tidelog.services.http.front.request_context import context_of
-from tidelog.services.http.media import Media, answer_media, body_media
+from tidelog.services.http.media import Media, answer_media
 from tidelog.services.http.service import Service
 from tidelog.services.http.v1 import openapi_groups
 from tidelog.services.http.v1.parameters import NO_QUERY, capped_number, flag, query_of
@@ -119,17 +119,10 @@ class GroupRoutes:
     async def _body(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
         query_of(request, NO_QUERY)
         answer_media(request, (Media.JSON,))
-        return await read_json(self._service, request, decoder)
+        return await read_call(self._service.bodies, request, decoder)
 
     async def _answer(self, request: Request, call: GroupRequest[Any]) -> Response:
         return json_answer(await self._groups.call(context_of(request), group_of(request), call))
-
-
-async def read_json(service: Service, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
-    """The JSON body of `request`. Raises what is wrong with it."""
-    body_media(request, (Media.JSON,))
-    with service.bodies.in_flight() as held:
-        return parse_typed(decoder, await service.bodies.read(request, held))
 
 
 def group_of(request: Request) -> str:

@@ -12,10 +12,10 @@ from starlette.responses import Response
 
 from tidelog.services.broker.api.fetch import FetchedPart, FetchLimits, FetchPart
 from tidelog.services.http.answers.part_answer import PART_MEDIA, part_answer, part_state
-from tidelog.services.http.bodies.typed_json import parse_typed
+from tidelog.services.http.bodies.call_body import read_call
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.listener.waiting_requests import Draining
-from tidelog.services.http.media import Media, answer_media, body_media
+from tidelog.services.http.media import Media, answer_media
 from tidelog.services.http.service import Service
 from tidelog.services.http.v1 import openapi_records
 from tidelog.services.http.v1.fetch_routes import JSON_BYTES_DEFAULT, JSON_RECORDS_DEFAULT, wants_base64
@@ -46,16 +46,12 @@ class PartRoutes:
         from call to call."""
         base64 = wants_base64(query_of(request, _QUERY))
         media = answer_media(request, PART_MEDIA)
-        asked = await self._asked(request)
+        asked = await read_call(self._service.bodies, request, _REQUEST)
         limits = part_limits(self._service, media, asked.max_records, asked.max_bytes, asked.wait_ms)
-        parts = _fetch_parts(asked.partitions, limits)
+        parts_max = None if context_of(request).from_peer else PARTS_MAX
+        parts = _fetch_parts(asked.partitions, limits, parts_max)
         fetched = await self._fetch(request, parts, replace(limits, fresh=asked.fresh))
         return await part_answer(request, fetched, PartsAnswer(tuple(map(part_state, fetched))), media, base64=base64)
-
-    async def _asked(self, request: Request) -> PartsRequest:
-        body_media(request, (Media.JSON,))
-        with self._service.bodies.in_flight() as held:
-            return parse_typed(_REQUEST, await self._service.bodies.read(request, held))
 
     async def _fetch(self, request: Request, parts: Sequence[FetchPart], limits: FetchLimits) -> Sequence[FetchedPart]:
         context = context_of(request)
@@ -82,9 +78,9 @@ def part_limits(
     )
 
 
-def _fetch_parts(asked: Sequence[PartRequest], limits: FetchLimits) -> Sequence[FetchPart]:
-    """Raises `Invalid`, `Unreadable`."""
-    if not 0 < len(asked) <= PARTS_MAX:
+def _fetch_parts(asked: Sequence[PartRequest], limits: FetchLimits, parts_max: int | None) -> Sequence[FetchPart]:
+    """Raises `Invalid`, `Unreadable`. `parts_max`: None for a peer, which asks for what its own client may ask for."""
+    if not asked or (parts_max is not None and len(asked) > parts_max):
         raise Invalid(f"name 1 to {PARTS_MAX} partitions, not {len(asked)}", field="partitions")
     places = {(part.topic, part.partition): number for number, part in enumerate(asked)}
     if len(places) < len(asked):

@@ -12,13 +12,14 @@ from tidelog.services.consuming.assigned_partitions import places_of
 from tidelog.services.consuming.member_poll import MemberPoll, PolledRecords
 from tidelog.services.consuming.member_polls import MemberPolls
 from tidelog.services.http.answers.part_answer import PART_MEDIA, part_answer, part_state
+from tidelog.services.http.bodies.call_body import read_call
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.listener.waiting_requests import Draining
 from tidelog.services.http.media import answer_media
 from tidelog.services.http.service import Service
 from tidelog.services.http.v1 import openapi_groups
 from tidelog.services.http.v1.fetch_routes import wants_base64
-from tidelog.services.http.v1.group_routes import group_of, read_json, with_client
+from tidelog.services.http.v1.group_routes import group_of, with_client
 from tidelog.services.http.v1.parameters import query_of
 from tidelog.services.http.v1.part_routes import part_limits
 from tidelog.storage.errors import Overloaded
@@ -44,7 +45,7 @@ class PollRoutes:
         selects JSON, JSON lines or Arrow. While the call waits for records, it keeps the member in the group."""
         base64 = wants_base64(query_of(request, frozenset({"encoding"})))
         media = answer_media(request, PART_MEDIA)
-        asked = await read_json(self._service, request, _REQUEST)
+        asked = await read_call(self._service.bodies, request, _REQUEST)
         limits = part_limits(self._service, media, asked.max_records, asked.max_bytes, asked.wait_ms)
         polled = await self._held(request, _member_poll(request, asked, limits), leave=asked.leave)
         return await part_answer(request, polled.parts, _poll_answer(polled), media, base64=base64)
