@@ -29,11 +29,11 @@ def check_may_ask(yes: bool) -> None:
         raise Invalid("stdin is no terminal, so nobody can confirm this: add --yes", field="yes")
 
 
-def confirm(question: str) -> None:
-    """Ask on the terminal. Any answer but yes ends the command with code 1."""
+def confirm(question: str, *, otherwise: str = "nothing was deleted") -> None:
+    """Ask on the terminal. Any answer but yes ends the command with code 1, and says `otherwise`."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        complain("nothing was deleted")
+        complain(otherwise)
         raise SystemExit(FAILED)
 
 

@@ -14,8 +14,8 @@ from tidelog.services.cli.broker_options import BrokerChoice
 from tidelog.services.cli.console import complain
 from tidelog.services.cli.options import JsonOption, TopicArgument
 from tidelog.services.cli.progress import Progress
-from tidelog.services.cli.record_format import VALUES_ONLY, renderer
-from tidelog.storage.errors import OutOfRange
+from tidelog.services.cli.record_format import VALUES_ONLY, Render, renderer
+from tidelog.storage.errors import Invalid, OutOfRange
 
 if TYPE_CHECKING:
     from tidelog.client import Batch, Consumer
@@ -49,6 +49,12 @@ WhereOption = Annotated[
         metavar="EXPRESSION",
     ),
 ]
+GroupOption = Annotated[
+    str | None,
+    typer.Option(
+        "--group", "-g", help="Read as a member of this group: begin where it is, and commit what was printed."
+    ),
+]
 PartitionsOption = Annotated[
     list[int] | None, typer.Option("--partition", "-p", help="Only this partition. Repeatable.", min=0)
 ]
@@ -63,22 +69,39 @@ def consume(
     line_format: FormatOption = VALUES_ONLY,
     partitions: PartitionsOption = None,
     where: WhereOption = None,
+    group: GroupOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print records from the oldest on and follow the log: by default each value and a newline.
 
     An offset (-o N) beyond the end of every partition is an error, exit code 2.
     If only some partitions end before N, those are read from their end on; stderr names them.
+    With --group, -o says where to begin in partitions for which the group has no committed offset.
 
     [dim]tidelog topic consume web -o start -e > access.log
     tidelog topic consume web -o -10 -n 10 -f '%t %p %o %k %v\\n'
-    tidelog topic consume web -e --where "value.status >= 500 and timestamp >= '2026-01-31'"[/dim]
+    tidelog topic consume web -e --where "value.status >= 500 and timestamp >= '2026-01-31'"
+    tidelog topic consume web --group billing[/dim]
     """
+    selection = None if where is None else _selection(where)
+    if group is not None:
+        if partitions:
+            raise Invalid("the group assigns the partitions: leave -p out", field="partition")
+        _consume_in_group(
+            broker,
+            topic,
+            group,
+            start,
+            renderer(topic, line_format, as_json=as_json),
+            count,
+            selection,
+            follow=not exit_at_end,
+        )
+        return
     from tidelog.client import Consumer, ConsumerOptions
 
     options = ConsumerOptions(max_bytes=FETCH_BYTES)
     render = renderer(topic, line_format, as_json=as_json)
-    selection = None if where is None else _selection(where)
     with (
         open(sys.stdout.fileno(), "wb", closefd=False) as output,  # an unbuffered sys.stdout.buffer may write less
         Consumer(broker.access(), topic, partitions=partitions, start=start, options=options) as consumer,
@@ -97,6 +120,33 @@ def consume(
             for batch in _bounded(batches, count):
                 output.write(render(batch))
                 output.flush()
+
+
+def _consume_in_group(
+    broker: BrokerChoice,
+    topic: str,
+    group: str,
+    start: str,
+    render: Render,
+    count: int | None,
+    selection: Selection | None,
+    *,
+    follow: bool,
+) -> None:
+    from tidelog.client import Consumer
+    from tidelog.services.cli.group_reading import GroupReading, group_options
+    from tidelog.services.cli.stopping import StopBetweenSteps
+
+    with StopBetweenSteps() as stopping:
+        with (
+            open(sys.stdout.fileno(), "wb", closefd=False) as output,
+            Consumer(broker.access(), topic, group=group, start=start, options=group_options(FETCH_BYTES)) as consumer,
+        ):
+            for batch in GroupReading(consumer, stopping, selection, follow).batches(count):
+                output.write(render(batch))
+                output.flush()
+        _tell_not_json(selection)
+        stopping.raise_if_asked()
 
 
 def _selection(where: str) -> Selection:
@@ -123,8 +173,12 @@ def _scanned(
         try:
             yield _shown(scan.batches(), progress)
         finally:
-            if selection.not_json:
-                complain(f"records that do not match because their value is no JSON: {selection.not_json:,}")
+            _tell_not_json(selection)
+
+
+def _tell_not_json(selection: Selection | None) -> None:
+    if selection is not None and selection.not_json:
+        complain(f"records that do not match because their value is no JSON: {selection.not_json:,}")
 
 
 def _shown(batches: Iterator[Batch], progress: Progress) -> Iterator[Batch]:

@@ -32,6 +32,7 @@ from tidelog.services.cli import (
     compactor,
     consume,
     diagnosis,
+    group,
     produce,
     profile,
     segments,
@@ -52,6 +53,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 topics = typer.Typer(help="Topics and their records.", no_args_is_help=True)
+groups = typer.Typer(help="Consumer groups and their offsets.", no_args_is_help=True)
 clusters = typer.Typer(help="Brokers, shards and their leaders.", no_args_is_help=True)
 profiles = typer.Typer(help="Named brokers, so that commands need no options.", no_args_is_help=True)
 buckets = typer.Typer(help="The bucket itself, without a broker.", no_args_is_help=True)
@@ -61,6 +63,7 @@ app.command("config")(serve.with_settings(serve.config))
 app.command("compactor")(serve.with_settings(compactor.compactor, groups=compactor.SETTING_GROUPS))
 app.command("doctor")(serve.with_settings(with_broker(diagnosis.doctor), groups=diagnosis.SETTING_GROUPS))
 app.add_typer(topics, name="topic")
+app.add_typer(groups, name="group")
 app.add_typer(clusters, name="cluster")
 app.add_typer(buckets, name="bucket")
 app.add_typer(profiles, name="profile")
@@ -74,6 +77,11 @@ topics.command("segments")(with_broker(segments.segments))
 topics.command("produce")(with_broker(produce.produce))
 topics.command("consume")(with_broker(consume.consume))
 topics.command("copy")(with_broker(topic_copy.copy))
+groups.command("list")(with_broker(group.list_groups))
+groups.command("describe")(with_broker(group.describe))
+groups.command("members")(with_broker(group.members))
+groups.command("seek")(with_broker(group.seek))
+groups.command("delete")(with_broker(group.delete))
 clusters.command("info")(with_broker(cluster.info))
 clusters.command("cost")(with_broker(cluster_cost.cost))
 clusters.command("drain")(with_broker(cluster.drain))

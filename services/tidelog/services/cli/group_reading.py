@@ -1,0 +1,89 @@
+"""Reads for `topic consume --group`: commits what was printed, and stops without a loss or a repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidelog.services.cli.console import complain
+from tidelog.services.cli.stopping import StopBetweenSteps
+from tidelog.storage.runtime import SystemClock
+
+if TYPE_CHECKING:
+    from tidelog.client import Batch, Consumer, ConsumerOptions
+    from tidelog.client.consumed import TopicPartition
+    from tidelog.services.cli.where.selection import Selection
+
+POLL_S = 0.25
+"""How soon Ctrl-C takes effect."""
+ASSIGNMENT_S_MAX = 15.0
+"""With -e: how long to wait for the first partition. Other members may have all of them."""
+COMMIT_EVERY_S = 1.0
+
+
+@dataclass
+class GroupReading:
+    """The batches that a member of a group is given. A batch counts as printed when the next one is asked for; printed
+    records are committed every second, before partitions are given up, and when the consumer closes. Ctrl-C ends the
+    iteration between two batches; the caller closes the consumer and then calls `stopping.raise_if_asked`."""
+
+    consumer: Consumer
+    stopping: StopBetweenSteps
+    selection: Selection | None
+    follow: bool
+
+    def batches(self, count: int | None) -> Iterator[Batch]:
+        """Batches with `count` records in all; None: without a bound."""
+        left = count
+        for batch in self._given() if count != 0 else ():
+            chosen = batch
+            if self.selection is not None:
+                chosen = replace(batch, records=self.selection.matching(batch.records, batch.partition))
+            if left is not None and left <= chosen.records.num_rows:
+                yield self._cut(chosen, left)
+                return
+            if chosen.records.num_rows:
+                yield chosen
+            if left is not None:
+                left -= chosen.records.num_rows
+
+    def _cut(self, batch: Batch, count: int) -> Batch:
+        """The first `count` records; the group goes on behind the last of them."""
+        records = batch.records.slice(0, count)
+        self.consumer.seek(batch.topic_partition, records.column("offset")[-1].as_py() + 1)
+        return replace(batch, records=records)
+
+    def _given(self) -> Iterator[Batch]:
+        ends: dict[TopicPartition, int] | None = None
+        clock = SystemClock()
+        give_up_at = clock.monotonic() + ASSIGNMENT_S_MAX
+        while not self.stopping.asked:
+            batch = self.consumer.poll(POLL_S)
+            if not self.follow and self.consumer.assignment:
+                ends = ends or dict(self.consumer.end_offsets())
+            if batch is not None:
+                end = None if ends is None else ends.get(batch.topic_partition)
+                if end is None or batch.next_offset <= end:
+                    yield batch
+                else:  # what is behind the end was not printed, so it must not be committed
+                    self.consumer.seek(batch.topic_partition, end)
+                    yield batch.before(end)
+            if self.follow:
+                continue
+            if ends is not None and self._reached(ends):
+                return
+            if ends is None and clock.monotonic() > give_up_at:
+                complain("the group gave no partition to this member: other members have them")
+                return
+
+    def _reached(self, ends: dict[TopicPartition, int]) -> bool:
+        """Whether every partition that is still assigned was read to its end."""
+        assigned = self.consumer.assignment
+        return all(self.consumer.position(one) >= end for one, end in ends.items() if one in assigned)
+
+
+def group_options(max_bytes: int) -> ConsumerOptions:
+    from tidelog.client import ConsumerOptions
+
+    return ConsumerOptions(max_bytes=max_bytes, auto_commit_interval_s=COMMIT_EVERY_S, client_id="tidelog-cli")
