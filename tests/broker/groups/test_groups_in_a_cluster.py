@@ -85,3 +85,20 @@ async def test_a_replaced_coordinator_stores_nothing_and_answers_nothing_from_me
         with pytest.raises((LeaderUnknown, NotLeader)):
             await old.groups.call(ANYBODY.not_forwarded(), name, commit(3))
         assert await committed(new.groups, name) == [2]
+
+
+async def test_a_join_that_waits_moves_with_its_coordinator() -> None:
+    bucket = MemoryObjectStore()
+    async with running_world({"a": bucket, "b": bucket}, shards=2) as world:
+        name = next(name for name in NAMES if world.brokers["a"].groups.coordinator(ANYBODY, name).local)
+        shard = world.brokers["a"].local_groups.shard_of(name)
+        join = calls.JoinGroup(
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=60_000,
+            protocol_type="consumer",
+            protocols=(calls.ClassicProtocol("range", b""),),
+        )
+        waiting = asyncio.create_task(world.brokers["b"].groups.call(ANYBODY, name, join))
+        await asyncio.sleep(0.2)
+        await world.give(shard, "b")
+        assert (await waiting).generation == 1

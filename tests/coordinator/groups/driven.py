@@ -28,12 +28,13 @@ class Driven:
         self.assigning = asyncio.Event()
         self.assigning.set()
         writes = WriteBounds(wait_s=bounds.pop("wait_s", 10.0), bytes_max=bounds.pop("bytes_max", 1 << 20))
+        self.prove = self._prove
         seams = CoordinatorSeams(
-            store=MemoryGroupStore(self.stored),
+            store=bounds.pop("store", None) or MemoryGroupStore(self.stored),
             new_machine=self._machine,
             assign=self._assign,
             topics=lambda: self.topics,
-            prove=self._prove,
+            prove=lambda: self.prove(),
             reachable=lambda: self.reachable,
             runtime=Runtime(LoopClock(), SeededEntropy(1)),
             counts=GroupCounts(),
@@ -47,6 +48,10 @@ class Driven:
     async def committed(self, group: str) -> list[int]:
         answer = await self.coordinator.call(group, calls.FetchOffsets())
         return [offset.offset for offset in answer.offsets]
+
+    async def offsets(self, group: str) -> dict[int, int]:
+        answer = await self.coordinator.call(group, calls.FetchOffsets())
+        return {offset.partition: offset.offset for offset in answer.offsets}
 
     async def join(self, group: str, member: str) -> None:
         await self.coordinator.call(group, calls.Heartbeat(member_id=member))
