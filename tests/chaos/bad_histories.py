@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.chaos.checker.history import Acks, Append, EndQuery, FaultWindow, History, Outcome, Place, Read, Run
 from tests.chaos.checker.violation import Rule
+from tests.chaos.group_histories import BAD_GROUPS
 from tests.chaos.histories import (
     COMPACTED,
     TOPIC,
@@ -18,6 +19,7 @@ from tests.chaos.histories import (
 )
 
 BAD: dict[str, tuple[Rule, History]] = {
+    **BAD_GROUPS,
     "nothing was recorded": (Rule.NOTHING_RECORDED, calm_story()),
     "only a final read was recorded": (Rule.NOTHING_RECORDED, story(held())),
     "nobody read at the end": (Rule.NOTHING_RECORDED, story(sent("p", 0, at=0))),

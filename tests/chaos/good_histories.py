@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.chaos.checker.history import Acks, Append, FaultWindow, History, Outcome, Place, Run
+from tests.chaos.group_histories import GOOD_GROUPS
 from tests.chaos.histories import (
     COMPACTED,
     EXPIRING,
@@ -21,6 +22,7 @@ from tests.chaos.histories import (
 )
 
 GOOD: dict[str, History] = {
+    **GOOD_GROUPS,
     "an append that was refused is all that happened": story(sent("p", 0, at=0, outcome=Outcome.FAIL), held()),
     "two acknowledged": story(sent("p", 0, 2, at=0, base=0), sent("p", 2, 1, at=2, base=2), held(Run(0, "p", 0, 3))),
     "an unknown that was taken, and one that was not": story(

@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tests.chaos.checker.final_log import Batch, FinalLogs
-from tests.chaos.checker.history import Acks, Append, EndQuery, FaultWindow, History, Outcome, Read, Trim
+from tests.chaos.checker.history import (
+    Acks,
+    Append,
+    EndQuery,
+    FaultWindow,
+    GroupCommit,
+    Heartbeat,
+    History,
+    Outcome,
+    Read,
+    Trim,
+)
 from tests.chaos.checker.violation import Findings, Rule, Violation
 
 AFTERMATH_S = 3.0
@@ -48,6 +59,11 @@ def check_calm(history: History) -> Findings:
             who = each.client if isinstance(each, Append | Trim) else each.session
             told = f"{who} on {each.topic}/{each.partition} at {each.start:.3f}"
             yield Violation(Rule.UNEXCUSED, f"{told} failed ({each.code or each.outcome.value}) in calm weather")
+    calls: Sequence[Heartbeat | GroupCommit] = (*history.heartbeats, *history.group_commits)
+    for call in calls:
+        if call.outcome in FAILURES and call.code and not weather.excuses(call.start, call.end):
+            told = f"{call.member} of {call.group} at {call.start:.3f}"
+            yield Violation(Rule.UNEXCUSED, f"{told} failed ({call.code}) in calm weather")
 
 
 def check_acks_1(logs: FinalLogs, history: History) -> Findings:

@@ -57,6 +57,13 @@ KINDS: Mapping[str, Callable[[History], int]] = {
     "reads by event streams": _reads("stream-"),
     "reads of the past": _reads("replay-"),
     "second final reads": _reads("again"),
+    "heartbeats of groups": lambda history: sum(each.outcome is Outcome.OK for each in history.heartbeats),
+    "commits of groups": lambda history: sum(each.outcome is Outcome.OK for each in history.group_commits),
+    "commits that groups refused": lambda history: sum(
+        each.outcome is Outcome.CONFLICT for each in history.group_commits
+    ),
+    "polls of groups that brought records": lambda history: sum(each.polled for each in history.group_reads),
+    "members that began at a commit": lambda history: sum(each.offset > 0 for each in history.group_starts),
     "queries for the end": lambda history: sum(map(_answered, history.ends)),
 }
 

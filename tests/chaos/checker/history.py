@@ -122,6 +122,77 @@ class Trim:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupPlace:
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A group's member said which partitions it `owned`, and was told its `epoch` and which it may read (`assigned`).
+    From the answer on it believes that it owns these, until it names them no more, or `session_s` after the last
+    request that was answered. A poll is a heartbeat, too. CONFLICT: the member was fenced."""
+
+    member: str
+    group: str
+    owned: Sequence[GroupPlace]
+    assigned: Sequence[GroupPlace]
+    epoch: int
+    session_s: float
+    start: float
+    end: float
+    outcome: Outcome
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCommit:
+    """A member committed `offset` in `epoch`. CONFLICT: the group refused the member or its epoch."""
+
+    member: str
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    epoch: int
+    start: float
+    end: float
+    outcome: Outcome
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStart:
+    """A member was told to begin at `offset`: the group's committed one, or 0 if there is none."""
+
+    member: str
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRead:
+    """A member was given the records from `offset` up to `next_offset`. `polled`: by a call that checks its `epoch`."""
+
+    member: str
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    next_offset: int
+    epoch: int
+    start: float
+    end: float
+    polled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRules:
     """Promises that a topic's settings remove. `compacted`: only the newest record of a key stays. `expires`: the
     oldest records may be deleted. `grows`: partitions are added, so a key may move."""
@@ -159,6 +230,10 @@ class History:
     reads: list[Read] = field(default_factory=list)
     ends: list[EndQuery] = field(default_factory=list)
     trims: list[Trim] = field(default_factory=list)
+    heartbeats: list[Heartbeat] = field(default_factory=list)
+    group_commits: list[GroupCommit] = field(default_factory=list)
+    group_starts: list[GroupStart] = field(default_factory=list)
+    group_reads: list[GroupRead] = field(default_factory=list)
     topics: list[TopicRules] = field(default_factory=list)
     faults: list[FaultWindow] = field(default_factory=list)
     finals: list[FinalLog] = field(default_factory=list)

@@ -7,6 +7,11 @@
      "next_offset": 4731, "start": 1.40, "end": 1.42, "outcome": "ok", "code": ""}
     {"op": "end", "session": "r1", "topic": "t", "partition": 0, "offset": 4731, "start": 1.5, "end": 1.6, ...}
     {"op": "trim", "client": "d1", "topic": "t", "partition": 0, "before_offset": 100, "start": 2.0, "end": 2.1, ...}
+    {"op": "heartbeat", "member": "m1", "group": "g", "owned": [["t", 0]], "assigned": [["t", 0]], "epoch": 7, ...}
+    {"op": "commit", "member": "m1", "group": "g", "topic": "t", "partition": 0, "offset": 40, "epoch": 7, ...}
+    {"op": "begin", "member": "m1", "group": "g", "topic": "t", "partition": 0, "offset": 40, "start": 2.0, ...}
+    {"op": "group_read", "member": "m1", "group": "g", "topic": "t", "partition": 0, "offset": 40, "next_offset": 60,
+     "epoch": 7, "polled": true, ...}
     {"op": "topic", "topic": "t", "compacted": false, "expires": false, "grows": false}
     {"op": "fault", "kind": "broker killed", "start": 3.0, "end": 9.5}
     {"op": "final", "topic": "t", "partition": 0, "log_start_offset": 0, "runs": [...]}
@@ -30,6 +35,11 @@ from tests.chaos.checker.history import (
     EndQuery,
     FaultWindow,
     FinalLog,
+    GroupCommit,
+    GroupPlace,
+    GroupRead,
+    GroupStart,
+    Heartbeat,
     History,
     Outcome,
     Place,
@@ -39,13 +49,29 @@ from tests.chaos.checker.history import (
     Trim,
 )
 
-Operation = Append | Read | EndQuery | Trim | TopicRules | FaultWindow | FinalLog
+Operation = (
+    Append
+    | Read
+    | EndQuery
+    | Trim
+    | Heartbeat
+    | GroupCommit
+    | GroupStart
+    | GroupRead
+    | TopicRules
+    | FaultWindow
+    | FinalLog
+)
 
 KINDS: Mapping[str, type[Operation]] = {
     "append": Append,
     "read": Read,
     "end": EndQuery,
     "trim": Trim,
+    "heartbeat": Heartbeat,
+    "commit": GroupCommit,
+    "begin": GroupStart,
+    "group_read": GroupRead,
     "topic": TopicRules,
     "fault": FaultWindow,
     "final": FinalLog,
@@ -61,12 +87,18 @@ def _places(values: Iterable[Sequence[Any]]) -> tuple[Place, ...]:
     return tuple(Place(*value) for value in values)
 
 
+def _group_places(values: Iterable[Sequence[Any]]) -> tuple[GroupPlace, ...]:
+    return tuple(GroupPlace(*value) for value in values)
+
+
 READ_AS: Mapping[str, Callable[[Any], Any]] = {
     "outcome": Outcome,
     "acks": Acks,
     "runs": _runs,
     "placed": _places,
     "keys": tuple,
+    "owned": _group_places,
+    "assigned": _group_places,
 }
 
 
@@ -86,6 +118,10 @@ def format_history(history: History) -> Iterator[str]:
         history.reads,
         history.ends,
         history.trims,
+        history.heartbeats,
+        history.group_commits,
+        history.group_starts,
+        history.group_reads,
         history.faults,
         history.finals,
     ):
@@ -121,6 +157,14 @@ def add_operation(history: History, operation: Operation) -> None:
             history.ends.append(operation)
         case Trim():
             history.trims.append(operation)
+        case Heartbeat():
+            history.heartbeats.append(operation)
+        case GroupCommit():
+            history.group_commits.append(operation)
+        case GroupStart():
+            history.group_starts.append(operation)
+        case GroupRead():
+            history.group_reads.append(operation)
         case TopicRules():
             history.topics.append(operation)
         case FaultWindow():
@@ -137,7 +181,7 @@ def _shown(value: object) -> object:
     match value:
         case Enum():
             return value.value
-        case Run() | Place():
+        case Run() | Place() | GroupPlace():
             return list(astuple(value))
         case tuple() | list():
             return [_shown(each) for each in value]

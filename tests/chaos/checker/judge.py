@@ -14,6 +14,7 @@ from itertools import chain
 from tests.chaos.checker.calm import check_acks_1, check_calm, lost_of_acks_1
 from tests.chaos.checker.deletions import check_deletions
 from tests.chaos.checker.final_log import FinalLogs
+from tests.chaos.checker.groups import check_groups
 from tests.chaos.checker.history import History, Outcome
 from tests.chaos.checker.ordering import check_ordering
 from tests.chaos.checker.presence import check_presence
@@ -64,6 +65,7 @@ def judge(history: History) -> Verdict:
         check_ordering(logs),
         check_reading(logs, history),
         check_register(logs, history),
+        check_groups(history),
     ):
         broken[violation.rule] += 1
         if broken[violation.rule] <= KEPT_OF_A_RULE_MAX:

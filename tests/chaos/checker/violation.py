@@ -32,6 +32,11 @@ class Rule(Enum):
     APPEND_ORDER = "an append that was acknowledged or seen before another began has the lower offset"
     EXPECTED_OFFSET = "an append with an expected offset is placed there or not at all"
     CONFLICT_ANSWER = "the next offset in a conflict was the partition's at some moment of the request"
+    TWO_OWNERS = "within sessions, a partition has one owner in a group"
+    STALE_COMMIT = "a group refuses a commit from an older epoch than one that it knows for the member or the partition"
+    STALE_READ = "nobody polls records in an older epoch after a newer one has committed"
+    COMMIT_LOST = "a member begins where the group has last committed"
+    UNREAD = "every record below a committed offset was given to a member of the group"
     END_ANSWER = "the end in an empty read or a query was the partition's at some moment of the request"
 
 

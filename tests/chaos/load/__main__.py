@@ -20,6 +20,7 @@ from pathlib import Path
 import uvloop
 from tests.chaos.checker.history import Acks
 from tests.chaos.load.calls import OUT_OF_RANGE, Caller, open_session
+from tests.chaos.load.group_members import CallingMember, PollingMember, read_committed
 from tests.chaos.load.producers import (
     Client,
     Means,
@@ -46,6 +47,8 @@ from tests.chaos.load.workload import CONTENDED, MIXED, ORDERED, Chance, Workloa
 
 RIVALS = 3
 REPLAYERS = 2
+MEMBERS = 3
+CALLING_GROUP, POLLING_GROUP = "calling", "polling"
 LAST_BATCHES_S_MAX = 90.0
 
 
@@ -89,6 +92,8 @@ def _clients(means: Means) -> list[Client]:
         StreamReader(means, "stream-2", MIXED, 0).run,
     ]
     clients += [ReplayReader(means, f"replay-{n}").run for n in range(REPLAYERS)]
+    clients += [CallingMember(means, f"calling-{n}", CALLING_GROUP, ORDERED).run for n in range(MEMBERS)]
+    clients += [PollingMember(means, f"polling-{n}", POLLING_GROUP, MIXED).run for n in range(MEMBERS)]
     return clients + _special_clients(means)
 
 
@@ -154,6 +159,8 @@ def _status(recorder: Recorder) -> str:
 
 async def _read_to_the_end(means: Means) -> None:
     workload, chance = means.workload, Chance(means.workload, "final")
+    for group in (CALLING_GROUP, POLLING_GROUP):
+        await read_committed(means, chance.broker(), group)
     for topic, partition in [*workload.places(), *await _special_places(means)]:
         first = chance.broker()
         await read_finally(means.caller, means.recorder, first, topic, partition)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -108,6 +108,13 @@ class Recorder:
         """Record a change of a topic. No rule judges it except by its error code."""
         self.counts[f"change {answer.outcome.value}"] += 1
         self._note_unexpected(client, what, answer)
+
+    def grouped(self, client: str, operation: Operation, answer: Answer, *, refusals: Set[str]) -> None:
+        """Record a call of a group's member. The codes in `refusals` are no failures."""
+        self.counts[f"{type(operation).__name__} {answer.code or 'ok'}"] += 1
+        if answer.code not in refusals:
+            self._note_unexpected(client, type(operation).__name__, answer)
+        self._write(operation, broker=answer.broker)
 
     def failed(self, client: str, told: str) -> None:
         """Record that a shipped client gave up, which fails the run."""

@@ -1,0 +1,133 @@
+"""Rules on consumer groups: one owner of a partition at a time, no commit from an old epoch, at least once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+from tests.chaos.checker.history import GroupCommit, GroupPlace, GroupRead, GroupStart, Heartbeat, History, Outcome
+from tests.chaos.checker.ownership import Tenure, tenures
+from tests.chaos.checker.violation import Findings, Rule, Violation
+
+
+class _Place(NamedTuple):
+    group: str
+    topic: str
+    partition: int
+
+
+_Operation = TypeVar("_Operation", GroupCommit, GroupRead, GroupStart)
+
+
+def check_groups(history: History) -> Findings:
+    """Check all rules of this module."""
+    yield from _check_owners(history.heartbeats)
+    yield from _check_epochs_of_members(history)
+    commits = _by_place(history.group_commits)
+    reads, starts = _by_place(history.group_reads), _by_place(history.group_starts)
+    for place in {*commits, *starts}:
+        of_place = commits[place]
+        accepted = sorted((c for c in of_place if c.outcome is Outcome.OK), key=lambda commit: commit.start)
+        yield from _check_epochs(place, accepted)
+        yield from _check_polls(place, accepted, reads[place])
+        yield from _check_all_read(place, accepted, reads[place])
+        yield from _check_starts(place, of_place, starts[place])
+
+
+def _by_place(operations: Iterable[_Operation]) -> dict[_Place, list[_Operation]]:
+    found: dict[_Place, list[_Operation]] = defaultdict(list)
+    for each in operations:
+        found[_Place(each.group, each.topic, each.partition)].append(each)
+    return found
+
+
+def _check_owners(heartbeats: Iterable[Heartbeat]) -> Findings:
+    groups: dict[str, list[Heartbeat]] = defaultdict(list)
+    for each in heartbeats:
+        groups[each.group].append(each)
+    for group, of_group in groups.items():
+        last: dict[GroupPlace, Tenure] = {}
+        for tenure in sorted(tenures(of_group), key=lambda tenure: tenure.begin):
+            before = last.get(tenure.place)
+            if before and before.member != tenure.member and tenure.begin < min(before.end, tenure.end):
+                told = f"{before.member} until {before.end:.3f} and {tenure.member} from {tenure.begin:.3f}"
+                yield Violation(Rule.TWO_OWNERS, f"{tenure.place} of {group} belonged to {told}")
+            if before is None or tenure.end >= before.end:
+                last[tenure.place] = tenure
+
+
+def _check_epochs_of_members(history: History) -> Findings:
+    """A member that was told of an epoch cannot commit in an older one."""
+    told: dict[tuple[str, str], list[Heartbeat]] = defaultdict(list)
+    for each in history.heartbeats:
+        if each.outcome is Outcome.OK:
+            told[each.group, each.member].append(each)
+    for commit in history.group_commits:
+        if commit.outcome is Outcome.OK and any(
+            each.epoch > commit.epoch and each.end < commit.start for each in told[commit.group, commit.member]
+        ):
+            yield Violation(Rule.STALE_COMMIT, f"{_told(commit)}, which knew of a newer epoch, was accepted")
+
+
+def _check_epochs(place: _Place, accepted: Sequence[GroupCommit]) -> Findings:
+    newest: GroupCommit | None = None
+    ended: list[GroupCommit] = []
+    for commit in accepted:
+        for each in [each for each in ended if each.end < commit.start]:
+            ended.remove(each)
+            newest = each if newest is None or each.epoch > newest.epoch else newest
+        if newest is not None and newest.epoch > commit.epoch:
+            yield Violation(Rule.STALE_COMMIT, f"{_told(commit)} on {place} was accepted after {_told(newest)}")
+        ended.append(commit)
+
+
+def _check_polls(place: _Place, accepted: Sequence[GroupCommit], reads: Iterable[GroupRead]) -> Findings:
+    for read in (each for each in reads if each.polled):
+        newer = next((each for each in accepted if each.epoch > read.epoch and each.end < read.start), None)
+        if newer is not None:
+            told = f"{read.member} polled {place} in epoch {read.epoch} at {read.start:.3f}"
+            yield Violation(Rule.STALE_READ, f"{told}, after {_told(newer)}")
+
+
+def _check_all_read(place: _Place, accepted: Sequence[GroupCommit], reads: Iterable[GroupRead]) -> Findings:
+    """Members begin at 0, so all that was read before a commit reaches from 0 to the commit."""
+    waiting = sorted(reads, key=lambda read: read.end, reverse=True)
+    known: list[GroupRead] = []
+    reached = 0
+    for commit in accepted:
+        while waiting and waiting[-1].end <= commit.start:
+            known.append(waiting.pop())
+        known.sort(key=lambda read: read.offset)
+        while known and known[0].offset <= reached:
+            reached = max(reached, known.pop(0).next_offset)
+        if commit.offset > reached:
+            yield Violation(Rule.UNREAD, f"{_told(commit)} on {place}; nobody was given {reached}")
+            reached = commit.offset
+
+
+def _check_starts(place: _Place, commits: Sequence[GroupCommit], starts: Iterable[GroupStart]) -> Findings:
+    for start in starts:
+        if start.offset not in _possible(commits, start):
+            told = f"{start.member} began {place} at {start.offset} at {start.start:.3f}"
+            last = max(
+                (each for each in commits if each.outcome is Outcome.OK and each.end < start.start),
+                key=lambda commit: commit.start,
+                default=None,
+            )
+            yield Violation(Rule.COMMIT_LOST, f"{told}; last was {_told(last) if last else 'no commit'}")
+
+
+def _possible(commits: Sequence[GroupCommit], start: GroupStart) -> set[int]:
+    """The offsets at which a member may begin: those of the last acknowledged commit, of commits at the same time, and
+    of all whose outcome is unknown, which may come late. 0 if nothing is acknowledged."""
+    begun = [commit for commit in commits if commit.start < start.end]
+    acknowledged = [commit for commit in begun if commit.outcome is Outcome.OK and commit.end < start.start]
+    latest = max((commit.start for commit in acknowledged), default=float("-inf"))
+    possible = {commit.offset for commit in begun if commit.outcome is Outcome.UNKNOWN}
+    possible |= {commit.offset for commit in begun if commit.outcome is Outcome.OK and commit.end >= latest}
+    return possible if acknowledged else possible | {0}
+
+
+def _told(commit: GroupCommit) -> str:
+    return f"the commit of {commit.offset} by {commit.member} in epoch {commit.epoch} at {commit.start:.3f}"
