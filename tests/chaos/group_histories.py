@@ -99,6 +99,26 @@ GOOD_GROUPS: dict[str, History] = {
     ),
 }
 
+
+def wiped(at: float) -> FaultWindow:
+    return FaultWindow("etcd wiped", at, at + 1)
+
+
+GOOD_GROUPS |= {
+    "etcd is wiped: members and epochs begin anew, and the last seconds of commits are lost": group_story(
+        beat("a", at=1, epoch=7, assigned=True),
+        given("a", 0, 6, at=1.5, epoch=7),
+        committed("a", 3, at=2, epoch=7),
+        committed("a", 6, at=20, epoch=7),
+        beat("a", at=21, epoch=7, owned=True, assigned=True),
+        wiped(22),
+        beat("b", at=24, epoch=2, assigned=True),
+        began("b", 3, at=25),
+        given("b", 3, 4, at=25, epoch=2, polled=True),
+        committed("b", 4, at=26, epoch=2),
+    ),
+}
+
 BAD_GROUPS: dict[str, tuple[Rule, History]] = {
     "a partition is assigned before its owner has given it up": (
         Rule.TWO_OWNERS,
@@ -156,6 +176,16 @@ BAD_GROUPS: dict[str, tuple[Rule, History]] = {
     "a member begins beyond the start although nobody has committed": (
         Rule.COMMIT_LOST,
         group_story(began("a", 3, at=1)),
+    ),
+    "etcd is wiped, and an old commit is lost": (
+        Rule.COMMIT_LOST,
+        group_story(
+            given("a", 0, 6, at=1),
+            committed("a", 3, at=2, epoch=1),
+            committed("a", 6, at=3, epoch=1),
+            wiped(22),
+            began("b", 3, at=25),
+        ),
     ),
     "a record is skipped": (
         Rule.UNREAD,

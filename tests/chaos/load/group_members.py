@@ -21,6 +21,8 @@ from tests.chaos.load.workload import Chance
 SESSION_S = 6.0
 PAUSE_S = 9.0
 """Longer than a session: others have the partitions when the member goes on."""
+PAUSES = 40
+"""How many steps there are for each pause between a read and its commit."""
 WAIT_MS = 500
 BODY = {"Content-Type": "application/json", "Accept": "application/json"}
 
@@ -108,7 +110,7 @@ class CallingMember(GroupMember):
             read = await self._read(place)
             if not read.ok:
                 return read
-        if self._chance.below(10) == 0:
+        if self._chance.below(PAUSES) == 0:
             await self._means.pause(PAUSE_S)
         return await self._commit_something() if self._positions else beat
 
@@ -183,7 +185,7 @@ class PollingMember(GroupMember):
     """One call does it all."""
 
     async def _step(self) -> Answer:
-        if self._chance.below(10) == 0:
+        if self._chance.below(PAUSES) == 0:
             await self._means.pause(PAUSE_S)
         sent = dict(self._positions)
         told = {"topics": [self._topic], "session_timeout_ms": int(SESSION_S * 1000)} if self._epoch == 0 else {}
