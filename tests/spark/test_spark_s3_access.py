@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pyarrow.fs import S3FileSystem
 
-from tidelog.spark_connector.s3_access import s3_file_system, s3_options
+from tidelog.spark_connector.s3_access import s3_options
+from tidelog.storage.stores.arrow_files import s3_file_system
 
 
 def test_an_endpoint_comes_with_path_style() -> None:

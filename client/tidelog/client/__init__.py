@@ -4,6 +4,8 @@
 Calls raise the errors of `tidelog.storage.errors`. Answers are values of the types below.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from tidelog.client.admin import Admin, Health
 from tidelog.client.async_admin import AsyncAdmin
 from tidelog.client.async_consumer import AsyncConsumer
@@ -35,6 +37,9 @@ from tidelog.wire.topics import (
     SegmentDescription,
     TopicDescription,
 )
+
+if TYPE_CHECKING:
+    from tidelog.client.topic_scan import read_table, scan
 
 __all__ = [
     "S3_STANDARD",
@@ -72,4 +77,15 @@ __all__ = [
     "TopicDescription",
     "TopicPartition",
     "read_prices",
+    "read_table",
+    "scan",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`read_table` and `scan` are loaded when they are first used: pyarrow's datasets take half a second."""
+    if name in ("read_table", "scan"):
+        from tidelog.client import topic_scan
+
+        return getattr(topic_scan, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

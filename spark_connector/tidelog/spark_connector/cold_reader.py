@@ -8,19 +8,16 @@ neighbouring row groups is in memory at a time, and pyarrow's own threads are no
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pafs
 
 from tidelog.spark_connector.pruning import Interval
-from tidelog.spark_connector.s3_access import s3_file_system
 from tidelog.spark_connector.slices import ColdSlice
-from tidelog.storage.errors import Corrupt, Denied, Invalid, NotFound, Unavailable
+from tidelog.storage.errors import Corrupt, Denied, NotFound, Unavailable
 from tidelog.storage.parquet.parquet_format import TAIL_BYTES, Footer, RowGroup, decode_rows, footer_bytes
 from tidelog.storage.segments.segment_codec import SEGMENT_FLAVOR, decode_segment_footer
+from tidelog.storage.stores.arrow_files import arrow_files
 
 FOOTER_GUESS_BYTES = 64 * 1024
 """Read first from the end of an object. Most footers are shorter, so they need no second request."""
@@ -34,16 +31,8 @@ class StoreReader:
     ``s3://bucket/prefix``. Raises `Invalid` for other schemes."""
 
     def __init__(self, url: str) -> None:
-        address = urlsplit(url)
         self._url = url
-        if address.scheme == "s3":
-            self._files: pafs.FileSystem = s3_file_system()
-            self._root = f"{address.netloc}/{address.path.strip('/')}".rstrip("/")
-        elif address.scheme == "file":
-            self._files = pafs.LocalFileSystem()
-            self._root = str(Path(unquote(address.path)))
-        else:
-            raise Invalid(f"{url!r} is not a store that can be read directly: use file:///PATH or s3://BUCKET/PREFIX")
+        self._files, self._root = arrow_files(url)
 
     def read(self, piece: ColdSlice, columns: Sequence[str], timestamps_ms: Interval) -> Iterator[pa.RecordBatch]:
         """The rows of `piece` in the order of offsets, without the row groups that have no timestamp in

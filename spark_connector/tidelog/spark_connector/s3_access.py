@@ -10,12 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from pyarrow.fs import S3FileSystem
-
+from tidelog.storage.stores.arrow_files import s3_endpoint, s3_region
 from tidelog.storage.stores.s3_settings import is_amazon
 
 HADOOP_AWS_PACKAGE = "org.apache.hadoop:hadoop-aws:3.5.0"
-DEFAULT_REGION = "us-east-1"
 
 
 def s3_options(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -27,28 +25,9 @@ def s3_options(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     machine's role itself. Path style is used at an endpoint that is not Amazon's.
     """
     environ = os.environ if environ is None else environ
-    endpoint = _endpoint(environ)
-    options = {"spark.hadoop.fs.s3a.endpoint.region": _region(environ)}
+    endpoint = s3_endpoint(environ)
+    options = {"spark.hadoop.fs.s3a.endpoint.region": s3_region(environ)}
     if endpoint:
         options["spark.hadoop.fs.s3a.endpoint"] = endpoint
         options["spark.hadoop.fs.s3a.path.style.access"] = str(not is_amazon(endpoint)).lower()
     return options
-
-
-def s3_file_system(environ: Mapping[str, str] | None = None) -> S3FileSystem:
-    """pyarrow's file system with the same settings."""
-    environ = os.environ if environ is None else environ
-    endpoint = _endpoint(environ)
-    return S3FileSystem(
-        endpoint_override=endpoint,
-        region=_region(environ),
-        force_virtual_addressing=endpoint is not None and is_amazon(endpoint),
-    )
-
-
-def _endpoint(environ: Mapping[str, str]) -> str | None:
-    return environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None
-
-
-def _region(environ: Mapping[str, str]) -> str:
-    return environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
