@@ -21,6 +21,7 @@ from tidelog.services.runtime.wiring import open_broker
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.wire.groups import FetchOffsets
 
 LIMITS = FetchLimits(1_000, 1 << 20)
 
@@ -53,6 +54,8 @@ async def _after_traffic(broker: ServedBroker, settings: Settings) -> Exported:
     for partition in range(2):
         await broker.produce(ANYBODY, "t", numbered(0, 3), ProduceOptions(partition=partition))
         await broker.fetch(ANYBODY, "t", partition, 0, LIMITS)
+    for number in range(16):  # some of them are coordinated here
+        await broker.groups.call(ANYBODY, f"group-{number}", FetchOffsets())
     app: FastAPI = create_app(broker, settings, Runtime())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
         assert (await http.get("/v1/topics/absent")).status_code == 404
