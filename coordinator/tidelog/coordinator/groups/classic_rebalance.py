@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from tidelog.coordinator.groups.classic_record import ClassicRecord
 from tidelog.coordinator.groups.classic_roster import ClassicMember, ClassicRoster, StoredClassicMember
-from tidelog.coordinator.groups.consumer_protocol import subscribed_topics
 from tidelog.coordinator.groups.deadlines import Deadlines
 from tidelog.coordinator.groups.group_step import Ticket
 from tidelog.coordinator.groups.members import GroupContext
@@ -21,7 +20,6 @@ from tidelog.storage.errors import (
     TidelogError,
     UnknownMember,
 )
-from tidelog.wire.groups import ClassicMember as MemberForLeader
 from tidelog.wire.groups import JoinedGroup, SyncedGroup
 
 EMPTY = "Empty"
@@ -54,6 +52,7 @@ class ClassicRebalance:
         self.generation = head.assigned_epoch if stored else head.epoch
         self.protocol_type, self.protocol, self.leader = head.protocol_type, head.protocol, head.leader
         self._sessions = Deadlines()
+        self._waiting: dict[Ticket, str] = {}
         self._barrier_ms: int | None = None
         self._first_join: _FirstJoin | None = None
         self.extend()
@@ -76,7 +75,9 @@ class ClassicRebalance:
         if not len(self.roster):
             self.protocol_type = protocol_type
         self.roster.add(member)
-        member.joined = True
+        self.roster.joined.add(member.member_id)
+        if member.joining is not None:
+            self._waiting[member.joining] = member.member_id
         self._sessions.set(member.member_id, self._now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
         if self.state == PREPARING and self._first_join is not None:
             self._first_join.grew = True
@@ -91,13 +92,16 @@ class ClassicRebalance:
     def wait_for_others(self, member: ClassicMember, ticket: Ticket) -> None:
         """`member` waits in the join barrier with `ticket`, which replaces an earlier one."""
         self._refuse_waiting(member, _replaced)
-        member.joining, member.joined = ticket, True
+        member.joining = ticket
+        self._waiting[ticket] = member.member_id
+        self.roster.joined.add(member.member_id)
         self._sessions.drop(member.member_id)
 
     def wait_for_leader(self, member: ClassicMember, ticket: Ticket) -> None:
         """`member` waits in the sync barrier with `ticket`, which replaces an earlier one."""
         self._refuse_waiting(member, _replaced)
         member.syncing, member.synced = ticket, True
+        self._waiting[ticket] = member.member_id
         self._sessions.drop(member.member_id)
 
     def replace_static(self, old: ClassicMember, new_id: str, stored: StoredClassicMember, ticket: Ticket) -> None:
@@ -111,18 +115,12 @@ class ClassicRebalance:
         self._sessions.drop(old.member_id)
         if self.leader == old.member_id:
             self.leader = new_id
-        if self.state == STABLE and self._assignment_suits(old, new):
+        if self.state == STABLE and self.roster.keeps(self.protocol, old, new):
             self._store_stable()
             self.answer_join(new, ticket)
         else:
             self.wait_for_others(new, ticket)
             self.prepare()
-
-    def _assignment_suits(self, old: ClassicMember, new: ClassicMember) -> bool:
-        """Whether `new` may read what was assigned to `old`."""
-        protocol = self.protocol
-        same_topics = subscribed_topics(old.metadata(protocol)) == subscribed_topics(new.metadata(protocol))
-        return same_topics and self.roster.choose_protocol() == protocol
 
     def prepare(self) -> None:
         """A rebalance begins, unless one has: all members have to join again."""
@@ -139,7 +137,8 @@ class ClassicRebalance:
             if member.syncing is not None:
                 self._refuse_waiting(member, self._rebalances)
                 self.seen(member)
-            member.joined, member.synced = member.joining is not None, False
+            member.synced = False
+        self.roster.joined = {member.member_id for member in self.roster if member.joining is not None}
 
     def remove(self, members: Iterable[ClassicMember], error: Callable[[ClassicMember], TidelogError]) -> None:
         """These members are gone; their waiting requests get `error`."""
@@ -160,17 +159,17 @@ class ClassicRebalance:
             protocol=self.protocol,
             leader=self.leader,
             member_id=member.member_id,
-            members=self._members_for_leader() if leads else (),
+            members=self.roster.for_leader(self.protocol) if leads else (),
             skip_assignment=leads and self.state == STABLE,
         )
         member.joining, member.knows_id = None, True
-        self._context.reply(ticket, answer)
+        self._reply(ticket, answer)
         self.seen(member)
 
     def answer_sync(self, member: ClassicMember, ticket: Ticket) -> None:
         """`member` gets its assignment of this generation."""
         member.syncing, member.synced = None, True
-        self._context.reply(ticket, SyncedGroup(self.protocol_type, self.protocol, member.stored.assignment))
+        self._reply(ticket, SyncedGroup(self.protocol_type, self.protocol, member.stored.assignment))
         self.seen(member)
 
     def assign(self, assignments: Mapping[str, bytes]) -> None:
@@ -190,14 +189,14 @@ class ClassicRebalance:
 
     def withdraw(self, ticket: Ticket) -> None:
         """The client of `ticket` is gone."""
-        for member in self.roster:
-            if ticket not in (member.joining, member.syncing):
-                continue
-            member.joining = member.syncing = None
-            if member.knows_id or member.instance_id is not None:
-                self.seen(member)
-            else:
-                self._drop(member)
+        member = self.roster.get(self._waiting.pop(ticket, ""))
+        if member is None:
+            return
+        member.joining = member.syncing = None
+        if member.knows_id or member.instance_id is not None:
+            self.seen(member)
+        else:
+            self._drop(member)
 
     def expire(self) -> None:
         """End the sessions that are due."""
@@ -219,7 +218,7 @@ class ClassicRebalance:
         """End the barriers whose members are all there, or whose time is over."""
         if self.state in (COMPLETING, STABLE) and self._barrier_over():
             self._barrier_ms = None
-            late = [member for member in self.roster if member.joined and not member.synced]
+            late = [m for m in self.roster if m.member_id in self.roster.joined and not m.synced]
             self.remove(late, lambda member: UnknownMember(f"member {member.member_id} has not synced: join again"))
         if self.state == PREPARING and self._join_is_over():
             self._end_join()
@@ -243,9 +242,9 @@ class ClassicRebalance:
 
     def _end_join(self) -> None:
         for member in self.roster:
-            if not member.joined and member.instance_id is None:
+            if member.member_id not in self.roster.joined and member.instance_id is None:
                 self._drop(member)
-        joined = [member.member_id for member in self.roster if member.joined]
+        joined = [member.member_id for member in self.roster if member.member_id in self.roster.joined]
         self._barrier_ms = self._now_ms + self.roster.rebalance_timeout_ms()
         if not joined and len(self.roster):
             return  # static members whose sessions still run; nobody is there to lead
@@ -268,14 +267,16 @@ class ClassicRebalance:
             if member.joining is not None:
                 self.answer_join(member, member.joining)
 
-    def _members_for_leader(self) -> tuple[MemberForLeader, ...]:
-        return tuple(MemberForLeader(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.roster)
-
     def _refuse_waiting(self, member: ClassicMember, error: Callable[[], TidelogError]) -> None:
         for ticket in (member.joining, member.syncing):
             if ticket is not None:
+                self._waiting.pop(ticket, None)
                 self._context.refuse(ticket, error())
         member.joining = member.syncing = None
+
+    def _reply(self, ticket: Ticket, answer: JoinedGroup | SyncedGroup) -> None:
+        self._waiting.pop(ticket, None)
+        self._context.reply(ticket, answer)
 
     def _rebalances(self) -> RebalanceInProgress:
         return RebalanceInProgress(f"group {self._context.name} changes its assignment: join it again")

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from tidelog.coordinator.groups.consumer_protocol import subscribed_topics
 from tidelog.coordinator.groups.group_step import Ticket
+from tidelog.wire.groups import ClassicMember as MemberForLeader
 from tidelog.wire.groups import ClassicProtocol, JoinGroup
 
 
@@ -28,13 +30,12 @@ class StoredClassicMember(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
 
 @dataclass
 class ClassicMember:
-    """`joining`, `syncing`: its request that waits for a barrier. `joined`, `synced`: whether it has come to that
-    barrier in this rebalance. `knows_id`: whether its client can know `member_id`; if not, it can only join anew."""
+    """`joining`, `syncing`: its request that waits for a barrier. `synced`: whether it has come to the sync barrier in
+    this rebalance. `knows_id`: whether its client can know `member_id`; if not, it can only join anew."""
 
     member_id: str
     stored: StoredClassicMember
     joining: Ticket | None = None
-    joined: bool = False
     syncing: Ticket | None = None
     synced: bool = False
     knows_id: bool = True
@@ -71,10 +72,12 @@ def described_by(request: JoinGroup, before: ClassicMember | None = None) -> Sto
 
 class ClassicRoster:
     """Members in the order in which they joined. `pending`: ids that the coordinator has given away and that have not
-    joined yet, with their session timeouts."""
+    joined yet, with their session timeouts. `joined`: the members that have come to the join barrier in this
+    rebalance."""
 
     def __init__(self, stored: Mapping[str, StoredClassicMember]) -> None:
         self.pending: dict[str, int] = {}
+        self.joined: set[str] = set()
         self._members: dict[str, ClassicMember] = {}
         self._by_instance: dict[str, str] = {}
         self._supported: Counter[str] = Counter()
@@ -92,6 +95,7 @@ class ClassicRoster:
 
     def remove(self, member: ClassicMember) -> None:
         del self._members[member.member_id]
+        self.joined.discard(member.member_id)
         self._supported.subtract(_names(member.stored))
         if member.instance_id is not None:
             del self._by_instance[member.instance_id]
@@ -115,7 +119,7 @@ class ClassicRoster:
         return self._by_instance
 
     def all_joined(self) -> bool:
-        return not self.pending and all(member.joined for member in self)
+        return not self.pending and len(self.joined) == len(self._members)
 
     def rebalance_timeout_ms(self) -> int:
         """How long a rebalance may take: as long as the most patient member says."""
@@ -134,6 +138,15 @@ class ClassicRoster:
             for member in self
         )
         return min(votes, key=lambda name: (-votes[name], name))
+
+    def keeps(self, protocol: str, old: ClassicMember, new: ClassicMember) -> bool:
+        """Whether `new`, which has replaced `old`, may read with the assignment of `old` for `protocol`."""
+        same_topics = subscribed_topics(old.metadata(protocol)) == subscribed_topics(new.metadata(protocol))
+        return same_topics and self.choose_protocol() == protocol
+
+    def for_leader(self, protocol: str) -> tuple[MemberForLeader, ...]:
+        """The members with their subscriptions for `protocol`."""
+        return tuple(MemberForLeader(m.member_id, m.instance_id, m.metadata(protocol)) for m in self)
 
     def __iter__(self) -> Iterator[ClassicMember]:
         return iter(list(self._members.values()))
