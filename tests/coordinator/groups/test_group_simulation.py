@@ -14,6 +14,7 @@ from tests.coordinator.groups.simulated_member import Broken
 from tidelog.coordinator.groups.consumer_member import ConsumerMember, partition_set
 from tidelog.coordinator.groups.consumer_members import ConsumerMembers
 from tidelog.coordinator.groups.group_step import Topics
+from tidelog.coordinator.groups.member_roster import MemberRoster
 from tidelog.coordinator.groups.members import GroupContext
 from tidelog.coordinator.groups.reconciliation import Reconciliation
 from tidelog.coordinator.groups.subscriptions import Subscription
@@ -67,7 +68,7 @@ def _any_known_epoch_confirms(patch: pytest.MonkeyPatch) -> None:
     def check(self: ConsumerMembers, member: ConsumerMember, request: Heartbeat) -> None:
         before(self, member, request)
         if request.owned is not None and self._partitions.confirm(member, partition_set(request.owned)):
-            self._store(member)
+            self._roster.store(member)
 
     patch.setattr(ConsumerMembers, "_check_epoch", check)
 
@@ -78,13 +79,13 @@ def _a_repetition_reconciles(patch: pytest.MonkeyPatch) -> None:
     def check(self: ConsumerMembers, member: ConsumerMember, request: Heartbeat) -> None:
         before(self, member, request)
         if self._partitions.reconcile(member):
-            self._store(member)
+            self._roster.store(member)
 
     patch.setattr(ConsumerMembers, "_check_epoch", check)
 
 
 def _a_commit_needs_no_epoch(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ConsumerMembers, "_in_epoch", lambda self, member_id, _epoch: self._members[member_id])
+    patch.setattr(MemberRoster, "in_epoch", lambda self, member_id, _epoch: self.members[member_id])
 
 
 def _a_commit_needs_no_partition(patch: pytest.MonkeyPatch) -> None:
@@ -99,13 +100,13 @@ def _answers_do_not_wait_for_the_store(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_new_epoch_is_not_stored(patch: pytest.MonkeyPatch) -> None:
-    before = ConsumerMembers._store
+    before = MemberRoster.store
 
-    def store(self: ConsumerMembers, member: ConsumerMember) -> None:
+    def store(self: MemberRoster, member: ConsumerMember) -> None:
         if member.known_epoch == JOIN_EPOCH:
             before(self, member)
 
-    patch.setattr(ConsumerMembers, "_store", store)
+    patch.setattr(MemberRoster, "store", store)
 
 
 def _epochs_begin_anew_with_a_coordinator(patch: pytest.MonkeyPatch) -> None:
@@ -128,7 +129,7 @@ def _the_epoch_before_is_fenced(patch: pytest.MonkeyPatch) -> None:
 
 
 def _sessions_do_not_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ConsumerMembers, "_set_session", lambda _self, _member: None)
+    patch.setattr(MemberRoster, "renew_session", lambda _self, _member: None)
 
 
 def _confirmations_are_not_enforced(patch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from tidelog.coordinator.groups.assignors.assignment import Partition
 from tidelog.coordinator.groups.group_step import GroupLimits
 from tidelog.coordinator.groups.subscriptions import Subscription, check_pattern
 from tidelog.storage.errors import Invalid
-from tidelog.wire.groups import JOIN_EPOCH, Heartbeat, TopicPartitions
+from tidelog.wire.groups import JOIN_EPOCH, STATIC_LEAVE_EPOCH, GroupMemberDescription, Heartbeat, TopicPartitions
 
 NAME_CHARS_MAX = 255
 """For ids, client ids, hosts and racks."""
@@ -206,3 +206,20 @@ def by_topic(partitions: Partitions) -> tuple[TopicPartitions, ...]:
     for topic, number in sorted(partitions):
         numbers.setdefault(topic, []).append(number)
     return tuple(TopicPartitions(topic, tuple(found)) for topic, found in numbers.items())
+
+
+def described(member: ConsumerMember) -> GroupMemberDescription:
+    """`member` as the group's description shows it."""
+    profile = member.profile
+    return GroupMemberDescription(
+        member_id=member.member_id,
+        instance_id=profile.instance_id,
+        client_id=profile.client_id,
+        client_host=profile.client_host,
+        rack=profile.rack,
+        member_epoch=STATIC_LEAVE_EPOCH if member.away else member.epoch,
+        topics=profile.topics,
+        topic_pattern=profile.topic_pattern,
+        assignment=member.answer,
+        target=by_topic(member.target),
+    )

@@ -28,25 +28,22 @@ from tidelog.coordinator.groups.consumer_member import (
     ConsumerMember,
     Partitions,
     StoredMember,
-    by_topic,
     check_heartbeat,
+    described,
     new_profile,
     partition_set,
 )
-from tidelog.coordinator.groups.deadlines import Deadlines
 from tidelog.coordinator.groups.group_step import GroupEvent, Ticket
+from tidelog.coordinator.groups.member_roster import MemberRoster
 from tidelog.coordinator.groups.members import ALL_CHANGES, GroupContext
 from tidelog.coordinator.groups.reconciliation import Reconciliation
-from tidelog.coordinator.groups.stored import StoredHead, member_key
+from tidelog.coordinator.groups.stored import StoredHead
 from tidelog.coordinator.groups.target_assignment import KIND, TargetAssignment
 from tidelog.storage.errors import (
-    GroupFull,
     GroupNotEmpty,
-    InstanceInUse,
     Invalid,
     MemberFenced,
     StaleMemberEpoch,
-    UnknownMember,
 )
 from tidelog.wire.groups import (
     JOIN_EPOCH,
@@ -55,13 +52,11 @@ from tidelog.wire.groups import (
     CommitOffsets,
     FetchOffsets,
     GroupDescription,
-    GroupMemberDescription,
     GroupRequest,
     Heartbeat,
     HeartbeatAnswer,
 )
 
-FULL_RETRY_S = 10.0
 RECONCILING_INTERVAL_MS = 200
 """When a member that waits for partitions is to send its next heartbeat; later in a group of more members."""
 HEARTBEATS_PER_SESSION = 3
@@ -74,11 +69,9 @@ class ConsumerMembers:
 
     def __init__(self, context: GroupContext, items: Mapping[str, bytes]) -> None:
         self._context = context
-        self._members: dict[str, ConsumerMember] = {}
-        self._by_instance: dict[str, str] = {}
-        self._sessions = Deadlines()
+        self._roster = MemberRoster(context)
         self._partitions = Reconciliation(context)
-        self._target = TargetAssignment(context, self._members, self._partitions)
+        self._target = TargetAssignment(context, self._roster.members, self._partitions)
         for member_id, value in items.items():
             self._restore(member_id, msgspec.msgpack.decode(value, type=StoredMember))
         self.extend_sessions()
@@ -105,7 +98,7 @@ class ConsumerMembers:
                 f"the group {self._context.name} has members: commit as one of them, or stop them first"
             )
         self._target.notice_topics()
-        member = self._in_epoch(request.member_id, request.member_epoch)
+        member = self._roster.in_epoch(request.member_id, request.member_epoch)
         for offset in request.offsets:
             partition = Partition(offset.topic, offset.partition)
             if not self._partitions.holds(member, partition) and self.subscribes(offset.topic):
@@ -115,7 +108,7 @@ class ConsumerMembers:
                 )
 
     def check_fetch(self, request: FetchOffsets) -> None:
-        self._in_epoch(request.member_id, request.member_epoch)
+        self._roster.in_epoch(request.member_id, request.member_epoch)
 
     def subscribes(self, topic: str) -> bool:
         return self._target.subscriptions.includes(topic)
@@ -129,7 +122,7 @@ class ConsumerMembers:
             epoch=self._partitions.epoch,
             assignor=head.assignor,
             protocol_type=KIND,
-            members=tuple(_described(member) for _, member in sorted(self._members.items())),
+            members=tuple(described(member) for _, member in sorted(self._roster.members.items())),
         )
 
     def withdraw(self, ticket: Ticket) -> None:
@@ -138,10 +131,10 @@ class ConsumerMembers:
     def tick(self) -> None:
         self._target.notice_topics()
         now_ms = self._context.moment.monotonic_ms
-        for ended, reason in ((self._sessions, SILENT), (self._partitions.overdue, KEEPING)):
+        for ended, reason in ((self._roster.sessions, SILENT), (self._partitions.overdue, KEEPING)):
             for member_id in ended.expired(now_ms):
-                self._note_end(self._members[member_id], reason)
-                self._remove(self._members[member_id])
+                self._note_end(self._roster.members[member_id], reason)
+                self._remove(self._roster.members[member_id])
         self._target.finish_step()
 
     def _note_end(self, member: ConsumerMember, reason: str) -> None:
@@ -150,17 +143,17 @@ class ConsumerMembers:
         self._context.note(GroupEvent("session_ended", text))
 
     def extend_sessions(self) -> None:
-        for member in self._members.values():
-            self._set_session(member)
+        for member in self._roster:
+            self._roster.renew_session(member)
             self._partitions.extend(member)
 
     @property
     def due_ms(self) -> int | None:
-        times = (self._sessions.due_ms, self._partitions.overdue.due_ms, self._target.due_ms)
+        times = (self._roster.sessions.due_ms, self._partitions.overdue.due_ms, self._target.due_ms)
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._roster)
 
     def assigned(self, epoch: int, target: Assignment) -> None:
         """See `GroupMachine.assigned`. From members that yield, the partitions are taken in this step."""
@@ -168,29 +161,29 @@ class ConsumerMembers:
         for member in self._target.assigned(epoch, target):
             if member.yields:
                 self._partitions.reconcile(member)
-            self._store(member)
+            self._roster.store(member)
         self._target.finish_step()
 
     # --- joining and leaving
 
     def _join(self, ticket: Ticket, request: Heartbeat) -> None:
-        member = self._members.get(request.member_id)
+        member = self._roster.members.get(request.member_id)
         repeated = member is not None and member.known_epoch == JOIN_EPOCH and not member.away
         member = self._joining(request)
         self._tell(member, request)
-        self._set_session(member)
+        self._roster.renew_session(member)
         if not repeated:
             self._partitions.reconcile(member)
-        self._store(member)
+        self._roster.store(member)
         self._answer(ticket, member)
 
     def _joining(self, request: Heartbeat) -> ConsumerMember:
         """The member that `request` joins as: a new one, one that begins anew, or one whose answer was lost."""
-        member = self._members.get(request.member_id)
-        static = self._members.get(self._by_instance.get(request.instance_id or "", ""))
+        member = self._roster.members.get(request.member_id)
+        static = self._roster.of_instance(request.instance_id)
         if static is not None and static is not member:
             if member is not None or not static.away:
-                raise self._in_use(request)
+                raise self._roster.in_use(request)
             return self._return(static, request)
         if member is None:
             return self._add(request)
@@ -201,29 +194,18 @@ class ConsumerMembers:
         return member
 
     def _add(self, request: Heartbeat) -> ConsumerMember:
-        if len(self._members) >= self._context.limits.members_max:
-            raise GroupFull(
-                f"the group {self._context.name} has {len(self._members)} members, as many as it may have",
-                retry_after_s=FULL_RETRY_S,
-            )
+        self._roster.check_room()
         profile = msgspec.structs.replace(new_profile(self._context.limits), instance_id=request.instance_id)
         subscription = self._target.subscriptions.add((), None)
         member_id = request.member_id or self._context.entropy.new_id()
         member = ConsumerMember(member_id, profile, subscription, self._partitions.next_epoch())
-        self._members[member_id] = member
-        if request.instance_id is not None:
-            self._by_instance[request.instance_id] = member_id
+        self._roster.add(member)
         self._target.change()
         return member
 
     def _return(self, member: ConsumerMember, request: Heartbeat) -> ConsumerMember:
         """The static `member`, which was away, is back under another id, with its partitions."""
-        del self._members[member.member_id]
-        self._sessions.drop(member.member_id)
-        self._context.delete(member_key(self._context.name, member.member_id))
-        member.member_id = request.member_id or self._context.entropy.new_id()
-        self._members[member.member_id] = member
-        self._by_instance[request.instance_id or ""] = member.member_id
+        self._roster.rename(member, request.member_id or self._context.entropy.new_id())
         self._partitions.adopt(member)
         self._restart(member)
         if self._target.pending:
@@ -238,30 +220,26 @@ class ConsumerMembers:
         member.taken = NO_PARTITIONS
 
     def _leave(self, ticket: Ticket, request: Heartbeat) -> None:
-        self._remove(self._known(request))
+        self._remove(self._roster.named_by(request))
         self._context.reply(ticket, HeartbeatAnswer(request.member_id, LEAVE_EPOCH, 0, ()))
 
     def _leave_for_a_while(self, ticket: Ticket, request: Heartbeat) -> None:
-        member = self._known(request)
+        member = self._roster.named_by(request)
         if member.profile.instance_id is None:
             raise Invalid("only a member with an instance_id can come back: leave with -1", field="member_epoch")
         member.away = True
         self._partitions.release(member, member.revoking)
         self._partitions.reconcile(member)
-        self._set_session(member)
-        self._store(member)
+        self._roster.renew_session(member)
+        self._roster.store(member)
         self._context.reply(ticket, HeartbeatAnswer(member.member_id, STATIC_LEAVE_EPOCH, 0, ()))
 
     def _remove(self, member: ConsumerMember) -> None:
         """The member is no member any more: what it held is free."""
         self._partitions.release(member, member.held)
         self._partitions.overdue.drop(member.member_id)
-        self._sessions.drop(member.member_id)
         self._target.subscriptions.remove(member.subscription)
-        del self._members[member.member_id]
-        if member.profile.instance_id is not None:
-            del self._by_instance[member.profile.instance_id]
-        self._context.delete(member_key(self._context.name, member.member_id))
+        self._roster.remove(member)
         self._target.change()
 
     # --- staying
@@ -269,9 +247,9 @@ class ConsumerMembers:
     def _keep(self, ticket: Ticket, request: Heartbeat) -> None:
         """An answer that says nothing new waits for the member's own key only, so that reading goes on while the store
         is away."""
-        member = self._known(request)
+        member = self._roster.named_by(request)
         self._check_epoch(member, request)
-        self._set_session(member)
+        self._roster.renew_session(member)
         changed = self._tell(member, request)
         if request.member_epoch == member.epoch:
             member.known_epoch = request.member_epoch
@@ -279,8 +257,8 @@ class ConsumerMembers:
         if request.member_epoch == member.epoch or member.yields:
             changed |= self._partitions.reconcile(member)
         if changed:
-            self._store(member)
-        rests_on = ALL_CHANGES if changed else frozenset({member_key(self._context.name, member.member_id)})
+            self._roster.store(member)
+        rests_on = ALL_CHANGES if changed else frozenset({self._roster.key(member)})
         self._answer(ticket, member, rests_on)
 
     def _check_epoch(self, member: ConsumerMember, request: Heartbeat) -> None:
@@ -310,48 +288,8 @@ class ConsumerMembers:
     def _restore(self, member_id: str, stored: StoredMember) -> None:
         subscription = self._target.subscriptions.add(stored.profile.topics, stored.profile.topic_pattern)
         member = ConsumerMember.restored(member_id, stored, subscription)
-        self._members[member_id] = member
+        self._roster.add(member)
         self._partitions.adopt(member)
-        if stored.profile.instance_id is not None:
-            self._by_instance[stored.profile.instance_id] = member_id
-
-    def _known(self, request: Heartbeat) -> ConsumerMember:
-        """The member that `request` names."""
-        member = self._members.get(request.member_id)
-        if request.instance_id is not None and self._by_instance.get(request.instance_id) not in (
-            None,
-            request.member_id,
-        ):
-            raise self._in_use(request)
-        if member is None:
-            raise self._unknown(request.member_id)
-        return member
-
-    def _in_epoch(self, member_id: str, epoch: int) -> ConsumerMember:
-        member = self._members.get(member_id)
-        if member is None:
-            raise self._unknown(member_id)
-        if epoch != member.epoch or member.away:
-            raise StaleMemberEpoch(f"the member {member_id} is in epoch {member.epoch}, not {epoch}: send a heartbeat")
-        return member
-
-    def _unknown(self, member_id: str) -> UnknownMember:
-        return UnknownMember(
-            f"the group {self._context.name} has no member {member_id}: it left, or its session ended; join again"
-        )
-
-    def _in_use(self, request: Heartbeat) -> InstanceInUse:
-        return InstanceInUse(
-            f"another member of the group {self._context.name} has the instance_id {request.instance_id}: give each "
-            "consumer its own, or wait until the session of the other one ends"
-        )
-
-    def _set_session(self, member: ConsumerMember) -> None:
-        end_ms = self._context.moment.monotonic_ms + member.profile.session_timeout_ms
-        self._sessions.set(member.member_id, end_ms)
-
-    def _store(self, member: ConsumerMember) -> None:
-        self._context.put(member_key(self._context.name, member.member_id), member.stored())
 
     def _answer(self, ticket: Ticket, member: ConsumerMember, rests_on: frozenset[str] | None = ALL_CHANGES) -> None:
         session_ms = member.profile.session_timeout_ms
@@ -364,31 +302,15 @@ class ConsumerMembers:
         )
         if member.settled and not self._target.pending:
             return usual_ms
-        return min(max(RECONCILING_INTERVAL_MS, len(self._members)), usual_ms)
+        return min(max(RECONCILING_INTERVAL_MS, len(self._roster)), usual_ms)
 
     def _state(self) -> str:
-        if not self._members:
+        if not len(self._roster):
             return "Empty"
         if self._target.pending:
             return "Assigning"
-        return "Stable" if all(member.reconciled for member in self._members.values()) else "Reconciling"
+        return "Stable" if all(member.reconciled for member in self._roster) else "Reconciling"
 
 
 def _owned(request: Heartbeat) -> Partitions | None:
     return None if request.owned is None else partition_set(request.owned)
-
-
-def _described(member: ConsumerMember) -> GroupMemberDescription:
-    profile = member.profile
-    return GroupMemberDescription(
-        member_id=member.member_id,
-        instance_id=profile.instance_id,
-        client_id=profile.client_id,
-        client_host=profile.client_host,
-        rack=profile.rack,
-        member_epoch=STATIC_LEAVE_EPOCH if member.away else member.epoch,
-        topics=profile.topics,
-        topic_pattern=profile.topic_pattern,
-        assignment=member.answer,
-        target=by_topic(member.target),
-    )
