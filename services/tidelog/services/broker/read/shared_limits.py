@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
 from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart
 from tidelog.services.broker.shard.record_columns import payload_bytes_total
 
@@ -21,7 +19,7 @@ class SharedLimits:
     """What is left of `limits`. The first records always fit; later ones only if they do not exceed the limits."""
 
     def __init__(self, limits: FetchLimits) -> None:
-        self._limits = limits
+        self._fresh = limits.fresh
         self.records_left = max(1, limits.max_records)
         self.bytes_left = limits.max_bytes
         self._empty = True
@@ -37,11 +35,10 @@ class SharedLimits:
 
     def of(self, part: FetchPart, readers: int = 1) -> FetchLimits:
         """The limits for `part`, which is read at the same time as `readers` - 1 others."""
-        return replace(
-            self._limits,
-            max_records=max(1, self.records_left // readers),
-            max_bytes=max(1, min(part.max_bytes, self.bytes_left // readers)),
-            wait_ms=0,
+        return FetchLimits(
+            max(1, self.records_left // readers),
+            max(1, min(part.max_bytes, self.bytes_left // readers)),
+            fresh=self._fresh,
         )
 
     def take(self, answer: FetchedPart) -> FetchedPart:
@@ -49,7 +46,7 @@ class SharedLimits:
         if answer.fetched is None or not answer.fetched.batches:
             return answer
         records = sum(batch.num_rows for batch in answer.fetched.batches)
-        size_bytes = payload_bytes_total(pa.Table.from_batches(answer.fetched.batches))
+        size_bytes = sum(payload_bytes_total(batch) for batch in answer.fetched.batches)
         if not self._empty and (records > self.records_left or size_bytes > self.bytes_left):
             return unread(answer.part, answer.fetched)
         self._empty = False
