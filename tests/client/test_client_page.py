@@ -15,4 +15,4 @@ def test_the_examples_of_the_page_run(broker: str) -> None:
     for example in examples:
         exec(compile(example, str(PAGE), "exec"), names)
     with Admin(broker) as admin:
-        assert admin.topic("web").records == 7
+        assert admin.topic("web").records == 10

@@ -46,6 +46,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     value: bytes | None
     headers: Headers = ()
 
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition that the record is in."""
+        return TopicPartition(self.topic, self.partition)
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -60,6 +65,7 @@ class Batch:
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """The partition that the records are in."""
         return TopicPartition(self.topic, self.partition)
 
     def before(self, end: int) -> Batch:
