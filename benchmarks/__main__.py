@@ -39,6 +39,7 @@ from benchmarks.rows import (
     group_commits,
     group_deaths,
     json_produce,
+    kafka_rest,
     latency,
     manifest_size,
     memory,
@@ -64,6 +65,7 @@ from benchmarks.table import page, print_rows
 FAMILIES: dict[str, Callable[[Bench], list[Row]]] = {
     "produce": produce.rows,
     "json": json_produce.rows,
+    "kafka-rest": kafka_rest.rows,
     "s2": s2.rows,
     "fetch": fetch.rows,
     "stored": stored.rows,
@@ -99,6 +101,7 @@ ORDER = (
         "produce-events",
         "produce-letters",
         "produce-json",
+        "rest",
         "minio",
         "produce-hundred",
         "steady-state",
