@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,11 +10,12 @@ from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.consuming.polling_member import GROUP, PollingMember, assigned, committed, member, produce, values
 
+from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.consuming.member_poll import LATEST, NONE
 from tidelog.storage.errors import Invalid, MemberFenced, NotFound, StaleMemberEpoch, UnknownMember
 from tidelog.storage.stores.memory import MemoryObjectStore
-from tidelog.wire.groups import LEAVE_EPOCH, CommitOffsets, PartitionOffset
+from tidelog.wire.groups import LEAVE_EPOCH, CommitOffsets, Heartbeat, PartitionOffset
 
 JOIN_MS = 5_000
 
@@ -229,3 +231,30 @@ async def test_new_partitions_are_read_from_their_beginning(broker: LocalBroker)
         while not one.read:
             await one.poll(500)
     assert one.read == [(("t", 4), b"new")]
+
+
+async def test_a_heartbeat_without_an_answer_holds_up_no_records(
+    broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = member(broker)
+    await settled(one, has=lambda _: 4)
+    await one.poll()
+    groups, begun, stuck = broker.groups, asyncio.Event(), asyncio.Event()
+    called = groups.call
+    beats = 0
+
+    async def call(context: RequestContext, group: str, request: Any) -> Any:
+        nonlocal beats
+        beats += isinstance(request, Heartbeat)
+        if beats > 1:
+            begun.set()
+            await stuck.wait()
+        return await called(context, group, request)
+
+    monkeypatch.setattr(groups, "call", call)
+    waiting = asyncio.ensure_future(one.poll(20_000))
+    async with asyncio.timeout(10):
+        await begun.wait()
+        await produce(broker, 1, b"now")
+        polled = await waiting
+    assert values(polled) == [(("t", 1), b"now")]

@@ -107,19 +107,29 @@ class _Poll:
         left_s = self._left_s()
         if not wanted:
             return await self._await_assignment()
-        fetching = asyncio.ensure_future(
-            broker.fetch_parts(self._context, wanted, replace(limits, wait_ms=round(left_s * 1000)))
-        )
+        fetch = broker.fetch_parts(self._context, wanted, replace(limits, wait_ms=round(left_s * 1000)))
+        if not left_s:
+            return await fetch
+        fetching = asyncio.ensure_future(fetch)
+        changing = asyncio.ensure_future(self._changed())
         try:
-            while True:
-                await asyncio.wait((fetching,), timeout=self._keep_s)
-                if fetching.done():
-                    return fetching.result()
-                if await self._has_changed():
-                    return None
+            await asyncio.wait((fetching, changing), return_when=asyncio.FIRST_COMPLETED)
+            if changing.done():
+                changing.result()
+                return None
+            return fetching.result()
         finally:
-            fetching.cancel()
-            await asyncio.gather(fetching, return_exceptions=True)
+            for task in (fetching, changing):
+                task.cancel()
+            await asyncio.gather(fetching, changing, return_exceptions=True)
+
+    async def _changed(self) -> None:
+        """Send heartbeats until the member has another assignment. Raises if it is no member any more. A heartbeat that
+        has no answer yet does not hold up records: nothing has shown that the member has lost them."""
+        while True:
+            await self._polls.clock.sleep(self._keep_s)
+            if await self._has_changed():
+                return
 
     async def _await_assignment(self) -> Sequence[FetchedPart] | None:
         """Wait while the member has nothing to read; None if it has got another assignment."""
