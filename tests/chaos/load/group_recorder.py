@@ -46,7 +46,7 @@ class GroupRecorder:
     def commit(
         self, member: str, offsets: Mapping[Place, int], epoch: int, answer: Answer, outcome: Outcome | None = None
     ) -> None:
-        """`outcome`: if the answer does not tell it."""
+        """`outcome`: if the answer is that of another call, which is recorded with its code."""
         for (topic, partition), offset in offsets.items():
             commit = GroupCommit(
                 member=member,
@@ -58,7 +58,7 @@ class GroupRecorder:
                 start=answer.start,
                 end=answer.end,
                 outcome=outcome or outcome_of(answer),
-                code=answer.code,
+                code=answer.code if outcome is None else "",
             )
             self.recorder.grouped(f"{member} of {self.group}", commit, answer, refusals=REFUSALS)
 
