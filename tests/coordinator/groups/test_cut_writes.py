@@ -1,5 +1,6 @@
-"""A store may apply the changes of a group in several steps, and a crash may leave only the first of them. At no point is
-a partition stored with two owners (inv. 8), and the group that is left can go on."""
+"""A store may apply the changes of a group in several steps, and a crash may leave only the first of them.
+
+At no point is a partition stored with two owners (inv. 8), and the group that is left can go on."""
 
 from __future__ import annotations
 
