@@ -122,6 +122,9 @@ class WorldGroupStores:
     def reachable(self) -> bool:
         return self._coordination.health().reachable
 
+    def copy_age_s(self) -> float:
+        return 0.0
+
     async def aclose(self) -> None:
         """Does nothing: it is memory."""
 

@@ -55,6 +55,7 @@ WELL: Mapping[str, str] = {
     **of_each_broker("tidelog_shard_handovers_total", always(0)),
     **of_each_broker("tidelog_buffered_bytes", always(1_000_000)),
     **of_each_broker("tidelog_group_write_failures_total", always(0)),
+    **of_each_broker("tidelog_group_copy_age_seconds", always(9)),
     **of_each_broker("tidelog_shards_led", always(1)),
     f"tidelog_shards_led{{{broker(3)}}}": always(2),
     f'tidelog_wal_bytes{{{broker(1)},shard="0"}}': always(64_000_000),
@@ -74,6 +75,10 @@ SCENES: Mapping[str, tuple[Mapping[str, str], set[str]]] = {
     "a broker cannot store offsets": (
         {f"tidelog_group_write_failures_total{{{broker(2)}}}": growing(30)},
         {"TidelogGroupCommitsFail"},
+    ),
+    "a broker cannot copy offsets to the bucket": (
+        {f"tidelog_group_copy_age_seconds{{{broker(1)}}}": growing(60)},
+        {"TidelogOffsetsNotCopied"},
     ),
     "a broker is down": ({f"up{{{broker(1)}}}": always(0)}, {"TidelogBrokerDown"}),
     "all brokers are down": (of_each_broker("up", always(0)), {"TidelogBrokerDown", "TidelogNoBroker"}),

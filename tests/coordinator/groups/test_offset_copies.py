@@ -10,6 +10,7 @@ import pytest
 from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
 from tests.coordinator.groups.group_leaderships import SHARD, SHARDS, Leaderships
 from tests.coordinator.groups.group_store_conformance import put
+from tests.coordinator.stepped_clock import SteppedClock
 from tests.coordinator.virtual_time import LoopClock, virtually
 from tests.storage.scripted_store import Answer, ScriptedObjectStore
 
@@ -342,6 +343,40 @@ async def test_a_damaged_copy_is_named_with_what_to_do(cluster: Cluster) -> None
     await cluster.bucket.put("groups/0003/00000000000000000000.json", b"{}")
     with pytest.raises(Corrupt, match="To go on without the offsets of this journal, delete groups/0003/"):
         await copied_groups(cluster.bucket, SHARDS)
+
+
+async def test_after_a_damaged_copy_was_deleted_everything_is_copied_again(cluster: Cluster) -> None:
+    store, copies = await cluster.lead()
+    await store.write([change for group in MINE[:5] for change in committed(group, 4)])
+    await copies.step()
+    await cluster.bucket.put("groups/0003/00000000000000000000.json", b"{}")
+    _, copies = await cluster.lead()
+    for _ in range(2):
+        with pytest.raises(Corrupt):
+            await copies.step()
+    await cluster.bucket.delete("groups/0003/00000000000000000000.json")
+    await copies.step()
+    found = await copied_groups(cluster.bucket, SHARDS)
+    assert {group: offset_in(found[group], group) for group in found} == dict.fromkeys(MINE[:5], 4)
+
+
+async def test_the_age_is_that_of_the_oldest_change_that_is_not_copied(cluster: Cluster) -> None:
+    bucket = ScriptedObjectStore(cluster.bucket)
+    clock = SteppedClock()
+    cluster.runtime = Runtime(clock, SeededEntropy(1))
+    store, copies = await cluster.lead(bucket)
+    await copies.step()
+    assert copies.age_s == 0
+    await store.write(committed(GROUP, 1))
+    clock.advance(30)
+    await store.write(committed(GROUP, 2))
+    bucket.answers.append(Answer(Unavailable("no answer")))
+    with pytest.raises(Unavailable):
+        await copies.step()
+    clock.advance(5)
+    assert copies.age_s == 35
+    await copies.step()
+    assert copies.age_s == 0
 
 
 async def test_many_groups_are_compared_and_recovered_in_several_entries(

@@ -55,6 +55,11 @@ class CopyLoop(BackgroundLoop):
             self._copies[leadership] = self._new_copies(leadership)
         return self._copies[leadership]
 
+    @property
+    def age_s(self) -> float:
+        """For how long the oldest change of all shards has not been copied; 0 if all are."""
+        return max((copies.age_s for copies in self._copies.values()), default=0.0)
+
     async def step(self) -> float:
         led = {Leadership(shard, epoch, self._shards()) for shard, epoch in self._led().items()}
         self._copies = {leadership: copies for leadership, copies in self._copies.items() if leadership in led}

@@ -65,16 +65,24 @@ class OffsetCopies:
         self._opened = False
         self._compared = False
         self._pending: dict[str, Change] = {}
+        self._pending_since_s = 0.0
         self._copied_at_s = float("-inf")
 
     def note(self, changes: Sequence[Change]) -> None:
         """`changes` are stored in etcd."""
+        if not self._pending:
+            self._pending_since_s = self._clock.monotonic()
         self._pending |= {change.key: change for change in changes if is_copied(change.key)}
 
     @property
     def noted(self) -> bool:
         """Whether changes are not copied yet."""
         return bool(self._pending)
+
+    @property
+    def age_s(self) -> float:
+        """For how long the oldest noted change has not been copied; 0 if all are."""
+        return self._clock.monotonic() - self._pending_since_s if self._pending else 0.0
 
     @property
     def due(self) -> bool:
@@ -97,11 +105,12 @@ class OffsetCopies:
         if not self._pending:
             return
         await self._open()
-        taken, self._pending = self._pending, {}
+        taken, since_s = self._pending, self._pending_since_s
+        self._pending = {}
         try:
             await self._append(tuple(taken.values()))
         except BaseException:
-            self._pending = taken | self._pending
+            self._pending, self._pending_since_s = taken | self._pending, since_s
             raise
 
     async def _compare(self) -> None:

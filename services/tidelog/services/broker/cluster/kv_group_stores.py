@@ -58,6 +58,9 @@ class KvGroupStores:
         health = self._view.health()
         return health.reachable and health.trusted
 
+    def copy_age_s(self) -> float:
+        return self._copies.age_s
+
     async def aclose(self) -> None:
         """Copy what is not copied yet. `Membership` closes the key-value store."""
         await self._copies.close()

@@ -23,6 +23,10 @@ class GroupStores(Protocol):
         """Whether the store answers, as far as is known without a request."""
         ...
 
+    def copy_age_s(self) -> float:
+        """For how long the oldest committed offset waits for its copy in the bucket; 0 if none does."""
+        ...
+
     async def aclose(self) -> None:
         """Stop background work. Call it when no coordinator writes any more."""
         ...
@@ -42,6 +46,10 @@ class SoleGroupStores:
 
     def reachable(self) -> bool:
         return True
+
+    def copy_age_s(self) -> float:
+        """The bucket is the store: there is no copy."""
+        return 0.0
 
     async def aclose(self) -> None:
         await self._store.aclose()

@@ -137,6 +137,7 @@ class LocalGroups:
             members=sum(group.machine.member_count for group in loaded),
             waiting=sum(coordinator.waiting for coordinator in self.coordinators),
             counts=self.counts,
+            copy_age_s=self._stores.copy_age_s() if self._stores else 0.0,
         )
 
     def led(self) -> Mapping[int, int]:

@@ -16,6 +16,7 @@ def group_metrics(figures: GroupFigures) -> Iterator[Metric]:
     for name, help_text, value in (
         ("tidelog_groups", "Groups in memory that this broker coordinates", figures.groups),
         ("tidelog_group_members", "Members of these groups", figures.members),
+        ("tidelog_group_copy_age_seconds", "Age of the oldest offset that is not copied yet", figures.copy_age_s),
         ("tidelog_group_requests_waiting", "Requests to these groups without an answer", figures.waiting),
     ):
         yield GaugeMetricFamily(name, help_text, value)
