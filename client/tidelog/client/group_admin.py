@@ -72,13 +72,13 @@ class GroupAdmin:
         dry_run: bool = False,
     ) -> SeekAnswer:
         """Set the committed offsets of a group without members; see `SeekRequest` for `to`. `dry_run`: only say what
-        would change."""
+        would change. It is sent once: if the answer is lost, `+N` and `-N` would move the group twice."""
         wanted = SeekRequest(str(to), tuple(topics), grouped(partitions), dry_run)
-        return self._post(name, "seek", wanted, SeekAnswer)
+        return decoded(self._send(name, "seek", wanted, repeatable=dry_run), SeekAnswer)
 
     def delete_group(self, name: str) -> None:
         """Remove a group without members, with its offsets."""
-        self._connection.call(Request("DELETE", group_path(name)))
+        self._connection.call(Request("DELETE", group_path(name), repeatable=False))
 
     def delete_group_offsets(self, name: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget the committed offsets of `partitions`. No member may subscribe to their topics."""
@@ -88,8 +88,8 @@ class GroupAdmin:
     def _post(self, name: str, call: str, body: msgspec.Struct, shape: type[T]) -> T:
         return decoded(self._send(name, call, body), shape)
 
-    def _send(self, name: str, call: str, body: msgspec.Struct) -> Any:
+    def _send(self, name: str, call: str, body: msgspec.Struct, *, repeatable: bool = True) -> Any:
         pieces = [memoryview(msgspec.json.encode(body))]
         return self._connection.call(
-            Request("POST", group_path(name, call), headers={"content-type": JSON}, body=pieces)
+            Request("POST", group_path(name, call), headers={"content-type": JSON}, body=pieces, repeatable=repeatable)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,8 +23,9 @@ from tidelog.services.cli.options import JsonOption, YesOption
 from tidelog.storage.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
+    from tidelog.client.consumed import TopicPartition
     from tidelog.wire.groups import GroupDescription, TopicPartitions
-    from tidelog.wire.polls import LagAnswer, SeekAnswer, SeekRequest
+    from tidelog.wire.polls import LagAnswer, SeekAnswer
 
 GroupArgument = Annotated[str, typer.Argument(help="The group's name.", metavar="GROUP", show_default=False)]
 GroupsArgument = Annotated[list[str], typer.Argument(help="Names of groups.", metavar="GROUP...", show_default=False)]
@@ -51,10 +53,8 @@ def list_groups(broker: BrokerChoice, as_json: JsonOption = False) -> None:
 
     [dim]tidelog group list[/dim]
     """
-    from tidelog.services.cli.group_calls import group_calls
-
-    with group_calls(broker) as calls:
-        found = calls.groups()
+    with broker.admin() as admin:
+        found = admin.groups()
     print_answer(
         found,
         lambda groups: print_table(("group", "kind"), [(one.group, one.kind or "offsets only") for one in groups]),
@@ -67,10 +67,8 @@ def describe(broker: BrokerChoice, name: GroupArgument, times: TimesOption = Tru
 
     [dim]tidelog group describe billing[/dim]
     """
-    from tidelog.services.cli.group_calls import group_calls
-
-    with group_calls(broker) as calls:
-        found, lag = calls.group(name), calls.lag(name, times=times)
+    with broker.admin() as admin:
+        found, lag = admin.group(name), admin.group_lag(name, times=times)
     if as_json:
         print_json({"group": found, "lag": lag})
         return
@@ -84,10 +82,8 @@ def members(broker: BrokerChoice, name: GroupArgument, as_json: JsonOption = Fal
 
     [dim]tidelog group members billing[/dim]
     """
-    from tidelog.services.cli.group_calls import group_calls
-
-    with group_calls(broker) as calls:
-        found = calls.group(name)
+    with broker.admin() as admin:
+        found = admin.group(name)
     if as_json:
         print_json(found.members)
         return
@@ -122,22 +118,19 @@ def seek(
     [dim]tidelog group seek billing --to -1h --dry-run
     tidelog group seek billing --to earliest --topic web --topic shop:0,2 --yes[/dim]
     """
-    import msgspec
-
-    from tidelog.services.cli.group_calls import group_calls
-
-    wanted = _seek_request(to, topics or [])
+    whole, some = _sought_partitions(topics or [])
     check_may_ask(yes or dry_run)
-    with group_calls(broker) as calls:
+    with broker.admin() as admin:
         if dry_run or not yes:
-            preview = calls.seek(name, msgspec.structs.replace(wanted, dry_run=True))
+            preview = admin.seek_group(name, to, topics=whole, partitions=some, dry_run=True)
             if dry_run:
                 print_answer(preview, _print_sought, as_json=as_json)
                 complain("nothing was changed")
                 return
-            print_answer(preview, lambda found: _print_sought(found, file_is_stderr=True), as_json=False)
+            with redirect_stdout(sys.stderr):
+                _print_sought(preview)
             confirm(f"Move {name} as shown?", otherwise="nothing was changed")
-        moved = calls.seek(name, wanted)
+        moved = admin.seek_group(name, to, topics=whole, partitions=some)
     print_answer(moved, _print_sought, as_json=as_json)
 
 
@@ -152,16 +145,14 @@ def delete(
 
     [dim]tidelog group delete billing --yes[/dim]
     """
-    from tidelog.services.cli.group_calls import group_calls
-
     check_may_ask(yes)
     deleted: list[str] = []
-    with group_calls(broker) as calls:
+    with broker.admin() as admin:
         for name in names:
             if not yes:
                 confirm(f"Delete {name} and its committed offsets?")
             try:
-                calls.delete(name)
+                admin.delete_group(name)
             except NotFound:
                 if not if_exists:
                     raise
@@ -201,12 +192,12 @@ def _ranges_text(numbers: Sequence[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
-def _seek_request(to: str, topics: Sequence[str]) -> SeekRequest:
-    from tidelog.wire.groups import TopicPartitions
-    from tidelog.wire.polls import SeekRequest
+def _sought_partitions(topics: Sequence[str]) -> tuple[list[str], list[TopicPartition]]:
+    """Whole topics, and single partitions. Raises `Invalid`."""
+    from tidelog.client.consumed import TopicPartition
 
-    whole = tuple(text for text in topics if ":" not in text)
-    some: list[TopicPartitions] = []
+    whole = [text for text in topics if ":" not in text]
+    some: list[TopicPartition] = []
     for text in topics:
         topic, colon, numbers = text.partition(":")
         if not colon:
@@ -214,8 +205,8 @@ def _seek_request(to: str, topics: Sequence[str]) -> SeekRequest:
         listed = numbers.split(",")
         if not topic or not all(number.isascii() and number.isdigit() for number in listed):
             raise Invalid(f"--topic is TOPIC or TOPIC:0,2, not {text!r}", field="topic")
-        some.append(TopicPartitions(topic, tuple(map(int, listed))))
-    return SeekRequest(to, whole, tuple(some))
+        some += [TopicPartition(topic, int(number)) for number in listed]
+    return whole, some
 
 
 def _print_group(found: GroupDescription, lag: LagAnswer) -> None:
@@ -248,12 +239,9 @@ def _print_lag(lag: LagAnswer) -> None:
     print_table(("topic", "partition", "committed", "log start", "end", "lag", "time", "member"), rows)
 
 
-def _print_sought(found: SeekAnswer, *, file_is_stderr: bool = False) -> None:
-    from contextlib import nullcontext, redirect_stdout
-
+def _print_sought(found: SeekAnswer) -> None:
     rows = [
         (part.topic, part.partition, part.before, part.after, None if part.before is None else part.after - part.before)
         for part in found.partitions
     ]
-    with redirect_stdout(sys.stderr) if file_is_stderr else nullcontext():
-        print_table(("topic", "partition", "committed", "new", "change"), rows)
+    print_table(("topic", "partition", "committed", "new", "change"), rows)
