@@ -23,6 +23,8 @@ class StoredGroups:
         self.listings = 0
         self.failing = False
         self.failing_after = False
+        self.readable = asyncio.Event()
+        self.readable.set()
         self.open = asyncio.Event()
         self.open.set()
 
@@ -52,6 +54,7 @@ class MemoryGroupStore:
 
     async def load(self, group: str) -> Mapping[str, bytes]:
         self._stored.loads.append(group)
+        await self._stored.readable.wait()
         await asyncio.sleep(0)
         self._stored.check()
         return dict(self._stored.groups[group])

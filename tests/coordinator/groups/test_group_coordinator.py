@@ -299,6 +299,20 @@ async def test_requests_that_wait_are_bounded() -> None:
 
 
 @virtually
+async def test_requests_that_wait_for_a_group_to_be_read_are_bounded_in_number_and_in_time() -> None:
+    driven = Driven(requests_max=50, wait_s=3.0)
+    driven.stored.readable.clear()
+    reads = [asyncio.create_task(driven.committed(f"g{number}")) for number in range(50)]
+    await turns()
+    with pytest.raises(Overloaded, match="50 requests"):
+        await driven.committed("h")
+    began_s = asyncio.get_running_loop().time()
+    for outcome in await asyncio.gather(*reads, return_exceptions=True):
+        assert isinstance(outcome, Unavailable)
+    assert asyncio.get_running_loop().time() - began_s <= 3.0
+
+
+@virtually
 async def test_a_defect_of_a_machine_harms_its_group_alone() -> None:
     driven = Driven()
     await driven.commit("g", 7)

@@ -94,6 +94,7 @@ class GroupCoordinator:
         self._loads: SingleFlight[str, None] = SingleFlight()
         self._loads_at_once = asyncio.Semaphore(LOADS_AT_ONCE)
         self._requests = OpenRequests()
+        self._calls = 0
         self._assignments = AssignmentRuns(seams.assign, self._assigned, seams.counts)
         self._timer = GroupTimer(self._clock, self._wake, lambda: self._away)
         self._members = 0
@@ -105,7 +106,7 @@ class GroupCoordinator:
     @property
     def waiting(self) -> int:
         """Requests without an answer."""
-        return len(self._requests)
+        return self._calls
 
     @property
     def loaded(self) -> LoadedGroups:
@@ -115,9 +116,13 @@ class GroupCoordinator:
     async def call(self, group: str, request: GroupRequest[A]) -> A:
         """Carry out `request`. Raises as `api.groups` says."""
         self._check_room(request)
-        given = await self._given(await self._loaded(group), request)
-        if not given.proved:
-            await self._prove()
+        self._calls += 1
+        try:
+            given = await self._given(await self._loaded(group), request)
+            if not given.proved:
+                await self._prove()
+        finally:
+            self._calls -= 1
         if given.error is not None:
             raise given.error
         if isinstance(request, calls.CommitOffsets):
@@ -157,7 +162,7 @@ class GroupCoordinator:
         if self._closing or self.ended is not None:
             raise self._moved()
         self._counts.requests[type(request).__name__] += 1
-        if len(self._requests) >= self._bounds.requests_max:
+        if self._calls >= self._bounds.requests_max:
             raise self._busy(f"{self._bounds.requests_max} requests to groups wait already (group.requests.max)")
         if self._writes.full and not _reads_or_keeps(request):
             raise self._busy("the store of groups does not answer, and many changes wait for it already")
@@ -175,8 +180,7 @@ class GroupCoordinator:
         if self._groups.get(group):
             return
         await self._writes.stored(group)
-        async with self._loads_at_once:
-            found = await self._seams.store.load(group)
+        found = await self._read(group)
         if self.ended is not None:
             return
         moment = self._moment()
@@ -184,6 +188,16 @@ class GroupCoordinator:
         self._groups.add(loaded)
         self._after_step(loaded)
         self._timer.ensure()
+
+    async def _read(self, group: str) -> Mapping[str, bytes]:
+        """All keys of `group`. Raises `Unavailable` if the store does not answer in time."""
+        try:
+            async with asyncio.timeout(self._bounds.writes.wait_s), self._loads_at_once:
+                return await self._seams.store.load(group)
+        except TimeoutError:
+            raise Unavailable(
+                f"the store of groups did not answer in time; group {group!r} is not known. Retry"
+            ) from None
 
     async def _given(self, loaded: LoadedGroup, request: GroupRequest[Any]) -> Given:
         topics = self._seams.topics()
