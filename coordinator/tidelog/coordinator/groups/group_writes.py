@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.coordinator.groups.group_counts import GroupCounts
@@ -180,29 +180,27 @@ class GroupWrites:
 
     async def _write(self, batch: _Batch) -> None:
         self._began_s = self._clock.monotonic()
-        changes = tuple(batch.changes.values())
-        for pause_s in self._pauses():
-            try:
-                began_s = self._clock.monotonic()
-                await self._store.write(changes)
-            except (Unavailable, Denied) as error:
-                if not self.failing:
-                    _log.warning("changes of groups cannot be stored; the broker repeats the write: %s", error)
-                self.failing = True
-                self._counts.writes_failed += 1
-                await self._clock.sleep(pause_s)
-            else:
-                break
+        changes, failures = tuple(batch.changes.values()), 0
+        while error := await self._try(changes):
+            if not self.failing:
+                _log.warning("changes of groups cannot be stored; the broker repeats the write: %s", error)
+            self.failing = True
+            failures += 1
+            await self._clock.sleep(REPEAT.delay_s(failures, self._runtime.entropy))
         if self.failing:
             _log.warning("changes of groups are stored again")
         self.failing = False
-        self._counts.wrote(self._clock.monotonic() - began_s, len(changes))
 
-    def _pauses(self) -> Iterator[float]:
-        failures = 0
-        while True:
-            failures += 1
-            yield REPEAT.delay_s(failures, self._runtime.entropy)
+    async def _try(self, changes: Sequence[Change]) -> TidelogError | None:
+        """Write `changes`; None if that succeeded. Raises an error after which a repetition is no use."""
+        began_s = self._clock.monotonic()
+        try:
+            await self._store.write(changes)
+        except (Unavailable, Denied) as error:
+            self._counts.writes_failed += 1
+            return error
+        self._counts.wrote(self._clock.monotonic() - began_s, len(changes))
+        return None
 
 
 def _size(change: Change) -> int:
