@@ -50,6 +50,7 @@ def test_one_broker_keeps_every_promise_through_faults(tmp_path: Path) -> None:
     assert outcome.holds, outcome.summary()
     assert_much_was_done(outcome)
     assert_the_judges_bite(outcome.history)
+    assert_the_judge_of_groups_bites(outcome.history)
     assert write_report(report_on(outcome), tmp_path).read_text().startswith(f"# Chaos, seed {SEED}: holds")
 
 
@@ -90,6 +91,31 @@ def assert_the_judges_bite(history: History) -> None:
         damaged.finals[at] = _relaid(history, history.finals[at], damage)
         assert rule in judge(damaged).broken, rule
         assert VIOLATED in {each.verdict for each in ask_oracle({"": damaged})[""]}, rule
+
+
+def assert_the_judge_of_groups_bites(history: History) -> None:
+    """The judge finds damage to what a real group has told its members."""
+    begun = next(each for each in history.group_starts if each.member == "final")
+    commit = next(each for each in history.group_commits if each.outcome is Known.OK and each.offset)
+    beat = next(each for each in history.heartbeats if each.outcome is Known.OK and each.assigned)
+    late, older = commit.end + 0.001, commit.epoch - 1
+    damages: dict[Rule, Callable[[History], None]] = {
+        Rule.COMMIT_LOST: lambda told: told.group_starts.append(replace(begun, offset=begun.offset + 1)),
+        Rule.UNREAD: lambda told: told.group_commits.append(replace(commit, offset=1_000_000_000)),
+        Rule.STALE_COMMIT: lambda told: told.group_commits.append(
+            replace(commit, member="late", epoch=older, start=late, end=late)
+        ),
+        Rule.TWO_OWNERS: lambda told: told.heartbeats.append(replace(beat, member="other", start=beat.end)),
+    }
+    for rule, damage in damages.items():
+        damaged = replace(
+            history,
+            heartbeats=list(history.heartbeats),
+            group_commits=list(history.group_commits),
+            group_starts=list(history.group_starts),
+        )
+        damage(damaged)
+        assert rule in judge(damaged).broken, rule
 
 
 def _relaid(history: History, final: FinalLog, damage: Callable[[list[Run], int], None]) -> FinalLog:
