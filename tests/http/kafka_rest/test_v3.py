@@ -162,3 +162,13 @@ def test_documents_are_bounded() -> None:
         documents.add(b"x" * 60)
     with pytest.raises(Unreadable):
         Documents(100).add(b"{}}")
+
+
+async def test_groups_are_listed(client: httpx.AsyncClient) -> None:
+    assert (await client.get(f"{CLUSTER}/consumer-groups")).json()["data"] == []
+    await client.post("/consumers/billing", json={"name": "i"})
+    offset = {"offsets": [{"topic": "web", "partition": 0, "offset": 1}]}
+    await client.post("/consumers/billing/instances/i/offsets", json=offset)
+    [group] = (await client.get(f"{CLUSTER}/consumer-groups")).json()["data"]
+    assert group["consumer_group_id"] == "billing"
+    assert group["metadata"]["self"].endswith("/consumer-groups/billing")

@@ -66,8 +66,8 @@ class Code(IntEnum):
         return self.value if self.value < 1000 else self.value // 100
 
 
-class RestError(errors.TidelogError):
-    """A refusal of this interface with its `code`."""
+class RestError(errors.Invalid):
+    """A refusal of this interface with its `code`. It never leaves this room."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
