@@ -10,7 +10,6 @@ import pytest
 from starlette.exceptions import HTTPException
 from tests.http.requests import answer_to
 
-from tidelog.services.http.kafka_rest.rest_errors import RestError
 from tidelog.storage import errors
 from tidelog.wire.errors import (
     INTERNAL,
@@ -76,7 +75,6 @@ def test_an_error_is_reported_by_its_status_its_code_and_its_own_fields(
 def test_no_kind_of_error_is_an_internal_one() -> None:
     kinds = every_kind(errors.TidelogError)[1:]
     assert len(kinds) > 15
-    kinds = [kind for kind in kinds if not issubclass(kind, RestError)]  # the Kafka REST interface answers these itself
     assert [kind for kind in kinds if mapping_of(kind) is INTERNAL] == []
 
 
