@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
+from tests.http.conftest import SETTINGS
 from tests.http.kafka_rest.rest import BINARY, JSON, MANAGEMENT, placed, refused
+
+from tidelog.services.settings.settings import Settings
 
 ONE = "/consumers/g/instances/i"
 OFFSETS = f"{ONE}/offsets"
@@ -425,3 +429,19 @@ class TestStates:
         refused(await client.get(f"{ONE}/subscription", headers={"accept": "text/html"}), 406, 406)
         refused(await client.get("/consumers"), 404, 404)
         refused(await client.get("/consumers/g"), 405, 405)
+
+
+class TestBounds:
+    @pytest.fixture
+    def settings(self) -> Settings:
+        return replace(SETTINGS, group_instances_max=2)
+
+    async def test_further_instances_of_a_group_are_refused(self, client: httpx.AsyncClient) -> None:
+        for name in "ab":
+            await create(client, name=name)
+        answer = await post(client, "/consumers/g", {"name": "c"})
+        refused(answer, 503, 50302)
+        assert int(answer.headers["retry-after"]) > 0
+        await create(client, "other", name="c")
+        assert (await client.delete("/consumers/g/instances/a")).status_code == 204
+        await create(client, name="c")
