@@ -53,7 +53,8 @@ class ReadCalls:
         if offset is None:
             offset = (await self._broker.partition_log(context, topic.name, number)).log_start_offset
         fetched = await self._fetch(request, topic.name, number, offset, limits)
-        page = await page_of([Run(topic.name, number, fetched.batches)], kind)
+        size_bytes = sum(batch.nbytes for batch in fetched.batches)
+        page = await page_of([Run(topic.name, number, fetched.batches)], kind, size_bytes)
         return Response(page.body, media_type=kind.media_type)
 
     async def _fetch(self, request: Request, topic: str, partition: int, offset: int, limits: FetchLimits) -> Fetched:

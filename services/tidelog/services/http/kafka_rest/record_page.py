@@ -76,9 +76,8 @@ class NotJson(RestError):
         )
 
 
-async def page_of(runs: Sequence[Run], kind: Format) -> Page:
-    """The page with the records of `runs`. Raises `NotJson`."""
-    size_bytes = sum(batch.nbytes for run in runs for batch in run.batches)
+async def page_of(runs: Sequence[Run], kind: Format, size_bytes: int) -> Page:
+    """The page with the records of `runs`, which take about `size_bytes`. Raises `NotJson`."""
     return write_page(runs, kind) if size_bytes <= INLINE_BYTES_MAX else await asyncio.to_thread(write_page, runs, kind)
 
 

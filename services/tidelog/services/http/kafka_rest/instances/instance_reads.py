@@ -133,7 +133,7 @@ class _OneRead:
         try:
             if found.error is not None and not found.runs:
                 raise found.error
-            page = await page_of(found.runs, self._kept.state.config.format)
+            page = await page_of(found.runs, self._kept.state.config.format, found.size_bytes)
         except Exception:
             await self._write()
             raise
