@@ -445,3 +445,34 @@ class TestBounds:
         await create(client, "other", name="c")
         assert (await client.delete("/consumers/g/instances/a")).status_code == 204
         await create(client, name="c")
+
+
+@pytest.mark.usefixtures("topic")
+async def test_after_another_subscription_no_record_of_the_former_topic_is_answered(client: httpx.AsyncClient) -> None:
+    await client.post("/v1/topics", json={"name": "u", "partitions": 1})
+    await create(client)
+    await done(client, f"{ONE}/subscription", {"topics": ["t"]})
+    assert len(await poll(client, max_bytes=1)) == 1
+    await done(client, f"{ONE}/subscription", {"topics": ["u"]})
+    await placed(client, "/topics/u", '{"records":[{"value":"u"}]}')
+    async with asyncio.timeout(10):
+        seen: list[Any] = []
+        while not seen:
+            seen = values(await poll(client, timeout=100))
+    assert seen == ["u"]
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_deleted_topic_is_left_out(client: httpx.AsyncClient) -> None:
+    await create(client)
+    await done(client, f"{ONE}/subscription", {"topics": ["t", "u"]})
+    assert len(await poll(client)) == 10
+    assert (await client.delete("/v1/topics/t")).status_code == 204
+    assert await poll(client) == []
+    await client.post("/v1/topics", json={"name": "u", "partitions": 1})
+    await placed(client, "/topics/u", '{"records":[{"value":"u"}]}')
+    async with asyncio.timeout(10):
+        seen: list[Any] = []
+        while not seen:
+            seen = values(await poll(client, timeout=100))
+    assert seen == ["u"]

@@ -1,6 +1,6 @@
 """One read of a consumer instance: ``GET …/records``.
 
-    read the state ─▶ heartbeat ─▶ commit of the last read ─▶ fetch ─▶ heartbeat ─▶ write the new positions ─▶ answer
+    read the state ─▶ join ─▶ commit of the last read ─▶ fetch ─▶ heartbeat ─▶ write the new positions ─▶ answer
 
 The write compares versions. If another call has changed the instance, the records are dropped and the read begins
 again, so two reads at the same time never answer the same record, and never leave one out. Records of a partition that
@@ -146,7 +146,10 @@ class _OneRead:
         return PageToSend(page.body, await self._write())
 
     async def _join(self) -> None:
-        """The first heartbeat. A new member waits until it has partitions, or the group has none for it."""
+        """The first heartbeat. A new member waits until it has partitions, or the group has none for it. A member that
+        has some reads at once: the heartbeat after the fetch tells which of them it still has."""
+        if self._kept.state.joined and self._kept.state.positions:
+            return
         await self._heartbeat()
         end_s = max(self._end_s, self._reads.clock.monotonic() + FIRST_ASSIGNMENT_MS / 1000)
         while self._waits_for_partitions() and self._reads.clock.monotonic() < end_s:

@@ -77,6 +77,11 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
         return bool(self.topics) or self.topic_pattern is not None
 
     @property
+    def joined(self) -> bool:
+        """Whether it is a member of the group, or needs to be none."""
+        return self.by_hand or self.member_epoch != JOIN_EPOCH
+
+    @property
     def known(self) -> dict[Partition, int]:
         """The positions by partition."""
         return {(position.topic, position.partition): position.offset for position in self.positions}
@@ -96,12 +101,14 @@ def positions_of(offsets: Mapping[Partition, int]) -> tuple[Position, ...]:
 
 
 def subscribed(state: Instance, topics: tuple[str, ...], pattern: str | None) -> Instance:
-    """After a subscription. Raises `RestError`."""
+    """After a subscription. Partitions of topics that it does not name any more are dropped at once. Raises
+    `RestError`."""
     if state.by_hand:
         raise RestError(Code.ILLEGAL_STATE, f"{EXCLUSIVE}. Delete the subscription first, which ends the assignment")
     if state.subscribed and (state.topic_pattern is None) != (pattern is None):
         raise RestError(Code.ALREADY_SUBSCRIBED, f"Already subscribed. {EXCLUSIVE}. Delete the subscription first")
-    return msgspec.structs.replace(state, topics=topics, topic_pattern=pattern)
+    kept = [one for one in state.partitions if pattern == state.topic_pattern and (pattern or one[0] in topics)]
+    return msgspec.structs.replace(held(state, kept), topics=topics, topic_pattern=pattern)
 
 
 def unsubscribed(state: Instance) -> Instance:
