@@ -7,6 +7,17 @@ import pytest
 from tests.http.kafka_rest.rest import MANAGEMENT, refused
 
 from tidelog.services.http.kafka_rest.broker_numbers import broker_number
+from tidelog.services.http.kafka_rest.rest_errors import Code, code_of, message_of
+from tidelog.storage.errors import (
+    AlreadyExists,
+    Corrupt,
+    Denied,
+    GroupFull,
+    LeaderUnknown,
+    NotLeader,
+    Overloaded,
+    Unavailable,
+)
 
 
 async def test_brokers_topics_partitions_and_offsets(client: httpx.AsyncClient, web: dict[int, int]) -> None:
@@ -96,3 +107,29 @@ async def test_requests_are_counted_by_their_template(client: httpx.AsyncClient,
     await client.get("/topics/web/partitions/0/offsets/")
     metrics = (await client.get("/metrics")).text
     assert 'route="/topics/{topic}/partitions/{partition}/offsets"' in metrics
+
+
+def test_an_error_names_the_partitions_that_have_their_records() -> None:
+    error = Unavailable("only a part of the request was applied")
+    error.committed = (1, 3)
+    assert message_of(error).endswith("In the log are the records for the partitions 1, 3")
+    assert code_of(error) is Code.KAFKA_RETRIABLE
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (LeaderUnknown("no leader", retry_after_s=1), 50302),
+        (NotLeader("another", leader="http://b"), 50302),
+        (Overloaded("full", retry_after_s=1), 50302),
+        (GroupFull("full", retry_after_s=1), 50301),
+        (Unavailable("unknown"), 50003),
+        (Corrupt("object", "damaged"), 50002),
+        (Denied("no permission"), 50002),
+        (AlreadyExists("exists"), 40002),
+        (RuntimeError("a fault"), 500),
+    ],
+)
+def test_errors_of_the_log_have_their_codes(error: Exception, code: int) -> None:
+    assert code_of(error) == code
+    assert code_of(error).http_status == int(str(code)[:3])

@@ -45,15 +45,10 @@ class Code(IntEnum):
     PARTITION_NOT_FOUND = 40402
     INSTANCE_NOT_FOUND = 40403
     UNKNOWN_TOPIC_PARTITION = 40403
-    LEADER_NOT_AVAILABLE = 40404
-    GROUP_NOT_FOUND = 40405
     FORMAT_MISMATCH = 40601
     ALREADY_SUBSCRIBED = 40901
     INSTANCE_EXISTS = 40902
     ILLEGAL_STATE = 40903
-    KEY_SCHEMA_MISSING = 42201
-    VALUE_SCHEMA_MISSING = 42202
-    JSON_CONVERSION = 42203
     CONSUMER_CONFIG = 42204
     SERIALIZATION = 42207
     KAFKA_ERROR = 50002
@@ -117,7 +112,10 @@ def message_of(error: Exception) -> str:
     """The sentence for `error`. For an error that is not Tidelog's own it says only that the broker failed."""
     if isinstance(error, RestError):
         return str(error).encode("utf-8", "backslashreplace").decode()
-    return wire_errors.problem_of(error).detail
+    sentence = wire_errors.problem_of(error).detail
+    if committed := getattr(error, "committed", ()):
+        return f"{sentence}. In the log are the records for the partitions {', '.join(map(str, committed))}"
+    return sentence
 
 
 class RestErrorAnswers:
