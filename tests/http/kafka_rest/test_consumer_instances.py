@@ -243,6 +243,15 @@ class TestOffsets:
         await done(client, f"{ONE}/subscription", {"topics": ["t"]})
         assert values(await poll(client)) == ["next"]
 
+    async def test_a_deleted_subscription_commits_what_was_read(self, client: httpx.AsyncClient) -> None:
+        await create(client)
+        await done(client, f"{ONE}/subscription", {"topics": ["t"]})
+        await poll(client)
+        assert (await client.delete(f"{ONE}/subscription")).status_code == 204
+        assert await self.committed(client) == {0: 5, 1: 5}
+        await done(client, f"{ONE}/subscription", {"topics": ["t"]})
+        assert await poll(client) == []
+
     async def test_without_a_commit_a_successor_reads_again(self, client: httpx.AsyncClient) -> None:
         for _ in "ab":
             await create(client, **{"auto.commit.enable": False})

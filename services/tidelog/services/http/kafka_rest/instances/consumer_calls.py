@@ -140,6 +140,8 @@ class ConsumerCalls:
         return rest_answer({"topics": sorted(topics)}, media)
 
     async def unsubscribe(self, request: Request) -> Response:
+        kept = await self._read(request)
+        await self._membership.auto_commit(kept.with_state(rewound(kept.state)))
         before: list[KeptInstance] = []
 
         def change(kept: KeptInstance) -> Instance:
