@@ -26,9 +26,9 @@ from tidelog.client.admin import checked_position
 from tidelog.client.broker_access import Broker, access_of
 from tidelog.client.connection import DEFAULT_BROKER
 from tidelog.client.consumed import Batch, CommittedPosition, Record, TopicPartition, records_of
-from tidelog.client.consumer_core import ConsumerCore, InHand
+from tidelog.client.consumer_core import ConsumerCore
 from tidelog.client.consumer_options import ConsumerOptions
-from tidelog.client.fetched_parts import Part
+from tidelog.client.fetched_parts import InHand, Part
 from tidelog.client.membership import Subscription
 from tidelog.client.rebalances import OnPartitions, RebalanceCallbacks
 from tidelog.storage.errors import Invalid, RecordsLost, TidelogError

@@ -20,7 +20,7 @@ from tidelog.client.broker_access import BrokerAccess
 from tidelog.client.connection import Connection
 from tidelog.client.consumed import Batch, CommittedPosition, TopicPartition
 from tidelog.client.consumer_options import ConsumerOptions
-from tidelog.client.fetched_parts import Part
+from tidelog.client.fetched_parts import InHand, Part
 from tidelog.client.fetching import Fetching
 from tidelog.client.group_session import GroupSession
 from tidelog.client.leaders import Leaders
@@ -33,14 +33,6 @@ from tidelog.storage.runtime import Runtime
 POOL = 12
 
 logger = logging.getLogger("tidelog.client")
-
-
-class InHand:
-    """A part that is given out record by record. `offset`: the record that the program has now."""
-
-    def __init__(self, part: Part, first_offset: int) -> None:
-        self.part = part
-        self.offset = first_offset - 1
 
 
 class ConsumerCore:
@@ -104,7 +96,7 @@ class ConsumerCore:
             changed=self.changed,
             clock=self.clock,
             start=self.start,
-            commit_read=self._commit_read,
+            commit_read=(lambda _: None) if self._commits is None else self._commits.commit_revoked,
         )
         return self.rebalances
 
@@ -254,10 +246,6 @@ class ConsumerCore:
                 self._commit_last(self.reading.assigned, give_up_at, done=failed)
         finally:
             self._release(give_up_at)
-
-    def _commit_read(self, revoked: frozenset[TopicPartition]) -> None:
-        if self._commits is not None:
-            self._commits.commit_revoked(revoked)
 
     def _commit_last(self, partitions: frozenset[TopicPartition], give_up_at: float, *, done: bool) -> None:
         if self._commits is not None:

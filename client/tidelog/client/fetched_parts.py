@@ -64,6 +64,14 @@ class Part:
     begin: int = 0
 
 
+class InHand:
+    """A part that is given out record by record. `offset`: the record that the program has now."""
+
+    def __init__(self, part: Part, first_offset: int) -> None:
+        self.part = part
+        self.offset = first_offset - 1
+
+
 def _no_records(partition: TopicPartition) -> pa.Table:
     raise AssertionError(f"a part without records was opened for {partition}")
 
