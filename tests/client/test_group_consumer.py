@@ -184,6 +184,31 @@ def test_a_program_that_works_long_stays_and_one_that_hangs_leaves_and_comes_bac
         until(lambda: len(lost) == 3 and len(consumer.assignment) == 3, consumer)
 
 
+def test_a_program_that_is_slow_with_each_record_stays_and_gives_partitions_up_within_a_batch(
+    broker: str, topic: str, group: str
+) -> None:
+    options = ConsumerOptions(session_timeout_s=1.0, max_poll_interval_s=1.0, auto_commit_interval_s=0.1)
+    produce(broker, topic, 300)
+    lost: list[TopicPartition] = []
+    seen: list[tuple[int, int]] = []
+    with Consumer(broker, group=group, options=options) as slow, ExitStack() as stack:
+        slow.subscribe(topic, on_lost=lambda _, partitions: lost.extend(partitions))
+        began, other = time.monotonic(), None
+        for record in slow:
+            seen.append((record.partition, record.offset))
+            time.sleep(0.1)
+            if other is None and time.monotonic() - began > 2.0:
+                other = stack.enter_context(Consumer(broker, topic, group=group, options=options))
+            if other is not None:
+                other.poll(0)
+                if other.assignment:
+                    break
+            assert time.monotonic() - began < WAIT_S, "a batch of 100 records was finished first"
+        assert lost == []
+        assert len(seen) == len(set(seen)), "records that were done came again"
+        assert len(slow.assignment) == 2
+
+
 def test_topics_that_match_a_pattern_and_new_partitions_are_picked_up(broker: str, group: str) -> None:
     prefix = f"p{uuid.uuid4().hex}"
     with Admin(broker) as admin, Consumer(broker, group=group, options=QUICK) as consumer:

@@ -193,3 +193,14 @@ def test_a_new_subscription_is_told_at_once_also_during_a_heartbeat() -> None:
     assert told.topics == ("web", "app")
     answer(one, INTERVAL_S, 2, A)
     assert beat(one, 2 * INTERVAL_S).topics is None
+
+
+def test_a_program_that_works_on_its_records_need_not_poll_but_only_a_poll_joins_again() -> None:
+    one = joined(A)
+    one.worked(MAX_POLL_S - 1)
+    assert beat(one, MAX_POLL_S + 1).member_epoch == 1
+    answer(one, MAX_POLL_S + 1, 1, A)
+    assert beat(one, 2 * MAX_POLL_S).member_epoch == LEAVE_EPOCH
+    one.worked(2 * MAX_POLL_S)
+    assert one.phase is Phase.IDLE
+    assert one.takes_away

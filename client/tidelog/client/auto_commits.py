@@ -73,4 +73,4 @@ class AutoCommits:
             with self._consumer.changed:
                 self._stored.update({one: at.offset for one, at in wanted.items()})
 
-        return self._consumer.commit_soon(wanted, on_commit)
+        return self._consumer.session().commit_soon(wanted, on_commit)

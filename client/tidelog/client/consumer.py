@@ -117,7 +117,7 @@ class Consumer:
             raise Invalid("a consumer that has subscribed gets its partitions from its group", field="partitions")
         given = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions, self._core.start)
         starts = {TopicPartition(*one): _checked(position) for one, position in given.items()}
-        if self._core.has_group and not isinstance(partitions, Mapping) and starts:
+        if self._core.group is not None and not isinstance(partitions, Mapping) and starts:
             committed = self.committed(starts)
             starts |= {one: at.offset for one, at in committed.items()}
         self._core.assign(starts)
@@ -197,7 +197,7 @@ class Consumer:
     ) -> None:
         """As `commit`, without waiting. A thread calls `on_commit` with None, or with the error."""
         if wanted := self._commits(offsets):
-            self._core.commit_soon(wanted, on_commit)
+            self._core.session().commit_soon(wanted, on_commit)
 
     def poll(self, timeout_s: float = 1.0) -> Batch | None:
         """The next batch of any partition, or None if none arrived within `timeout_s`. Callbacks run here. Records of
@@ -245,6 +245,8 @@ class Consumer:
                 return  # the program has sought or polled meanwhile
             hand.offset = record.offset
             yield record
+            if self._core.change_waits:
+                return  # the rest comes again, if the partition stays
         if self._core.in_hand is hand:
             self._core.in_hand = None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from tidelog.client.admin import Admin
 from tidelog.client.auto_commits import AutoCommits
 from tidelog.client.broker_access import BrokerAccess
 from tidelog.client.connection import Connection
-from tidelog.client.consumed import Batch, CommittedPosition, TopicPartition
+from tidelog.client.consumed import Batch, TopicPartition
 from tidelog.client.consumer_options import ConsumerOptions
 from tidelog.client.fetched_parts import InHand, Part
 from tidelog.client.fetching import Fetching
@@ -27,7 +26,7 @@ from tidelog.client.leaders import Leaders
 from tidelog.client.membership import Membership, Subscription
 from tidelog.client.reading import Reading
 from tidelog.client.rebalances import Rebalances
-from tidelog.storage.errors import Invalid, RecordsLost, TidelogError
+from tidelog.storage.errors import Invalid, RecordsLost
 from tidelog.storage.runtime import Runtime
 
 POOL = 12
@@ -66,7 +65,9 @@ class ConsumerCore:
         self.rebalances: Rebalances | None = None
         self.in_hand: InHand | None = None
         self.lost_records = 0
-        self._group = group
+        self.change_waits = False
+        self._worked_at: tuple[InHand, int] | None = None
+        self.group = group
         self._session: GroupSession | None = None
         self._on_loss = on_loss
         self._entropy = runtime.entropy
@@ -81,11 +82,11 @@ class ConsumerCore:
                 self.rebalances.member.resubscribe(wanted, now)
                 self.changed.notify_all()
             return self.rebalances
-        if self._group is None:
+        if self.group is None:
             raise Invalid("only a consumer with a group subscribes: give group=, or assign partitions", field="group")
         member = Membership(self._entropy.new_id(), wanted, self.options.max_poll_interval_s, now)
         self._session = GroupSession(
-            self.connection, self._group, member, self.changed, self.clock, self.options.instance_id
+            self.connection, self.group, member, self.changed, self.clock, self.options.instance_id, self._works
         )
         self.rebalances = Rebalances(
             consumer=consumer,
@@ -124,17 +125,12 @@ class ConsumerCore:
             self.reading.assign(starts)
             self.fetching.wake()
 
-    @property
-    def has_group(self) -> bool:
-        """Whether offsets can be committed."""
-        return self._group is not None
-
     def session(self) -> GroupSession:
         """The group's. Raises `Invalid` without a group."""
-        if self._group is None:
+        if self.group is None:
             raise Invalid("a consumer without a group has no committed offsets: give group=", field="group")
         if self._session is None:
-            self._session = GroupSession(self.connection, self._group, None, self.changed, self.clock)
+            self._session = GroupSession(self.connection, self.group, None, self.changed, self.clock)
         return self._session
 
     def pause(self, partitions: Iterable[TopicPartition], *, paused: bool) -> None:
@@ -185,6 +181,7 @@ class ConsumerCore:
         with self.changed:
             self._put_back()
             self.reading.done()
+            self.change_waits = False
         if self.rebalances is not None:
             with self.changed:
                 self.rebalances.member.polled(now)
@@ -229,12 +226,6 @@ class ConsumerCore:
                 found[self.in_hand.part.partition] = self.in_hand.offset + (0 if done else 1)
             return found
 
-    def commit_soon(
-        self, offsets: Mapping[TopicPartition, CommittedPosition], on_commit: Callable[[TidelogError | None], None]
-    ) -> Future[None]:
-        """Commit on a thread, after earlier commits."""
-        return self.session().commit_soon(offsets, on_commit)
-
     def close(self, *, failed: bool) -> None:
         """Commit, leave, release. `failed`: the program stopped with an error, so its last records are not done."""
         give_up_at = self.clock.monotonic() + self.options.close_timeout_s
@@ -261,6 +252,14 @@ class ConsumerCore:
         self.leaders.close()
         self.admin.close()
         self.fetching.join(give_up_at)
+
+    def _works(self) -> bool:
+        """Whether the program has taken further records of a batch one by one. The heartbeat thread asks, and lets the
+        program know that it must poll because the group takes partitions away."""
+        self.change_waits = self.rebalances is not None and self.rebalances.member.takes_away
+        before, hand = self._worked_at, self.in_hand
+        self._worked_at = None if hand is None else (hand, hand.offset)
+        return hand is not None and before != self._worked_at
 
     def _put_back(self) -> None:
         """Of a part that the program broke off, the rest comes again."""

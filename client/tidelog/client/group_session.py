@@ -47,7 +47,8 @@ logger = logging.getLogger("tidelog.client")
 
 
 class GroupSession:
-    """`membership` is guarded by `changed`; None: a consumer that assigns its own partitions and only commits."""
+    """`membership` is guarded by `changed`; None: a consumer that assigns its own partitions and only commits.
+    `works`: whether the program has gone on with its records since the last call."""
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class GroupSession:
         changed: threading.Condition,
         clock: Clock,
         instance_id: str | None = None,
+        works: Callable[[], bool] = lambda: False,
     ) -> None:
         self.group = group
         self.membership = membership
@@ -64,6 +66,7 @@ class GroupSession:
         self._changed = changed
         self._clock = clock
         self._instance_id = instance_id
+        self._works = works
         self._closing = False
         self._commits = ThreadPoolExecutor(1, thread_name_prefix="tidelog-commit")
         self._thread = threading.Thread(target=self._run, name="tidelog-heartbeat", daemon=True)
@@ -185,6 +188,8 @@ class GroupSession:
         with self._changed:
             while not self._closing:
                 now = self._clock.monotonic()
+                if self._works():
+                    self._member.worked(now)
                 heartbeat = self._member.next_heartbeat(now)
                 if heartbeat is not None:
                     return heartbeat

@@ -96,6 +96,11 @@ class Membership:
         return self._target
 
     @property
+    def takes_away(self) -> bool:
+        """Whether the program has partitions that it must give up, or has lost."""
+        return bool(self._lost) or not self.owned <= self._target
+
+    @property
     def due_at(self) -> float | None:
         """When `next_heartbeat` must be called; None: only after a change."""
         if self.failure is not None or self.phase in (Phase.IDLE, Phase.LEFT):
@@ -147,6 +152,11 @@ class Membership:
         self._polled_at = now
         if self.phase is Phase.IDLE:
             self._rejoin(now)
+
+    def worked(self, now: float) -> None:
+        """The program works on records that it was given, which counts as a poll. Only a poll joins again."""
+        if self.phase is not Phase.IDLE:
+            self._polled_at = now
 
     def fenced(self, now: float) -> None:
         """A commit showed that the coordinator has taken the member out."""
