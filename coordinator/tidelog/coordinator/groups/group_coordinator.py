@@ -44,6 +44,7 @@ BUSY_RETRY_AFTER_S = 1.0
 STEPS_AT_ONCE = 100
 """After so many steps the timer lets requests run."""
 LOADS_AT_ONCE = 32
+COUNT_EVERY_MS = 1_000
 _READING = (calls.FetchOffsets, calls.DescribeGroup, calls.ReadInstance, calls.ClassicHeartbeat)
 
 _log = logging.getLogger(__name__)
@@ -98,6 +99,7 @@ class GroupCoordinator:
         self._assignments = AssignmentRuns(seams.assign, self._assigned, seams.counts)
         self._timer = GroupTimer(self._clock, self._wake, lambda: self._away)
         self._members = 0
+        self._counted_at_ms = 0
         self._unproved = False
         self._was_away = False
         self._ticked_topics: Topics | None = None
@@ -273,7 +275,7 @@ class GroupCoordinator:
     async def _wake(self, moment: Moment) -> bool:
         """A turn of the timer. Returns whether it is needed on."""
         self._writes.expire()
-        self._members = sum(loaded.machine.member_count for loaded in self._groups)
+        self._count_members(moment)
         if self._unproved:
             await self._try_to_prove()
         if self._away:
@@ -287,6 +289,12 @@ class GroupCoordinator:
             self._groups.drop_idle(moment.monotonic_ms)
         return bool(self._groups or self._requests) or not self._writes.idle
 
+    def _count_members(self, moment: Moment) -> None:
+        """Once a second, because a coordinator may have thousands of groups."""
+        if moment.monotonic_ms - self._counted_at_ms >= COUNT_EVERY_MS:
+            self._counted_at_ms = moment.monotonic_ms
+            self._members = sum(loaded.machine.member_count for loaded in self._groups)
+
     async def _try_to_prove(self) -> None:
         try:
             await self._prove()
@@ -295,7 +303,7 @@ class GroupCoordinator:
 
     async def _tick_due(self, moment: Moment) -> None:
         topics = self._seams.topics()
-        for count, name in enumerate(self._timer.due(moment), 1):
+        for count, name in enumerate(tuple(self._timer.due(moment)), 1):
             if loaded := self._groups.get(name):
                 self._step(loaded, partial(loaded.machine.tick, topics=topics))
             if count % STEPS_AT_ONCE == 0:

@@ -15,6 +15,8 @@ from tidelog.coordinator.groups.group_step import Moment
 from tidelog.storage.runtime import Clock
 
 WAKE_S = 1.0
+REST_MS = 20
+"""Between two turns: what is due meanwhile is done together."""
 PAUSE_S = 2.0
 """A timer that is so much later than planned was paused."""
 
@@ -84,7 +86,7 @@ class GroupTimer:
         now_ms = self._now_ms()
         next_ms = None if self._away() else self._due.next_ms
         latest_ms = now_ms + int(WAKE_S * 1000)
-        self._wakes_at_ms = latest_ms if next_ms is None else min(latest_ms, next_ms)
+        self._wakes_at_ms = latest_ms if next_ms is None else min(latest_ms, max(next_ms, now_ms + REST_MS))
         waits = (
             asyncio.ensure_future(self._clock.sleep(max(0.0, (self._wakes_at_ms - now_ms) / 1000))),
             asyncio.ensure_future(self._earlier.wait()),
