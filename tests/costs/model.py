@@ -18,7 +18,7 @@ from tidelog.storage.upkeep.rules import UpkeepRules
 from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.wal.wal_index import INDEX_EVERY
 
-SENT, RECEIVED = 0.13, 0.18
+SENT, RECEIVED = 0.18, 0.18
 """Bytes on the network per byte of keys and values that a Producer sends and a Consumer receives. Both use zstd, the
 default."""
 FLOOR_CHECK_S = 60.0

@@ -35,7 +35,7 @@ COMPRESSED_BYTES_MIN = 1 << 10
 INLINE_COMPRESSED_BYTES_MAX = 1 << 17
 """A larger answer is compressed in a thread."""
 ANSWER_ZSTD_LEVEL = -1
-"""A broker compresses for each reader, so it takes a fast level: half the time of level 1 for a third more bytes."""
+"""A broker compresses for each reader, so it takes a fast level (ADR 0026)."""
 ARROW_CODECS = ("zstd", "lz4")
 """The compressions of the format, by the names that a client asks for them with."""
 
