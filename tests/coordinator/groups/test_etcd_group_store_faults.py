@@ -17,7 +17,7 @@ from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.store import EtcdKeyValueStore
 from tidelog.coordinator.groups.group_store import GroupStore
 from tidelog.coordinator.groups.stored import offset_key
-from tidelog.coordinator.kv.key_value import Compare, Operation, TransactionResult
+from tidelog.coordinator.kv.key_value import Compare, GetKey, Operation, TransactionResult
 from tidelog.storage.errors import Fenced, Unavailable
 from tidelog.storage.runtime import Runtime, SeededEntropy
 
@@ -110,7 +110,8 @@ class DelayingKeyValueStore(EmbeddedKeyValueStore):
     ) -> TransactionResult:
         await asyncio.sleep(self.draws.uniform(0.0, 0.02))
         draw = self.draws.uniform(0.0, 1.0)
-        if not self.bad or draw > 0.3:
+        reads = all(isinstance(operation, GetKey) for operation in then)
+        if not self.bad or draw > 0.3 or reads:
             return await super().transact(compares, then, otherwise)
         if draw < 0.1:
             await super().transact(compares, then, otherwise)

@@ -67,8 +67,16 @@ class EtcdGroupStore(GroupStore):
         self._writing = asyncio.Lock()
 
     async def load(self, group: str) -> Mapping[str, bytes]:
-        head = await self._kv.get(self._keys.groups + head_key(group))
-        parts, _ = await read_prefix(self._kv, self._keys.groups + parts_prefix(group))
+        """As the protocol says, at one revision at which etcd had the cluster's identity. Without it etcd was wiped and
+        shows every group as empty; `recover` writes the identity last."""
+        first = await self._kv.transact((), [GetKey(self._keys.identity), GetKey(self._keys.groups + head_key(group))])
+        identity, head = first.found
+        if identity is None:
+            raise Unavailable(self._missing(identity))
+        try:
+            parts, _ = await read_prefix(self._kv, self._keys.groups + parts_prefix(group), first.revision)
+        except Compacted as error:
+            raise Unavailable(f"etcd dropped the revision, or was wiped, while {group} was read: {error}") from error
         return self._without_prefix([*([head] if head else []), *parts])
 
     async def write(self, changes: Sequence[Change]) -> None:
