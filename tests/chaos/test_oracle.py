@@ -33,8 +33,13 @@ NOT_LINEARIZABILITY = {
     Rule.SKIPPED,
     Rule.LOG_START,
     Rule.UNDELETED,
+    Rule.TWO_OWNERS,
+    Rule.STALE_COMMIT,
+    Rule.STALE_READ,
+    Rule.COMMIT_LOST,
+    Rule.UNREAD,
 }
-"""Promises about sessions, producers and settings, which a linearizable log may break."""
+"""Promises about sessions, groups, producers and settings, which a linearizable log may break."""
 LOG_DAMAGES = [
     damage
     for damage, rules in DAMAGES

@@ -162,3 +162,9 @@ class Pauses:
         await self._router.changed(min(left_s, self._pause_s))
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
         return True
+
+
+def _noticed(call: asyncio.Future[Any]) -> None:
+    """The error of a call that ends after its caller was cancelled concerns nobody, so asyncio must not report it."""
+    if not call.cancelled():
+        call.exception()
