@@ -64,10 +64,11 @@ class Admin(GroupAdmin):
         deadline_s: float = 10.0,
         connect_timeout_s: float = FIRST_CONNECT_TIMEOUT_S,
         runtime: Runtime | None = None,
+        beside: Connection | None = None,
     ) -> None:
         self._access = access_of(broker)
         self._connection = Connection(
-            broker, deadline_s=deadline_s, connect_timeout_s=connect_timeout_s, runtime=runtime
+            broker, deadline_s=deadline_s, connect_timeout_s=connect_timeout_s, runtime=runtime, beside=beside
         )
 
     def create_topic(

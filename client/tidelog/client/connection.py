@@ -110,7 +110,9 @@ class Connection:
     """Connections to `broker`, or to several brokers separated by commas, shared by threads.
 
     `deadline_s` bounds a call with all its retries. Until a broker was reached once, `connect_timeout_s` bounds it too
-    (None: another connection has reached a broker already). `pool` bounds the connections to one broker."""
+    (None: another connection has reached a broker already). `pool` bounds the connections to one broker. `beside`: a
+    connection to the same brokers; both use the same one of them, so that only one has to find a broker that
+    answers."""
 
     def __init__(
         self,
@@ -120,9 +122,10 @@ class Connection:
         connect_timeout_s: float | None = None,
         runtime: Runtime | None = None,
         pool: int = 16,
+        beside: Connection | None = None,
     ) -> None:
         access = access_of(broker)
-        self._brokers = Brokers(access)
+        self._brokers: Brokers = Brokers(access) if beside is None else beside._brokers
         self._deadline_s = deadline_s
         self._connect_timeout_s = connect_timeout_s
         self._warned = False
@@ -156,6 +159,10 @@ class Connection:
             if self._closed.wait(wait_s):
                 raise Unavailable("the connection was closed while a request waited to be sent again")
             backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
+
+    def move_on(self) -> None:
+        """Send the next call to another broker, if there is one."""
+        self._brokers.leave(self._brokers.current)
 
     def close(self) -> None:
         """End the calls under way (`Unavailable`) and release the sockets. Calling it again does nothing."""

@@ -50,13 +50,14 @@ class ConsumerCore:
         self.start: str | int = int(start) if start.isdigit() else start
         self.clock = runtime.clock
         self.changed = threading.Condition(threading.RLock())
+        self.connection = Connection(access, deadline_s=options.deadline_s, runtime=runtime, pool=POOL)
         self.admin = Admin(
             access,
             deadline_s=min(10.0, options.deadline_s),
             connect_timeout_s=options.connect_timeout_s,
             runtime=runtime,
+            beside=self.connection,
         )
-        self.connection = Connection(access, deadline_s=options.deadline_s, runtime=runtime, pool=POOL)
         self.leaders = Leaders(access, self.connection, runtime)
         self.reading = Reading(options.buffer_bytes, None if group is None else start)
         self.fetching = Fetching(

@@ -108,7 +108,7 @@ class Fetching:
             self._failed(plan, error)
             return
         if any(isinstance(one.error, NotLeader | LeaderUnknown) for one in outcomes.values()):
-            self._leaders.moved()
+            self._leaders.moved(plan.leader)
         with self._changed:
             self._reading.fetched(plan, outcomes, records, self._clock.monotonic())
             self._changed.notify_all()

@@ -74,9 +74,12 @@ class Leaders:
         """How many partitions each topic had when the map was read."""
         return dict(self._partitions)
 
-    def moved(self) -> None:
-        """A leader was not where the map says."""
+    def moved(self, leader: str) -> None:
+        """The broker that was asked knows no leader: `leader`, or any broker if that is empty. Then another one is
+        asked next, because this one may be cut off from etcd."""
         self._stale = True
+        if not leader:
+            self._any.move_on()
 
     def call(self, leader: str, request: Request) -> Answer:
         """Send `request` to `leader`, and to any broker if that fails. Raises the errors of `Connection.call`."""
