@@ -127,7 +127,7 @@ class Settings:
     group_consumer_session_timeout_ms: int = duration(
         "45s",
         "1s to 1h",
-        "A member that is silent this long loses its partitions, unless it asks for another time.",
+        "A member that sends no heartbeat for this time loses its partitions, unless it asks for another time.",
     )
     group_consumer_heartbeat_interval_ms: int = duration(
         "5s",
