@@ -21,7 +21,8 @@ from tidelog.storage.errors import LeaderUnknown, NotLeader, TidelogError, Unava
 from tidelog.storage.runtime import SystemClock
 from tidelog.wire import groups as calls
 from tidelog.wire.errors import error_of_answer
-from tidelog.wire.groups import GroupRequest, answer_type
+from tidelog.wire.group_calls import answer_type
+from tidelog.wire.groups import GroupRequest
 from tidelog.wire.paths import group_target
 
 SECRET = "the-secret-of-these-tests"

@@ -14,7 +14,7 @@ from tidelog.services.broker.api.groups import Groups
 from tidelog.storage.errors import MemberFenced, RebalanceInProgress
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.wire import groups as calls
-from tidelog.wire.groups import JoinedGroup
+from tidelog.wire.classic_groups import JoinedGroup
 
 NAMES = tuple(f"group-{number}" for number in range(12))
 

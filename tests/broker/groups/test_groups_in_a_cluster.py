@@ -11,6 +11,7 @@ from tidelog.services.broker.api.groups import Groups
 from tidelog.storage.errors import LeaderUnknown, NotLeader
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.wire import groups as calls
+from tidelog.wire.classic_groups import ClassicProtocol, JoinGroup
 
 NAMES = tuple(f"group-{number}" for number in range(12))
 
@@ -92,11 +93,11 @@ async def test_a_join_that_waits_moves_with_its_coordinator() -> None:
     async with running_world({"a": bucket, "b": bucket}, shards=2) as world:
         name = next(name for name in NAMES if world.brokers["a"].groups.coordinator(ANYBODY, name).local)
         shard = world.brokers["a"].local_groups.shard_of(name)
-        join = calls.JoinGroup(
+        join = JoinGroup(
             session_timeout_ms=10_000,
             rebalance_timeout_ms=60_000,
             protocol_type="consumer",
-            protocols=(calls.ClassicProtocol("range", b""),),
+            protocols=(ClassicProtocol("range", b""),),
         )
         waiting = asyncio.create_task(world.brokers["b"].groups.call(ANYBODY, name, join))
         await asyncio.sleep(0.2)

@@ -33,13 +33,12 @@ from tidelog.storage.errors import (
     UnknownMember,
 )
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.wire.classic_groups import ClassicHeartbeat, JoinedGroup
 from tidelog.wire.groups import (
-    ClassicHeartbeat,
     CommitOffsets,
     DescribeGroup,
     FetchOffsets,
     Heartbeat,
-    JoinedGroup,
     PartitionOffset,
     ReadInstance,
     WriteInstance,

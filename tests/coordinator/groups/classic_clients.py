@@ -23,9 +23,8 @@ from tidelog.storage.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
-from tidelog.wire.groups import (
+from tidelog.wire.classic_groups import (
     ClassicHeartbeat,
-    GroupRequest,
     JoinedGroup,
     LeaveGroup,
     LeavingMember,
@@ -33,6 +32,7 @@ from tidelog.wire.groups import (
     SyncedGroup,
     SyncGroup,
 )
+from tidelog.wire.groups import GroupRequest
 
 SESSION_MS = 10_000
 REBALANCE_MS = 20_000

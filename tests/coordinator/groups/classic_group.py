@@ -15,10 +15,9 @@ from tidelog.coordinator.groups.stored import StoredHead, head_key, names_in, pa
 from tidelog.coordinator.kv.key_value import PutKey
 from tidelog.storage.errors import TidelogError
 from tidelog.storage.runtime import SeededEntropy
-from tidelog.wire.groups import (
+from tidelog.wire.classic_groups import (
     ClassicHeartbeat,
     ClassicProtocol,
-    GroupRequest,
     JoinedGroup,
     JoinGroup,
     LeaveGroup,
@@ -27,6 +26,7 @@ from tidelog.wire.groups import (
     SyncedGroup,
     SyncGroup,
 )
+from tidelog.wire.groups import GroupRequest
 
 GROUP = "orders"
 LIMITS = GroupLimits(initial_rebalance_delay_ms=3_000, members_max=5)

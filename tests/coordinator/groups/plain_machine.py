@@ -16,6 +16,7 @@ from tidelog.coordinator.groups.stored import StoredHead, StoredOffset, head_key
 from tidelog.coordinator.kv.key_value import DeleteKey, PutKey
 from tidelog.storage.errors import UnknownMember
 from tidelog.wire import groups as calls
+from tidelog.wire.classic_groups import JoinGroup, SyncedGroup
 from tidelog.wire.groups import GroupRequest
 
 SESSION_MS = 10_000
@@ -52,7 +53,7 @@ class PlainMachine:
                 )
                 keys = frozenset(offset_key(self.name, "t", partition) for partition in self.offsets)
                 self._reply(ticket, calls.OffsetsAnswer(found), keys)
-            case calls.JoinGroup():
+            case JoinGroup():
                 self._join(ticket)
             case _:
                 raise RuntimeError("a defect")
@@ -116,7 +117,7 @@ class PlainMachine:
         self.joining.append(ticket)
         if len(self.joining) == JOINERS:
             for each in self.joining:
-                self._reply(each, calls.SyncedGroup("consumer", "range", b""))
+                self._reply(each, SyncedGroup("consumer", "range", b""))
             self.joining = []
 
     def _put(self, key: str, value: msgspec.Struct) -> None:

@@ -35,16 +35,8 @@ from tidelog.storage.errors import (
     UnknownMember,
     WrongGroupKind,
 )
-from tidelog.wire.groups import (
-    CommitOffsets,
-    Done,
-    FetchOffsets,
-    JoinedGroup,
-    LeaveGroup,
-    LeavingMember,
-    MemberAssignment,
-    TopicPartitions,
-)
+from tidelog.wire.classic_groups import JoinedGroup, LeaveGroup, LeavingMember, MemberAssignment
+from tidelog.wire.groups import CommitOffsets, Done, FetchOffsets, TopicPartitions
 
 INITIAL_MS = LIMITS.initial_rebalance_delay_ms
 

@@ -13,8 +13,9 @@ from tidelog.coordinator.groups.heartbeat_pace import INTERVAL_MS_MIN, MS_PER_ME
 from tidelog.coordinator.groups.stored import member_key, offset_key
 from tidelog.storage.errors import LeaderUnknown, Overloaded, Unavailable, UnknownMember
 from tidelog.wire import groups as calls
+from tidelog.wire.classic_groups import JoinGroup
 
-JOIN = calls.JoinGroup(session_timeout_ms=1, rebalance_timeout_ms=1, protocol_type="consumer", protocols=())
+JOIN = JoinGroup(session_timeout_ms=1, rebalance_timeout_ms=1, protocol_type="consumer", protocols=())
 
 
 @virtually

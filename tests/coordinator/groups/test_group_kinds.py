@@ -12,6 +12,7 @@ from tidelog.coordinator.groups.group_step import GroupLimits, Moment, Ticket, T
 from tidelog.coordinator.kv.key_value import PutKey
 from tidelog.storage.errors import TidelogError, WrongGroupKind
 from tidelog.storage.runtime import SeededEntropy
+from tidelog.wire.classic_groups import JoinedGroup
 from tidelog.wire.groups import (
     LEAVE_EPOCH,
     CommitOffsets,
@@ -19,7 +20,6 @@ from tidelog.wire.groups import (
     FetchOffsets,
     GroupRequest,
     Heartbeat,
-    JoinedGroup,
     PartitionOffset,
 )
 

@@ -4,16 +4,18 @@ One declaration serves the HTTP interface, the Python client, the calls between 
 (`coordinator/groups`). Each request names its answer: `GroupRequest[A]` is answered by an `A`.
 
     consumer groups (the model of KIP-848)   Heartbeat
-    classic groups (JoinGroup, SyncGroup)    JoinGroup, SyncGroup, ClassicHeartbeat, LeaveGroup
+    classic groups                           in `classic_groups`
     both                                     CommitOffsets, FetchOffsets, DeleteOffsets, DescribeGroup, DeleteGroup
     a front door's state of a client         ReadInstance, WriteInstance, DeleteInstance
+
+`group_calls` lists all requests with their answers.
 
 Times are in ms. Offsets are those of the next record to read, as in Kafka.
 """
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -191,96 +193,6 @@ class GroupPage(msgspec.Struct, frozen=True, omit_defaults=True):
     next: str | None = None
 
 
-class ClassicProtocol(msgspec.Struct, frozen=True):
-    """A way to assign partitions that a client offers, with its subscription in Kafka's encoding."""
-
-    name: str
-    metadata: bytes
-
-
-class ClassicMember(msgspec.Struct, frozen=True):
-    """A member, as the leader of the group gets it."""
-
-    member_id: str
-    instance_id: str | None
-    metadata: bytes
-
-
-class JoinedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """`members`: for the leader only, which assigns partitions to them. `skip_assignment`: the leader keeps the
-    assignment of this generation (a static member that came back)."""
-
-    generation: int
-    protocol_type: str
-    protocol: str
-    leader: str
-    member_id: str
-    members: tuple[ClassicMember, ...] = ()
-    skip_assignment: bool = False
-
-
-class JoinGroup(GroupRequest[JoinedGroup], frozen=True, kw_only=True, tag="join"):
-    """Joins a classic group and waits until every member has joined, or `rebalance_timeout_ms` is over.
-    `known_member_required`: a first join is refused with the member id to join with (`MemberIdRequired`)."""
-
-    member_id: str = ""
-    instance_id: str | None = None
-    session_timeout_ms: Count
-    rebalance_timeout_ms: Count
-    protocol_type: str
-    protocols: tuple[ClassicProtocol, ...]
-    known_member_required: bool = False
-    client_id: str = ""
-    client_host: str = ""
-
-
-class MemberAssignment(msgspec.Struct, frozen=True):
-    """A member's partitions, in Kafka's encoding."""
-
-    member_id: str
-    assignment: bytes
-
-
-class SyncedGroup(msgspec.Struct, frozen=True):
-    """The member's partitions, in Kafka's encoding."""
-
-    protocol_type: str
-    protocol: str
-    assignment: bytes
-
-
-class SyncGroup(GroupRequest[SyncedGroup], frozen=True, kw_only=True, tag="sync"):
-    """Waits for the leader's assignments; the leader brings them. An empty protocol is not compared."""
-
-    generation: int
-    member_id: str
-    instance_id: str | None = None
-    protocol_type: str = ""
-    protocol: str = ""
-    assignments: tuple[MemberAssignment, ...] = ()
-
-
-class ClassicHeartbeat(GroupRequest[Done], frozen=True, kw_only=True, tag="classic_heartbeat"):
-    """Keeps a member of a classic group. Raises `RebalanceInProgress` while the member has to join again."""
-
-    generation: int
-    member_id: str
-    instance_id: str | None = None
-
-
-class LeavingMember(msgspec.Struct, frozen=True):
-    """By `member_id`, or by `instance_id` alone."""
-
-    member_id: str = ""
-    instance_id: str | None = None
-
-
-class LeaveGroup(GroupRequest[Done], frozen=True, kw_only=True, tag="leave"):
-    """Takes members out of a classic group; all or none."""
-
-    members: tuple[LeavingMember, ...]
-
-
 class InstanceState(msgspec.Struct, frozen=True):
     """What a front door keeps of a client. `version` grows with each write."""
 
@@ -310,40 +222,3 @@ class DeleteInstance(GroupRequest[Done], frozen=True, kw_only=True, tag="delete_
     """Drops the state of `instance`. Raises `UnknownMember`."""
 
     instance: str
-
-
-AnyGroupRequest: TypeAlias = (
-    Heartbeat
-    | CommitOffsets
-    | FetchOffsets
-    | DeleteOffsets
-    | DescribeGroup
-    | DeleteGroup
-    | JoinGroup
-    | SyncGroup
-    | ClassicHeartbeat
-    | LeaveGroup
-    | ReadInstance
-    | WriteInstance
-    | DeleteInstance
-)
-
-_ANSWERS: dict[type[GroupRequest[Any]], type[Any]] = {
-    Heartbeat: HeartbeatAnswer,
-    FetchOffsets: OffsetsAnswer,
-    DescribeGroup: GroupDescription,
-    JoinGroup: JoinedGroup,
-    SyncGroup: SyncedGroup,
-    ReadInstance: InstanceState,
-    WriteInstance: InstanceState,
-}
-
-
-def waits(request: GroupRequest[Any]) -> bool:
-    """Whether `request` may wait for other members of its group."""
-    return isinstance(request, JoinGroup | SyncGroup)
-
-
-def answer_type(request: GroupRequest[A]) -> type[A]:
-    """The class of the answer to `request`."""
-    return _ANSWERS.get(type(request), Done)

@@ -47,18 +47,8 @@ from tidelog.storage.errors import (
     UnknownMember,
     WrongGroupKind,
 )
-from tidelog.wire.groups import (
-    ClassicHeartbeat,
-    CommitOffsets,
-    Done,
-    FetchOffsets,
-    GroupDescription,
-    GroupRequest,
-    JoinGroup,
-    LeaveGroup,
-    LeavingMember,
-    SyncGroup,
-)
+from tidelog.wire.classic_groups import ClassicHeartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
+from tidelog.wire.groups import CommitOffsets, Done, FetchOffsets, GroupDescription, GroupRequest
 
 MEMBER_BYTES_MAX = 262_144
 """The subscriptions of one member, and its assignment, in bytes."""

@@ -20,7 +20,7 @@ from tidelog.storage.errors import (
     TidelogError,
     UnknownMember,
 )
-from tidelog.wire.groups import JoinedGroup, SyncedGroup
+from tidelog.wire.classic_groups import JoinedGroup, SyncedGroup
 
 EMPTY = "Empty"
 PREPARING = "PreparingRebalance"

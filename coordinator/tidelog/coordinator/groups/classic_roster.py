@@ -10,8 +10,8 @@ import msgspec
 
 from tidelog.coordinator.groups.consumer_protocol import subscribed_topics
 from tidelog.coordinator.groups.group_step import Ticket
-from tidelog.wire.groups import ClassicMember as MemberForLeader
-from tidelog.wire.groups import ClassicProtocol, JoinGroup
+from tidelog.wire.classic_groups import ClassicMember as MemberForLeader
+from tidelog.wire.classic_groups import ClassicProtocol, JoinGroup
 
 
 class StoredClassicMember(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -35,6 +35,7 @@ from tidelog.storage.errors import Fenced, LeaderUnknown, Overloaded, TidelogErr
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.single_flight import SingleFlight
 from tidelog.wire import groups as calls
+from tidelog.wire.classic_groups import ClassicHeartbeat
 from tidelog.wire.groups import GroupRequest
 
 A = TypeVar("A")
@@ -45,7 +46,7 @@ STEPS_AT_ONCE = 100
 """After so many steps the timer lets requests run."""
 LOADS_AT_ONCE = 32
 COUNT_EVERY_MS = 1_000
-_READING = (calls.FetchOffsets, calls.DescribeGroup, calls.ReadInstance, calls.ClassicHeartbeat)
+_READING = (calls.FetchOffsets, calls.DescribeGroup, calls.ReadInstance, ClassicHeartbeat)
 
 _log = logging.getLogger(__name__)
 

@@ -37,7 +37,8 @@ from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.runtime import Runtime
 from tidelog.wire import headers
-from tidelog.wire.groups import GroupRequest, answer_type, waits
+from tidelog.wire.group_calls import answer_type, waits
+from tidelog.wire.groups import GroupRequest
 from tidelog.wire.paths import group_target, partition_target
 from tidelog.wire.records import ProduceAnswer
 from tidelog.wire.topics import LogStartAnswer, OffsetAnswer, PartitionLogDescription

@@ -13,7 +13,8 @@ from tidelog.services.broker.cluster.leader_calls import LeaderCalls
 from tidelog.services.broker.cluster.leader_router import LeaderRouter
 from tidelog.services.broker.cluster.peers import Peers
 from tidelog.services.broker.groups.local_groups import PAGE_MAX, LocalGroups
-from tidelog.wire.groups import GroupPage, GroupRequest, JoinGroup, SyncGroup
+from tidelog.wire.classic_groups import JoinGroup, SyncGroup
+from tidelog.wire.groups import GroupPage, GroupRequest
 
 A = TypeVar("A")
 

@@ -19,7 +19,8 @@ from tidelog.services.http.service import Service
 from tidelog.storage.errors import Invalid, LeaderUnknown
 from tidelog.storage.object_store import Body
 from tidelog.wire.errors import PeerUnproved, Unreadable
-from tidelog.wire.groups import AnyGroupRequest, GroupRequest, waits
+from tidelog.wire.group_calls import AnyGroupRequest, waits
+from tidelog.wire.groups import GroupRequest
 from tidelog.wire.paths import GROUP_CALLS
 
 MSGPACK = "application/vnd.msgpack"

@@ -36,14 +36,7 @@ from tidelog.storage.errors import (
     UnknownMember,
 )
 from tidelog.storage.runtime import Clock
-from tidelog.wire.groups import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    CommitOffsets,
-    FetchOffsets,
-    Heartbeat,
-    PartitionOffset,
-)
+from tidelog.wire.groups import JOIN_EPOCH, LEAVE_EPOCH, CommitOffsets, FetchOffsets, Heartbeat, PartitionOffset
 
 RESOLVES_AT_ONCE = 32
 NEVER_MS = 3_600_000
