@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tidelog.coordinator.groups.classic_members import ClassicMembers
-from tidelog.coordinator.groups.group_step import GroupLimits, Moment, Reply, Ticket
+from tidelog.coordinator.groups.group_step import GroupEvent, GroupLimits, Moment, Reply, Ticket
 from tidelog.coordinator.groups.members import GroupContext
 from tidelog.coordinator.groups.stored import StoredHead, head_key, names_in, parts_prefix
 from tidelog.coordinator.kv.key_value import PutKey
@@ -26,21 +27,23 @@ from tidelog.wire.classic_groups import (
     SyncedGroup,
     SyncGroup,
 )
-from tidelog.wire.groups import GroupRequest
+from tidelog.wire.groups import CommitOffsets, GroupRequest
 
 GROUP = "orders"
 LIMITS = GroupLimits(initial_rebalance_delay_ms=3_000, members_max=5)
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
+INITIAL_MS = LIMITS.initial_rebalance_delay_ms
 
 
 class ClassicGroup:
-    """`stored` has what the store has. `replies`: what was answered, by ticket."""
+    """`stored` has what the store has. `replies`: what was answered, by ticket. `events`: all that were noted."""
 
     def __init__(self, limits: GroupLimits = LIMITS) -> None:
         self.limits = limits
         self.stored: dict[str, bytes] = {}
         self.replies: dict[Ticket, Reply] = {}
+        self.events: list[GroupEvent] = []
         self.now_ms = 1_000_000
         self._entropy = SeededEntropy(7)
         self._tickets = 0
@@ -112,6 +115,7 @@ class ClassicGroup:
 
     def apply(self) -> None:
         outcome = self.context.take()
+        self.events += outcome.events
         for change in outcome.changes:
             if isinstance(change, PutKey):
                 self.stored[change.key] = change.value
@@ -194,3 +198,19 @@ def beat(joined: JoinedGroup, **given: Any) -> ClassicHeartbeat:
 
 def leave(*joined: JoinedGroup) -> LeaveGroup:
     return LeaveGroup(members=tuple(LeavingMember(each.member_id) for each in joined))
+
+
+def commit(joined: JoinedGroup, member_id: str | None = None, generation: int | None = None) -> CommitOffsets:
+    return CommitOffsets(
+        offsets=(),
+        member_id=joined.member_id if member_id is None else member_id,
+        member_epoch=joined.generation if generation is None else generation,
+    )
+
+
+def limits(**changes: int) -> GroupLimits:
+    return dataclasses.replace(LIMITS, **changes)
+
+
+def noted(group: ClassicGroup, kind: str) -> list[str]:
+    return [event.text for event in group.events if event.kind == kind]

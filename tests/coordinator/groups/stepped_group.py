@@ -101,8 +101,6 @@ class SteppedGroup:
             self.compute()
         return outcome
 
-    # --- what tests ask for most
-
     def member(self, name: str, **told: Any) -> SteppedMember:
         """A member that has joined."""
         return SteppedMember(self, name, **({"topics": tuple(self.topics)} | told))
@@ -155,3 +153,10 @@ class SteppedMember:
 
 def web(*numbers: int) -> tuple[TopicPartitions, ...]:
     return (TopicPartitions("web", numbers),)
+
+
+def settle(*members: SteppedMember) -> None:
+    """Enough heartbeats for every member to have its target."""
+    for _ in range(3):
+        for member in members:
+            member.beat()

@@ -1,32 +1,20 @@
-"""The members of a consumer group, rule by rule. `test_group_simulation` checks the rules together."""
+"""Consumer groups: joining, and how partitions move."""
 
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.groups.stepped_group import SteppedGroup, web
+from tests.coordinator.groups.stepped_group import SteppedGroup, settle, web
 
-from tidelog.coordinator.groups.group_step import GroupLimits, TopicInfo
+from tidelog.coordinator.groups.group_step import GroupLimits
 from tidelog.storage.errors import (
     GroupFull,
-    GroupNotEmpty,
-    InstanceInUse,
     Invalid,
     MemberFenced,
     NotFound,
     StaleMemberEpoch,
     UnknownMember,
 )
-from tidelog.wire.groups import STATIC_LEAVE_EPOCH, CommitOffsets, DescribeGroup, FetchOffsets, Heartbeat
-
-
-def settle(*members: object) -> None:
-    """Enough heartbeats for every member to have its target."""
-    for _ in range(3):
-        for member in members:
-            member.beat()  # type: ignore[attr-defined]
-
-
-# --- joining
+from tidelog.wire.groups import DescribeGroup, Heartbeat
 
 
 def test_the_first_member_gets_all_partitions_at_its_second_heartbeat() -> None:
@@ -91,9 +79,6 @@ def test_a_wrong_request_is_refused_and_changes_nothing(field: str, request_: He
         group.call(request_)
     assert refused.value.field == field
     assert group.stored == {}
-
-
-# --- reconciliation
 
 
 def test_a_partition_goes_to_another_member_only_after_its_owner_has_confirmed() -> None:
@@ -214,227 +199,6 @@ def test_an_assignment_whose_result_never_comes_is_asked_for_again() -> None:
         group.wait(1_000)
         member.beat()
     assert group.task is not None
-
-
-# --- leaving
-
-
-def test_the_partitions_of_a_member_that_leaves_are_free_at_once() -> None:
-    group = SteppedGroup()
-    a, b = group.member("a"), group.member("b")
-    settle(a, b)
-    a.leave()
-    assert b.beat().assignment == web(0, 1, 2, 3)
-    with pytest.raises(UnknownMember):
-        a.beat()
-
-
-def test_a_session_ends_without_heartbeats_and_not_before() -> None:
-    group = SteppedGroup()
-    a, b = group.member("a", session_timeout_ms=6_000), group.member("b", session_timeout_ms=60_000)
-    settle(a, b)
-    group.wait(5_999)
-    b.beat()
-    assert len(group.call(DescribeGroup()).members) == 2
-    assert group.machine.due_ms == 6_000
-    group.wait(1)
-    assert b.beat().assignment == web(0, 1, 2, 3)
-
-
-def test_sessions_are_extended() -> None:
-    group = SteppedGroup()
-    member = group.member("a", session_timeout_ms=6_000)
-    group.now_ms += 5_000
-    group.machine.extend_sessions(group.moment)
-    group.wait(5_000)
-    member.beat()
-
-
-def test_a_new_coordinator_lets_everybody_go_on() -> None:
-    group = SteppedGroup()
-    members = [group.member(name) for name in "ab"]
-    settle(*members)
-    before = [(member.epoch, member.numbers) for member in members]
-    group.now_ms += 100_000
-    group.reload()
-    settle(*members)
-    assert [(member.epoch, member.numbers) for member in members] == before
-    assert group.changes == []
-
-
-# --- static members
-
-
-def test_a_static_member_that_comes_back_gets_its_partitions() -> None:
-    group = SteppedGroup()
-    a, b = group.member("a", instance_id="i"), group.member("b")
-    settle(a, b)
-    mine, epoch = a.answer.assignment, b.epoch
-    a.leave(STATIC_LEAVE_EPOCH)
-    b.beat()
-    again = group.member("a2", instance_id="i")
-    assert again.answer.assignment == mine
-    settle(again, b)
-    assert (again.answer.assignment, b.epoch) == (mine, epoch)
-    with pytest.raises(InstanceInUse):
-        a.beat(instance_id="i")
-
-
-def test_a_static_member_that_does_not_come_back_loses_its_partitions_after_its_session() -> None:
-    group = SteppedGroup()
-    a, b = group.member("a", instance_id="i", session_timeout_ms=5_000), group.member("b")
-    settle(a, b)
-    a.leave(STATIC_LEAVE_EPOCH)
-    assert len(b.beat().assignment[0].partitions) == 2
-    group.wait(5_000)
-    assert b.beat().assignment == web(0, 1, 2, 3)
-
-
-def test_two_living_members_cannot_have_one_instance_id() -> None:
-    group = SteppedGroup()
-    group.member("a", instance_id="i")
-    with pytest.raises(InstanceInUse):
-        group.member("b", instance_id="i")
-
-
-def test_a_member_without_an_instance_id_cannot_leave_for_a_while() -> None:
-    with pytest.raises(Invalid):
-        SteppedGroup().member("a").leave(STATIC_LEAVE_EPOCH)
-
-
-def test_the_partitions_of_a_static_member_that_is_away_go_elsewhere_without_its_confirmation() -> None:
-    group = SteppedGroup()
-    a = group.member("a", instance_id="i")
-    settle(a)
-    a.leave(STATIC_LEAVE_EPOCH)
-    b = group.member("b")
-    assert b.beat().assignment == web(2, 3)
-
-
-# --- topics
-
-
-def test_new_partitions_and_topics_are_noticed() -> None:
-    group = SteppedGroup()
-    by_name, by_pattern = group.member("a"), group.member("b", topics=None, topic_pattern="w.*")
-    settle(by_name, by_pattern)
-    group.set_topic("web", TopicInfo("web#1", 6))
-    group.set_topic("www", TopicInfo("www#1", 1))
-    group.set_topic("not-www", TopicInfo("not-www#1", 1))
-    settle(by_name, by_pattern)
-    assert sorted(by_name.numbers + by_pattern.numbers) == [0, 0, 1, 2, 3, 4, 5]
-    assert {part.topic for part in by_pattern.answer.assignment} == {"web", "www"}
-
-
-def test_the_partitions_of_a_deleted_topic_are_taken_away() -> None:
-    group = SteppedGroup(web=1, app=1)
-    member = group.member("a")
-    settle(member)
-    group.set_topic("app", None)
-    settle(member)
-    assert member.answer.assignment == web(0)
-
-
-def test_a_topic_that_was_created_again_is_given_up_and_assigned_anew() -> None:
-    group = SteppedGroup(web=1)
-    member = group.member("a")
-    settle(member)
-    group.set_topic("web", TopicInfo("web#2", 1))
-    assert member.beat().assignment == ()
-    assert member.beat().assignment == web(0)
-
-
-def test_a_pattern_that_would_take_a_backtracking_engine_forever_takes_no_time() -> None:
-    group = SteppedGroup()
-    group.set_topic("a" * 240 + "b", TopicInfo("x", 1))
-    member = group.member("a", topics=None, topic_pattern="(a+)+$")
-    settle(member)
-    assert member.numbers == []
-
-
-def test_a_member_changes_its_subscription() -> None:
-    group = SteppedGroup(web=1, app=1)
-    a, b = group.member("a"), group.member("b")
-    settle(a, b)
-    a.beat(topics=("app",))
-    settle(a, b)
-    assert {part.topic for part in a.answer.assignment} == {"app"}
-    assert b.answer.assignment == web(0)
-
-
-def test_the_assignor_that_most_members_prefer_is_used() -> None:
-    group = SteppedGroup(web=2, app=2)
-    members = [group.member(name, assignor=wish) for name, wish in (("a", "range"), ("b", "range"), ("c", None))]
-    settle(*members)
-    assert group.call(DescribeGroup()).assignor == "range"
-
-
-# --- commits
-
-
-def test_only_the_owner_commits_and_only_in_its_present_epoch() -> None:
-    group = SteppedGroup()
-    a = group.member("a")
-    a.beat()
-    former = a.epoch
-    b = group.member("b")
-    a.commit(1, 3)
-    a.beat()
-    a.commit(2, 3)  # told to give 3 up, not confirmed yet: the last commit
-    with pytest.raises(StaleMemberEpoch):
-        a.commit(9, 0, member_epoch=former)
-    a.beat()
-    with pytest.raises(StaleMemberEpoch):
-        a.commit(9, 3)
-    b.beat()
-    with pytest.raises(StaleMemberEpoch):
-        a.commit(9, 3)
-    b.commit(3, 3)
-    assert group.committed() == {("web", 3): 3}
-
-
-def test_a_commit_by_nobody_needs_an_empty_group() -> None:
-    group = SteppedGroup()
-    group.commit(7)
-    member = group.member("a")
-    with pytest.raises(GroupNotEmpty):
-        group.commit(8)
-    member.leave()
-    group.commit(9)
-    with pytest.raises(UnknownMember):
-        group.commit(10, member_id="a", member_epoch=1)
-    assert group.committed() == {("web", 0): 9}
-
-
-def test_a_member_may_commit_a_topic_to_which_nobody_subscribes() -> None:
-    group = SteppedGroup(web=1, app=1)
-    member = group.member("a", topics=("web",))
-    group.commit(4, topic="app", member_id="a", member_epoch=member.epoch)
-    assert group.committed() == {("app", 0): 4}
-
-
-def test_offsets_are_fetched_by_a_member_in_its_epoch() -> None:
-    group = SteppedGroup()
-    member = group.member("a")
-    group.call(FetchOffsets(member_id="a", member_epoch=member.epoch))
-    with pytest.raises(StaleMemberEpoch):
-        group.call(FetchOffsets(member_id="a", member_epoch=member.epoch + 1))
-    with pytest.raises(UnknownMember):
-        group.call(FetchOffsets(member_id="b", member_epoch=1))
-
-
-def test_a_commit_with_one_wrong_partition_stores_nothing() -> None:
-    group = SteppedGroup()
-    offsets = CommitOffsets(offsets=())
-    assert group.call(offsets)
-    with pytest.raises(NotFound):
-        group.commit(1, partition=4)
-    with pytest.raises(NotFound):
-        group.commit(1, topic="nothing")
-    assert group.committed() == {}
-
-
-# --- description
 
 
 def test_a_group_is_described_with_its_state() -> None:

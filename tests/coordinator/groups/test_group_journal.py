@@ -1,70 +1,20 @@
-"""The journal of groups in the bucket: lost answers, other writers, numbers that are free again, damaged objects."""
+"""The journal of groups in the bucket: requests, lost answers, other writers, numbers that are free again."""
 
 from __future__ import annotations
 
 import asyncio
 
-import msgspec
 import pytest
 from tests.coordinator.groups.group_store_conformance import offsets, put
-from tests.storage.instant_clock import InstantClock
-from tests.storage.scripted_store import Answer, ScriptedObjectStore
+from tests.coordinator.groups.journal_scene import OFFSET, Scene, commit_until_deleted
+from tests.storage.scripted_store import Answer
 
-from tidelog.coordinator.groups.bucket_group_store import WAITING_BYTES_MAX, BucketGroupStore
-from tidelog.coordinator.groups.journal import journal_compaction
+from tidelog.coordinator.groups.bucket_group_store import WAITING_BYTES_MAX
 from tidelog.coordinator.groups.journal.group_journal import GroupJournal
-from tidelog.coordinator.groups.journal.journal_entry import encode_entry
 from tidelog.coordinator.groups.journal.journal_reading import JournalReader
 from tidelog.coordinator.groups.stored import offset_key
-from tidelog.storage.errors import Corrupt, Denied, Fenced, Overloaded, TidelogError, Unavailable
-from tidelog.storage.layout import EMBEDDED_GROUPS
-from tidelog.storage.object_store import list_all
+from tidelog.storage.errors import Denied, Fenced, Overloaded, TidelogError, Unavailable
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.stores.memory import MemoryObjectStore
-
-GRACE_S = 60.0
-OFFSET = offset_key("g", "web", 0)
-
-
-class Scene:
-    """A bucket and a clock that moves only when something sleeps or the test says so."""
-
-    def __init__(self) -> None:
-        self.bucket = MemoryObjectStore()
-        self.clock = InstantClock()
-        self.opened = 0
-
-    def open(self, bucket: object = None, interval_s: float = 0.0) -> tuple[BucketGroupStore, ScriptedObjectStore]:
-        """A store over a script of its own."""
-        self.opened += 1
-        script = ScriptedObjectStore(self.bucket)
-        runtime = Runtime(self.clock, SeededEntropy(self.opened))
-        return BucketGroupStore(script, runtime, grace_s=GRACE_S, interval_s=interval_s), script
-
-    async def names(self) -> list[str]:
-        return [info.key async for info in list_all(self.bucket, "")]
-
-    async def offset(self) -> int:
-        """The committed offset, as a reader of the bucket finds it."""
-        keys = (await JournalReader(self.bucket, EMBEDDED_GROUPS).read()).keys
-        return int(keys.get(OFFSET) or -1)
-
-
-@pytest.fixture
-def scene() -> Scene:
-    return Scene()
-
-
-@pytest.fixture
-def short_journals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A snapshot after 5 entries."""
-    monkeypatch.setattr(journal_compaction, "ENTRIES_MAX", 5)
-
-
-async def compacted(store: BucketGroupStore) -> None:
-    """Let compaction finish."""
-    if store._compacting:
-        await store._compacting
 
 
 async def test_a_store_that_is_not_used_sends_no_request(scene: Scene) -> None:
@@ -189,19 +139,6 @@ async def test_an_entry_of_the_broker_before_that_lands_during_the_claim_counts(
         await first.write([put(OFFSET, "3")])
 
 
-async def commit_until_deleted(scene: Scene, store: BucketGroupStore, number: int) -> int:
-    """Commit offsets until entry `number` is deleted; returns the last offset."""
-    offset, name = 100, f"groups/embedded/{number:020d}.json"
-    await store.write([put(OFFSET, str(offset))])
-    assert name in await scene.names()
-    while name in await scene.names():
-        offset += 1
-        await store.write([put(OFFSET, str(offset))])
-        await compacted(store)
-        scene.clock.now_s += GRACE_S / 4
-    return offset
-
-
 @pytest.mark.usefixtures("short_journals")
 async def test_a_broker_that_stalled_cannot_commit_under_a_number_that_is_free_again(scene: Scene) -> None:
     stalled, script = scene.open()
@@ -232,105 +169,6 @@ async def test_an_old_proof_costs_one_listing_and_a_fresh_one_none(scene: Scene)
     scene.clock.now_s += 31
     await store.write([put(OFFSET, "3")])
     assert [request.split()[0] for request in script.taken_requests()] == ["create", "list"]
-
-
-@pytest.mark.usefixtures("short_journals")
-async def test_a_reader_that_is_overtaken_by_compaction_reads_the_newer_snapshot(scene: Scene) -> None:
-    store, _ = scene.open()
-    await store.write([put(OFFSET, "1")])
-    script = ScriptedObjectStore(scene.bucket)
-
-    async def overtaken() -> None:
-        await commit_until_deleted(scene, store, 1)
-
-    async def listed() -> None:
-        script.before = overtaken
-
-    script.before = listed
-    state = await JournalReader(script, EMBEDDED_GROUPS).read()
-    assert int(state.keys.get(OFFSET) or 0) == await scene.offset() > 100
-
-
-def last(names: list[str], prefix: str) -> str:
-    return max(name for name in names if name.startswith(prefix))
-
-
-@pytest.mark.usefixtures("short_journals")
-@pytest.mark.parametrize("snapshot", [False, True])
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "version", "foreign", "swapped"])
-async def test_a_damaged_object_is_named(scene: Scene, damage: str, snapshot: bool) -> None:
-    store, _ = scene.open()
-    for number in range(12):
-        await store.write([put(OFFSET, str(number))])
-        await compacted(store)
-    names = await scene.names()
-    name = last(names, "groups/embedded/_snapshots/0" if snapshot else "groups/embedded/0")
-    good = (await scene.bucket.get(name)).data
-    other = (await scene.bucket.get(min(n for n in names if ("_snap" in n) is snapshot))).data
-    bad = {
-        "truncated": good[: len(good) // 2],
-        "flipped": good.replace(b'"epoch":1', b'"epoch":3'),
-        "version": good.replace(b'"format_version":1', b'"format_version":9'),
-        "foreign": b'{"format_version":1}',
-        "swapped": other,
-    }[damage]
-    assert bad != good
-    await scene.bucket.put(name, bad)
-    again, _ = scene.open()
-    for _ in range(2):
-        with pytest.raises(Corrupt) as raised:
-            await again.write([put(OFFSET, "99")])
-        assert raised.value.name == name
-    assert await scene.names() == names
-
-
-@pytest.mark.usefixtures("short_journals")
-async def test_without_its_newest_snapshot_the_journal_is_whole(scene: Scene) -> None:
-    store, _ = scene.open()
-    for number in range(40):
-        await store.write([put(OFFSET, str(number))])
-        await compacted(store)
-        scene.clock.now_s += GRACE_S
-    names = await scene.names()
-    assert names[0] != "groups/embedded/00000000000000000000.json", "nothing was deleted: no test"
-    await scene.bucket.delete(last(names, "groups/embedded/_snapshots/0"))
-    assert await scene.offset() == 39
-    again, _ = scene.open()
-    await again.write([put(OFFSET, "40")])
-    assert await scene.offset() == 40
-
-
-@pytest.mark.usefixtures("short_journals")
-async def test_nothing_is_deleted_before_the_grace_is_over(scene: Scene) -> None:
-    store, script = scene.open()
-    for number in range(40):
-        await store.write([put(OFFSET, str(number))])
-        await compacted(store)
-        scene.clock.now_s += 1
-    assert len([request for request in script.taken_requests() if request.startswith("delete")]) == 0
-
-
-async def test_a_missing_entry_is_named(scene: Scene) -> None:
-    store, _ = scene.open()
-    for number in range(4):
-        await store.write([put(OFFSET, str(number))])
-    await scene.bucket.delete("groups/embedded/00000000000000000002.json")
-    with pytest.raises(Corrupt, match=r"00002\.json: is missing"):
-        await scene.open()[0].load("g")
-
-
-async def test_an_entry_of_an_earlier_epoch_after_a_later_one_does_not_count(scene: Scene) -> None:
-    store, _ = scene.open()
-    await store.write([put(OFFSET, "1")])
-    later, _ = scene.open()
-    await later.write([put(OFFSET, "2")])
-    reader = JournalReader(scene.bucket, EMBEDDED_GROUPS)
-    old, _ = await reader.entry(1)
-    assert old.epoch == 1
-    assert old.changes
-    late = msgspec.structs.replace(old, number=(await reader.read()).next_number, entry_id="late")
-    await scene.bucket.create(reader.log.key(late.number), encode_entry(late))
-    assert await scene.offset() == 2
 
 
 async def test_more_writes_than_may_wait_are_refused_and_change_nothing(scene: Scene) -> None:

@@ -7,12 +7,13 @@ join barrier once its members are there or its time is over.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from functools import partial
 
 from tidelog.coordinator.groups.classic_record import ClassicRecord
 from tidelog.coordinator.groups.classic_roster import ClassicMember, ClassicRoster, StoredClassicMember
 from tidelog.coordinator.groups.deadlines import Deadlines
-from tidelog.coordinator.groups.group_step import Ticket
+from tidelog.coordinator.groups.group_step import GroupEvent, Ticket
+from tidelog.coordinator.groups.join_barrier import JoinBarrier
 from tidelog.coordinator.groups.members import GroupContext
 from tidelog.storage.errors import (
     InstanceInUse,
@@ -31,15 +32,6 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long the first JoinGroup of a member may wait. Then its client has probably gone and cannot say so."""
 
 
-@dataclass
-class _FirstJoin:
-    """The join barrier of a group that was empty. `left_ms`: by how much it may still be put off, for `grew`: members
-    that came since it was."""
-
-    left_ms: int
-    grew: bool = False
-
-
 class ClassicRebalance:
     """See the head of the module. `generation`, `protocol` and `leader` are those that members know."""
 
@@ -53,8 +45,7 @@ class ClassicRebalance:
         self.protocol_type, self.protocol, self.leader = head.protocol_type, head.protocol, head.leader
         self._sessions = Deadlines()
         self._waiting: dict[Ticket, str] = {}
-        self._barrier_ms: int | None = None
-        self._first_join: _FirstJoin | None = None
+        self._barrier = JoinBarrier(context.limits.initial_rebalance_delay_ms)
         self.extend()
         if not self._record.whole:
             self.prepare()
@@ -79,8 +70,8 @@ class ClassicRebalance:
         if member.joining is not None:
             self._waiting[member.joining] = member.member_id
         self._sessions.set(member.member_id, self._now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
-        if self.state == PREPARING and self._first_join is not None:
-            self._first_join.grew = True
+        if self.state == PREPARING:
+            self._barrier.grow()
         self.prepare()
 
     def describe(self, member: ClassicMember, stored: StoredClassicMember, protocol_type: str) -> None:
@@ -126,13 +117,9 @@ class ClassicRebalance:
         """A rebalance begins, unless one has: all members have to join again."""
         if self.state == PREPARING:
             return
-        wait_ms = self.roster.rebalance_timeout_ms()
-        self._first_join = None
-        if self.state == EMPTY:
-            delay_ms = self._context.limits.initial_rebalance_delay_ms
-            self._first_join = _FirstJoin(max(wait_ms - delay_ms, 0))
-            wait_ms = delay_ms
-        self.state, self._barrier_ms = PREPARING, self._now_ms + wait_ms
+        begin = self._barrier.begin_first if self.state == EMPTY else self._barrier.begin
+        begin(self._now_ms, self.roster.rebalance_timeout_ms())
+        self.state = PREPARING
         for member in self.roster:
             if member.syncing is not None:
                 self._refuse_waiting(member, self._rebalances)
@@ -144,7 +131,7 @@ class ClassicRebalance:
         """These members are gone; their waiting requests get `error`."""
         gone = list(members)
         for member in gone:
-            self._refuse_waiting(member, lambda member=member: error(member))  # type: ignore[misc]
+            self._refuse_waiting(member, partial(error, member))
             self._drop(member)
         if gone:
             self.prepare()
@@ -178,6 +165,8 @@ class ClassicRebalance:
         for member in self.roster:
             member.assign(self.generation, assignments.get(member.member_id, b""))
         self._store_stable()
+        text = f"generation {self.generation} has {len(self.roster)} members; {self.leader} assigned the partitions"
+        self._context.note(GroupEvent("rebalanced", text))
         for member in self.roster:
             if member.syncing is not None:
                 self.answer_sync(member, member.syncing)
@@ -203,7 +192,7 @@ class ClassicRebalance:
         due = self._sessions.expired(self._now_ms)
         self.forget(due)
         gone = [member for member in map(self.roster.get, due) if member is not None]
-        self.remove(gone, lambda member: UnknownMember(f"the session of {member.member_id} has ended: join again"))
+        self._end(gone, "was silent for its session timeout")
 
     def extend(self) -> None:
         """Sessions and barriers begin anew."""
@@ -211,47 +200,42 @@ class ClassicRebalance:
             self._sessions.set(member_id, self._now_ms + session_timeout_ms)
         for member in self.roster:
             self.seen(member)
-        if self._barrier_ms is not None and self._first_join is None:
-            self._barrier_ms = self._now_ms + self.roster.rebalance_timeout_ms()
+        self._barrier.restart(self._now_ms, self.roster.rebalance_timeout_ms())
 
     def advance(self) -> None:
         """End the barriers whose members are all there, or whose time is over."""
-        if self.state in (COMPLETING, STABLE) and self._barrier_over():
-            self._barrier_ms = None
+        if self.state in (COMPLETING, STABLE) and self._barrier.over(self._now_ms):
+            self._barrier.end()
             late = [m for m in self.roster if m.member_id in self.roster.joined and not m.synced]
-            self.remove(late, lambda member: UnknownMember(f"member {member.member_id} has not synced: join again"))
+            self._end(late, "did not sync in time")
         if self.state == PREPARING and self._join_is_over():
             self._end_join()
 
     @property
     def due_ms(self) -> int | None:
-        return min((due for due in (self._sessions.due_ms, self._barrier_ms) if due is not None), default=None)
+        return min((due for due in (self._sessions.due_ms, self._barrier.due_ms) if due is not None), default=None)
 
     def _join_is_over(self) -> bool:
         nobody = not len(self.roster) and not self.roster.pending
-        first = self._first_join
-        if first is None or nobody:
-            return self.roster.all_joined() or self._barrier_over()
-        if self._barrier_over() and first.grew:
-            delay_ms = min(self._context.limits.initial_rebalance_delay_ms, first.left_ms)
-            self._barrier_ms, self._first_join = self._now_ms + delay_ms, _FirstJoin(first.left_ms - delay_ms)
-        return self._barrier_over()
-
-    def _barrier_over(self) -> bool:
-        return self._barrier_ms is not None and self._now_ms >= self._barrier_ms
+        if self._barrier.first and not nobody:
+            return self._barrier.first_over(self._now_ms)
+        return self.roster.all_joined() or self._barrier.over(self._now_ms)
 
     def _end_join(self) -> None:
         for member in self.roster:
             if member.member_id not in self.roster.joined and member.instance_id is None:
+                self._note_end(member, "did not join in time")
                 self._drop(member)
         joined = [member.member_id for member in self.roster if member.member_id in self.roster.joined]
-        self._barrier_ms = self._now_ms + self.roster.rebalance_timeout_ms()
+        wait_ms = self.roster.rebalance_timeout_ms()
         if not joined and len(self.roster):
+            self._barrier.prolong(self._now_ms, wait_ms)
             return  # static members whose sessions still run; nobody is there to lead
-        self._first_join = None
+        self._barrier.begin(self._now_ms, wait_ms)
         self.generation = self._record.head.epoch + 1
         if not joined:
-            self.state, self._barrier_ms, self.protocol, self.leader = EMPTY, None, "", ""
+            self._barrier.end()
+            self.state, self.protocol, self.leader = EMPTY, "", ""
             self._record.store_empty(self.generation)
             return
         self._complete(joined)
@@ -280,6 +264,18 @@ class ClassicRebalance:
 
     def _rebalances(self) -> RebalanceInProgress:
         return RebalanceInProgress(f"group {self._context.name} changes its assignment: join it again")
+
+    def _end(self, members: Iterable[ClassicMember], reason: str) -> None:
+        """Take out members that did not come in time."""
+        gone = list(members)
+        for member in gone:
+            self._note_end(member, reason)
+        self.remove(gone, lambda member: UnknownMember(f"member {member.member_id} {reason}: join again"))
+
+    def _note_end(self, member: ClassicMember, reason: str) -> None:
+        client = member.stored.client_id or "unnamed"
+        text = f"member {member.member_id} (client {client}) {reason}: its partitions go to others"
+        self._context.note(GroupEvent("session_ended", text))
 
     def _drop(self, member: ClassicMember) -> None:
         self.roster.remove(member)

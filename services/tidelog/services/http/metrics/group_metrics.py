@@ -24,7 +24,11 @@ def group_metrics(figures: GroupFigures) -> Iterator[Metric]:
         ("tidelog_group_requests_refused", "Requests to groups refused because a limit was reached", counts.refused),
         ("tidelog_group_offsets_committed", "Offsets committed", counts.offsets),
         ("tidelog_group_rebalances", "Assignments put into force", counts.events["rebalanced"]),
-        ("tidelog_group_sessions_ended", "Members removed because they were silent", counts.events["session_ended"]),
+        (
+            "tidelog_group_sessions_ended",
+            "Members removed: silent, or late in a rebalance",
+            counts.events["session_ended"],
+        ),
         ("tidelog_group_session_extensions", "Times that all sessions began anew", counts.extensions),
         ("tidelog_group_write_failures", "Writes to the store of groups that failed", counts.writes_failed),
     ):
