@@ -77,7 +77,7 @@ class Cluster:
         return {each.shard for each in self.admin().topic(topic).partitions}
 
     def group(self, name: str) -> Sequence[GroupMemberDescription]:
-        """The members of a group, none if nobody has used it."""
+        """The members of a group, none if it was never used."""
         for port in self.ports.values():
             try:
                 answer = httpx.get(f"http://127.0.0.1:{port}/v1/groups/{name}", timeout=5, trust_env=False)

@@ -1,6 +1,6 @@
 """Arrow IPC streams as bodies: what the producer sends, and what the consumer asks for and gets.
 
-Buffers are compressed by default (ADR 0026): JSON events shrink to a sixth. The reader needs to be told nothing,
+Buffers are compressed by default (ADR 0026): JSON events shrink to a sixth. The reader needs no header,
 because the stream names its codec itself. A client asks for compressed answers with the ``codecs`` parameter of Accept.
 """
 

@@ -8,9 +8,9 @@
         while batch := consumer.poll(timeout_s=1):  # Arrow tables: no Python per record
             print(batch.partition, batch.records.num_rows)
 
-With a group, the brokers keep the positions. What was given out is committed every few seconds and in `close`; with
-``auto_commit=False`` the program calls `commit`. A record is done when the program asks for the next one, so after a
-crash or an error the records that were in work are read again: at least once.
+With a group, the brokers keep the positions. The consumer commits processed records every few seconds and in `close`;
+with ``auto_commit=False`` the program calls `commit`. A record counts as processed when the program asks for the next
+one. So after a crash or an error, the records that were not processed are read again: at least once.
 
 While the program works, threads fetch the next records and send heartbeats. Callbacks run in the thread that polls.
 """

@@ -177,7 +177,7 @@ class ConsumerCore:
         return all(place is not None and place >= end for place, end in places)
 
     def attend(self) -> None:
-        """What a poll does besides reading: it shows that the program lives, rebalances and commits."""
+        """The part of a poll besides reading: report that the program lives, rebalance, and commit."""
         now = self.clock.monotonic()
         with self.changed:
             self._put_back()

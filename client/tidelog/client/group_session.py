@@ -124,8 +124,8 @@ class GroupSession:
         return decoded(self._connection.call(http, deadline_s=deadline_s), shape)
 
     def leave(self, give_up_at: float) -> None:
-        """Tell the group that the member is gone, so that others get its partitions at once. Waits until
-        `give_up_at`; after that the session's end tells it."""
+        """Leave the group, so that others are assigned its partitions at once. Waits until `give_up_at`; after that the
+        session ends by its timeout."""
         member = self.membership
         if member is None:
             return

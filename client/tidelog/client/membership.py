@@ -38,7 +38,7 @@ NONE: frozenset[TopicPartition] = frozenset()
 
 @dataclass(frozen=True)
 class Subscription:
-    """What a member wants to read, and its bounds; None: the coordinator's defaults."""
+    """The subscription of a member, and its timeouts; None: the coordinator's defaults."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -173,7 +173,7 @@ class Membership:
         self.hurry(now)
 
     def next_change(self) -> Change | None:
-        """What the program must do next: drop, give up or take partitions. None: nothing."""
+        """The next change for the program: partitions to drop, give up or take. None: no change."""
         if self._lost:
             return Change(lost=self._lost)
         if self.phase is not Phase.MEMBER or self.owned == self._target:

@@ -346,7 +346,7 @@ class Producer:
             self._changed.notify_all()
 
     def _end_futures_if_failed(self) -> None:
-        """Requests that are under way still tell the futures of their records."""
+        """Requests that are under way still complete the futures of their records."""
         if self._failure is not None and self._lanes.empty:
             self._futures.fail(self._failure)
 

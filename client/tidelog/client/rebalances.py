@@ -1,7 +1,7 @@
-"""Carries out what a group gives to a consumer and takes from it, in the program's own thread.
+"""Carries out the assignments and revocations of a group, in the program's own thread.
 
-A revocation calls the program first, then commits what was read, then gives the partitions up: the group passes them
-on only after that, so nobody reads a record that this consumer has read and committed.
+A revocation calls the program first, then commits the records that were read, then confirms the revocation. The group
+assigns the partitions to others only after that, so no member reads a record that this consumer has read and committed.
 """
 
 from __future__ import annotations

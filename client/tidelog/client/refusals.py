@@ -39,7 +39,7 @@ class Refused:
 
 class Refusals:
     """Refusals that the program has not seen yet: the first one, and their number. The producer holds its lock.
-    `seen`: tells the program at once, if it can; then the refusal is not kept."""
+    `seen`: reports it to the program at once, if it can; then the refusal is not kept."""
 
     def __init__(self, seen: Callable[[Refused], bool] = lambda _: False) -> None:
         self._seen = seen

@@ -134,7 +134,7 @@ class FetchOffsets(GroupRequest[OffsetsAnswer], frozen=True, kw_only=True, tag="
 
 
 class DeleteOffsets(GroupRequest[Done], frozen=True, kw_only=True, tag="delete_offsets"):
-    """Forgets the committed offsets of `partitions`. Nobody in the group may subscribe to their topics."""
+    """Forgets the committed offsets of `partitions`. No member of the group may subscribe to their topics."""
 
     partitions: tuple[TopicPartitions, ...]
 
@@ -176,7 +176,7 @@ class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DescribeGroup(GroupRequest[GroupDescription], frozen=True, kw_only=True, tag="describe"):
-    """The group and its members. A group that nobody has used is not found."""
+    """The group and its members. Raises `NotFound` for a group that was never used."""
 
 
 class ListedGroup(msgspec.Struct, frozen=True):
@@ -194,7 +194,7 @@ class GroupPage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class InstanceState(msgspec.Struct, frozen=True):
-    """What a front door keeps of a client. `version` grows with each write."""
+    """State that a front door keeps for a client. `version` grows with each write."""
 
     data: bytes
     version: Count

@@ -72,8 +72,8 @@ class PollRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     The first poll has `topics` or `topic_pattern`, and no `member_id`. Later ones repeat `member_id` and `member_epoch`
     of the last answer, and as `offsets` its `offsets`: these records are done. They are committed unless `commit` is
-    False, and reading continues there. A poll also says that the member has let go of the partitions that were taken
-    from it. `leave`: commit and leave the group; no records are read. The other members are those of `Heartbeat`."""
+    False, and reading continues there. A poll also confirms the revocation of the partitions that were revoked from the
+    member. `leave`: commit and leave the group; no records are read. The other members are those of `Heartbeat`."""
 
     member_id: str = ""
     member_epoch: int = 0

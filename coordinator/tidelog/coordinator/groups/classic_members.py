@@ -10,7 +10,7 @@
 - Sync barrier: the leader brings the assignments. Members that do not sync in the same time are removed.
 - A generation gets one assignment. Its number is stored before any member learns it, and is never used again.
 - The assignments are stored when the group becomes Stable, before any member learns its own. A new coordinator
-  continues in that generation, and nobody has to join again. A rebalance that was not finished is forgotten: its
+  continues in that generation, and no member has to join again. A rebalance that was not finished is dropped: its
   members are refused (`MemberFenced`, `UnknownMember`) and join again.
 
 Rules: Kafka's `GroupMetadataManager` (classic group). Differences, all towards fewer lost members:

@@ -230,7 +230,7 @@ class ClassicRebalance:
         wait_ms = self.roster.rebalance_timeout_ms()
         if not joined and len(self.roster):
             self._barrier.prolong(self._now_ms, wait_ms)
-            return  # static members whose sessions still run; nobody is there to lead
+            return  # only static members whose sessions still run: none of them can lead
         self._barrier.begin(self._now_ms, wait_ms)
         self.generation = self._record.head.epoch + 1
         if not joined:

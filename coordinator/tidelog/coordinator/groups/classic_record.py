@@ -1,4 +1,4 @@
-"""What is stored of a classic group.
+"""The stored state of a classic group.
 
     head       the number of the last generation (`epoch`), and of the one whose assignments are stored
                (`assigned_epoch`)
@@ -9,7 +9,7 @@ A generation's number is stored before a member learns it, its assignments befor
 A store may apply the changes of a large group in several steps, and a crash may leave only the first of them (see
 `EtcdGroupStore`). So the head goes last, with the number of members, and each member has the generation of its
 assignment. If they do not fit together, the group is not `whole`: the assignments of the last generation are partly
-overwritten, so all members have to join again. Nobody has learned of the new ones.
+overwritten, so all members have to join again. No member has received the new ones.
 """
 
 from __future__ import annotations

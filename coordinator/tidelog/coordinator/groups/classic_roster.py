@@ -1,4 +1,4 @@
-"""The members of a classic group: who they are, what they wait for, and which protocol all of them support."""
+"""The members of a classic group: their ids, their waiting requests, and the protocol that all of them support."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ NO_PARTITIONS: Partitions = frozenset()
 
 
 class MemberProfile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the member says of itself. The names are those of `Heartbeat`."""
+    """The fields of a member that its heartbeats set. The names are those of `Heartbeat`."""
 
     session_timeout_ms: int
     rebalance_timeout_ms: int
@@ -85,10 +85,10 @@ class ConsumerMember:
     """A member as the coordinator has it.
 
     - `epoch` changes whenever `assigned` does. `known_epoch`: of the member's last request.
-    - `assigned`: what the member was told it may read. `target`: what it will have.
-    - `revoking`: what it was told to give up and has not confirmed. Nobody else gets it.
-    - `taken`: what was taken without its confirmation, and it may not know of that yet. Others may have it; the member
-      gets it back only after it has learned of the loss.
+    - `assigned`: the partitions that the last answer assigned to the member. `target`: its target assignment.
+    - `revoking`: revoked partitions whose revocation it has not confirmed. No other member is assigned them.
+    - `taken`: partitions that were revoked without its confirmation, and it may not know that yet. Others may have
+      them; the member is assigned them again only after it has learned of the revocation.
     - `away`: a static member that will come back.
     - `settled`: there is nothing to reconcile until the target, the subscription or the topics change."""
 
@@ -109,7 +109,7 @@ class ConsumerMember:
 
     @property
     def held(self) -> Partitions:
-        """What the member may believe it owns."""
+        """The partitions that the member may believe it owns."""
         return self.assigned | self.revoking if self.revoking else self.assigned
 
     @property

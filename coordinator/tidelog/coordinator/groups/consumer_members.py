@@ -1,16 +1,16 @@
 """The members of a consumer group, in the model of KIP-848: the coordinator computes a target assignment, and each
-member is brought to it by its own heartbeats.
+member reaches it by its own heartbeats.
 
     heartbeat ──▶ joins, leaves, subscribes ──▶ the group's epoch grows ──▶ AssignmentTask ──▶ assigned: new targets
-    heartbeat ──▶ confirms what it gave up  ──▶ reconciliation: revoke what the target lacks, assign what nobody holds
+    heartbeat ──▶ confirms a revocation     ──▶ reconciliation: revoke what the target lacks, assign what is free
 
 `reconciliation` keeps invariant 8, `target_assignment` the targets. Rules for epochs:
 
-- A member is in the epoch of its present assignment. A member whose partitions stay the same keeps its epoch and
-  notices nothing of a rebalance. (In Kafka every member moves to every epoch of the group.)
+- A member is in the epoch of its present assignment. If its partitions stay the same, it keeps its epoch, and a
+  rebalance does not affect it. (In Kafka every member moves to every epoch of the group.)
 - A request in the member's present epoch proves that the member has had the answer that began this epoch. Only such a
-  request confirms. One in the epoch of the member's request before is a repetition: its answer was lost, or a broker
-  held it up. It is answered, and changes nothing but the subscription. Any other epoch is fenced.
+  request confirms a revocation. A request in the epoch of the member's previous request is a repetition: the answer was
+  lost, or a broker delayed the request. It is answered, and changes only the subscription. Any other epoch is fenced.
 - A commit is accepted in the member's present epoch only, and not for a partition of the group's topics that the member
   does not hold.
 """
@@ -235,7 +235,7 @@ class ConsumerMembers:
         self._context.reply(ticket, HeartbeatAnswer(member.member_id, STATIC_LEAVE_EPOCH, 0, ()))
 
     def _remove(self, member: ConsumerMember) -> None:
-        """The member is no member any more: what it held is free."""
+        """Remove the member: the partitions that it held are free."""
         self._partitions.release(member, member.held)
         self._partitions.overdue.drop(member.member_id)
         self._target.subscriptions.remove(member.subscription)
@@ -270,7 +270,7 @@ class ConsumerMembers:
             )
 
     def _tell(self, member: ConsumerMember, request: Heartbeat) -> bool:
-        """Take over what the member says of itself; return whether that is new."""
+        """Take over the profile in the request; return whether it is new."""
         before, after = member.profile, member.profile.told(request)
         if after is before:
             return False

@@ -1,4 +1,4 @@
-"""Read what clients of Kafka's protocol type ``consumer`` tell each other: subscriptions and assignments.
+"""Decode the subscriptions and assignments that clients of Kafka's protocol type ``consumer`` send to each other.
 
 The coordinator only carries these bytes. It reads them to show them, to know whether a topic is in use, and to see
 that a static member came back with other topics. Format: Kafka's ConsumerProtocolSubscription.json and

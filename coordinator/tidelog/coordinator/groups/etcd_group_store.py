@@ -9,8 +9,8 @@ A write is cut into transactions of at most `OPERATIONS_MAX` operations. Each tr
 - So a leader that was paused, or whose shard moved, gets `Fenced` and changes nothing more.
 - A transaction whose answer was lost may be applied seconds later. The compare with `group_writes` refuses it once a
   later write was applied, so that it never brings an old offset back.
-- If the leader key is missing (its lease ended, or etcd was wiped), nobody else coordinates the groups. The caller gets
-  `Unavailable` and may write again: leadership puts the key again, or `recover` does its work.
+- If the leader key is missing (its lease ended, or etcd was wiped), no other broker coordinates the groups. The caller
+  gets `Unavailable` and may write again: leadership puts the key again, or `recover` restores it.
 - The changes of one group in one write are in one transaction if they fit in one. If they do not, they are applied in
   their order, and a crash can leave only the first of them applied.
 """

@@ -4,11 +4,11 @@
                                                      -> assignments to a thread, their results back to the machine
     `GroupTimer` -> tick the groups that are due
 
-- A reply that rests on no change is given after a proof that this broker still leads the shard, so a coordinator that
-  was replaced, and does not know it, gives no outdated answer.
+- A reply that depends on no change is sent after a proof that this broker still leads the shard. So a coordinator that
+  was replaced, and does not know it, sends no outdated answer.
 - When a write is fenced, the coordinator ends: all requests fail with `LeaderUnknown`, and the next one repeats them.
-- Sessions end only while clients could have renewed them. If this process was paused, or the store was away, every
-  member gets a whole session again (`extend_sessions`); while the store is away no group is ticked.
+- A session ends only if the client could have renewed it. If this process was paused, or the store was down, every
+  member gets a full session again (`extend_sessions`); while the store is down, no group is ticked.
 
 Everything in memory can be read again from the store.
 """
@@ -133,7 +133,7 @@ class GroupCoordinator:
         return cast(A, given.answer)
 
     async def visit(self, group: str) -> None:
-        """Load `group` and do what is due, although nobody calls it."""
+        """Load `group` and do what is due, without a call of a client."""
         loaded = await self._loaded(group)
         self._step(loaded, partial(loaded.machine.tick, topics=self._seams.topics()))
 

@@ -1,4 +1,4 @@
-"""What the coordinators of groups count, for metrics. Counting is addition on the event loop."""
+"""Counters of the coordinators of groups, for metrics. Counting is addition on the event loop."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ state in memory and collects what the driver has to do. The driver (`group_coord
     replies    answers to requests, each given once the changes that it rests on are stored
     task       an assignment to compute in a thread; its result comes back by `assigned`
 
-So no member ever learns of a state that a crash could take back (inv. 8, 9). All changes are absolute, so the driver
+So a crash never takes back a state that a member has seen (inv. 8, 9). All changes are absolute, so the driver
 may repeat a transaction whose outcome is unknown.
 
 A request may be answered by a later step (the barriers of a classic group). The driver knows it by its `Ticket`.
@@ -97,7 +97,7 @@ class GroupEvent:
 
 @dataclass
 class Outcome:
-    """What a step decided."""
+    """The decisions of a step."""
 
     changes: list[Change] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
@@ -131,7 +131,7 @@ class GroupMachine(Protocol):
         ...
 
     def take(self) -> Outcome:
-        """What the steps since the last call decided."""
+        """The decisions of the steps since the last call."""
         ...
 
     @property

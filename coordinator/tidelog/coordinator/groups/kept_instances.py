@@ -1,4 +1,4 @@
-"""What a front door keeps of its clients in a group (REST v2: consumer instances), so that any broker serves them.
+"""State of a front door's clients in a group (REST v2: consumer instances), so that any broker serves them.
 
 A state is replaced by comparing its version. It is dropped when no call has used it for its `idle_timeout_ms`.
 """
@@ -60,7 +60,7 @@ class KeptInstances:
             self._use(name)
 
     def tick(self) -> None:
-        """Drop the instances that nobody uses."""
+        """Drop the instances that were unused for their idle time."""
         for name in self._idle.expired(self._context.moment.monotonic_ms):
             self._drop(name)
 

@@ -1,4 +1,4 @@
-"""What the parts of one group share (`GroupContext`), and what the members of each kind of group offer (`Members`).
+"""The state that the parts of one group share (`GroupContext`), and the interface of both kinds of members (`Members`).
 
     consumer_members.ConsumerMembers    KIP-848
     classic_members.ClassicMembers      JoinGroup, SyncGroup
@@ -75,7 +75,7 @@ class GroupContext:
         self._outcome.replies.append(Reply(ticket, answer, None, rests_on))
 
     def refuse(self, ticket: Ticket, error: TidelogError) -> None:
-        """A refusal rests on all changes, too: it may tell of a state that is not stored yet."""
+        """A refusal also depends on all changes: it may show a state that is not stored yet."""
         self._outcome.replies.append(Reply(ticket, None, error, ALL_CHANGES))
 
     def ask(self, task: AssignmentTask) -> None:
@@ -85,7 +85,7 @@ class GroupContext:
         self._outcome.events.append(event)
 
     def take(self) -> Outcome:
-        """What was collected since the last call."""
+        """The changes and replies collected since the last call."""
         outcome, self._outcome = self._outcome, Outcome()
         return outcome
 

@@ -140,7 +140,7 @@ class OffsetCopies:
 
 
 class CopiedGroupStore(GroupStore):
-    """Stores in `store`, and tells `copies` of the changes that were stored."""
+    """Stores in `store`, and passes the stored changes to `copies`."""
 
     def __init__(self, store: GroupStore, copies: OffsetCopies) -> None:
         self._store = store
@@ -158,7 +158,7 @@ class CopiedGroupStore(GroupStore):
 
 
 def _differences(stored: Mapping[str, bytes], copied: Mapping[str, bytes]) -> Sequence[Change]:
-    """What turns `copied` into `stored`, the changes of a group side by side."""
+    """The changes that turn `copied` into `stored`; those of a group are side by side."""
     puts: list[Change] = [PutKey(key, value) for key, value in stored.items() if copied.get(key) != value]
     deletes = [DeleteKey(key) for key in copied.keys() - stored.keys()]
     return sorted([*puts, *deletes], key=lambda change: (group_of(change.key), change.key))

@@ -1,8 +1,8 @@
 """Brings the members of a consumer group from what they have to their targets, so that no partition has two owners
 (inv. 8).
 
-A partition is *held* by the member that has it in `assigned` or `revoking`. Nobody else gets it before the holder
-confirms that it has given it up, or is no member any more. A member that yields need not confirm.
+A partition is *held* by the member that has it in `assigned` or `revoking`. No other member is assigned it before the
+holder confirms the revocation or leaves the group. A member that yields need not confirm.
 
 A member's epoch changes exactly when its `assigned` changes, and all epochs come from one counter of the group. So an
 epoch of a member stands for one assignment, and a later owner of a partition has a higher epoch than an earlier one.
@@ -24,7 +24,7 @@ class Reconciliation:
         self._owners: dict[Partition, str] = {}
         self._epoch = context.head.epoch if context.head else 0
         self.overdue = Deadlines()
-        """When members that have not confirmed what they were told to give up are to be fenced."""
+        """When members that have not confirmed their revocations are to be fenced."""
 
     @property
     def epoch(self) -> int:
@@ -48,8 +48,8 @@ class Reconciliation:
             self.overdue.set(member.member_id, self._context.moment.monotonic_ms + timeout_ms)
 
     def confirm(self, member: ConsumerMember, owned: Partitions | None) -> bool:
-        """`member` knows of its present epoch, and owns `owned` (None: it does not say). Free what it was told to give
-        up and does not own any more. Return whether anything changed."""
+        """`member` knows of its present epoch, and owns `owned` (None: it does not say). Free the revoked partitions
+        that it does not own any more. Return whether anything changed."""
         given_up = member.revoking - owned if owned is not None else NO_PARTITIONS
         changed = bool(given_up or member.taken)
         if member.taken:
@@ -62,7 +62,7 @@ class Reconciliation:
         return self._owners.get(partition) == member.member_id
 
     def release(self, member: ConsumerMember, partitions: Partitions) -> None:
-        """Nobody holds `partitions` of `member` any more."""
+        """`member` does not hold `partitions` any more."""
         if not partitions:
             return
         for partition in partitions:
@@ -76,8 +76,8 @@ class Reconciliation:
             self.overdue.drop(member.member_id)
 
     def reconcile(self, member: ConsumerMember) -> bool:
-        """Revoke what `member` shall not have, and assign of its target what nobody holds. Return whether it is in a
-        new epoch for that."""
+        """Revoke the partitions that are not in the target of `member`, and assign the free ones that are. Return
+        whether that began a new epoch."""
         if member.settled:
             return False
         wanted = frozenset(each for each in member.target if each.topic in member.subscription.present)

@@ -1,7 +1,7 @@
 """To which topics the members of a group subscribe, by name and by pattern.
 
-Patterns are RE2 expressions that match the whole name of a topic, as in KIP-848. RE2 takes time in proportion to the
-text for every pattern, so no pattern can stop the coordinator. The engine is the one in pyarrow.
+Patterns are RE2 expressions that match the whole name of a topic, as in KIP-848. RE2 takes time linear in the
+text for every pattern, so no pattern can block the coordinator. The engine is the one in pyarrow.
 
 Members with the same subscription share one `Subscription`.
 """
@@ -103,7 +103,7 @@ def check_pattern(pattern: str) -> None:
 
 @lru_cache(PATTERNS_REMEMBERED)
 def _defect(pattern: str) -> str | None:
-    """What is wrong with `pattern`; None: nothing. Members may send their pattern with each heartbeat."""
+    """Why `pattern` is invalid; None: it is valid. Members may send their pattern with each heartbeat."""
     try:
         _matches(("",), pattern)
     except pa.ArrowInvalid as error:

@@ -1,7 +1,7 @@
 """The state of a `tidelog topic copy`: a checkpoint in a file, from which a later run continues.
 
-At a checkpoint every record that was sent is acknowledged. It says, for each partition of the source, where reading
-continues, and for each partition of the target, how many records this copy has put there. The copy is an idempotent
+At a checkpoint every record that was sent is acknowledged. It holds, for each partition of the source, the next offset
+to read, and for each partition of the target, how many records this copy has put there. The copy is an idempotent
 producer (inv. 7), so the target knows how many of its records it holds now. The difference are the records after the
 checkpoint that need not be sent again. Both sides count the same records, because the order in which records go to a
 partition of the target depends on the source alone.

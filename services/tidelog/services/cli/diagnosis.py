@@ -31,7 +31,7 @@ def doctor(broker: BrokerChoice, loaded: LoadedSettings, as_json: JsonOption = F
     """Check the store, its permissions and conditional writes, clocks, etcd, disks, versions and the broker.
 
     Give the broker's settings (--store, --etcd-endpoints, --config), as for `serve`. The broker need
-    not run. Each check that is not well says what to do. Exit code 1 if a check failed.
+    not run. Each failed check prints what to do. Exit code 1 if a check failed.
     The checks write small objects under _staging/ and delete them again.
 
     [dim]tidelog doctor --store s3://my-bucket/log
@@ -93,8 +93,8 @@ def _opened(settings: Settings, runtime: Runtime) -> tuple[ObjectStore | None, S
         check_there(settings.store)
         store = open_named_store(settings, runtime)
     except NotFound:
-        told = f"{settings.store} does not exist yet: `tidelog serve` creates it"
-        return None, [warning("store", told, "if a broker has run before, give its --store")]
+        finding = f"{settings.store} does not exist yet: `tidelog serve` creates it"
+        return None, [warning("store", finding, "if a broker has run before, give its --store")]
     except Invalid as error:
         return None, [failed("store", str(error), "correct --store or TIDELOG_STORE")]
     if settings.store == "memory:":

@@ -1,4 +1,4 @@
-"""Reads for `topic consume --group`: commits what was printed, and stops without a loss or a repetition."""
+"""Reads for `topic consume --group`: commits printed records, and stops without losing or repeating a record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 POLL_S = 0.25
 """How soon Ctrl-C takes effect."""
 ASSIGNMENT_S_MAX = 15.0
-"""With -e: how long to wait for the first partition. Other members may have all of them."""
+"""With -e: how long to wait for the first partition. All may be assigned to other members."""
 COMMIT_EVERY_S = 1.0
 
 
@@ -66,7 +66,7 @@ class GroupReading:
                 end = None if ends is None else ends.get(batch.topic_partition)
                 if end is None or batch.next_offset <= end:
                     yield batch
-                else:  # what is behind the end was not printed, so it must not be committed
+                else:  # records behind the end were not printed, so they must not be committed
                     self.consumer.seek(batch.topic_partition, end)
                     yield batch.before(end)
             if self.follow:
@@ -74,7 +74,7 @@ class GroupReading:
             if ends is not None and self._reached(ends):
                 return
             if ends is None and clock.monotonic() > give_up_at:
-                complain("the group gave no partition to this member: other members have them")
+                complain("no partition was assigned to this member: other members have all of them")
                 return
 
     def _reached(self, ends: dict[TopicPartition, int]) -> bool:

@@ -3,7 +3,7 @@
 - Plain lines: the line is the value. Arrow does it, without Python code per line.
 - Keys and times by `LineShape.key_of` and `time_of`: from the line's text or a field of its JSON.
 - Record lines (`from_json`): each line is a record as `tidelog topic consume --json` prints it. ``value`` is needed;
-  ``key``, ``timestamp`` and ``headers`` are not; ``topic``, ``partition`` and ``offset`` are not looked at. A key or
+  ``key``, ``timestamp`` and ``headers`` are not; ``topic``, ``partition`` and ``offset`` are ignored. A key or
   value is a text, null, ``{"base64": "…"}`` or ``{"json": any}``.
 
 Then `headers` and `timestamp_ms` are set on every record, and with `tombstones` an empty value becomes null.

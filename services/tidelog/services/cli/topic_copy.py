@@ -191,7 +191,7 @@ def _held(producer: Producer, state: CopyState) -> dict[int, int]:
 
 @contextlib.contextmanager
 def _saying_how_to_continue(file: Path | None) -> Iterator[None]:
-    told = (
+    advice = (
         f"to continue, run the same command again: {file} says where"
         if file is not None
         else "without --resume FILE, another run begins at the start and repeats records"
@@ -199,8 +199,8 @@ def _saying_how_to_continue(file: Path | None) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        complain(f"stopped: {told}")
+        complain(f"stopped: {advice}")
         raise
     except Unavailable as error:
-        error.add_note(told)
+        error.add_note(advice)
         raise

@@ -14,7 +14,7 @@ EARLIEST, LATEST, NONE = "earliest", "latest", "none"
 
 @dataclass(frozen=True)
 class MemberPoll:
-    """What a member asks for.
+    """The request of a member.
 
     `heartbeat`: its id, epoch and subscription; the poll says itself what the member owns. `positions`: the next record
     to read of each partition that the member had after its last poll, in the order of that poll's answer. A partition
@@ -31,7 +31,7 @@ class MemberPoll:
 
 @dataclass(frozen=True)
 class PolledRecords:
-    """What the member gets.
+    """The answer to the member.
 
     `membership`: its id, its epoch and the partitions that it may read now. `positions`: for the next poll, once the
     records are done. `revoked`: partitions of the request that are not the member's any more; their positions were

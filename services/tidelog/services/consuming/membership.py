@@ -1,7 +1,7 @@
 """The calls on its group that a poll makes for a member.
 
-A poll first commits, then sends one heartbeat: the member is done with what it had, and has let go of the partitions
-that it does not name any more. While the poll waits, `keep` sends further heartbeats.
+A poll first commits, then sends one heartbeat. The heartbeat confirms the revocation of the partitions that the member
+does not name any more. While the poll waits, `keep` sends further heartbeats.
 
 Those further ones have the epoch of the client's request, which the coordinator answers as a repetition, even if the
 member is in a later epoch meanwhile. So a client that never gets the answer of this poll may repeat the request at any
@@ -95,7 +95,7 @@ class Membership:
         return self.answer.member_epoch != before.member_epoch
 
     async def committed(self, places: Sequence[Place]) -> dict[Place, int]:
-        """The committed offsets of `places` that have one. Nobody else can change them: they are the member's."""
+        """The committed offsets of `places` that have one. Only this member can change them."""
         found = await self._groups.call(self._context, self._group, FetchOffsets(partitions=tuple(grouped(places))))
         return {(each.topic, each.partition): each.offset for each in found.offsets}
 

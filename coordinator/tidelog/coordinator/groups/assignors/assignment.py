@@ -1,4 +1,4 @@
-"""What an assignor gets and gives."""
+"""The input and the output of an assignor."""
 
 from __future__ import annotations
 

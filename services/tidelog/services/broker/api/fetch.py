@@ -45,7 +45,7 @@ class FetchLimits:
 class Fetched:
     """`batches` have `records.RECORD_SCHEMA`; the next read begins at `next_offset`. `high_watermark` is the end that
     the answering broker knows. It may be outdated if there are records; a broker that reads cold records without the
-    leader knows only the cold end. `cold_end`: None if it was not told."""
+    leader knows only the cold end. `cold_end`: None if it is unknown."""
 
     batches: Sequence[pa.RecordBatch]
     next_offset: int

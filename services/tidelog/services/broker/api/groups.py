@@ -24,7 +24,7 @@ class Groups(Protocol):
     """The consumer groups of the cluster. Every call may run at the same time as every other."""
 
     async def call(self, context: RequestContext, /, group: str, request: GroupRequest[A]) -> A:
-        """Let the coordinator of `group` carry out `request`. The answer is given once what it says is stored."""
+        """Let the coordinator of `group` carry out `request`. The answer is sent once the state in it is stored."""
         ...
 
     async def groups(self, context: RequestContext, /, *, after: str = "", limit: int = 1_000) -> GroupPage:

@@ -165,6 +165,6 @@ class Pauses:
 
 
 def _noticed(call: asyncio.Future[Any]) -> None:
-    """The error of a call that ends after its caller was cancelled concerns nobody, so asyncio must not report it."""
+    """After the caller was cancelled, asyncio must not report an error of the call as unhandled."""
     if not call.cancelled():
         call.exception()

@@ -208,7 +208,7 @@ class _PartsRead:
         part, topic, sources = self._answers[place].part, self._topics[place], self._shared.sources
         try:
             if not isinstance(part.offset, int):
-                raise no_leader(self._shard(place))  # nobody looks up the position
+                raise no_leader(self._shard(place))  # no leader can look up the position
             if surely and not sources.manifests.knows(topic, part.partition, part.offset):
                 await sources.manifests.newest(topic, topic.partition(part.partition))
             fetched = await sources.cold(topic, part.partition, part.offset, shared.of(part, readers))

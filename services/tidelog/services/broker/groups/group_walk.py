@@ -1,7 +1,7 @@
-"""Visits groups that nobody calls, so that their sessions and offsets end in time.
+"""Visits groups without calls, so that their sessions and offsets expire in time.
 
 The walk reads the heads of all groups and loads those of the shards led here that have members, whose consumers may be
-dead, and those whose offsets are old enough to expire. A broker that nobody has asked about a group does not walk, and
+dead, and those whose offsets are old enough to expire. A broker that has had no call on a group does not walk, and
 so sends no request.
 """
 

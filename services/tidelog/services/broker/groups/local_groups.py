@@ -61,7 +61,7 @@ class _Held:
 
 class LocalGroups:
     """Implements `api.Groups` for the shards led here, and `ShardTenant`. Takes calls from `open` to `close`.
-    `shard_count`: the cluster's number of shards now. `used`: whether anybody has asked about a group."""
+    `shard_count`: the cluster's number of shards now. `used`: whether there was a call on a group."""
 
     def __init__(
         self,

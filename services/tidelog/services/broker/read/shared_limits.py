@@ -16,7 +16,7 @@ nothing."""
 
 
 class SharedLimits:
-    """What is left of `limits`. The first records always fit; later ones only if they do not exceed the limits."""
+    """The rest of `limits`. The first records always fit; later ones only if they do not exceed the limits."""
 
     def __init__(self, limits: FetchLimits) -> None:
         self._fresh = limits.fresh

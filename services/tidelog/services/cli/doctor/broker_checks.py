@@ -43,8 +43,8 @@ def check_cluster_versions(found: ClusterDescription) -> Sequence[Check]:
     running = sorted({found.version, *versions.values()})
     checks = [ok("brokers' versions", f"{len(versions) or 1} at {running[0]}")]
     if len(running) > 1:
-        told = ", ".join(f"{name} {one}" for name, one in sorted(versions.items()))
-        checks = [warning("brokers' versions", told, "update the older ones, unless an update is under way")]
+        finding = ", ".join(f"{name} {one}" for name, one in sorted(versions.items()))
+        checks = [warning("brokers' versions", finding, "update the older ones, unless an update is under way")]
     if version("tidelog") not in running:
         text = f"this command has {version('tidelog')}, the broker {found.version}"
         checks.append(warning("command's version", text, "use the command of the broker's version"))
@@ -54,8 +54,8 @@ def check_cluster_versions(found: ClusterDescription) -> Sequence[Check]:
 def _damage(found: ClusterDescription) -> Sequence[Check]:
     if not found.damage:
         return [ok("damage", "the broker knows of no damaged object")]
-    told = "; ".join(f"{damage.object} {damage.reason}. {damage.effect}" for damage in found.damage)
-    return [failed("damage", told, "`tidelog bucket verify` shows all of it, `tidelog bucket repair` what can be done")]
+    finding = "; ".join(f"{damage.object} {damage.reason}. {damage.effect}" for damage in found.damage)
+    return [failed("damage", finding, "`tidelog bucket verify` lists all damage, `tidelog bucket repair` repairs it")]
 
 
 def _store(found: ClusterDescription, store_url: str | None) -> Sequence[Check]:

@@ -36,11 +36,11 @@ async def check_identity(bucket: ObjectStore | None, settings: Settings, runtime
         owner, found = await _owner(bucket, runtime)
         checks += found
     if settings.etcd_endpoints is None:
-        told = "no etcd is named: a broker works alone"
+        finding = "no etcd is named: a broker works alone"
         if owner is not None and owner.coordinator != EMBEDDED:
-            told = f"no etcd is named, and the bucket belongs to the cluster {owner.name!r}, which has one"
-            return [*checks, failed("etcd", told, _SETTINGS)]
-        return [*checks, skipped("etcd", told)]
+            finding = f"no etcd is named, and the bucket belongs to the cluster {owner.name!r}, which has one"
+            return [*checks, failed("etcd", finding, _SETTINGS)]
+        return [*checks, skipped("etcd", finding)]
     return [*checks, *await _check_etcd(settings, owner, runtime)]
 
 
@@ -54,8 +54,8 @@ async def _owner(bucket: ObjectStore, runtime: Runtime) -> tuple[ClusterIdentity
         read.append(owner)
         if owner is None:
             return [ok("bucket", "no cluster has used it yet")]
-        told = "a broker alone" if owner.coordinator == EMBEDDED else f"the cluster {owner.name!r}"
-        return [ok("bucket", f"belongs to {told} ({owner.cluster_id}), with {owner.shards} shards")]
+        owned_by = "a broker alone" if owner.coordinator == EMBEDDED else f"the cluster {owner.name!r}"
+        return [ok("bucket", f"belongs to {owned_by} ({owner.cluster_id}), with {owner.shards} shards")]
 
     found = await in_time("bucket", look(), "`tidelog bucket verify` looks at every object")
     return (read[0] if read else None), found
@@ -85,16 +85,16 @@ async def _check_cluster(kv: KeyValueStore, settings: Settings, owner: ClusterId
     if identity is None:
         if owner is None or not owner.founded:
             return [*checks, ok("cluster", f"{keys.name!r} does not exist yet: the first broker creates it")]
-        told = f"etcd has no cluster {keys.name!r}, and the bucket belongs to {owner.name!r}"
-        return [*checks, failed("cluster", told, f"{_SETTINGS}; {_RECOVER}")]
+        finding = f"etcd has no cluster {keys.name!r}, and the bucket belongs to {owner.name!r}"
+        return [*checks, failed("cluster", finding, f"{_SETTINGS}; {_RECOVER}")]
     if owner is not None and owner.cluster_id != identity.cluster_id:
-        told = f"the bucket belongs to {owner.cluster_id}, and etcd's {keys.name!r} is {identity.cluster_id}"
-        return [*checks, failed("cluster", told, f"{_SETTINGS}, and --store; {_RECOVER}")]
+        finding = f"the bucket belongs to {owner.cluster_id}, and etcd's {keys.name!r} is {identity.cluster_id}"
+        return [*checks, failed("cluster", finding, f"{_SETTINGS}, and --store; {_RECOVER}")]
     return [*checks, ok("cluster", f"{keys.name!r} in etcd is the owner of the bucket")]
 
 
 def check_member(endpoint: str, settings: Settings, clock: Clock) -> Check:
-    """Ask one member for its health over HTTP; its answer also tells its time."""
+    """Ask one member for its health over HTTP; its answer also contains its time."""
     name = f"etcd member {endpoint}"
     try:
         before_ms = clock.now_ms()

@@ -23,7 +23,7 @@ SKEW_WARNING_MS = 5_000
 SKEW_FAILED_MS = 300_000
 """S3 refuses requests from a clock that is off by 15 minutes."""
 _TIME_STEP_MS = 1_000
-"""S3 tells the time of an object in whole seconds."""
+"""S3 reports the time of an object in whole seconds."""
 _OTHER_STORE = "do not run Tidelog on this store: two brokers would overwrite each other's records (docs/stores.md)"
 _PERMISSIONS = "give the credentials the permissions that docs/stores.md lists"
 
@@ -86,7 +86,7 @@ def _clock_check(before_ms: int, after_ms: int, stored_ms: int) -> Check:
     ahead_ms, behind_ms = stored_ms - after_ms, before_ms - (stored_ms + _TIME_STEP_MS)
     skew_ms = max(ahead_ms, behind_ms, 0)
     if skew_ms <= SKEW_WARNING_MS:
-        return ok("clock and store", "they agree, as far as the store tells")
+        return ok("clock and store", "they agree, to the precision of the store")
     found = f"this machine's clock is {skew_ms / 1_000:,.0f} s {'behind' if ahead_ms > 0 else 'ahead of'} the store's"
     advice = "set the clock by NTP: records get their times from it, and S3 refuses requests with a wrong time"
     check = failed if skew_ms > SKEW_FAILED_MS else warning

@@ -1,7 +1,7 @@
 """The parts of an expression, as values.
 
-A comparison with a field that is missing, null, or of another type than the literal is false, also `!=`; `not` turns it
-around. `== null` is true for a field that is missing or null.
+A comparison with a field that is missing, null, or of another type than the literal is false, also `!=`; `not` negates
+it. `== null` is true for a field that is missing or null.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     [{"topic":"t","key":null,"value":{"a":1},"partition":0,"offset":7,"timestamp":1700000000000}]
 
-- `json`: keys and values are the bytes of the log. Each is checked to be one JSON text, so that no record can put words
-  into the mouth of another. A page ends before the first record that is not JSON; a page that would begin with it
+- `json`: keys and values are the bytes of the log. Each is checked to be exactly one JSON text, so that a record cannot
+  forge other records of the page. A page ends before the first record that is not JSON; a page that would begin with it
   raises `NotJson`.
 - `binary`: base64.
 

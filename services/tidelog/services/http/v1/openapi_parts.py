@@ -138,7 +138,7 @@ def add_schemas(description: Json) -> Json:
 
 
 def _leave_out_tag(schema: Json) -> None:
-    """The path says which request a body is, so it may lack the tag that tells requests apart elsewhere."""
+    """The path determines the type of the request, so its body may lack the type tag that is needed elsewhere."""
     if TAG in schema.get("required", ()):
         schema["required"].remove(TAG)
 

@@ -1,6 +1,6 @@
 """``/consumers/{group}…``: consumer instances. Any broker takes any of these calls.
 
-An instance exists from its creation to its deletion, or until nobody uses it for `IDLE_MS`.
+An instance exists from its creation to its deletion, or until it was unused for `IDLE_MS`.
 """
 
 from __future__ import annotations

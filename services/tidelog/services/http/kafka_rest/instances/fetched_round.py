@@ -1,4 +1,4 @@
-"""What one fetch of an instance's partitions found. No I/O."""
+"""The result of one fetch of an instance's partitions. No I/O."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A consumer instance as a member of its group: heartbeats, commits, and where to begin.
 
-The member `yields`: the coordinator takes partitions from it without asking, because each read sends a heartbeat after
-it has fetched, and answers only records of partitions that the member still has (inv. 8).
+The member `yields`: the coordinator revokes partitions without waiting for its confirmation, because each read sends a
+heartbeat after its fetch, and answers only records of partitions that are still assigned to the member (inv. 8).
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class Membership:
         return replace(kept, state=begun(state, offsets))
 
     async def commit(self, kept: KeptInstance, offsets: Sequence[PartitionOffset]) -> KeptInstance:
-        """Commit `offsets`. If the assignment has changed, a heartbeat tells which partitions are left, and the commit
-        is tried once more. Raises `RestError` (40903) if the instance may not commit them."""
+        """Commit `offsets`. If the assignment has changed, a heartbeat returns the new one, and the commit is tried
+        once more. Raises `RestError` (40903) if the instance may not commit them."""
         try:
             try:
                 await self._commit(kept, offsets)

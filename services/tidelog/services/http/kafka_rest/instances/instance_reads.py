@@ -4,7 +4,7 @@
 
 The write compares versions. If another call has changed the instance, the records are dropped and the read begins
 again, so two reads at the same time never answer the same record, and never leave one out. Records of a partition that
-the group has given to another member meanwhile are dropped, too (inv. 8).
+was revoked meanwhile are also dropped (inv. 8).
 
 The write does not wait for the store: if the coordinator dies at this moment, its successor may know the position
 before, and the records are answered once more (at least once). A write that begins a partition waits.
@@ -47,7 +47,7 @@ RECONCILING_MS = 1_000
 """A shorter heartbeat interval says that the member still waits for partitions."""
 HEARTBEAT_MS_MAX = 5_000
 AUTO_COMMIT_MS = 1_000
-"""What was read is committed by the next read, but not more often than this."""
+"""A read commits the records of earlier reads, but not more often than this."""
 PAUSE_FIRST_MS = 5
 PAUSE_MAX_MS = 200
 
@@ -147,7 +147,7 @@ class _OneRead:
 
     async def _join(self) -> None:
         """The first heartbeat. A new member waits until it has partitions, or the group has none for it. A member that
-        has some reads at once: the heartbeat after the fetch tells which of them it still has."""
+        has some reads at once: the heartbeat after the fetch shows which of them it still has."""
         if self._kept.state.joined and self._kept.state.positions:
             return
         await self._heartbeat()

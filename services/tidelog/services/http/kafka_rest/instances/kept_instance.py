@@ -41,7 +41,7 @@ class KeptInstance:
 
 
 class InstanceStore:
-    """The instances of all groups. `idle_ms`: an instance that nobody uses for so long is dropped."""
+    """The instances of all groups. `idle_ms`: an instance that is unused for so long is dropped."""
 
     def __init__(self, broker: Broker, idle_ms: int, entropy: Entropy) -> None:
         self._broker = broker

@@ -1,13 +1,13 @@
-"""Sends a page, and keeps account of whether it was sent, so that a broker's death loses no record.
+"""Sends a page, and records whether it was sent, so that a broker's death loses no record.
 
-A read writes the new positions before it answers. If the broker dies between the two, nobody has the records, and the
-next read would begin after them. So the state says that a page is being sent, and by which broker:
+A read writes the new positions before it answers. If the broker dies between the two, no client has the records, and
+the next read would begin after them. So the state records that a page is being sent, and by which broker:
 
     write: positions after the page, unsent ─▶ send the body ─▶ write: sent
                                             └▶ the client is gone ─▶ write: the positions before the page
 
 A read that finds an unsent page waits for the broker that sends it. If that broker is gone, the page is read again. So
-a client that got the page as its broker died may get it twice, but never not at all.
+a client that got the page as its broker died may get it twice, but no page is skipped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tidelog.storage.runtime import Clock
 SEND_S_MAX = 30.0
 """A client that takes no bytes for so long counts as gone."""
 SENT_MS_MAX = 40_000
-"""A page that was not sent by then is read again, even if its broker lives: it could not write what became of it."""
+"""A page that was not sent by then is read again, even if its broker lives: it could not record the outcome."""
 logger = logging.getLogger(__name__)
 
 
@@ -115,7 +115,7 @@ class PageAnswer(Response):
 
 
 async def written(store: InstanceStore, kept: KeptInstance, change: Callable[[Instance], Instance]) -> None:
-    """Change the state of `kept`, by one call if nobody else has changed it."""
+    """Change the state of `kept`, by one call if no other call has changed it."""
     try:
         await store.write(kept.with_state(change(kept.state)), durable=False)
     except Conflict:

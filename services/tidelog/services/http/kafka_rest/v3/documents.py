@@ -52,7 +52,7 @@ class Documents:
         steps = np.where(texts, 0, (kinds == OPEN).astype(np.int64) - (kinds == CLOSE))
         depths = np.cumsum(steps) + self._depth
         if (depths < 0).any():
-            raise Unreadable("a bracket closes what was not opened")
+            raise Unreadable("a closing bracket has no opening one")
         self._depth, self._in_text = int(depths[-1]), bool(texts[-1])
         ends: list[int] = (places[(steps == -1) & (depths == 0)] + 1).tolist()
         return ends
