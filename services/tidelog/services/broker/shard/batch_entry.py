@@ -19,7 +19,7 @@ from tidelog.storage.wal.wal_entry import PreparedEntry, ProducerMark, Span, Wal
 
 _Int64s = npt.NDArray[np.int64]
 
-SMALL_CHUNK_BYTES = 32 * 1024
+SMALL_CHUNK_BYTES = 256 * 1024
 """Chunks that are smaller on average are copied into one, which is cheaper than to write and read each."""
 
 PLACE_BYTES = 16

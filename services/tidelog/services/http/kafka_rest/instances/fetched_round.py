@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.services.broker.api.fetch import FetchedPart
+from tidelog.services.broker.shard.record_columns import payload_bytes_total
 from tidelog.services.http.kafka_rest.instances.instance_state import Partition
 from tidelog.services.http.kafka_rest.record_page import Page, Run
 from tidelog.storage.errors import NotFound, OutOfRange, TidelogError
@@ -36,11 +37,11 @@ def round_of(parts: Sequence[FetchedPart], positions: Mapping[Partition, int]) -
         if one.fetched is None:
             _take_error(found, place, one.error)
             continue
-        size_bytes = sum(batch.nbytes for batch in one.fetched.batches if batch.num_rows)
-        if size_bytes:
-            found.runs.append(Run(*place, one.fetched.batches))
+        batches = [batch for batch in one.fetched.batches if batch.num_rows]
+        if batches:
+            found.runs.append(Run(*place, batches))
             found.ends.append(one.fetched.next_offset)
-            found.size_bytes += size_bytes
+            found.size_bytes += sum(map(payload_bytes_total, batches))
         elif one.fetched.next_offset > one.part.offset:
             found.moved[place] = one.fetched.next_offset
     return found
