@@ -209,13 +209,18 @@ class ReadInstance(GroupRequest[InstanceState], frozen=True, kw_only=True, tag="
 class WriteInstance(GroupRequest[InstanceState], frozen=True, kw_only=True, tag="write_instance"):
     """Replaces the state of `instance` if it is still at `version` (0: create it), else raises `Conflict`;
     `AlreadyExists` if it was to be created. It is dropped after `idle_timeout_ms` without a call. Not `durable`: the
-    answer does not wait for the store, so a crash may bring back a state of a moment before."""
+    answer does not wait for the store, so a crash may bring back a state of a moment before.
+
+    With a `member_id` the write counts as a heartbeat of that member. It raises `StaleMemberEpoch`, and nothing is
+    written, unless the member is in `member_epoch` and has its whole target: then a heartbeat has to be sent."""
 
     instance: str
     data: bytes
     version: Count
     idle_timeout_ms: Count
     durable: bool = True
+    member_id: str = ""
+    member_epoch: int = LEAVE_EPOCH
 
 
 class DeleteInstance(GroupRequest[Done], frozen=True, kw_only=True, tag="delete_instance"):

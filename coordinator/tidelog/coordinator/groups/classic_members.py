@@ -43,6 +43,7 @@ from tidelog.storage.errors import (
     MemberFenced,
     MemberIdRequired,
     RebalanceInProgress,
+    StaleMemberEpoch,
     TooLarge,
     UnknownMember,
     WrongGroupKind,
@@ -198,6 +199,9 @@ class ClassicMembers:
 
     def check_fetch(self, request: FetchOffsets) -> None:
         self._member_of_generation(request.member_id, None, request.member_epoch)
+
+    def keep(self, member_id: str, epoch: int) -> None:  # noqa: ARG002
+        raise StaleMemberEpoch(f"group {self._context.name} has members of the classic protocol: send a heartbeat")
 
     def _member(self, member_id: str, instance_id: str | None) -> ClassicMember:
         owner = self._roster.of_instance(instance_id)

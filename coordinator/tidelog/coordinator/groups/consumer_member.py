@@ -118,6 +118,11 @@ class ConsumerMember:
         return self.away or self.profile.yields
 
     @property
+    def informed(self) -> bool:
+        """Whether a heartbeat in its epoch would tell it nothing new."""
+        return self.settled and not self.taken and not self.away
+
+    @property
     def reconciled(self) -> bool:
         """Whether it has its target."""
         return self.settled or (self.assigned == self.target and not self.revoking)

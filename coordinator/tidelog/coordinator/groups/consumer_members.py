@@ -110,6 +110,14 @@ class ConsumerMembers:
     def check_fetch(self, request: FetchOffsets) -> None:
         self._roster.in_epoch(request.member_id, request.member_epoch)
 
+    def keep(self, member_id: str, epoch: int) -> None:
+        self._target.notice_topics()
+        member = self._roster.members.get(member_id)
+        if member is None or member.epoch != epoch or not member.informed:
+            raise StaleMemberEpoch(f"the member {member_id} has to learn of its assignment: send a heartbeat")
+        member.known_epoch = epoch
+        self._roster.renew_session(member)
+
     def subscribes(self, topic: str) -> bool:
         return self._target.subscriptions.includes(topic)
 

@@ -148,7 +148,7 @@ class Group:
             case ReadInstance():
                 self._instances.read(ticket, request)
             case WriteInstance():
-                self._instances.write(ticket, request)
+                self._write_instance(ticket, request)
             case DeleteInstance():
                 self._instances.delete(ticket, request)
             case _:
@@ -179,6 +179,11 @@ class Group:
         if request.member_id:
             self._members.check_fetch(request)
         self._context.reply(ticket, OffsetsAnswer(self._offsets.fetch(request.partitions)))
+
+    def _write_instance(self, ticket: Ticket, request: WriteInstance) -> None:
+        if request.member_id:
+            self._members.keep(request.member_id, request.member_epoch)
+        self._instances.write(ticket, request)
 
     def _delete_offsets(self, ticket: Ticket, request: DeleteOffsets) -> None:
         self._existing()

@@ -108,6 +108,11 @@ class Members(Protocol):
         """Raise unless the member that the request names is in the group in the epoch that it names."""
         ...
 
+    def keep(self, member_id: str, epoch: int) -> None:
+        """Renew the session of a member that is in `epoch` and has nothing to learn. Raises `StaleMemberEpoch`
+        otherwise: the member has to send a heartbeat."""
+        ...
+
     def subscribes(self, topic: str) -> bool:
         """Whether a member subscribes to `topic`, as far as the coordinator can know."""
         ...

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _HEAD_START = b"HTTP/1.1 "
 JOINED_BYTES_MAX = 64 * 1024
-"""A larger body is written separately, because joining would copy it."""
+"""A larger body is written by the same system call as its head, but not joined with it, because that would copy it."""
 
 
 class JoinedWritesProtocol(HttpToolsProtocol):
@@ -47,10 +47,12 @@ class JoiningTransport(asyncio.Transport):
             self._head = bytes(data)
             self._flushing = self._loop.call_soon(self._flush)
             return
-        if self._head and len(data) <= JOINED_BYTES_MAX:
-            data = b"".join((self._take_head(), data))
-        self._flush()
-        self._transport.write(data)
+        if not self._head:
+            self._transport.write(data)
+        elif len(data) <= JOINED_BYTES_MAX:
+            self._transport.write(b"".join((self._take_head(), data)))
+        else:
+            self._transport.writelines((self._take_head(), data))
 
     def close(self) -> None:
         self._flush()

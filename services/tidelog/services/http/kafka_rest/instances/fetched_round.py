@@ -11,12 +11,14 @@ from tidelog.services.http.kafka_rest.instances.instance_state import Partition
 from tidelog.services.http.kafka_rest.record_page import Page, Run
 from tidelog.storage.errors import NotFound, OutOfRange, TidelogError
 
+RECORD_BYTES = 32
+
 
 @dataclass
 class FetchedRound:
     """`runs`: the records, and `ends`: for each run, where reading continues after all of them. `moved`: new positions
     of partitions without records. `outside`: partitions whose positions are not in their logs. `error`: the first one
-    of another kind."""
+    of another kind. `size_bytes`: of the records, each with `RECORD_BYTES` beside its key and value."""
 
     runs: list[Run] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
@@ -24,6 +26,10 @@ class FetchedRound:
     outside: dict[Partition, OutOfRange] = field(default_factory=dict)
     error: TidelogError | None = None
     size_bytes: int = 0
+
+    def suffices(self, bytes_min: int) -> bool:
+        """Whether there are records, and enough of them."""
+        return self.size_bytes >= max(1, bytes_min)
 
 
 def round_of(parts: Sequence[FetchedPart], positions: Mapping[Partition, int]) -> FetchedRound:
@@ -41,7 +47,7 @@ def round_of(parts: Sequence[FetchedPart], positions: Mapping[Partition, int]) -
         if batches:
             found.runs.append(Run(*place, batches))
             found.ends.append(one.fetched.next_offset)
-            found.size_bytes += sum(map(payload_bytes_total, batches))
+            found.size_bytes += sum(payload_bytes_total(batch) + RECORD_BYTES * batch.num_rows for batch in batches)
         elif one.fetched.next_offset > one.part.offset:
             found.moved[place] = one.fetched.next_offset
     return found

@@ -1,10 +1,13 @@
 """One read of a consumer instance: ``GET …/records``.
 
-    read the state ─▶ join ─▶ commit of the last read ─▶ fetch ─▶ heartbeat ─▶ write the new positions ─▶ answer
+    read the state ─▶ join ─▶ commit of the last read ─▶ fetch ─▶ write the new positions, as a heartbeat ─▶ answer
 
 The write compares versions. If another call has changed the instance, the records are dropped and the read begins
-again, so two reads at the same time never answer the same record, and never leave one out. Records of a partition that
-was revoked meanwhile are also dropped (inv. 8).
+again, so two reads at the same time never answer the same record, and never leave one out.
+
+The write is also the member's heartbeat: the coordinator refuses it if the member's assignment has changed. Then, and
+if there are no records yet, the read sends a heartbeat of its own after each fetch, and drops the records of partitions
+that the group has given to another member (inv. 8).
 
 The write does not wait for the store: if the coordinator dies at this moment, its successor may know the position
 before, and the records are answered once more (at least once). A write that begins a partition waits.
@@ -36,7 +39,7 @@ from tidelog.services.http.kafka_rest.instances.kept_instance import ATTEMPTS_MA
 from tidelog.services.http.kafka_rest.instances.page_sending import PageToSend, Senders
 from tidelog.services.http.kafka_rest.record_page import page_of
 from tidelog.services.http.listener.waiting_requests import Draining
-from tidelog.storage.errors import Conflict
+from tidelog.storage.errors import Conflict, StaleMemberEpoch
 from tidelog.storage.runtime import Clock
 
 FIRST_ASSIGNMENT_MS = 3_000
@@ -77,7 +80,7 @@ class InstanceReads:
 
     async def read(self, read_state: ReadState, bounds: ReadBounds, hold: Hold) -> PageToSend:
         """The page of the next records; an empty one if none came within the timeout. Raises `RestError`."""
-        began_s = self.clock.monotonic()
+        began_s, stale = self.clock.monotonic(), False
         for attempt in range(ATTEMPTS_MAX):
             kept = await read_state()
             timeout_ms = kept.state.config.request_timeout_ms if bounds.timeout_ms is None else bounds.timeout_ms
@@ -87,13 +90,15 @@ class InstanceReads:
                     kept = await self._settled(kept, read_state, hold, max(end_s, began_s + SETTLED_MS / 1000))
                     if kept.state.unsent:
                         return PageToSend(b"[]", kept.with_state(sent(kept.state, kept.state.unsent.page)))
-                return await _OneRead(self, kept, bounds, hold, end_s).run()
+                return await _OneRead(self, kept, bounds, hold, end_s, stale=stale).run()
             except Draining:
                 return PageToSend(b"[]", kept.with_state(msgspec.structs.replace(kept.state, unsent=None)))
+            except StaleMemberEpoch:
+                stale = True
             except Conflict:
                 if attempt == ATTEMPTS_MAX - 1:
                     raise
-        raise AssertionError("the last attempt returns or raises")
+        raise Conflict("the consumer instance is changed by other calls all the time: send the request again")
 
     async def _settled(self, kept: KeptInstance, read_state: ReadState, hold: Hold, end_s: float) -> KeptInstance:
         """The instance once it has no unsent page. If its broker is gone, the page is read again."""
@@ -110,20 +115,25 @@ class InstanceReads:
 
 
 class _OneRead:
-    """A read on one version of an instance. Nothing is written before its end."""
+    """A read on one version of an instance. Nothing is written before its end. `stale`: the assignment of the instance
+    has changed, so the read sends a heartbeat."""
 
-    def __init__(self, reads: InstanceReads, kept: KeptInstance, bounds: ReadBounds, hold: Hold, end_s: float) -> None:
+    def __init__(
+        self, reads: InstanceReads, kept: KeptInstance, bounds: ReadBounds, hold: Hold, end_s: float, *, stale: bool
+    ) -> None:
         self._reads = reads
         self._before = kept
         self._kept = kept
         self._bounds = bounds
         self._hold = hold
         self._end_s = end_s
+        self._stale = stale
+        self._write_is_heartbeat = False
         self._interval_ms = HEARTBEAT_MS_MAX
         self._pause_ms = PAUSE_FIRST_MS
 
     async def run(self) -> PageToSend:
-        """The page. Raises `Conflict` if another call has changed the instance."""
+        """The page. Raises `Conflict` if another call has changed the instance, `StaleMemberEpoch` if the group has."""
         try:
             await self._join()
             self._kept = await self._reads.membership.auto_commit(self._kept, AUTO_COMMIT_MS)
@@ -162,12 +172,17 @@ class _OneRead:
 
     async def _records(self) -> FetchedRound:
         """Fetch until there are records or the time is over."""
-        parts = await self._fetch(0)
+        parts, state = await self._fetch(0), self._kept.state
+        found = round_of(parts, state.known)
+        if state.settled and not self._stale and not found.outside and found.suffices(state.config.fetch_min_bytes):
+            self._write_is_heartbeat = state.subscribed
+            await self._move(found)
+            return found
         while True:
             await self._heartbeat()
             found = round_of(parts, self._kept.state.known)
             await self._move(found)
-            if found.size_bytes >= max(1, self._kept.state.config.fetch_min_bytes) or self._left_ms() <= 0:
+            if found.suffices(state.config.fetch_min_bytes) or self._left_ms() <= 0:
                 return found
             if found.runs or found.error or found.outside or not self._kept.state.positions:
                 await self._pause()
@@ -210,4 +225,4 @@ class _OneRead:
         if after == before:
             return self._kept
         begins = after.partitions != before.partitions or after.known.keys() != before.known.keys()
-        return await self._reads.store.write(self._kept, durable=begins)
+        return await self._reads.store.write(self._kept, durable=begins, as_member=self._write_is_heartbeat)

@@ -57,11 +57,13 @@ class UnsentPage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`member_epoch`: `JOIN_EPOCH` before the first read after a subscription. `partitions`: those that it may read."""
+    """`member_epoch`: `JOIN_EPOCH` before the first read after a subscription. `told`: the coordinator of the group knows
+    its subscription. `partitions`: those that it may read."""
 
     config: InstanceConfig
     member_id: str
     member_epoch: int = JOIN_EPOCH
+    told: bool = False
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
     by_hand: bool = False
@@ -80,6 +82,11 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     def joined(self) -> bool:
         """Whether it is a member of the group, or needs to be none."""
         return self.by_hand or self.member_epoch != JOIN_EPOCH
+
+    @property
+    def settled(self) -> bool:
+        """Whether a heartbeat is needed only to stay in the group: it has positions for all of its partitions."""
+        return (self.by_hand or self.told) and len(self.positions) == len(self.partitions)
 
     @property
     def known(self) -> dict[Partition, int]:
@@ -108,7 +115,7 @@ def subscribed(state: Instance, topics: tuple[str, ...], pattern: str | None) ->
     if state.subscribed and (state.topic_pattern is None) != (pattern is None):
         raise RestError(Code.ALREADY_SUBSCRIBED, f"Already subscribed. {EXCLUSIVE}. Delete the subscription first")
     kept = [one for one in state.partitions if pattern == state.topic_pattern and (pattern or one[0] in topics)]
-    return msgspec.structs.replace(held(state, kept), topics=topics, topic_pattern=pattern)
+    return msgspec.structs.replace(held(state, kept), topics=topics, topic_pattern=pattern, told=False)
 
 
 def unsubscribed(state: Instance) -> Instance:
@@ -137,7 +144,7 @@ def held(state: Instance, partitions: Iterable[Partition]) -> Instance:
 def heard(state: Instance, answer: HeartbeatAnswer) -> Instance:
     """After an answer of the coordinator."""
     after = held(state, partitions_of(answer.assignment))
-    return msgspec.structs.replace(after, member_epoch=answer.member_epoch)
+    return msgspec.structs.replace(after, member_epoch=answer.member_epoch, told=True)
 
 
 def expelled(state: Instance) -> Instance:

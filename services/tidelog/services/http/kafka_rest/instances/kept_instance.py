@@ -73,10 +73,11 @@ class InstanceStore:
         except msgspec.MsgspecError as error:
             raise Corrupt(f"instance {name} of group {group}", str(error)) from None
 
-    async def write(self, kept: KeptInstance, *, durable: bool = True) -> KeptInstance:
-        """Replace the state. Raises `Conflict` if another call has changed it, `RestError` (40403)."""
+    async def write(self, kept: KeptInstance, *, durable: bool = True, as_member: bool = False) -> KeptInstance:
+        """Replace the state. `as_member`: the write is a heartbeat, too; it raises `StaleMemberEpoch` if the assignment
+        changes. Raises `Conflict` if another call has changed the state, `RestError` (40403)."""
         try:
-            return await self._write(kept, durable=durable)
+            return await self._write(kept, durable=durable, as_member=as_member)
         except UnknownMember as error:
             raise _missing(error) from None
 
@@ -101,13 +102,15 @@ class InstanceStore:
         except UnknownMember as error:
             raise _missing(error) from None
 
-    async def _write(self, kept: KeptInstance, *, durable: bool) -> KeptInstance:
+    async def _write(self, kept: KeptInstance, *, durable: bool, as_member: bool = False) -> KeptInstance:
         request = WriteInstance(
             instance=kept.name,
             data=_ENCODER.encode((self._entropy.new_id(), kept.state)),
             version=kept.version,
             idle_timeout_ms=self._idle_ms,
             durable=durable,
+            member_id=kept.state.member_id if as_member else "",
+            member_epoch=kept.state.member_epoch,
         )
         written = await self._broker.groups.call(kept.context, kept.group, request)
         return replace(kept, version=written.version)

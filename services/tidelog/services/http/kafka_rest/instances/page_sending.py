@@ -17,7 +17,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -31,6 +30,7 @@ from tidelog.services.http.kafka_rest.instances.instance_state import (
     sent,
 )
 from tidelog.services.http.kafka_rest.instances.kept_instance import InstanceStore, KeptInstance
+from tidelog.services.http.listener.waiting_requests import has_left
 from tidelog.storage.errors import Conflict, TidelogError
 from tidelog.storage.runtime import Clock
 
@@ -101,7 +101,7 @@ class PageAnswer(Response):
             async with asyncio.timeout(SEND_S_MAX):
                 await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
                 await send({"type": "http.response.body", "body": self.body, "more_body": True})
-                done = not await Request(scope, receive).is_disconnected()
+                done = not has_left(receive)
         finally:
             await asyncio.shield(self._account(sent if done else rewound, unsent.page))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
