@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.broker.brokers import until
 from tests.coordinator.groups.memory_group_store import MemoryGroupStore, StoredGroups
 
 from tidelog.coordinator.groups.group_counts import GroupCounts
@@ -16,11 +17,11 @@ A, B = member_key("g", "a"), member_key("g", "b")
 OFFSET = offset_key("g", "web", 0)
 
 
-def writes_to(stored: StoredGroups) -> GroupWrites:
+def writes_to(stored: StoredGroups, unhurried_s: float = 0.0) -> GroupWrites:
     def ended(error: Exception) -> None:
         raise AssertionError(error)
 
-    return GroupWrites(MemoryGroupStore(stored), Runtime(), WriteBounds(), GroupCounts(), ended)
+    return GroupWrites(MemoryGroupStore(stored), Runtime(), WriteBounds(unhurried_s=unhurried_s), GroupCounts(), ended)
 
 
 async def test_changes_of_members_are_stored_in_the_order_in_which_they_were_made() -> None:
@@ -67,3 +68,30 @@ async def test_an_answer_waits_for_the_keys_that_it_rests_on() -> None:
     stored.open.set()
     await writes.flush(5.0)
     assert given == ["a", "all"]
+
+
+async def test_changes_that_no_reply_waits_for_are_one_write() -> None:
+    stored = StoredGroups()
+    writes = writes_to(stored, unhurried_s=3600.0)
+    for number in range(100):
+        writes.add("g", [PutKey(OFFSET, b"%d" % number)])
+        await asyncio.sleep(0)
+    assert stored.writes == []
+    writes.add("g", [PutKey(A, b"1")])
+    given: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    assert writes.after("g", frozenset({A}), given.set_result)
+    async with asyncio.timeout(5):
+        assert await given is None
+    assert (len(stored.writes), stored.groups["g"][OFFSET]) == (1, b"99")
+
+
+async def test_unhurried_changes_are_stored_by_a_flush_and_after_their_time() -> None:
+    stored = StoredGroups()
+    writes = writes_to(stored, unhurried_s=3600.0)
+    writes.add("g", [PutKey(A, b"1")])
+    await asyncio.sleep(0)
+    await writes.flush(5.0)
+    assert stored.groups["g"][A] == b"1"
+    writes = writes_to(stored, unhurried_s=0.001)
+    writes.add("g", [PutKey(A, b"2")])
+    await until(lambda: stored.groups["g"][A] == b"2")

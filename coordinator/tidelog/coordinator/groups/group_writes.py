@@ -2,7 +2,8 @@
 
 - Changes that arrive while a write is under way go together into the next one. So the number of writes follows the
   store's speed, not the number of commits.
-- A reply is given once the changes that it rests on are stored (`after`).
+- A reply is given once the changes that it rests on are stored (`after`). Changes that no reply waits for are gathered
+  for `WriteBounds.unhurried_s`: a REST consumer that reads hundreds of pages a second costs ten writes a second.
 - A write whose outcome is unknown is repeated with growing pauses until it succeeds. This is safe because changes are
   absolute and the store fences them. Replies do not wait longer than `WriteBounds.wait_s`; then they fail with
   `Unavailable`, and the write is still repeated.
@@ -40,11 +41,13 @@ Settle = Callable[[TidelogError | None], None]
 @dataclass(frozen=True)
 class WriteBounds:
     """`wait_s`: how long a reply waits for the store. `bytes_max`: changes that are not stored yet; beyond that,
-    requests that would add to them are refused. `interval_s`: the least time between the starts of two writes."""
+    requests that would add to them are refused. `interval_s`: the least time between the starts of two writes.
+    `unhurried_s`: how long changes that no reply waits for are kept back."""
 
     wait_s: float = 10.0
     bytes_max: int = 32 << 20
     interval_s: float = 0.0
+    unhurried_s: float = 0.1
 
 
 @dataclass
@@ -92,6 +95,7 @@ class GroupWrites:
         self._next = _Batch()
         self._task: asyncio.Task[None] | None = None
         self._began_s = float("-inf")
+        self._hurry = asyncio.Event()
         self.failing = False
 
     @property
@@ -123,6 +127,8 @@ class GroupWrites:
         for batch in (self._next, self._writing):
             if batch and (group in batch.groups if rests_on is None else not rests_on.isdisjoint(batch.keys)):
                 batch.waiting.append((self._clock.monotonic(), settle))
+                if batch is self._next:
+                    self._hurry.set()
                 return True
         return False
 
@@ -140,6 +146,7 @@ class GroupWrites:
 
     async def flush(self, timeout_s: float) -> None:
         """Return when everything is stored or the writes have ended, or after `timeout_s`."""
+        self._hurry.set()
         if self._task and not self._task.done():
             await asyncio.wait((self._task,), timeout=timeout_s)
 
@@ -165,8 +172,10 @@ class GroupWrites:
         try:
             while self._next.changes:
                 await self._rest()
+                await self._unless_hurried()
                 batch = self._writing = self._next
                 self._next = _Batch()
+                self._hurry.clear()
                 await self._write(batch)
                 self._writing = None
                 batch.settle(None)
@@ -177,6 +186,20 @@ class GroupWrites:
         rest_s = self._began_s + self._bounds.interval_s - self._clock.monotonic()
         if rest_s > 0:
             await self._clock.sleep(rest_s)
+
+    async def _unless_hurried(self) -> None:
+        """Wait as long as no reply waits for the next write, but not longer than `unhurried_s`."""
+        if self._hurry.is_set() or not self._bounds.unhurried_s:
+            return
+        waits = (
+            asyncio.ensure_future(self._hurry.wait()),
+            asyncio.ensure_future(self._clock.sleep(self._bounds.unhurried_s)),
+        )
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
 
     async def _write(self, batch: _Batch) -> None:
         self._began_s = self._clock.monotonic()

@@ -57,7 +57,7 @@ class UnsentPage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`member_epoch`: `JOIN_EPOCH` before the first read after a subscription. `told`: the coordinator of the group knows
+    """`member_epoch`: `JOIN_EPOCH` before the first read after a subscription. `told`: the group's coordinator knows
     its subscription. `partitions`: those that it may read."""
 
     config: InstanceConfig
