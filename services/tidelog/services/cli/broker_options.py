@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidelog.services.cli.option_sets import as_command, flattened, option_parameter
 from tidelog.services.cli.profiles import profiles_file, read_profiles
 
 if TYPE_CHECKING:
@@ -100,22 +101,11 @@ def chosen_broker(
 
 
 def with_broker(command: Callable[..., None]) -> Callable[..., None]:
-    """`command(broker, **others)` as a command with `OPTIONS`."""
+    """`command(broker, **others)` as a command with `OPTIONS`. The other parameters may be option sets."""
+    taking = flattened(command)
 
     def run(**given: Any) -> None:
-        command(chosen_broker(**{name: given.pop(name) for name in OPTIONS}), **given)
+        taking(broker=chosen_broker(**{name: given.pop(name) for name in OPTIONS}), **given)
 
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    parameters = [_by_name(parameter) for parameter in own]
-    parameters += [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
-        for name, option in OPTIONS.items()
-    ]
-    run.__doc__, run.__name__ = command.__doc__, command.__name__
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer reads it
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
-
-
-def _by_name(parameter: inspect.Parameter) -> inspect.Parameter:
-    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+    own = list(inspect.signature(taking, eval_str=True).parameters.values())[1:]
+    return as_command(run, command, [*own, *(option_parameter(name, option) for name, option in OPTIONS.items())])

@@ -26,7 +26,7 @@ def complain(message: str) -> None:
 def check_may_ask(yes: bool) -> None:
     """Raises `Invalid` if stdin is no terminal and --yes was not given."""
     if not yes and not sys.stdin.isatty():
-        raise Invalid("stdin is no terminal, so nobody can confirm this: add --yes", field="yes")
+        raise Invalid("stdin is no terminal, so the command cannot ask for a confirmation: add --yes", field="yes")
 
 
 def confirm(question: str, *, otherwise: str = "nothing was deleted") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,8 +20,9 @@ from tidelog.services.cli.console import (
     print_json,
     print_table,
 )
-from tidelog.services.cli.options import JsonOption, YesOption
-from tidelog.storage.errors import Invalid, NotFound
+from tidelog.services.cli.deletion import Deletion
+from tidelog.services.cli.options import IfExistsOption, JsonOption, YesOption
+from tidelog.storage.errors import Invalid
 
 if TYPE_CHECKING:
     from tidelog.client.consumed import TopicPartition
@@ -121,16 +123,16 @@ def seek(
     whole, some = _sought_partitions(topics or [])
     check_may_ask(yes or dry_run)
     with broker.admin() as admin:
-        if dry_run or not yes:
-            preview = admin.seek_group(name, to, topics=whole, partitions=some, dry_run=True)
-            if dry_run:
-                print_answer(preview, _print_sought, as_json=as_json)
-                complain("nothing was changed")
-                return
+        move = partial(admin.seek_group, name, to, topics=whole, partitions=some)
+        if dry_run:
+            print_answer(move(dry_run=True), _print_sought, as_json=as_json)
+            complain("nothing was changed")
+            return
+        if not yes:
             with redirect_stdout(sys.stderr):
-                _print_sought(preview)
+                _print_sought(move(dry_run=True))
             confirm(f"Move {name} as shown?", otherwise="nothing was changed")
-        moved = admin.seek_group(name, to, topics=whole, partitions=some)
+        moved = move()
     print_answer(moved, _print_sought, as_json=as_json)
 
 
@@ -138,7 +140,7 @@ def delete(
     broker: BrokerChoice,
     names: GroupsArgument,
     yes: YesOption = False,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="Skip groups that do not exist.")] = False,
+    if_exists: IfExistsOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Delete groups without members, with their committed offsets. Asks first on a terminal; elsewhere --yes is needed.
@@ -146,22 +148,9 @@ def delete(
     [dim]tidelog group delete billing --yes[/dim]
     """
     check_may_ask(yes)
-    deleted: list[str] = []
     with broker.admin() as admin:
-        for name in names:
-            if not yes:
-                confirm(f"Delete {name} and its committed offsets?")
-            try:
-                admin.delete_group(name)
-            except NotFound:
-                if not if_exists:
-                    raise
-                continue
-            deleted.append(name)
-            if not as_json:
-                print(f"deleted {name}")
-    if as_json:
-        print_json({"deleted": deleted})
+        deletion = Deletion(admin.delete_group, "Delete {} and its committed offsets?".format, yes, if_exists)
+        deletion.run(names, as_json=as_json)
 
 
 def partitions_text(partitions: Sequence[TopicPartitions]) -> str:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tidelog.client import Consumer, ConsumerOptions
 from tidelog.services.cli.console import complain
+from tidelog.services.cli.consume_options import FETCH_BYTES
 from tidelog.services.cli.stopping import StopBetweenSteps
+from tidelog.services.cli.topic_reading import complain_of_not_json
 from tidelog.storage.runtime import SystemClock
 
 if TYPE_CHECKING:
-    from tidelog.client import Batch, Consumer, ConsumerOptions
+    from tidelog.client import Batch
     from tidelog.client.consumed import TopicPartition
+    from tidelog.services.cli.broker_options import BrokerChoice
+    from tidelog.services.cli.consume_options import ConsumeOptions
     from tidelog.services.cli.where.selection import Selection
 
 POLL_S = 0.25
@@ -22,11 +28,24 @@ ASSIGNMENT_S_MAX = 15.0
 COMMIT_EVERY_S = 1.0
 
 
+@contextlib.contextmanager
+def group_batches(
+    broker: BrokerChoice, topic: str, options: ConsumeOptions, selection: Selection | None
+) -> Iterator[Iterator[Batch]]:
+    """The batches to print. Raises `KeyboardInterrupt` at the end, after the last commit, if Ctrl-C ended them."""
+    wanted = ConsumerOptions(max_bytes=FETCH_BYTES, auto_commit_interval_s=COMMIT_EVERY_S, client_id="tidelog-cli")
+    with StopBetweenSteps() as stopping:
+        with Consumer(broker.access(), topic, group=options.group, start=options.start, options=wanted) as consumer:
+            yield GroupReading(consumer, stopping, selection, options.follow).batches(options.count)
+        complain_of_not_json(selection)
+        stopping.raise_if_asked()
+
+
 @dataclass
 class GroupReading:
     """The batches that a member of a group is given. A batch counts as printed when the next one is asked for; printed
     records are committed every second, before partitions are given up, and when the consumer closes. Ctrl-C ends the
-    iteration between two batches; the caller closes the consumer and then calls `stopping.raise_if_asked`."""
+    iteration between two batches."""
 
     consumer: Consumer
     stopping: StopBetweenSteps
@@ -81,9 +100,3 @@ class GroupReading:
         """Whether every partition that is still assigned was read to its end."""
         assigned = self.consumer.assignment
         return all(self.consumer.position(one) >= end for one, end in ends.items() if one in assigned)
-
-
-def group_options(max_bytes: int) -> ConsumerOptions:
-    from tidelog.client import ConsumerOptions
-
-    return ConsumerOptions(max_bytes=max_bytes, auto_commit_interval_s=COMMIT_EVERY_S, client_id="tidelog-cli")

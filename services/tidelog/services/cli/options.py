@@ -56,3 +56,4 @@ StoreOption = Annotated[
     typer.Option("--store", envvar="TIDELOG_STORE", help="The bucket: file:PATH or s3://BUCKET/PREFIX.", metavar="URL"),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Needed where stdin is no terminal.")]
+IfExistsOption = Annotated[bool, typer.Option("--if-exists", help="Skip those that do not exist.")]

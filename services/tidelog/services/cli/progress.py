@@ -45,7 +45,7 @@ class Progress:
         self._shares_terminal = writes_stdout and sys.stdout.isatty()
         self._bar: Bar | None = None
         self._clock = SystemClock()
-        self._told_s = self._clock.monotonic()
+        self._printed_s = self._clock.monotonic()
 
     @property
     def shows(self) -> bool:
@@ -63,9 +63,14 @@ class Progress:
         self._done_bytes += done_bytes
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], advance=done_bytes, records=f"{self.records:,} {self._unit}")
-        elif not sys.stderr.isatty() and self._clock.monotonic() - self._told_s >= PLAIN_EVERY_S:
-            self._told_s = self._clock.monotonic()
+        elif not sys.stderr.isatty() and self._clock.monotonic() - self._printed_s >= PLAIN_EVERY_S:
+            self._printed_s = self._clock.monotonic()
             complain(self._plain())
+
+    def count_records(self, count: int) -> None:
+        """Count `count` more records, with `of_records`."""
+        self.records += count
+        self.advance(count)
 
     def reach(self, records: int, done_bytes: int) -> None:
         """Set both counts to these totals."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tidelog.services.cli.console import print_json, print_table
+from tidelog.services.cli.option_sets import as_command, flattened, option_parameter
 from tidelog.services.cli.options import JsonOption
 from tidelog.services.runtime.process_memory import bound_memory
 from tidelog.services.settings.setting import Setting
@@ -52,18 +53,15 @@ def config(loaded: LoadedSettings, as_json: JsonOption = False) -> None:
 def with_settings(command: Callable[..., None], *, groups: Collection[str] = ()) -> Callable[..., None]:
     """`command(loaded=..., **others)` as a command that also takes `--config` and a flag for each setting, or for each
     setting of `groups`."""
+    taking = flattened(command)
     flagged = [setting for setting in known_settings().values() if not groups or setting.group in groups]
 
     def run(config: Path | None = None, **given: Any) -> None:
         flags = {setting.name: given.pop(setting.attribute) for setting in flagged}
-        command(loaded=load_settings(config=config, environ=os.environ, flags=flags), **given)
+        taking(loaded=load_settings(config=config, environ=os.environ, flags=flags), **given)
 
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    parameters = [*own, _parameter("config", ConfigOption), *map(_flag, flagged)]
-    run.__doc__, run.__name__ = command.__doc__, command.__name__
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer reads it
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+    own = list(inspect.signature(taking, eval_str=True).parameters.values())[1:]
+    return as_command(run, command, [*own, option_parameter("config", ConfigOption), *map(_flag, flagged)])
 
 
 def _flag(setting: Setting) -> inspect.Parameter:
@@ -74,8 +72,4 @@ def _flag(setting: Setting) -> inspect.Parameter:
         rich_help_panel=setting.group,
         show_default=False,
     )
-    return _parameter(setting.attribute, Annotated[str | None, option])
-
-
-def _parameter(name: str, annotation: object) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    return option_parameter(setting.attribute, Annotated[str | None, option])

@@ -17,17 +17,19 @@ from tidelog.services.cli.console import (
     print_table,
     time_text,
 )
+from tidelog.services.cli.deletion import Deletion
 from tidelog.services.cli.options import (
+    IfExistsOption,
     JsonOption,
     TopicArgument,
     YesOption,
     topic_names,
 )
 from tidelog.services.settings.setting import Kind, measured
-from tidelog.storage.errors import AlreadyExists, Invalid, NotFound
+from tidelog.storage.errors import AlreadyExists, Invalid
 
 if TYPE_CHECKING:
-    from tidelog.client import Admin, TopicDescription
+    from tidelog.client import TopicDescription
 
 NewNamesArgument = Annotated[
     list[str], typer.Argument(help="Names of new topics.", metavar="TOPIC...", show_default=False)
@@ -133,7 +135,7 @@ def delete(
     broker: BrokerChoice,
     names: NamesArgument,
     yes: YesOption = False,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="Skip topics that do not exist.")] = False,
+    if_exists: IfExistsOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Delete topics and all their records. Asks first on a terminal; elsewhere --yes is needed.
@@ -142,26 +144,12 @@ def delete(
     tidelog topic delete web --yes --if-exists[/dim]
     """
     check_may_ask(yes)
-    deleted: list[str] = []
     with broker.admin() as admin:
-        for name in names:
-            try:
-                _delete_one(admin, name, yes=yes)
-            except NotFound:
-                if not if_exists:
-                    raise
-                continue
-            deleted.append(name)
-            if not as_json:
-                print(f"deleted {name}")
-    if as_json:
-        print_json({"deleted": deleted})
 
+        def question(name: str) -> str:
+            return f"Delete {name} and its {admin.topic(name).records:,} records?"
 
-def _delete_one(admin: Admin, name: str, *, yes: bool) -> None:
-    if not yes:
-        confirm(f"Delete {name} and its {admin.topic(name).records:,} records?")
-    admin.delete_topic(name)
+        Deletion(admin.delete_topic, question, yes, if_exists).run(names, as_json=as_json)
 
 
 def delete_records(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,6 +14,7 @@ import typer
 
 from tidelog.services.cli.broker_options import BrokerChoice, chosen_broker
 from tidelog.services.cli.console import complain, print_json
+from tidelog.services.cli.option_sets import OptionSet
 from tidelog.services.cli.options import JsonOption, TopicArgument
 from tidelog.services.cli.progress import Progress
 from tidelog.storage.errors import Invalid, NotFound, Unavailable
@@ -42,15 +44,22 @@ RepeatsOption = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class CopyOptions(OptionSet):
+    """Where to copy to, and how."""
+
+    to: ToOption = None
+    to_profile: ToProfileOption = None
+    placement: PlacementOption = "keep"
+    resume: ResumeOption = None
+    allow_repeats: RepeatsOption = False
+
+
 def copy(
     broker: BrokerChoice,
     source: TopicArgument,
     target: TargetArgument,
-    to: ToOption = None,
-    to_profile: ToProfileOption = None,
-    placement: PlacementOption = "keep",
-    resume: ResumeOption = None,
-    allow_repeats: RepeatsOption = False,
+    options: CopyOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Copy a topic's records with their keys, headers and timestamps, up to its present end.
@@ -61,19 +70,25 @@ def copy(
     [dim]tidelog topic copy web web-copy
     tidelog topic copy web web --to http://10.0.0.9:8080 --resume web.copy[/dim]
     """
-    other = _target_of(broker, to, to_profile)
-    with broker.admin() as ours, other.admin() as theirs:
-        plan = _planned(ours, theirs, source, target, placement)
-        if plan.source.topic_id == plan.target.topic_id:
-            raise Invalid(f"{source} cannot be copied to itself", field="target")
-        with _running(broker, other, plan, resume, allow_repeats=allow_repeats) as run:
-            run.run()
-    if resume is not None:
-        resume.unlink(missing_ok=True)
+    run = _copied(broker, source, target, options)
     if as_json:
         print_json({"source": source, "target": target, "records": run.records, "positions": run.state.positions})
     else:
         complain(f"{run.records:,} records from {source} to {target}")
+
+
+def _copied(broker: BrokerChoice, source: str, target: str, options: CopyOptions) -> CopyRun:
+    """The complete run."""
+    other = _target_of(broker, options.to, options.to_profile)
+    with broker.admin() as ours, other.admin() as theirs:
+        plan = _planned(ours, theirs, source, target, options.placement)
+    if plan.source.topic_id == plan.target.topic_id:
+        raise Invalid(f"{source} cannot be copied to itself", field="target")
+    with _running(broker, other, plan, options.resume, allow_repeats=options.allow_repeats) as run:
+        run.run()
+    if options.resume is not None:
+        options.resume.unlink(missing_ok=True)
+    return run
 
 
 @dataclass(frozen=True)
@@ -81,6 +96,11 @@ class _Plan:
     source: TopicDescription
     target: TopicDescription
     placement: Literal["keep", "by-key"]
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """The ends of the source's partitions, by partition."""
+        return {part.partition: part.high_watermark for part in self.source.partitions}
 
     @property
     def compacted(self) -> bool:
@@ -126,6 +146,7 @@ def _running(
     from tidelog.services.cli.copy_state import write_state
 
     state, resumed = _state(plan, file, allow_repeats=allow_repeats)
+    options = ProducerOptions(producer_id=state.producer_id)
     run: CopyRun | None = None
 
     def refuse(refused: Refused) -> None:
@@ -134,26 +155,18 @@ def _running(
 
     with (
         _saying_how_to_continue(file),
-        Producer(
-            theirs.access(), plan.target.name, ProducerOptions(producer_id=state.producer_id), on_refusal=refuse
-        ) as producer,
+        Producer(theirs.access(), plan.target.name, options, on_refusal=refuse) as producer,
         Progress(f"to {plan.target.name}", None, "copied", of_records=True, reads_stdin=False) as progress,
     ):
         held = _held(producer, state) if resumed else {}
-
-        def copied(count: int) -> None:
-            progress.records += count
-            progress.advance(count)
-
-        def save(new: CopyState) -> None:
-            if file is not None:
-                write_state(file, new)
-
-        run = CopyRun(ours.access(), plan.source.name, producer, state, held, save, copied)
-        progress.expect(
-            left_of(state.positions, {part.partition: part.high_watermark for part in plan.source.partitions})
-        )
+        save = _unsaved if file is None else partial(write_state, file)
+        run = CopyRun(ours.access(), plan.source.name, producer, state, held, save, progress.count_records)
+        progress.expect(left_of(state.positions, plan.ends))
         yield run
+
+
+def _unsaved(_state: CopyState) -> None:
+    """Without --resume, no state is kept."""
 
 
 def _state(plan: _Plan, file: Path | None, *, allow_repeats: bool) -> tuple[CopyState, bool]:
