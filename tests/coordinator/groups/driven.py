@@ -8,7 +8,8 @@ from tests.coordinator.groups.memory_group_store import MemoryGroupStore, Stored
 from tests.coordinator.groups.plain_machine import PlainMachine
 from tests.coordinator.virtual_time import LoopClock
 
-from tidelog.coordinator.groups.group_coordinator import CoordinatorBounds, CoordinatorSeams, GroupCoordinator
+from tidelog.coordinator.groups.coordinator_seams import CoordinatorBounds, CoordinatorSeams
+from tidelog.coordinator.groups.group_coordinator import GroupCoordinator
 from tidelog.coordinator.groups.group_counts import GroupCounts
 from tidelog.coordinator.groups.group_step import TopicInfo, Topics
 from tidelog.coordinator.groups.group_writes import WriteBounds

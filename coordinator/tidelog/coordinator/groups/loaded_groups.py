@@ -16,6 +16,7 @@ from tidelog.storage.errors import Overloaded
 LOOKS_MAX = 200
 """So many groups are looked at when one must be dropped, or at each turn of the timer."""
 RETRY_AFTER_S = 1.0
+COUNT_EVERY_MS = 1_000
 
 
 @dataclass
@@ -34,6 +35,9 @@ class LoadedGroups:
         self._idle_ms = int(idle_s * 1000)
         self._stored = stored
         self._groups: OrderedDict[str, LoadedGroup] = OrderedDict()
+        self.members = 0
+        """Of all groups in memory, at the last count."""
+        self._counted_at_ms = 0
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -64,6 +68,12 @@ class LoadedGroups:
 
     def clear(self) -> None:
         self._groups.clear()
+
+    def count_members(self, now_ms: int) -> None:
+        """Count `members`, at most once in `COUNT_EVERY_MS`, because there may be thousands of groups."""
+        if now_ms - self._counted_at_ms >= COUNT_EVERY_MS:
+            self._counted_at_ms = now_ms
+            self.members = sum(loaded.machine.member_count for loaded in self)
 
     def drop_idle(self, now_ms: int) -> None:
         """Drop groups that were not used for the idle time."""

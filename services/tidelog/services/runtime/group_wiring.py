@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from tidelog.coordinator.groups.assignors.assign import assign
 from tidelog.coordinator.groups.bucket_group_store import BucketGroupStore
+from tidelog.coordinator.groups.coordinator_seams import CoordinatorBounds
 from tidelog.coordinator.groups.group import Group
-from tidelog.coordinator.groups.group_coordinator import CoordinatorBounds
 from tidelog.coordinator.groups.group_step import GroupLimits, GroupMachine, Moment
 from tidelog.coordinator.groups.group_writes import WriteBounds
 from tidelog.services.broker.groups.group_stores import GroupStores, SoleGroupStores

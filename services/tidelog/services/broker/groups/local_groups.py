@@ -13,12 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from tidelog.coordinator.groups.group_coordinator import (
-    CoordinatorBounds,
-    CoordinatorSeams,
-    GroupCoordinator,
-    NewMachine,
-)
+from tidelog.coordinator.groups.coordinator_seams import CoordinatorBounds, CoordinatorSeams, NewMachine
+from tidelog.coordinator.groups.group_coordinator import GroupCoordinator
 from tidelog.coordinator.groups.group_counts import GroupCounts
 from tidelog.coordinator.groups.group_shards import shard_of_group
 from tidelog.coordinator.groups.stored import decoded_head
