@@ -234,7 +234,7 @@ def test_brokers_of_different_versions_are_told() -> None:
             MemberDescription(f"b{n}", "http://b", "none", version, 0, 0, False) for n, version in enumerate(versions)
         )
         membership = MembershipDescription("id", "main", "etcd", "", members, ())
-        return ClusterDescription(versions[0], "file:x", True, "", 0, (), (), membership)
+        return ClusterDescription(versions[0], "file:x", True, "", 0, 0, 0, (), (), membership)
 
     assert [check.status for check in check_cluster_versions(cluster("0.1.0", "0.1.0"))] == ["ok"]
     differing = check_cluster_versions(cluster("0.1.0", "0.2.0"))

@@ -12,6 +12,8 @@ from tests.http.conftest import Served
 from tests.http.requests import ARROW, NDJSON, problem
 from tests.http.sockets import connected, happens
 
+from tidelog.storage.runtime import SystemClock
+
 G = "/v1/groups/billing"
 
 
@@ -106,6 +108,19 @@ async def test_a_group_is_listed_and_described_with_its_clients(topic: httpx.Asy
     assert (member["client_host"], member["topics"]) == ("127.0.0.1", ["web"])
     assert member["assignment"] == [{"topic": "web", "partitions": [0, 1]}]
     problem(await topic.get("/v1/groups/unknown"), 404, "not_found")
+
+
+async def test_the_cluster_shows_how_many_groups_and_members_a_broker_coordinates(topic: httpx.AsyncClient) -> None:
+    async def size() -> tuple[int, int]:
+        described = (await topic.get("/v1/cluster")).json()
+        return described["groups"], described["group_members"]
+
+    assert await size() == (0, 0)
+    await joined(topic)
+    clock = SystemClock()
+    async with asyncio.timeout(10):
+        while await size() != (1, 1):
+            await clock.sleep(0.05)
 
 
 async def test_groups_are_listed_in_pages(topic: httpx.AsyncClient) -> None:

@@ -71,13 +71,16 @@ class DamageDescription(msgspec.Struct, frozen=True):
 
 
 class ClusterDescription(msgspec.Struct, frozen=True):
-    """A broker's version, its store, the shards it leads, the damaged objects it knows of, and its cluster."""
+    """A broker's version, its store, the shards it leads, the damaged objects it knows of, and its cluster. `groups`:
+    how many it coordinates and has in memory, with how many members."""
 
     version: str
     store: str
     ready: bool
     reason: str
     buffered_bytes: Count
+    groups: Count
+    group_members: Count
     shards: tuple[ShardDescription, ...]
     damage: tuple[DamageDescription, ...]
     cluster: MembershipDescription

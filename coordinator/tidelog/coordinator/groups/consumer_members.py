@@ -4,7 +4,8 @@ member reaches it by its own heartbeats.
     heartbeat ──▶ joins, leaves, subscribes ──▶ the group's epoch grows ──▶ AssignmentTask ──▶ assigned: new targets
     heartbeat ──▶ confirms a revocation     ──▶ reconciliation: revoke what the target lacks, assign what is free
 
-`reconciliation` keeps invariant 8, `target_assignment` the targets. Rules for epochs:
+`reconciliation` keeps invariant 8. `target_assignment` has the targets, `consumer_membership` decides who is a member.
+Rules for epochs:
 
 - A member is in the epoch of its present assignment. If its partitions stay the same, it keeps its epoch, and a
   rebalance does not affect it. (In Kafka every member moves to every epoch of the group.)
@@ -24,15 +25,14 @@ import msgspec
 
 from tidelog.coordinator.groups.assignors.assignment import Assignment, Partition
 from tidelog.coordinator.groups.consumer_member import (
-    NO_PARTITIONS,
     ConsumerMember,
     Partitions,
     StoredMember,
     check_heartbeat,
     described,
-    new_profile,
     partition_set,
 )
+from tidelog.coordinator.groups.consumer_membership import ConsumerMembership
 from tidelog.coordinator.groups.group_step import GroupEvent, Ticket
 from tidelog.coordinator.groups.member_roster import MemberRoster
 from tidelog.coordinator.groups.members import ALL_CHANGES, GroupContext
@@ -41,7 +41,6 @@ from tidelog.coordinator.groups.stored import StoredHead
 from tidelog.coordinator.groups.target_assignment import KIND, TargetAssignment
 from tidelog.storage.errors import (
     GroupNotEmpty,
-    Invalid,
     MemberFenced,
     StaleMemberEpoch,
 )
@@ -72,11 +71,10 @@ class ConsumerMembers:
         self._roster = MemberRoster(context)
         self._partitions = Reconciliation(context)
         self._target = TargetAssignment(context, self._roster.members, self._partitions)
+        self._membership = ConsumerMembership(context, self._roster, self._partitions, self._target)
         for member_id, value in items.items():
-            self._restore(member_id, msgspec.msgpack.decode(value, type=StoredMember))
+            self._membership.restore(member_id, msgspec.msgpack.decode(value, type=StoredMember))
         self.extend_sessions()
-
-    # --- Members
 
     def handle(self, ticket: Ticket, request: GroupRequest[Any]) -> None:
         assert isinstance(request, Heartbeat)
@@ -142,7 +140,7 @@ class ConsumerMembers:
         for ended, reason in ((self._roster.sessions, SILENT), (self._partitions.overdue, KEEPING)):
             for member_id in ended.expired(now_ms):
                 self._note_end(self._roster.members[member_id], reason)
-                self._remove(self._roster.members[member_id])
+                self._membership.remove(self._roster.members[member_id])
         self._target.finish_step()
 
     def _note_end(self, member: ConsumerMember, reason: str) -> None:
@@ -172,85 +170,25 @@ class ConsumerMembers:
             self._roster.store(member)
         self._target.finish_step()
 
-    # --- joining and leaving
-
     def _join(self, ticket: Ticket, request: Heartbeat) -> None:
         member = self._roster.members.get(request.member_id)
         repeated = member is not None and member.known_epoch == JOIN_EPOCH and not member.away
-        member = self._joining(request)
-        self._tell(member, request)
+        member = self._membership.joining(request)
+        self._membership.tell(member, request)
         self._roster.renew_session(member)
         if not repeated:
             self._partitions.reconcile(member)
         self._roster.store(member)
         self._answer(ticket, member)
 
-    def _joining(self, request: Heartbeat) -> ConsumerMember:
-        """The member that `request` joins as: a new one, one that begins anew, or one whose answer was lost."""
-        member = self._roster.members.get(request.member_id)
-        static = self._roster.of_instance(request.instance_id)
-        if static is not None and static is not member:
-            if member is not None or not static.away:
-                raise self._roster.in_use(request)
-            return self._return(static, request)
-        if member is None:
-            return self._add(request)
-        if member.profile.instance_id != request.instance_id:
-            raise Invalid("a member cannot change its instance_id: leave first", field="instance_id")
-        if member.known_epoch != JOIN_EPOCH or member.away:
-            self._restart(member)
-        return member
-
-    def _add(self, request: Heartbeat) -> ConsumerMember:
-        self._roster.check_room()
-        profile = msgspec.structs.replace(new_profile(self._context.limits), instance_id=request.instance_id)
-        subscription = self._target.subscriptions.add((), None)
-        member_id = request.member_id or self._context.entropy.new_id()
-        member = ConsumerMember(member_id, profile, subscription, self._partitions.next_epoch())
-        self._roster.add(member)
-        self._target.change()
-        return member
-
-    def _return(self, member: ConsumerMember, request: Heartbeat) -> ConsumerMember:
-        """The static `member`, which was away, is back under another id, with its partitions."""
-        self._roster.rename(member, request.member_id or self._context.entropy.new_id())
-        self._partitions.adopt(member)
-        self._restart(member)
-        if self._target.pending:
-            self._target.change()  # the target under way is for the former id
-        return member
-
-    def _restart(self, member: ConsumerMember) -> None:
-        """The member begins anew in a new epoch, which fences its former process. It keeps its partitions."""
-        member.epoch = self._partitions.next_epoch()
-        member.known_epoch = JOIN_EPOCH
-        member.away = False
-        member.taken = NO_PARTITIONS
-
     def _leave(self, ticket: Ticket, request: Heartbeat) -> None:
-        self._remove(self._roster.named_by(request))
+        self._membership.remove(self._roster.named_by(request))
         self._context.reply(ticket, HeartbeatAnswer(request.member_id, LEAVE_EPOCH, 0, ()))
 
     def _leave_for_a_while(self, ticket: Ticket, request: Heartbeat) -> None:
         member = self._roster.named_by(request)
-        if member.profile.instance_id is None:
-            raise Invalid("only a member with an instance_id can come back: leave with -1", field="member_epoch")
-        member.away = True
-        self._partitions.release(member, member.revoking)
-        self._partitions.reconcile(member)
-        self._roster.renew_session(member)
-        self._roster.store(member)
+        self._membership.leave_for_a_while(member)
         self._context.reply(ticket, HeartbeatAnswer(member.member_id, STATIC_LEAVE_EPOCH, 0, ()))
-
-    def _remove(self, member: ConsumerMember) -> None:
-        """Remove the member: the partitions that it held are free."""
-        self._partitions.release(member, member.held)
-        self._partitions.overdue.drop(member.member_id)
-        self._target.subscriptions.remove(member.subscription)
-        self._roster.remove(member)
-        self._target.change()
-
-    # --- staying
 
     def _keep(self, ticket: Ticket, request: Heartbeat) -> None:
         """An answer that says nothing new waits for the member's own key only, so that reading goes on while the store
@@ -258,7 +196,7 @@ class ConsumerMembers:
         member = self._roster.named_by(request)
         self._check_epoch(member, request)
         self._roster.renew_session(member)
-        changed = self._tell(member, request)
+        changed = self._membership.tell(member, request)
         if request.member_epoch == member.epoch:
             member.known_epoch = request.member_epoch
             changed |= self._partitions.confirm(member, _owned(request))
@@ -276,28 +214,6 @@ class ConsumerMembers:
                 f"the member {member.member_id} is in epoch {member.epoch}, not {request.member_epoch}: give up all "
                 "partitions and join again"
             )
-
-    def _tell(self, member: ConsumerMember, request: Heartbeat) -> bool:
-        """Take over the profile in the request; return whether it is new."""
-        before, after = member.profile, member.profile.told(request)
-        if after is before:
-            return False
-        member.profile = after
-        if (before.topics, before.topic_pattern) != (after.topics, after.topic_pattern):
-            self._target.subscriptions.remove(member.subscription)
-            member.subscription = self._target.subscriptions.add(after.topics, after.topic_pattern)
-            member.settled = False
-        if before.preferences != after.preferences:
-            self._target.change()
-        return True
-
-    # --- parts
-
-    def _restore(self, member_id: str, stored: StoredMember) -> None:
-        subscription = self._target.subscriptions.add(stored.profile.topics, stored.profile.topic_pattern)
-        member = ConsumerMember.restored(member_id, stored, subscription)
-        self._roster.add(member)
-        self._partitions.adopt(member)
 
     def _answer(self, ticket: Ticket, member: ConsumerMember, rests_on: frozenset[str] | None = ALL_CHANGES) -> None:
         session_ms = member.profile.session_timeout_ms

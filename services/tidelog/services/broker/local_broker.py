@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tidelog.coordinator.cluster.identity import check_standalone
 from tidelog.coordinator.topics.topic import Topic
@@ -246,7 +247,9 @@ class LocalBroker:
 
     def status(self) -> BrokerStatus:
         leaders = [led.leader for led in self.shards.led_shards()]
-        return broker_status(self._parts.store.url, leaders, self._not_ready, self._parts.damages.current())
+        status = broker_status(self._parts.store.url, leaders, self._not_ready, self._parts.damages.current())
+        groups, members = self.local_groups.size()
+        return replace(status, groups=groups, group_members=members)
 
     def measurements(self) -> BrokerMeasurements:
         resources = self._parts.resources

@@ -106,6 +106,7 @@ def _print_cluster(found: ClusterDescription, broker: str) -> None:
     members = found.cluster
     in_cluster = members.coordinator != "embedded"
     facts: list[tuple[str, object]] = [("broker", broker), ("version", found.version), ("store", found.store)]
+    facts.append(("groups", f"coordinates {found.groups}, with {found.group_members} members"))
     if in_cluster:
         facts.append(("cluster", f"{members.name} ({members.cluster_id})"))
         facts.append((members.coordinator, members.trouble or "healthy"))

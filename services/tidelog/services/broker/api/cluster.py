@@ -54,7 +54,8 @@ class Damage:
 
 @dataclass(frozen=True)
 class BrokerStatus:
-    """Whether this broker accepts requests, the shards that it leads, and their damaged objects."""
+    """Whether this broker accepts requests, the shards that it leads, and their damaged objects. `groups`: how many it
+    coordinates and has in memory; `group_members` were counted within the last seconds."""
 
     version: str
     store_url: str
@@ -62,6 +63,8 @@ class BrokerStatus:
     reason: str
     shards: Sequence[ShardStatus]
     damages: Sequence[Damage] = ()
+    groups: int = 0
+    group_members: int = 0
 
 
 @dataclass(frozen=True)

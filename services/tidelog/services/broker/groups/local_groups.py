@@ -125,6 +125,11 @@ class LocalGroups:
     def coordinators(self) -> Iterable[GroupCoordinator]:
         return tuple(held.coordinator for held in self._held.values())
 
+    def size(self) -> tuple[int, int]:
+        """How many groups are in memory, and how many members they had when they were last counted."""
+        loaded = [coordinator.loaded for coordinator in self.coordinators]
+        return sum(map(len, loaded)), sum(groups.members for groups in loaded)
+
     def figures(self) -> GroupFigures:
         """For metrics."""
         loaded = [group for coordinator in self.coordinators for group in coordinator.loaded]

@@ -73,6 +73,8 @@ def _cluster(status: BrokerStatus, cluster: ClusterStatus) -> ClusterDescription
         ready=status.ready,
         reason=status.reason,
         buffered_bytes=sum(shard.buffered_bytes for shard in status.shards),
+        groups=status.groups,
+        group_members=status.group_members,
         shards=tuple(msgspec.convert(shard, ShardDescription, from_attributes=True) for shard in status.shards),
         damage=tuple(
             DamageDescription(d.key, d.reason, d.effect, d.shard, d.topic, d.partition) for d in status.damages

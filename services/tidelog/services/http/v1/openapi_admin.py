@@ -36,7 +36,8 @@ _LIST_PARAMETERS = (
 )
 _BROKER = path("broker", {"type": "string", "minLength": 1, "maxLength": 128}, "Id of the broker.", "broker-1")
 _CLUSTER = b"""
-{"version": "0.1.0", "store": "s3://bucket/log", "ready": true, "reason": "", "buffered_bytes": 0, "shards": [],
+{"version": "0.1.0", "store": "s3://bucket/log", "ready": true, "reason": "", "buffered_bytes": 0,
+ "groups": 3, "group_members": 12, "shards": [],
  "damage": [], "cluster": {
   "cluster_id": "0123456789abcdef0123456789abcdef", "name": "main", "coordinator": "etcd", "trouble": "",
   "brokers": [{"broker": "broker-1", "address": "http://10.0.0.7:8080", "zone": "a", "version": "0.1.0",
