@@ -4,6 +4,7 @@ python -m tests.chaos --minutes 60                      a random seed, three bro
 python -m tests.chaos --minutes 5 --seed 7              the faults of seed 7 again
 python -m tests.chaos --minutes 5 --kind "etcd down"    one kind of fault, again and again
 python -m tests.chaos --minutes 5 --alone               one broker without etcd
+python -m tests.chaos --sabotage "the bucket forgets"   a mistake that the judge must find, in less than a minute
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from infra.components import component, prepare
 from tests.chaos.chaos_run import ChaosRun, DidNotRecover
 from tests.chaos.fault_kinds import kinds_for
 from tests.chaos.report import report_on, write_report
+from tests.chaos.sabotage import SABOTAGES, Sabotage
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -38,9 +40,10 @@ def main(arguments: Sequence[str]) -> int:
     folder = _unused(chosen.folder, f"seed-{chosen.seed}")
     print(f"seed {chosen.seed}, {chosen.minutes:g} minutes; histories and logs in {folder}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds the contexts, which stop the processes
-    run = ChaosRun(folder, seed=chosen.seed, shape=shape, told=lambda line: print(line, flush=True))
     try:
-        outcome = run.for_minutes(chosen.minutes, chosen.kind)
+        if chosen.sabotage:
+            return _sabotaged(SABOTAGES[chosen.sabotage], folder, chosen.seed, shape)
+        outcome = ChaosRun(folder, seed=chosen.seed, shape=shape, told=_tell).for_minutes(chosen.minutes, chosen.kind)
     except (DidNotRecover, Failed, AssertionError) as error:
         print(f"BROKEN, seed {chosen.seed}; histories and logs in {folder}\n{error}", file=sys.stderr)
         return 1
@@ -48,6 +51,18 @@ def main(arguments: Sequence[str]) -> int:
     print(report.read_text() if outcome.holds else outcome.summary())
     print(f"the report: {report}")
     return 0 if outcome.holds else 1
+
+
+def _sabotaged(sabotage: Sabotage, folder: Path, seed: int, shape: Shape) -> int:
+    """Return 0 if the judge found the mistake."""
+    outcome = sabotage.run(folder, seed=seed, shape=shape, told=_tell)
+    found = sabotage.found(outcome)
+    print(found or f"NOT FOUND: {sabotage.rule.name}\n{outcome.summary()}")
+    return 0 if found else 1
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
 
 
 def _unused(parent: Path, name: str) -> Path:
@@ -62,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--kind", action="append", metavar="KIND", help="only faults of this kind; may be repeated")
     parser.add_argument("--alone", action="store_true", help="one broker without etcd")
+    parser.add_argument("--sabotage", choices=SABOTAGES, metavar="NAME", help=f"one of: {', '.join(SABOTAGES)}")
     parser.add_argument("--folder", type=Path, default=Path("artifacts/chaos"))
     return parser
 

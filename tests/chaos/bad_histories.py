@@ -72,7 +72,7 @@ BAD: dict[str, tuple[Rule, History]] = {
         calm_story(
             FaultWindow("broker killed", 10, 20),
             sent("p", 0, at=0, base=0),
-            Read("r", TOPIC, 0, 0, 0, 5, 6, Outcome.UNKNOWN, code="unavailable"),
+            Read("r", TOPIC, 0, 0, 0, start=5, end=6, outcome=Outcome.UNKNOWN, code="unavailable"),
             held(Run(0, "p", 0, 1)),
         ),
     ),
@@ -81,7 +81,7 @@ BAD: dict[str, tuple[Rule, History]] = {
         calm_story(
             FaultWindow("broker killed", 10, 20),
             sent("p", 0, at=0, base=0),
-            EndQuery("r", TOPIC, 0, None, 60, 61, Outcome.UNKNOWN, "not_leader"),
+            EndQuery("r", TOPIC, 0, None, start=60, end=61, outcome=Outcome.UNKNOWN, code="not_leader"),
             held(Run(0, "p", 0, 1)),
         ),
     ),
@@ -165,7 +165,7 @@ BAD: dict[str, tuple[Rule, History]] = {
     "an answer that counts otherwise": (
         Rule.MISPLACED,
         story(
-            Append("p", TOPIC, 0, 0, 2, 0, 1, Outcome.OK, (Place(0, 0, 3),)),
+            Append("p", TOPIC, 0, 0, 2, (Place(0, 0, 3),), start=0, end=1, outcome=Outcome.OK),
             sent("q", 0, at=0),
             held(Run(0, "p", 0, 2), Run(2, "q", 0, 1)),
         ),
@@ -244,7 +244,7 @@ BAD: dict[str, tuple[Rule, History]] = {
         story(
             sent("p", 0, at=0),
             seen("r", 0, Run(0, "p", 0, 1), at=2),
-            Read("r", TOPIC, 0, 1, 1, 4, 5, Outcome.OUT_OF_RANGE),
+            refused("r", 1, at=4),
             held(Run(0, "p", 0, 1)),
         ),
     ),

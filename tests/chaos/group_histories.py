@@ -35,21 +35,23 @@ def beat(
 ) -> Heartbeat:
     """A heartbeat of a member that owns the partition, or not, and is assigned it, or not."""
     held_now, may_read = (PLACE,) * owned, (PLACE,) * assigned
-    return Heartbeat(member, GROUP, held_now, may_read, epoch, SESSION_S, at, at + took, outcome, code)
+    return Heartbeat(
+        member, GROUP, held_now, may_read, epoch, SESSION_S, start=at, end=at + took, outcome=outcome, code=code
+    )
 
 
 def committed(
     member: str, offset: int, *, at: float, epoch: int, outcome: Outcome = Outcome.OK, code: str = ""
 ) -> GroupCommit:
-    return GroupCommit(member, GROUP, TOPIC, 0, offset, epoch, at, at + 0.5, outcome, code)
+    return GroupCommit(member, GROUP, TOPIC, 0, offset, epoch, outcome, code, start=at, end=at + 0.5)
 
 
 def began(member: str, offset: int, *, at: float) -> GroupStart:
-    return GroupStart(member, GROUP, TOPIC, 0, offset, at, at + 0.5)
+    return GroupStart(member, GROUP, TOPIC, 0, offset, start=at, end=at + 0.5)
 
 
 def given(member: str, offset: int, next_offset: int, *, at: float, epoch: int = 1, polled: bool = False) -> GroupRead:
-    return GroupRead(member, GROUP, TOPIC, 0, offset, next_offset, epoch, at, at + 0.5, polled)
+    return GroupRead(member, GROUP, TOPIC, 0, offset, next_offset, epoch, polled, start=at, end=at + 0.5)
 
 
 def group_story(*operations: Operation) -> History:

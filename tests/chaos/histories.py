@@ -52,37 +52,37 @@ def sent(
         partition,
         first,
         count,
-        at,
-        at + took,
-        told,
         placed,
         keys,
         sequenced,
         expected,
         next_offset,
         acks,
+        start=at,
+        end=at + took,
+        outcome=told,
     )
 
 
 def seen(session: str, offset: int, *runs: Run, at: float, next_offset: int | None = None, took: float = 1.0) -> Read:
     """A read with an answer."""
     end = offset + sum(run.count for run in runs) if next_offset is None else next_offset
-    return Read(session, TOPIC, 0, offset, end, at, at + took, Outcome.OK, runs)
+    return Read(session, TOPIC, 0, offset, end, runs, start=at, end=at + took, outcome=Outcome.OK)
 
 
 def refused(session: str, offset: int, *, at: float, took: float = 1.0) -> Read:
     """A read whose answer was `out_of_range`."""
-    return Read(session, TOPIC, 0, offset, offset, at, at + took, Outcome.OUT_OF_RANGE)
+    return Read(session, TOPIC, 0, offset, offset, start=at, end=at + took, outcome=Outcome.OUT_OF_RANGE)
 
 
 def asked_end(session: str, offset: int, *, at: float, took: float = 1.0) -> EndQuery:
     """A query for the end whose answer was `offset`."""
-    return EndQuery(session, TOPIC, 0, offset, at, at + took, Outcome.OK)
+    return EndQuery(session, TOPIC, 0, offset, start=at, end=at + took, outcome=Outcome.OK)
 
 
 def trimmed(before_offset: int, *, at: float, took: float = 1.0, outcome: Outcome = Outcome.OK) -> Trim:
     """Records below `before_offset` were deleted."""
-    return Trim("trimmer", TOPIC, 0, before_offset, at, at + took, outcome)
+    return Trim("trimmer", TOPIC, 0, before_offset, start=at, end=at + took, outcome=outcome)
 
 
 def held(*runs: Run, partition: int = 0, log_start: int = 0) -> FinalLog:
@@ -189,13 +189,23 @@ class _Client:
     def _read(self, service: _Service, call: _Call) -> None:
         if self.draw.random() < 0.3:
             end = len(service.logs[self.partition])
-            query = EndQuery(self.name, TOPIC, self.partition, end, call.start, call.end, Outcome.OK)
+            query = EndQuery(self.name, TOPIC, self.partition, end, start=call.start, end=call.end, outcome=Outcome.OK)
             service.history.ends.append(query)
             return
         runs = tuple(service.logs[self.partition][self._position : self._position + self.draw.randrange(1, 8)])
         end = self._position + len(runs)
         service.history.reads.append(
-            Read(self.name, TOPIC, self.partition, self._position, end, call.start, call.end, Outcome.OK, runs)
+            Read(
+                self.name,
+                TOPIC,
+                self.partition,
+                self._position,
+                end,
+                runs,
+                start=call.start,
+                end=call.end,
+                outcome=Outcome.OK,
+            )
         )
         self._position = end
 
@@ -209,7 +219,18 @@ class _Client:
             base = service.append(partition, self.name, self._next, count)
         placed = (Place(partition, base, count),) if outcome is Outcome.OK and base is not None else ()
         service.history.appends.append(
-            Append(self.name, TOPIC, None, self._next, count, call.start, call.end, outcome, placed, (key,) * count)
+            Append(
+                self.name,
+                TOPIC,
+                None,
+                self._next,
+                count,
+                placed,
+                (key,) * count,
+                start=call.start,
+                end=call.end,
+                outcome=outcome,
+            )
         )
         self._next += count
 

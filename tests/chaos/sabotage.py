@@ -1,17 +1,29 @@
-"""Faults that no service survives, which show that the judge detects a real loss."""
+"""Losses and mistakes that no service survives, which show that the judge detects them in a real run.
+
+    outcome = SABOTAGES["forgets offsets at takeover"].run(folder, seed=7)
+    assert outcome.verdict.broken[Rule.COMMIT_LOST]
+
+In a sabotage of the brokers every broker has one of the `MUTATIONS` from its start.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import boto3
 from botocore.config import Config
-from infra.cluster.topology import BUCKET, CLUSTER_NAME, REGION
-from tests.chaos.faults import Kill
-from tests.chaos.world import World
+from infra.cluster.topology import BUCKET, CLUSTER_NAME, REGION, Shape
+from tests.chaos.chaos_run import ChaosRun, Outcome
+from tests.chaos.checker.violation import Rule
+from tests.chaos.faults import Calm, Fault, Kill
+from tests.chaos.mutations import MUTATION
+from tests.chaos.schedule import Planned
+from tests.chaos.world import LEASE_S, World
 
 BROKER = "broker-1"
 ENTRY = re.compile(r"/wal/\d+/\d+\.parquet$")
@@ -38,6 +50,54 @@ class ForgottenEntries:
 
     def __str__(self) -> str:
         return f"the last {self.entries} entries of every log deleted from the bucket"
+
+
+@dataclass(frozen=True)
+class Sabotage:
+    """`rule`: what the judge must find broken. `faults` bring the mistake to light in a cluster of some shape, each
+    after some seconds of work. `settings`: environment variables of the brokers."""
+
+    rule: Rule
+    faults: Callable[[Shape], Sequence[Fault]]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    calm_s: float = 5.0
+
+    def run(self, folder: Path, *, seed: int, shape: Shape, told: Callable[[str], object] = str) -> Outcome:
+        """Run it. The outcome does not hold if the judge is any good."""
+        run = ChaosRun(folder, seed=seed, shape=shape, settings=self.settings, told=told)
+        return run.of(Planned("sabotage", fault, self.calm_s) for fault in self.faults(shape))
+
+    def found(self, outcome: Outcome) -> str:
+        """A sentence with the first violation of the rule; empty if the judge found none."""
+        first = next((each for each in outcome.verdict.violations if each.rule is self.rule), None)
+        return f"found {outcome.verdict.broken[self.rule]} times: {first}" if first else ""
+
+
+def _broken(mutation: str, rule: Rule, faults: Callable[[Shape], Sequence[Fault]]) -> Mapping[str, Sabotage]:
+    return {mutation: Sabotage(rule, faults, {MUTATION: mutation})}
+
+
+def _takeovers(shape: Shape) -> Sequence[Fault]:
+    """Each shard gets another leader, or a broker alone starts again."""
+    names = shape.broker_names
+    duration_s = LEASE_S + 2 if shape.etcd_nodes else 0.0
+    return [Kill(killed, duration_s) for killed in (names[:-1] or names, names[-1:])]
+
+
+def _calm(duration_s: float) -> Callable[[Shape], Sequence[Fault]]:
+    return lambda _: [Calm(duration_s)]
+
+
+SABOTAGES: Mapping[str, Sabotage] = {
+    "the bucket forgets": Sabotage(
+        Rule.LOST, lambda _: [ForgottenEntries()], {"TIDELOG_ARCHIVER_INTERVAL_MS": "600000"}, calm_s=3.0
+    ),
+    **_broken("accepts commits of old epochs", Rule.STALE_COMMIT, _calm(10.0)),
+    **_broken("assigns before revoke is confirmed", Rule.TWO_OWNERS, _calm(15.0)),
+    **_broken("forgets offsets at takeover", Rule.COMMIT_LOST, _takeovers),
+    **_broken("commits past what was read", Rule.UNREAD, _calm(1.0)),
+    **_broken("skips a batch after takeover", Rule.SKIPPED, _takeovers),
+}
 
 
 def _bucket(world: World) -> Any:

@@ -20,8 +20,7 @@ from tests.chaos.checker.judge import judge
 from tests.chaos.checker.violation import Rule
 from tests.chaos.oracle.oracle import VIOLATED, ask_oracle
 from tests.chaos.report import report_on, write_report
-from tests.chaos.sabotage import ForgottenEntries
-from tests.chaos.schedule import Planned
+from tests.chaos.sabotage import SABOTAGES
 from tests.components.required import require_component
 
 ALONE, CLUSTER = Shape(1, 0), Shape()
@@ -38,6 +37,7 @@ KINDS_OF_CLUSTER = (
     "peers cut off",
     "broker drained",
 )
+IN_THE_SUITE = ("the bucket forgets", "accepts commits of old epochs")
 SEED = int(os.environ.get("TIDELOG_TEST_CHAOS_SEED", random.randrange(1_000_000)))
 
 pytestmark = pytest.mark.timeout(600)
@@ -63,12 +63,24 @@ def test_a_cluster_keeps_every_promise_through_faults(tmp_path: Path) -> None:
     assert write_report(report_on(outcome), tmp_path).read_text().startswith(f"# Chaos, seed {SEED}: holds")
 
 
-def test_a_bucket_that_forgets_is_found_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", IN_THE_SUITE)
+def test_a_sabotage_is_found_out(tmp_path: Path, name: str) -> None:
     require_component("minio")
-    without_archive = {"TIDELOG_ARCHIVER_INTERVAL_MS": "600000"}
-    run = ChaosRun(tmp_path, seed=SEED, shape=ALONE, settings=without_archive)
-    outcome = run.of([Planned("sabotage", ForgottenEntries(), 3.0)])
-    assert outcome.verdict.broken[Rule.LOST] > 0, outcome.summary()
+    assert_found_out(name, tmp_path, ALONE)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", SABOTAGES)
+def test_every_sabotage_of_a_cluster_is_found_out(tmp_path: Path, name: str) -> None:
+    for component in ("minio", "etcd"):
+        require_component(component)
+    assert_found_out(name, tmp_path, CLUSTER)
+
+
+def assert_found_out(name: str, folder: Path, shape: Shape) -> None:
+    """The judge names the rule that the sabotage breaks."""
+    outcome = SABOTAGES[name].run(folder, seed=SEED, shape=shape)
+    assert SABOTAGES[name].found(outcome), outcome.summary()
 
 
 def assert_much_was_done(outcome: Outcome) -> None:

@@ -27,7 +27,7 @@ from tests.chaos.load.values import Value, runs_of
 from tests.chaos.load.workload import Workload, parse_workload
 from tests.chaos.report import quantiles, report_on, write_report
 from tests.chaos.schedule import plan
-from tests.chaos.world import STEPPED_CLOCK
+from tests.chaos.world import start_hooks
 
 CLUSTER = Shape()
 
@@ -157,8 +157,7 @@ def test_a_report_names_its_commit(tmp_path: Path) -> None:
 
 def test_a_stepped_clock_moves_the_wall_clock_of_one_broker_and_no_other(tmp_path: Path) -> None:
     def now_ms(port: str) -> int:
-        environment = {**os.environ, "PYTHONPATH": str(STEPPED_CLOCK), "CHAOS_CLOCKS": str(tmp_path)}
-        environment["TIDELOG_PORT"] = port
+        environment = {**os.environ, **start_hooks(tmp_path), "TIDELOG_PORT": port}
         script = "from tidelog.storage.runtime import SystemClock; print(SystemClock().now_ms())"
         command = [sys.executable, "-c", script]
         return int(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)

@@ -137,7 +137,7 @@ def refuse_a_reached_offset(history: History, draw: random.Random) -> None:
     read = history.reads[n]
     at = read.start + 1e-9
     history.reads.append(
-        Read(read.session, read.topic, read.partition, read.next_offset, 0, at, at, Outcome.OUT_OF_RANGE)
+        replace(read, offset=read.next_offset, next_offset=0, runs=(), start=at, end=at, outcome=Outcome.OUT_OF_RANGE)
     )
 
 
@@ -148,7 +148,7 @@ def win_late(history: History, draw: random.Random) -> None:
     n = history.appends.index(one)
     partition = one.placed[0].partition
     runs = history.finals[partition].runs
-    history.reads.append(Read("late", TOPIC, partition, 0, len(runs), end, end + 1, Outcome.OK, runs))
+    history.reads.append(Read("late", TOPIC, partition, 0, len(runs), runs, start=end, end=end + 1, outcome=Outcome.OK))
     history.appends[n] = replace(one, start=end + 2, end=end + 3)
     assume(sum((a.client, a.first) == (one.client, one.first) for a in history.appends) == 1)
 
@@ -163,21 +163,21 @@ def read_nothing_at_an_old_end(history: History, draw: random.Random) -> None:
     one, late = an_acknowledged(history, draw), moments(history) + 1
     at = draw.randrange(one.placed[0].base_offset + one.count)
     partition = one.placed[0].partition
-    history.reads.append(Read("late", TOPIC, partition, at, at, late, late + 1, Outcome.OK))
+    history.reads.append(Read("late", TOPIC, partition, at, at, start=late, end=late + 1, outcome=Outcome.OK))
 
 
 def refuse_an_acknowledged_offset(history: History, draw: random.Random) -> None:
     one, late = an_acknowledged(history, draw), moments(history) + 1
     at = draw.randrange(one.placed[0].base_offset + one.count)
     partition = one.placed[0].partition
-    history.reads.append(Read("late", TOPIC, partition, at, at, late, late + 1, Outcome.OUT_OF_RANGE))
+    history.reads.append(Read("late", TOPIC, partition, at, at, start=late, end=late + 1, outcome=Outcome.OUT_OF_RANGE))
 
 
 def answer_an_old_end(history: History, draw: random.Random) -> None:
     one, late = an_acknowledged(history, draw), moments(history) + 1
     at = draw.randrange(one.placed[0].base_offset + one.count)
     partition = one.placed[0].partition
-    history.ends.append(EndQuery("late", TOPIC, partition, at, late, late + 1, Outcome.OK))
+    history.ends.append(EndQuery("late", TOPIC, partition, at, start=late, end=late + 1, outcome=Outcome.OK))
 
 
 def answer_an_end_that_had_not_come(history: History, draw: random.Random) -> None:
@@ -185,13 +185,17 @@ def answer_an_end_that_had_not_come(history: History, draw: random.Random) -> No
     end = one.placed[0].base_offset + one.count
     assume(sum((a.client, a.first) == (one.client, one.first) for a in history.appends) == 1)
     early = one.start - 1
-    history.ends.append(EndQuery("early", TOPIC, one.placed[0].partition, end, early, early + 0.5, Outcome.OK))
+    history.ends.append(
+        EndQuery("early", TOPIC, one.placed[0].partition, end, start=early, end=early + 0.5, outcome=Outcome.OK)
+    )
 
 
 def fail_in_calm_weather(history: History, draw: random.Random) -> None:
     late = moments(history) + 100
     history.faults[0] = replace(history.faults[0], end=moments(history))
-    history.reads.append(Read("late", TOPIC, 0, 0, 0, late, late + 1, Outcome.UNKNOWN, code="unavailable"))
+    history.reads.append(
+        Read("late", TOPIC, 0, 0, 0, start=late, end=late + 1, outcome=Outcome.UNKNOWN, code="unavailable")
+    )
 
 
 def forget_a_sequence(history: History, draw: random.Random) -> None:
@@ -220,7 +224,9 @@ def conflict_by_an_old_state(history: History, draw: random.Random) -> None:
     n = a_log(history, draw)
     final = history.finals[n]
     length = len(final.runs)
-    history.reads.append(Read("late", TOPIC, final.partition, 0, length, end, end + 1, Outcome.OK, final.runs))
+    history.reads.append(
+        Read("late", TOPIC, final.partition, 0, length, final.runs, start=end, end=end + 1, outcome=Outcome.OK)
+    )
     old = draw.randrange(length)
     history.appends.append(
         sent("late", 0, at=end + 2, partition=final.partition, outcome=Outcome.CONFLICT, expected=9, next_offset=old)
@@ -278,7 +284,7 @@ def test_a_million_values_are_judged_in_seconds() -> None:
 
 
 def test_a_damaged_answer_names_the_client_that_got_it() -> None:
-    wrong = Append("p", TOPIC, 0, 0, 1, 0, 1, Outcome.OK, (Place(0, 3, 1),))
+    wrong = Append("p", TOPIC, 0, 0, 1, (Place(0, 3, 1),), start=0, end=1, outcome=Outcome.OK)
     (violation,) = judge(story(wrong, held(Run(0, "p", 0, 1)))).violations
     assert "p:0..0" in str(violation)
     assert "t/0@0" in str(violation)

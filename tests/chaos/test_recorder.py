@@ -14,7 +14,7 @@ from tests.chaos.checker.history import History, Outcome, Run
 from tests.chaos.checker.history_lines import parse_history
 from tests.chaos.load.__main__ import _read_again
 from tests.chaos.load.calls import Caller, open_session
-from tests.chaos.load.producers import Means
+from tests.chaos.load.means import Means
 from tests.chaos.load.readers import ReplayReader, StreamReader, ask_end, read_once
 from tests.chaos.load.recorder import Recorder
 from tests.chaos.load.values import Value

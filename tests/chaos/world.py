@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from infra.cluster.local_cluster import LocalCluster
 from infra.cluster.topology import Shape
 from infra.loopback_ports import free_ports
 from tests.chaos.network import LinkPorts, Network
+from tests.chaos.stepped_clock import CLOCKS
 
 CLIENTS, PEERS, STORE = "clients", "peers", "minio"
 SETTINGS: Mapping[str, str] = {
@@ -24,7 +26,8 @@ SETTINGS: Mapping[str, str] = {
 CLUSTER_SETTINGS: Mapping[str, str] = {"TIDELOG_LEASE_TTL_MS": "4000", "TIDELOG_REBALANCE_DELAY_MS": "2000"}
 LEASE_S = 4.0
 GRACE_S = 60.0
-STEPPED_CLOCK = Path(__file__).parent / "stepped_clock"
+BROKER_START = Path(__file__).parent / "broker_start"
+ROOT = Path(__file__).parents[2]
 
 
 def link(viewer: str, target: str) -> str:
@@ -73,6 +76,11 @@ def clocks_folder(folder: Path) -> Path:
     return folder / "clocks"
 
 
+def start_hooks(clocks: Path) -> Mapping[str, str]:
+    """The environment of a process of Tidelog that runs `broker_start/` first."""
+    return {"PYTHONPATH": f"{BROKER_START}{os.pathsep}{ROOT}", CLOCKS: str(clocks.resolve())}
+
+
 @contextmanager
 def open_world(folder: Path, shape: Shape, settings: Mapping[str, str] | None = None) -> Iterator[World]:
     """A cluster that is ready, with every link open. All of it is stopped at the end."""
@@ -80,8 +88,8 @@ def open_world(folder: Path, shape: Shape, settings: Mapping[str, str] | None = 
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     clocks = clocks_folder(folder / "cluster")
     clocks.mkdir(parents=True, exist_ok=True)
-    hook = {"PYTHONPATH": str(STEPPED_CLOCK), "CHAOS_CLOCKS": str(clocks.resolve())}
-    chosen = {**SETTINGS, **(CLUSTER_SETTINGS if shape.etcd_nodes else {}), **hook, **(settings or {})}
+    hooks = start_hooks(clocks)
+    chosen = {**SETTINGS, **(CLUSTER_SETTINGS if shape.etcd_nodes else {}), **hooks, **(settings or {})}
 
     def route(viewer: str, target: str) -> str:
         return f"127.0.0.1:{ports[link(viewer, target)]}"

@@ -47,6 +47,11 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Start, and return when it accepts requests."""
+        self.launch()
+        self.await_ready()
+
+    def launch(self) -> None:
+        """Start, without waiting."""
         flags = [text for name, value in self._settings.items() for text in (f"--{name.replace('.', '-')}", str(value))]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -56,6 +61,9 @@ class BrokerProcess:
                 stderr=subprocess.STDOUT,
                 env=self._environment,
             )
+
+    def await_ready(self) -> None:
+        """Wait until it accepts requests."""
         wait_until(self.ready, START_S_MAX, self.log, still=self._is_running)
 
     def ready(self) -> bool:
@@ -98,6 +106,14 @@ class BrokerProcess:
 
     def _is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+
+def start_together(brokers: Sequence[BrokerProcess]) -> None:
+    """Start all of them, and return when they accept requests."""
+    for broker in brokers:
+        broker.launch()
+    for broker in brokers:
+        broker.await_ready()
 
 
 def wait_until(

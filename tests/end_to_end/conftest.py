@@ -1,4 +1,4 @@
-"""Brokers in their own processes, which end with their test."""
+"""Brokers in their own processes. Those of `start_broker` end with their test."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.components.etcd_server import EtcdServer
+from tests.end_to_end.broker_cluster import BROKERS, BrokerCluster, broker_cluster
 from tests.end_to_end.broker_process import BrokerProcess
 
 StartBroker = Callable[..., BrokerProcess]
@@ -31,6 +33,21 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     yield start
     for broker in started:
         broker.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster(etcd: EtcdServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    """Three brokers that the tests of a file share; see `broker_cluster`."""
+    with broker_cluster(etcd, tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture
+def whole(cluster: BrokerCluster) -> Iterator[BrokerCluster]:
+    """All connections are open, and each broker leads a shard."""
+    cluster.await_leaders(set(range(BROKERS)))
+    yield cluster
+    cluster.mend()
 
 
 @pytest.fixture

@@ -7,78 +7,15 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 
 import httpx
-import pytest
-from tests.components.cut_proxy import CutProxy
-from tests.components.etcd_server import EtcdServer
-from tests.end_to_end.broker_process import BrokerProcess, wait_until
+from tests.end_to_end.broker_cluster import SHARDS, BrokerCluster
 
-from tidelog.client import Admin, Consumer
+from tidelog.client import Consumer
 
-WAIT_S = 30.0
-PARTITIONS = 3
-LEASE_MS = 1_000
+PARTITIONS = SHARDS
 SEEN_WITHIN_S = 10.0
-
-
-class Cluster:
-    """Each broker reaches etcd through its own proxy."""
-
-    def __init__(self, brokers: list[BrokerProcess], ways: list[CutProxy]) -> None:
-        self.brokers = brokers
-        self.ways = ways
-
-    def leaders(self, seen_by: int) -> dict[int, int]:
-        """The broker of each shard, as one of the brokers sees it."""
-        with Admin(self.brokers[seen_by].url) as admin:
-            shards = admin.cluster().cluster.shards
-        return {s.shard: int(s.leader.removeprefix("broker-")) for s in shards if s.leader}
-
-    def led_by(self, led: set[int], seen_by: int) -> bool:
-        """Whether exactly these brokers lead, together all shards."""
-        leaders = self.leaders(seen_by)
-        return len(leaders) == PARTITIONS and set(leaders.values()) == led
-
-
-@pytest.fixture(scope="module")
-def cluster(etcd: EtcdServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("cut")
-    with ExitStack() as stack:
-        ways = [stack.enter_context(CutProxy(etcd.url)) for _ in range(3)]
-        brokers = [
-            BrokerProcess(
-                folder,
-                {
-                    "store": f"file:{folder / 'data'}",
-                    "etcd.endpoints": way.url,
-                    "etcd.timeout.ms": 500,
-                    "cluster.name": "cut-from-etcd",
-                    "broker.id": f"broker-{n}",
-                    "shards": PARTITIONS,
-                    "num.partitions": PARTITIONS,
-                    "lease.ttl.ms": LEASE_MS,
-                    "rebalance.delay.ms": 0,
-                },
-            )
-            for n, way in enumerate(ways)
-        ]
-        for broker in brokers:
-            stack.callback(broker.stop)
-            broker.start()
-        yield Cluster(brokers, ways)
-
-
-@pytest.fixture
-def whole(cluster: Cluster) -> Iterator[Cluster]:
-    """All connections are open, and each broker leads a shard."""
-    wait_until(lambda: cluster.led_by({0, 1, 2}, 0), WAIT_S)
-    yield cluster
-    for way in cluster.ways:
-        way.mend()
 
 
 def append(url: str, topic: str, partition: int) -> int:
@@ -112,14 +49,14 @@ def end_told(url: str, topic: str, partition: int, question: str, acknowledged: 
 QUESTIONS = ("latest", "time", "log", "fetch", "poll")
 
 
-def test_brokers_that_lose_etcd_alone_give_no_older_end_and_consumers_continue(whole: Cluster) -> None:
+def test_brokers_that_lose_etcd_alone_give_no_older_end_and_consumers_continue(whole: BrokerCluster) -> None:
     """Two of three are cut off: each forwards to the other, as far as it knows."""
     brokers, topic = whole.brokers, "truth"
     for partition in range(PARTITIONS):
         append(brokers[0].url, topic, partition)
     for n in (1, 2):
         whole.ways[n].cut()
-    wait_until(lambda: whole.led_by({0}, 0), WAIT_S)
+    whole.await_leaders({0})
     with ThreadPoolExecutor(len(QUESTIONS) * PARTITIONS * 2) as asking:
         for _ in range(3):
             ends = [append(brokers[0].url, topic, partition) for partition in range(PARTITIONS)]
@@ -141,7 +78,9 @@ def test_brokers_that_lose_etcd_alone_give_no_older_end_and_consumers_continue(w
     assert time.monotonic() - began_s < SEEN_WITHIN_S
 
 
-def test_a_consumer_that_waits_at_a_broker_when_it_loses_etcd_gets_every_record_within_seconds(whole: Cluster) -> None:
+def test_a_consumer_that_waits_when_its_broker_loses_etcd_gets_every_record_within_seconds(
+    whole: BrokerCluster,
+) -> None:
     brokers, topic = whole.brokers, "followed"
     for partition in range(PARTITIONS):
         append(brokers[0].url, topic, partition)
@@ -150,7 +89,7 @@ def test_a_consumer_that_waits_at_a_broker_when_it_loses_etcd_gets_every_record_
         assert consumer.poll(timeout_s=0.2) is None
         for n in (1, 2):
             whole.ways[n].cut()
-        wait_until(lambda: whole.led_by({0}, 0), WAIT_S)
+        whole.await_leaders({0})
         began_s = time.monotonic()
         acknowledged = [append(brokers[0].url, topic, n % PARTITIONS) for n in range(12)]
         seen = 0
@@ -160,13 +99,15 @@ def test_a_consumer_that_waits_at_a_broker_when_it_loses_etcd_gets_every_record_
             assert time.monotonic() - began_s < SEEN_WITHIN_S, f"{seen} of {len(acknowledged)}"
 
 
-def test_requests_that_waited_in_a_paused_broker_are_answered_by_the_state_after_the_pause(whole: Cluster) -> None:
+def test_requests_that_waited_in_a_paused_broker_are_answered_by_the_later_state(
+    whole: BrokerCluster,
+) -> None:
     brokers, topic = whole.brokers, "paused"
     for partition in range(PARTITIONS):
         append(brokers[0].url, topic, partition)
     os.kill(brokers[1].pid, signal.SIGSTOP)
     try:
-        wait_until(lambda: whole.led_by({0, 2}, 0), WAIT_S)
+        whole.await_leaders({0, 2})
         ends = [append(brokers[0].url, topic, partition) for partition in range(PARTITIONS)]
         sending = threading.Barrier(len(QUESTIONS) * PARTITIONS + 1)
 

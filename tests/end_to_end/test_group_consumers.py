@@ -4,45 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
 
-import pytest
-from tests.components.etcd_server import EtcdServer
-from tests.end_to_end.broker_process import BrokerProcess, wait_until
-from tests.end_to_end.group_client import SECRET
+from tests.end_to_end.broker_cluster import BrokerCluster
+from tests.end_to_end.broker_process import wait_until
 
 from tidelog.client import Admin, Consumer, ConsumerOptions, Producer, TopicPartition
 
-PARTITIONS, SHARDS = 6, 3
+PARTITIONS = 6
 WAIT_S = 40.0
 OPTIONS = ConsumerOptions(auto_commit_interval_s=0.2, session_timeout_s=10.0)
-
-
-@pytest.fixture(scope="module")
-def brokers(etcd: EtcdServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerProcess]]:
-    folder = tmp_path_factory.mktemp("consumers")
-    settings = {
-        "store": f"file:{folder / 'data'}",
-        "etcd.endpoints": etcd.url,
-        "cluster.name": "group-consumers",
-        "shards": SHARDS,
-        "lease.ttl.ms": 1_000,
-        "rebalance.delay.ms": 0,
-        "peer.secret": SECRET,
-    }
-    with ExitStack() as stack:
-        found = [BrokerProcess(folder, {**settings, "broker.id": f"broker-{number}"}) for number in range(3)]
-        for broker in found:
-            stack.callback(broker.stop)
-            broker.start()
-        wait_until(lambda: len(set(leaders(found[0].url))) == SHARDS, WAIT_S)
-        yield found
-
-
-def leaders(url: str) -> list[str]:
-    with Admin(url) as admin:
-        return [shard.leader or "" for shard in admin.cluster().cluster.shards]
 
 
 class Reader(threading.Thread):
@@ -67,8 +37,8 @@ class Reader(threading.Thread):
         self.join()
 
 
-def test_a_group_reads_from_the_leaders_and_skips_nothing_when_one_dies(brokers: list[BrokerProcess]) -> None:
-    addresses, topic, rounds = ",".join(broker.url for broker in brokers), "shared", 0
+def test_a_group_reads_from_the_leaders_and_skips_nothing_when_one_dies(whole: BrokerCluster) -> None:
+    addresses, topic, rounds = whole.addresses, "shared", 0
 
     def produce() -> None:
         nonlocal rounds
@@ -98,12 +68,12 @@ def test_a_group_reads_from_the_leaders_and_skips_nothing_when_one_dies(brokers:
             assert reader.consumer.assignment
             for partition in reader.consumer.assignment:
                 assert map_of_leaders.of(partition) == places[partition.partition]
-        brokers[0].kill()
+        whole.brokers[0].kill()
         began = time.monotonic()
         produce()
         wait_until(everything, WAIT_S)
         assert time.monotonic() - began < WAIT_S
-        brokers[0].start()
+        whole.brokers[0].start()
         produce()
         wait_until(everything, WAIT_S)
     finally:

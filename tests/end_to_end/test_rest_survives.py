@@ -7,15 +7,11 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
 from itertools import count
 from typing import Any
 
 import httpx
-import pytest
-from tests.components.etcd_server import EtcdServer
-from tests.end_to_end.broker_process import BrokerProcess, wait_until
+from tests.end_to_end.broker_cluster import BrokerCluster
 
 from tidelog.client import Admin
 
@@ -81,74 +77,54 @@ class Consumer:
                 return
 
 
-@pytest.fixture
-def brokers(etcd: EtcdServer, tmp_path: Any, request: pytest.FixtureRequest) -> Iterator[list[BrokerProcess]]:
-    with ExitStack() as stack:
-        started = [
-            BrokerProcess(
-                tmp_path,
-                {
-                    "store": f"file:{tmp_path / 'data'}",
-                    "etcd.endpoints": etcd.url,
-                    "cluster.name": request.node.name[:40],
-                    "broker.id": f"broker-{number}",
-                    "shards": 3,
-                    "lease.ttl.ms": 1_000,
-                    "rebalance.delay.ms": 0,
-                    "peer.secret": "secret-of-the-rest-cluster",
-                },
-            )
-            for number in range(3)
-        ]
-        for one in started:
-            stack.callback(one.stop)
-            one.start()
-        with Admin(started[0].url) as admin:
-            wait_until(lambda: all(shard.leader for shard in admin.cluster().cluster.shards), 30.0)
-            admin.create_topic("t", partitions=PARTITIONS)
-        yield started
+def create_topic(cluster: BrokerCluster, topic: str) -> None:
+    with Admin(cluster.urls[0]) as admin:
+        admin.create_topic(topic, partitions=PARTITIONS)
 
 
-async def start_consumer(calls: RoundRobin, name: str) -> Consumer:
+async def start_consumer(calls: RoundRobin, topic: str, name: str) -> Consumer:
+    """A consumer of the group that has the name of its topic."""
     config = {"name": name, "format": "json", "auto.offset.reset": "earliest"}
-    created = (await calls.call("POST", "/consumers/g", config)).json()
+    created = (await calls.call("POST", f"/consumers/{topic}", config)).json()
     assert created["instance_id"] == name
-    path = f"/consumers/g/instances/{name}"
-    assert (await calls.call("POST", f"{path}/subscription", {"topics": ["t"]})).status_code == 204
+    path = f"/consumers/{topic}/instances/{name}"
+    assert (await calls.call("POST", f"{path}/subscription", {"topics": [topic]})).status_code == 204
     return Consumer(calls, path)
 
 
-async def produce_all(calls: RoundRobin) -> dict[int, Place]:
+async def produce_all(calls: RoundRobin, topic: str) -> dict[int, Place]:
     """The place of each record, by its number."""
     places = {}
     for first in range(0, RECORDS, 20):
         records = [{"key": n, "value": {"n": n, "text": "x" * (600 + n % 900)}} for n in range(first, first + 20)]
-        answer = await calls.call("POST", "/topics/t", {"records": records})
+        answer = await calls.call("POST", f"/topics/{topic}", {"records": records})
         assert answer.status_code == 200, answer.text
         for n, place in zip(range(first, first + 20), answer.json()["offsets"], strict=True):
             places[n] = (place["partition"], place["offset"])
     return places
 
 
-async def the_log(url: str) -> dict[Place, Any]:
+async def the_log(url: str, topic: str) -> dict[Place, Any]:
     found: dict[Place, Any] = {}
     async with httpx.AsyncClient(base_url=url, timeout=20) as http:
         for partition in range(PARTITIONS):
             offset, high = 0, 1
             while offset < high:
-                page = (await http.get(f"/v1/topics/t/partitions/{partition}/records?offset={offset}")).json()
+                page = (await http.get(f"/v1/topics/{topic}/partitions/{partition}/records?offset={offset}")).json()
                 for record in page["records"]:
                     found[partition, record["offset"]] = json.loads(record["value"])
                 offset, high = page["next_offset"], page["high_watermark"]
     return found
 
 
-async def test_brokers_die_and_no_record_is_left_out(brokers: list[BrokerProcess]) -> None:
-    calls = RoundRobin([one.url for one in brokers])
-    consumers = [await start_consumer(calls, name) for name in ("one", "two")]
+async def test_brokers_die_and_no_record_is_left_out(whole: BrokerCluster) -> None:
+    topic = "dying"
+    create_topic(whole, topic)
+    calls = RoundRobin(whole.urls)
+    consumers = [await start_consumer(calls, topic, name) for name in ("one", "two")]
     running = [asyncio.ensure_future(consumer.run()) for consumer in consumers]
-    producing = asyncio.ensure_future(produce_all(calls))
-    for victim in brokers:
+    producing = asyncio.ensure_future(produce_all(calls, topic))
+    for victim in whole.brokers:
         await asyncio.sleep(0.7)
         await asyncio.to_thread(victim.kill)
         await asyncio.sleep(1.5)
@@ -157,7 +133,7 @@ async def test_brokers_die_and_no_record_is_left_out(brokers: list[BrokerProcess
     for consumer in consumers:
         consumer.stop = True
     await asyncio.gather(*running)
-    log = await the_log(brokers[0].url)
+    log = await the_log(whole.urls[0], topic)
     answered: dict[Place, Any] = {}
     for consumer in consumers:
         answered.update(consumer.values)
@@ -168,16 +144,18 @@ async def test_brokers_die_and_no_record_is_left_out(brokers: list[BrokerProcess
     await calls.aclose()
 
 
-async def test_while_nothing_fails_each_record_is_answered_once(brokers: list[BrokerProcess]) -> None:
-    calls = RoundRobin([one.url for one in brokers])
-    places = await produce_all(calls)
-    consumer = await start_consumer(calls, "alone")
+async def test_while_nothing_fails_each_record_is_answered_once(whole: BrokerCluster) -> None:
+    topic = "calm"
+    create_topic(whole, topic)
+    calls = RoundRobin(whole.urls)
+    places = await produce_all(calls, topic)
+    consumer = await start_consumer(calls, topic, "alone")
     consumer.stop = True
     await asyncio.gather(consumer.run(), consumer.run(), consumer.run())
     assert set(consumer.answers) == set(places.values())
     assert set(consumer.answers.values()) == {1}
-    assert consumer.values == await the_log(brokers[1].url)
-    assert (await calls.call("DELETE", "/consumers/g/instances/alone")).status_code == 204
-    answer = await calls.call("GET", "/consumers/g/instances/alone/subscription")
+    assert consumer.values == await the_log(whole.urls[1], topic)
+    assert (await calls.call("DELETE", f"/consumers/{topic}/instances/alone")).status_code == 204
+    answer = await calls.call("GET", f"/consumers/{topic}/instances/alone/subscription")
     assert answer.json()["error_code"] == 40403
     await calls.aclose()

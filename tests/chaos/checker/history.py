@@ -49,13 +49,29 @@ class Place:
     count: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """Something between two times."""
+
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered(Timed):
+    """A request and its outcome. `code` is the service's error code."""
+
+    outcome: Outcome
+    code: str = ""
+
+
 @dataclass(frozen=True, slots=True)
-class Append:
+class Append(Answered):
     """One attempt to append; a retry of the same values is another attempt.
 
     `partition` None: the service chose. `keys` is empty if the values have none. `sequenced`: sent so that the service
     can tell retries from new values. A CONFLICT says that `expected_offset` was not the next offset, and gives the next
-    one in `next_offset`. `code` is the service's error code.
+    one in `next_offset`.
     """
 
     client: str
@@ -63,20 +79,16 @@ class Append:
     partition: int | None
     first: int
     count: int
-    start: float
-    end: float
-    outcome: Outcome
     placed: Sequence[Place] = ()
     keys: Sequence[str] = ()
     sequenced: bool = False
     expected_offset: int | None = None
     next_offset: int | None = None
     acks: Acks = Acks.ALL
-    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class Read(Answered):
     """One step of a session that reads a partition continuously. OK without runs: the partition ended at `offset`.
     `log_start_offset`: from an OUT_OF_RANGE."""
 
@@ -85,40 +97,28 @@ class Read:
     partition: int
     offset: int
     next_offset: int
-    start: float
-    end: float
-    outcome: Outcome
     runs: Sequence[Run] = ()
-    code: str = ""
     log_start_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class EndQuery:
+class EndQuery(Answered):
     """A client asked for the end of a partition and got `offset` (None if the call failed)."""
 
     session: str
     topic: str
     partition: int
     offset: int | None
-    start: float
-    end: float
-    outcome: Outcome
-    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Trim:
+class Trim(Answered):
     """A client asked to delete the records below `before_offset`."""
 
     client: str
     topic: str
     partition: int
     before_offset: int
-    start: float
-    end: float
-    outcome: Outcome
-    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class GroupPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Answered):
     """A group's member said which partitions it `owned`, and was told its `epoch` and which it may read (`assigned`).
     From the answer on it believes that it owns these, until it names them no more, or `session_s` after the last
     request that was answered. A poll is a heartbeat, too. CONFLICT: the member was fenced."""
@@ -141,54 +141,39 @@ class Heartbeat:
     assigned: Sequence[GroupPlace]
     epoch: int
     session_s: float
-    start: float
-    end: float
-    outcome: Outcome
-    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class GroupCommit:
+class GroupOffset(Timed):
+    """An offset of a partition between a member and its group."""
+
+    member: str
+    group: str
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCommit(GroupOffset):
     """A member committed `offset` in `epoch`. CONFLICT: the group refused the member or its epoch."""
 
-    member: str
-    group: str
-    topic: str
-    partition: int
-    offset: int
     epoch: int
-    start: float
-    end: float
     outcome: Outcome
     code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class GroupStart:
+class GroupStart(GroupOffset):
     """A member was told to begin at `offset`: the group's committed one, or 0 if there is none."""
-
-    member: str
-    group: str
-    topic: str
-    partition: int
-    offset: int
-    start: float
-    end: float
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRead:
+class GroupRead(GroupOffset):
     """A member was given the records from `offset` up to `next_offset`. `polled`: by a call that checks its `epoch`."""
 
-    member: str
-    group: str
-    topic: str
-    partition: int
-    offset: int
     next_offset: int
     epoch: int
-    start: float
-    end: float
     polled: bool = False
 
 

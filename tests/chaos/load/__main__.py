@@ -21,9 +21,9 @@ import uvloop
 from tests.chaos.checker.history import Acks
 from tests.chaos.load.calls import OUT_OF_RANGE, Caller, open_session
 from tests.chaos.load.group_members import CallingMember, PollingMember, read_committed
+from tests.chaos.load.means import Client, Means
 from tests.chaos.load.producers import (
-    Client,
-    Means,
+    FastProducer,
     PlainProducer,
     Rival,
     SequencedProducer,
@@ -35,14 +35,13 @@ from tests.chaos.load.shipped_clients import ShippedConsumer, ShippedProducer
 from tests.chaos.load.topic_clients import (
     JSON_BODY,
     Appender,
-    ArrowAppender,
-    FastProducer,
     Grower,
     Overwriter,
     Remaker,
     Trimmer,
 )
 from tests.chaos.load.topics import ARROW, EXPIRING, SHIPPED, SPECIAL
+from tests.chaos.load.value_client import Sending
 from tests.chaos.load.workload import CONTENDED, MIXED, ORDERED, Chance, Workload, parse_workload
 
 RIVALS = 3
@@ -104,11 +103,11 @@ def _special_clients(means: Means) -> list[Client]:
         FastProducer(means, "fast-leader", Acks.LEADER).run,
         FastProducer(means, "fast-none", Acks.NONE).run,
         Overwriter(means, "overwriter").run,
-        Appender(means, "expiring", EXPIRING).run,
+        Appender(means, "expiring", Sending(EXPIRING)).run,
         Trimmer(means, "trimmer").run,
         Grower(means, "grower").run,
         Remaker(means, "remaker").run,
-        ArrowAppender(means, "arrow", ARROW).run,
+        Appender(means, "arrow", Sending(ARROW, arrow=True)).run,
         TailReader(means, "arrow-tail", ARROW, 0, arrow=True).run,
         *(ShippedProducer(means, partition).run for partition in range(SPECIAL[SHIPPED].partitions)),
         ShippedConsumer(means).run,

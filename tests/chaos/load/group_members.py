@@ -13,8 +13,17 @@ from typing import Any
 
 from tests.chaos.checker.history import Outcome
 from tests.chaos.load.calls import Answer
-from tests.chaos.load.group_recorder import FENCED, STALE, GroupRecorder, Place, offsets_of, parts_of, places_in
-from tests.chaos.load.producers import RETRY_PAUSE_S, Means
+from tests.chaos.load.group_recorder import (
+    FENCED,
+    STALE,
+    GroupRecorder,
+    Place,
+    offsets_in,
+    offsets_of,
+    parts_of,
+    places_in,
+)
+from tests.chaos.load.means import RETRY_PAUSE_S, Means
 from tests.chaos.load.readers import read_once, runs_in
 from tests.chaos.load.workload import Chance
 
@@ -158,9 +167,8 @@ class CallingMember(GroupMember):
         )
         if answer.ok:
             self._positions[place] = answer.body["next_offset"]
-            self._recorder.read(
-                self._member, place, offset, answer.body["next_offset"], self._epoch, answer, polled=False
-            )
+            given = offsets_in(answer.body["records"])
+            self._recorder.read(self._member, place, offset, given, self._epoch, answer, polled=False)
         return answer
 
     async def _commit_something(self) -> Answer:
@@ -228,7 +236,7 @@ class PollingMember(GroupMember):
         if records:
             runs = runs_in({"records": [{"key": None, **record} for record in records]})
             self._means.recorder.streamed(self._sessions[place], *place, offset, runs, answer.end)
-        self._recorder.read(self._member, place, offset, next_offset, self._epoch, answer, polled=True)
+        self._recorder.read(self._member, place, offset, offsets_in(records), self._epoch, answer, polled=True)
 
     async def _leave(self) -> None:
         answer = await self._call("poll", {"member_id": self._member, "member_epoch": self._epoch, "leave": True})

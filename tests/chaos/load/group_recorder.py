@@ -64,15 +64,16 @@ class GroupRecorder:
 
     def start(self, member: str, place: Place, offset: int, answer: Answer) -> None:
         """`member` begins to read `place` at `offset`, as `answer` says."""
-        start = GroupStart(member, self.group, *place, offset, answer.start, answer.end)
+        start = GroupStart(member, self.group, *place, offset, start=answer.start, end=answer.end)
         self.recorder.grouped(f"{member} of {self.group}", start, answer, refusals=REFUSALS)
 
     def read(
-        self, member: str, place: Place, offset: int, next_offset: int, epoch: int, answer: Answer, *, polled: bool
+        self, member: str, place: Place, offset: int, given: Sequence[int], epoch: int, answer: Answer, *, polled: bool
     ) -> None:
-        read = GroupRead(
-            member, self.group, *place, offset, next_offset, epoch, answer.start, answer.end, polled=polled
-        )
+        """`member` asked for the records from `offset` on, and got those with the offsets `given`. The position that
+        the answer names is no proof that the records below it came."""
+        first, after = (given[0], given[-1] + 1) if given else (offset, offset)
+        read = GroupRead(member, self.group, *place, first, after, epoch, polled, start=answer.start, end=answer.end)
         self.recorder.grouped(f"{member} of {self.group}", read, answer, refusals=REFUSALS)
 
 
@@ -97,6 +98,11 @@ def offsets_of(offsets: Mapping[Place, int]) -> Sequence[Mapping[str, Any]]:
     return [
         {"topic": topic, "partition": partition, "offset": offset} for (topic, partition), offset in offsets.items()
     ]
+
+
+def offsets_in(records: Iterable[Mapping[str, Any]]) -> Sequence[int]:
+    """The offsets of the records of an answer."""
+    return [record["offset"] for record in records]
 
 
 def _places(places: Iterable[Place]) -> tuple[GroupPlace, ...]:

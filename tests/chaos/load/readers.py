@@ -12,7 +12,7 @@ from typing import Any, Never
 
 from tests.chaos.checker.history import Run
 from tests.chaos.load.calls import OUT_OF_RANGE, Answer, Caller
-from tests.chaos.load.producers import RETRY_PAUSE_S, Means
+from tests.chaos.load.means import RETRY_PAUSE_S, Means
 from tests.chaos.load.recorder import Recorder
 from tests.chaos.load.values import runs_of
 from tests.chaos.load.workload import Chance

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence, Set
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypedDict
 
 from tests.chaos.checker.history import Acks, Append, EndQuery, FinalLog, Outcome, Place, Read, Run, TopicRules, Trim
 from tests.chaos.checker.history_lines import Operation, format_operation
@@ -51,16 +51,13 @@ class Recorder:
             partition=partition,
             first=first,
             count=count,
-            start=answer.start,
-            end=answer.end,
-            outcome=answer.outcome,
             placed=placed,
             keys=tuple(keys),
             sequenced=sequenced,
             expected_offset=expected_offset,
             next_offset=answer.body.get("next_offset") if answer.outcome is Outcome.CONFLICT else None,
             acks=acks,
-            code=answer.code,
+            **_answered(answer),
         )
         self._record(client, topic, partition, answer, append)
 
@@ -68,20 +65,11 @@ class Recorder:
         """Record one step of a session, even if it brought nothing."""
         self.counts[f"read {answer.outcome.value}"] += 1
         next_offset = answer.body["next_offset"] if answer.ok else offset
-        outcome = Outcome.UNKNOWN if answer.outcome is Outcome.FAIL else answer.outcome
-        read = Read(
-            session=session,
-            topic=topic,
-            partition=partition,
-            offset=offset,
-            next_offset=next_offset,
-            start=answer.start,
-            end=answer.end,
-            outcome=outcome,
-            runs=tuple(runs),
-            code=answer.code,
-            log_start_offset=answer.body.get("log_start_offset", 0),
-        )
+        told = _answered(answer)
+        if answer.outcome is Outcome.FAIL:
+            told["outcome"] = Outcome.UNKNOWN
+        log_start = answer.body.get("log_start_offset", 0)
+        read = Read(session, topic, partition, offset, next_offset, tuple(runs), log_start, **told)
         self._record(session, topic, partition, answer, read)
 
     def streamed(
@@ -95,13 +83,13 @@ class Recorder:
         """Record a query for the end of a partition."""
         self.counts[f"end {answer.outcome.value}"] += 1
         offset = answer.body["offset"] if answer.ok else None
-        query = EndQuery(session, topic, partition, offset, answer.start, answer.end, answer.outcome, answer.code)
+        query = EndQuery(session, topic, partition, offset, **_answered(answer))
         self._record(session, topic, partition, answer, query)
 
     def trim(self, client: str, topic: str, partition: int, before_offset: int, answer: Answer) -> None:
         """Record a deletion of records."""
         self.counts[f"trim {answer.outcome.value}"] += 1
-        trim = Trim(client, topic, partition, before_offset, answer.start, answer.end, answer.outcome, answer.code)
+        trim = Trim(client, topic, partition, before_offset, **_answered(answer))
         self._record(client, topic, partition, answer, trim)
 
     def changed(self, client: str, what: str, answer: Answer) -> None:
@@ -151,6 +139,19 @@ class Recorder:
 
     def _write(self, operation: Operation, broker: str = "") -> None:
         self._file.write(format_operation(operation, broker=broker) + "\n")
+
+
+class _Answered(TypedDict):
+    """The fields of `Answered`."""
+
+    start: float
+    end: float
+    outcome: Outcome
+    code: str
+
+
+def _answered(answer: Answer) -> _Answered:
+    return {"start": answer.start, "end": answer.end, "outcome": answer.outcome, "code": answer.code}
 
 
 def _placed(answer: Answer) -> tuple[Place, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVarTuple
 
 from tests.chaos.load.calls import Answer
-from tests.chaos.load.producers import Means
+from tests.chaos.load.means import Means
 from tests.chaos.load.readers import runs_in
 from tests.chaos.load.topics import SHIPPED
 from tests.chaos.load.values import Value

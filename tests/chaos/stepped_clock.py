@@ -1,5 +1,4 @@
-"""Lets the harness step a broker's wall clock. Python runs this file first in every process that has its folder in
-``PYTHONPATH``.
+"""Lets the harness step a broker's wall clock.
 
 It changes `SystemClock.now_ms`, Tidelog's only wall clock, by the milliseconds in the file
 ``$CHAOS_CLOCKS/$TIDELOG_PORT``, if that exists. The monotonic clock stays as it is, as with a real step. The times of
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from tidelog.storage.runtime import SystemClock
 
+CLOCKS = "CHAOS_CLOCKS"
 LOOK_S = 0.05
 
 
@@ -32,11 +32,11 @@ class _SteppedClock:
         return self._true_ms(clock) + self._step_ms
 
 
-_stepped = _SteppedClock(Path(os.environ["CHAOS_CLOCKS"]) / os.environ.get("TIDELOG_PORT", "none"))
+def step_wall_clock() -> None:
+    """Make the wall clock of this process follow its file."""
+    stepped = _SteppedClock(Path(os.environ[CLOCKS]) / os.environ.get("TIDELOG_PORT", "none"))
 
+    def now_ms(self: SystemClock) -> int:
+        return stepped.now_ms(self)
 
-def _now_ms(self: SystemClock) -> int:
-    return _stepped.now_ms(self)
-
-
-SystemClock.now_ms = _now_ms  # type: ignore[method-assign]
+    SystemClock.now_ms = now_ms  # type: ignore[method-assign]

@@ -1,0 +1,13 @@
+"""Python runs this file first in every process of Tidelog that the harness starts: its folder is in their
+``PYTHONPATH``."""
+
+from __future__ import annotations
+
+import os
+
+from tests.chaos.mutations import MUTATION, MUTATIONS
+from tests.chaos.stepped_clock import step_wall_clock
+
+step_wall_clock()
+if MUTATION in os.environ:
+    MUTATIONS[os.environ[MUTATION]]()
