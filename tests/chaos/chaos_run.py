@@ -36,6 +36,8 @@ from tests.chaos.world import World, open_world
 PARTITIONS = {ORDERED: 4, MIXED: 4, CONTENDED: 2}
 RECOVERY_S_MAX = 90.0
 LOOK_S = 0.25
+TRACEBACK_SHOWN = 1_500
+"""Characters of the end of a log line, which is JSON and holds the whole traceback."""
 
 
 class DidNotRecover(Exception):
@@ -199,9 +201,9 @@ def _defects(world: World) -> Iterator[str]:
         if code != 0:
             yield f"{broker.service.name} ended with {code} when it was told to stop"
         with broker.log_path.open(encoding="utf-8", errors="replace") as lines:
-            found = sum("Traceback (most recent call last)" in line for line in lines)
+            found = [line.strip() for line in lines if "Traceback (most recent call last)" in line]
         if found:
-            yield f"the log of {broker.service.name} holds {found} tracebacks: {broker.log_path}"
+            yield f"{broker.log_path} holds {len(found)} tracebacks; the first: {found[0][-TRACEBACK_SHOWN:]}"
 
 
 def _waiting(status: LoadStatus, after: float) -> Iterator[str]:

@@ -116,6 +116,7 @@ class LeaderCalls:
         self, shards: Collection[int], leader: Leader, call: asyncio.Future[T], leaving_s: float
     ) -> T:
         """The answer of `call`, which has `leaving_s` left once `leader` was replaced in one of `shards`."""
+        call.add_done_callback(_noticed)
         moves = {self._router.moved(shard, leader): shard for shard in shards}
         waited: list[asyncio.Future[Any]] = [call, *moves]
         try:
@@ -165,6 +166,6 @@ class Pauses:
 
 
 def _noticed(call: asyncio.Future[Any]) -> None:
-    """After the caller was cancelled, asyncio must not report an error of the call as unhandled."""
+    """Take the error of `call`. If its caller has given up, no one else takes it, and asyncio logs it as a defect."""
     if not call.cancelled():
         call.exception()
