@@ -30,7 +30,7 @@ from tests.chaos.faults import Calm
 from tests.chaos.load.workload import CONTENDED, MIXED, ORDERED, Workload
 from tests.chaos.load_process import LoadProcess, LoadStatus
 from tests.chaos.oracle.oracle import LINEARIZABLE, ask_oracle, oracle_trouble
-from tests.chaos.schedule import Planned, plan
+from tests.chaos.schedule import Pace, Planned, plan
 from tests.chaos.world import World, open_world
 
 PARTITIONS = {ORDERED: 4, MIXED: 4, CONTENDED: 2}
@@ -118,9 +118,9 @@ class ChaosRun:
         planned = plan(self._seed, self._shape, kinds)
         return self.of(takewhile(lambda _: time.monotonic() < end_at, planned))
 
-    def of_faults(self, count: int, kinds: Sequence[str] | None = None) -> Outcome:
-        """Inject the given number of faults."""
-        return self.of(islice(plan(self._seed, self._shape, kinds), count))
+    def of_kinds(self, kinds: Sequence[str], pace: Pace) -> Outcome:
+        """Inject one fault of each kind."""
+        return self.of(islice(plan(self._seed, self._shape, kinds, pace), len(kinds)))
 
     def of(self, faults: Iterable[Planned]) -> Outcome:
         """Inject these faults, one after the other."""

@@ -32,10 +32,12 @@ OVERLAPPING_S_MAX = 30.0
 
 
 class Drawn:
-    """The seed's choices for one fault."""
+    """The seed's choices for one fault. `lasting`: the part of the range of durations that is used, from its
+    beginning."""
 
-    def __init__(self, draw: random.Random, shape: Shape) -> None:
+    def __init__(self, draw: random.Random, shape: Shape, lasting: float = 1.0) -> None:
         self._draw = draw
+        self._lasting = lasting
         self.shape = shape
 
     def broker(self) -> str:
@@ -45,6 +47,10 @@ class Drawn:
         return self._draw.choice(self.shape.etcd_names)
 
     def seconds(self, low: float, high: float) -> float:
+        """A duration."""
+        return self._draw.uniform(low, low + self._lasting * (high - low))
+
+    def between(self, low: float, high: float) -> float:
         return self._draw.uniform(low, high)
 
     def some_brokers(self) -> Sequence[str]:
@@ -83,7 +89,7 @@ ALONE: Mapping[str, Kind] = {
     "store's answers lost": lambda drawn: Disturb(drawn.store_links(), Condition.DEAF, drawn.seconds(1, 5)),
     "store answers 503": lambda drawn: Disturb(drawn.store_links(), Condition.FAILING, drawn.seconds(1, 6)),
     "store slow": lambda drawn: Disturb(
-        drawn.store_links(), Condition.OPEN, drawn.seconds(3, 8), drawn.seconds(0.05, 0.4)
+        drawn.store_links(), Condition.OPEN, drawn.seconds(3, 8), drawn.between(0.05, 0.4)
     ),
     "clients cut off": lambda drawn: Disturb([link(CLIENTS, drawn.broker())], Condition.SILENT, drawn.seconds(1, 8)),
     "clients' answers lost": lambda drawn: Disturb(
@@ -92,7 +98,7 @@ ALONE: Mapping[str, Kind] = {
     "broker paused beyond the grace": lambda drawn: Pause(drawn.broker(), drawn.seconds(1.05, 1.2) * GRACE_S),
     "store killed": lambda drawn: Kill((STORE,), drawn.seconds(0, 10)),
     "clock stepped": lambda drawn: ClockStep(
-        drawn.broker(), drawn.seconds(-CLOCK_STEP_S_MAX, CLOCK_STEP_S_MAX), drawn.seconds(3, 12)
+        drawn.broker(), drawn.between(-CLOCK_STEP_S_MAX, CLOCK_STEP_S_MAX), drawn.seconds(3, 12)
     ),
     "calm weather": lambda drawn: Calm(drawn.seconds(10, 20)),
 }
@@ -111,7 +117,7 @@ TOGETHER: Mapping[str, Kind] = {
         drawn.etcd_links(drawn.some_brokers()), Condition.REFUSED, drawn.seconds(1, 3) * LEASE_S
     ),
     "etcd slow": lambda drawn: Disturb(
-        drawn.etcd_links(drawn.shape.broker_names), Condition.OPEN, drawn.seconds(3, 8), drawn.seconds(0.1, 0.8)
+        drawn.etcd_links(drawn.shape.broker_names), Condition.OPEN, drawn.seconds(3, 8), drawn.between(0.1, 0.8)
     ),
     "peers cut off": lambda drawn: Disturb([link(PEERS, drawn.broker())], Condition.SILENT, drawn.seconds(2, 10)),
     "peers' answers lost": lambda drawn: Disturb([link(PEERS, drawn.broker())], Condition.DEAF, drawn.seconds(1, 5)),

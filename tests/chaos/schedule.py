@@ -10,7 +10,16 @@ from infra.cluster.topology import Shape
 from tests.chaos.fault_kinds import Drawn, kinds_for
 from tests.chaos.faults import Fault
 
-CALM_S = (2.0, 6.0)
+
+@dataclass(frozen=True)
+class Pace:
+    """`calm_s`: bounds of the time before each fault. `lasting`: see `Drawn`."""
+
+    calm_s: tuple[float, float] = (2.0, 6.0)
+    lasting: float = 1.0
+
+
+USUAL = Pace()
 
 
 @dataclass(frozen=True)
@@ -22,13 +31,13 @@ class Planned:
     calm_s: float
 
 
-def plan(seed: int, shape: Shape, kinds: Sequence[str] | None = None) -> Iterator[Planned]:
+def plan(seed: int, shape: Shape, kinds: Sequence[str] | None = None, pace: Pace = USUAL) -> Iterator[Planned]:
     """Faults without end, every kind once per round, in a different order each round."""
     known = kinds_for(shape)
     draw = random.Random(seed)
-    drawn = Drawn(draw, shape)
+    drawn = Drawn(draw, shape, pace.lasting)
     while True:
         order = list(kinds or known)
         draw.shuffle(order)
         for kind in order:
-            yield Planned(kind, known[kind](drawn), draw.uniform(*CALM_S))
+            yield Planned(kind, known[kind](drawn), draw.uniform(*pace.calm_s))

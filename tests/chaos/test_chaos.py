@@ -21,6 +21,7 @@ from tests.chaos.checker.violation import Rule
 from tests.chaos.oracle.oracle import VIOLATED, ask_oracle
 from tests.chaos.report import report_on, write_report
 from tests.chaos.sabotage import SABOTAGES
+from tests.chaos.schedule import Pace
 from tests.components.required import require_component
 
 ALONE, CLUSTER = Shape(1, 0), Shape()
@@ -46,7 +47,7 @@ pytestmark = pytest.mark.timeout(600)
 def test_one_broker_keeps_every_promise_through_faults(tmp_path: Path) -> None:
     for name in ("minio", "log-oracle"):
         require_component(name)
-    outcome = ChaosRun(tmp_path, seed=SEED, shape=ALONE).of_faults(len(KINDS_ALONE), KINDS_ALONE)
+    outcome = ChaosRun(tmp_path, seed=SEED, shape=ALONE).of_kinds(KINDS_ALONE, Pace((2.0, 5.0), lasting=0.25))
     assert outcome.holds, outcome.summary()
     assert_much_was_done(outcome)
     assert_the_judges_bite(outcome.history)
@@ -57,7 +58,7 @@ def test_one_broker_keeps_every_promise_through_faults(tmp_path: Path) -> None:
 def test_a_cluster_keeps_every_promise_through_faults(tmp_path: Path) -> None:
     for name in ("minio", "etcd", "log-oracle"):
         require_component(name)
-    outcome = ChaosRun(tmp_path, seed=SEED, shape=CLUSTER).of_faults(len(KINDS_OF_CLUSTER), KINDS_OF_CLUSTER)
+    outcome = ChaosRun(tmp_path, seed=SEED, shape=CLUSTER).of_kinds(KINDS_OF_CLUSTER, Pace((0.5, 1.5), lasting=0.25))
     assert outcome.holds, outcome.summary()
     assert_much_was_done(outcome)
     assert write_report(report_on(outcome), tmp_path).read_text().startswith(f"# Chaos, seed {SEED}: holds")
