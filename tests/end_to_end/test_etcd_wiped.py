@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.components.etcd_server import EtcdServer
 from tests.components.required import require_component
-from tests.end_to_end.broker_process import BrokerProcess, run_tidelog, wait_until
+from tests.end_to_end.broker_process import BrokerProcess, run_tidelog, start_together, wait_until
 from tests.end_to_end.steady_load import SteadyLoad
 
 from tidelog.client import Admin, MembershipDescription
@@ -47,8 +47,7 @@ def settings(own_etcd: EtcdServer, tmp_path: Path) -> dict[str, object]:
 def brokers(settings: dict[str, object], tmp_path: Path) -> Iterator[list[BrokerProcess]]:
     started = [BrokerProcess(tmp_path, {**settings, "broker.id": f"broker-{n}"}) for n in range(2)]
     try:
-        for broker in started:
-            broker.start()
+        start_together(started)
         yield started
     finally:
         for broker in started:

@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 import httpx
 import pytest
 from tests.components.etcd_server import EtcdServer
-from tests.end_to_end.broker_process import BrokerProcess, run_tidelog, wait_until
+from tests.end_to_end.broker_process import BrokerProcess, run_tidelog, start_together, wait_until
 
 from tidelog.client import Admin, Consumer, MembershipDescription, Producer
 
@@ -31,8 +31,7 @@ def brokers(etcd: EtcdServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "rebalance.delay.ms": 0,
     }
     started = [BrokerProcess(folder, {**settings, "broker.id": f"broker-{n}"}) for n in range(3)]
-    for broker in started:
-        broker.start()
+    start_together(started)
     yield started
     for broker in started:
         broker.stop()

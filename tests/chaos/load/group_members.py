@@ -139,6 +139,8 @@ class CallingMember(GroupMember):
         if epoch != self._epoch and self._epoch:
             self._last = self._epoch, dict(self._positions)
         self._epoch = epoch
+        if self._chance.below(2) == 0:
+            await self._commit_late()
         lost = {place: at for place, at in self._positions.items() if place not in assigned}
         if lost:
             answer = await self._commit(lost, epoch)
@@ -172,11 +174,14 @@ class CallingMember(GroupMember):
         return answer
 
     async def _commit_something(self) -> Answer:
-        epoch, positions = self._last
-        if self._chance.below(4) == 0 and 0 < epoch < self._epoch and positions:
-            await self._commit(positions, epoch)
         answer = await self._commit(self._positions, self._epoch)
         return answer if answer.code in FENCED else Answer(200, "", answer.start, answer.end)
+
+    async def _commit_late(self) -> None:
+        """Commit in an epoch that is over, which the group must refuse."""
+        epoch, positions = self._last
+        if 0 < epoch < self._epoch and positions:
+            await self._commit(positions, epoch)
 
     async def _commit(self, positions: Mapping[Place, int], epoch: int) -> Answer:
         body = {"offsets": offsets_of(positions), "member_id": self._member, "member_epoch": epoch}
