@@ -39,7 +39,7 @@ cluster: $(VENV)/.run ## three brokers, three etcd and MinIO on this machine, un
 test: $(VENV)/.dev ## the whole suite, with the real components that this machine has
 	@$(BIN)/python $(PREPARE)
 	$(if $(ARGS),,@echo "The whole suite takes about 16 minutes on two cores; \`make test ARGS=tests/storage\` runs a part of it.")
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types and layers; quick
 	@$(BIN)/ruff format --check --quiet .

@@ -1,4 +1,4 @@
-"""Fixtures that every folder may use: the real components (`tests/components/`)."""
+"""Fixtures that every folder may use: the real components (`tests/components/`). The order of the files."""
 
 import signal
 
@@ -9,6 +9,7 @@ pytest_plugins = [
     "tests.components.minio",
     "tests.components.missing_summary",
     "tests.components.moto",
+    "tests.worker_order",
 ]
 
 settings.register_profile("tidelog", deadline=None)  # a deadline would fail tests on a busy machine, and only there

@@ -42,6 +42,7 @@ def test_a_slow_life_is_counted_pass_by_pass(payload: Path) -> None:
     assert found.final_segments == 0
 
 
+@pytest.mark.soak
 def test_a_quick_run_of_archiving_pace(tmp_path: Path) -> None:
     require_component("minio")
     done = bench(tmp_path, "--quick", "archiving-pace", keep_cache=True)

@@ -58,11 +58,11 @@ def test_calls_survive_their_output() -> None:
     ("family", "names"),
     [
         ("topic-creation", ["topic-creation", "topic-etcd-bytes"]),
-        ("etcd-load", ["etcd-requests", "etcd-requests-by-rate"]),
-        ("cluster-puts", ["puts-cluster"]),
         ("partition-memory", ["memory-partitions"]),
-        ("three-brokers", ["three-brokers", "three-brokers-any"]),
-        ("restarts", ["restart-retry", "restart-handover", "restart-takeover"]),
+        pytest.param("etcd-load", ["etcd-requests", "etcd-requests-by-rate"], marks=pytest.mark.soak),
+        pytest.param("cluster-puts", ["puts-cluster"], marks=pytest.mark.soak),
+        pytest.param("three-brokers", ["three-brokers", "three-brokers-any"], marks=pytest.mark.soak),
+        pytest.param("restarts", ["restart-retry", "restart-handover", "restart-takeover"], marks=pytest.mark.soak),
     ],
 )
 def test_a_quick_run_of_a_family(tmp_path: Path, family: str, names: list[str]) -> None:

@@ -32,10 +32,10 @@ async def running_broker(
         await broker.aclose()
 
 
-async def until(condition: Callable[[], bool], *, seconds_max: float = 20.0) -> None:
-    """Wait until `condition` holds; check once per turn of the event loop."""
+async def until(condition: Callable[[], bool], *, seconds_max: float = 60.0, every_s: float = 0.001) -> None:
+    """Wait until `condition` holds; check every `every_s`."""
     async with asyncio.timeout(seconds_max):
         while True:
             if condition():
                 return
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(every_s)

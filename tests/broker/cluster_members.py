@@ -17,7 +17,8 @@ from tidelog.services.settings.settings import Settings
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 
-QUICK = replace(SETTINGS, shards=4, lease_ttl_ms=1_000, rebalance_delay_ms=20, forward_timeout_ms=15_000)
+QUICK = replace(SETTINGS, shards=4, lease_ttl_ms=20_000, rebalance_delay_ms=20, forward_timeout_ms=30_000)
+"""Leases that a pause of a busy machine does not end: every broker here hands over before it stops."""
 
 
 class SharedKeyValueStore(EmbeddedKeyValueStore):

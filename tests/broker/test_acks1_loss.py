@@ -48,7 +48,7 @@ async def test_a_store_that_stops_answering_lets_no_more_than_the_bound_be_ackno
 async def test_a_produce_that_waits_in_vain_has_an_unknown_outcome_and_so_has_its_retry() -> None:
     gated = GatedObjectStore(MemoryObjectStore())
     options = ProduceOptions(Acks.LEADER, partition=0, producer=ProducerSequence("p", 0, 0))
-    async with running_broker(gated, shards=1, acks1_loss_max_ms=0, commit_timeout_ms=50) as broker:
+    async with running_broker(gated, shards=1, acks1_loss_max_ms=0, commit_timeout_ms=500) as broker:
         await broker.create_topic(ANYBODY, "t", 1, {})
         await broker.fetch(ANYBODY, "t", 0, 0, ALL)
         gated.hold()

@@ -56,7 +56,7 @@ async def test_a_rolling_restart_of_three_brokers_under_load_costs_no_producer_a
         for number in range(4):
             await check_log(members.brokers["b"], load, "t", number)
         assert sum(producer.retries for producer in load.producers) == 0
-        assert max(producer.longest_wait_s for producer in load.producers) < 5.0
+        assert max(producer.longest_wait_s for producer in load.producers) < QUICK.lease_ttl_ms / 1000
 
 
 async def test_a_drained_broker_leads_nothing_and_still_takes_requests() -> None:
@@ -82,7 +82,7 @@ async def test_a_second_process_of_a_broker_replaces_the_first_one_which_ends() 
         await first.create_topic(ANYBODY, "t", 1, {})
         await first.produce(ANYBODY, "t", numbered(0, 1), TO_ZERO)
         second = await members.start("a", store)
-        reason = await asyncio.wait_for(first.must_stop(), 10)
+        reason = await asyncio.wait_for(first.must_stop(), 60)
         assert "broker a" in reason
         await members.balanced()
         assert first.shards.led() == {}

@@ -1,12 +1,13 @@
 """A cluster whose bucket fails while shards move, and a cluster whose key-value store is down."""
 
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 
 import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import until
 from tests.broker.cluster_load import check_log, load_on
-from tests.broker.cluster_members import SharedKeyValueStore, running_members
+from tests.broker.cluster_members import QUICK, SharedKeyValueStore, running_members
 from tests.broker.cluster_world import World, running_world
 from tests.broker.drafts import numbered, values_of
 from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
@@ -30,6 +31,7 @@ from tidelog.storage.stores.memory import MemoryObjectStore
 ALL = FetchLimits(1_000_000, 1 << 30)
 TO_ZERO = ProduceOptions(partition=0)
 NAMES = ("a", "b", "c")
+SHORT_LEASES = replace(QUICK, lease_ttl_ms=1_000)
 BAD_WEATHER = FaultPlan(
     unavailable=0.05,
     contended=0.05,
@@ -127,7 +129,7 @@ class AwayKeyValueStore(SharedKeyValueStore):
 
 async def test_a_key_value_store_that_is_away_stops_neither_records_nor_topics() -> None:
     store, kv = MemoryObjectStore(), AwayKeyValueStore(Runtime())
-    async with running_members(("a", store), ("b", store), kv=kv) as members:
+    async with running_members(("a", store), ("b", store), settings=SHORT_LEASES, kv=kv) as members:
         a, b = members.brokers["a"], members.brokers["b"]
         await a.create_topic(ANYBODY, "t", 4, {})
         load = load_on(members, "t", 4)

@@ -21,7 +21,7 @@ TO_ZERO = ProduceOptions(partition=0)
 
 
 @pytest.mark.parametrize(
-    ("request_s", "hedge_ms"), [(30.0, 200), (0.5, 0)], ids=["it is sent a second time", "it is given up"]
+    ("request_s", "hedge_ms"), [(30.0, 2_000), (2.0, 0)], ids=["it is sent a second time", "it is given up"]
 )
 async def test_a_produce_whose_connection_hangs_takes_seconds_at_the_most(
     minio_bucket: S3Bucket, request_s: float, hedge_ms: int
@@ -39,7 +39,7 @@ async def test_a_produce_whose_connection_hangs_takes_seconds_at_the_most(
             proxy.hold_next()
             began_s = time.monotonic()
             await broker.produce(ANYBODY, "t", numbered(2, 1), TO_ZERO)
-            assert time.monotonic() - began_s < 10, "60 s before"
+            assert time.monotonic() - began_s < 20, "60 s before"
             assert proxy.held == 1
             assert broker.measurements().hedges == before.hedges + bool(hedge_ms)
             await broker.produce(ANYBODY, "t", numbered(3, 1), TO_ZERO)

@@ -13,6 +13,7 @@ from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.cluster_world import CLUSTER, World, running_world
 from tests.broker.drafts import numbered, values_of
+from tests.broker.set_clock import SetClock
 from tests.coordinator.stepped_clock import SteppedClock
 from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
@@ -84,10 +85,11 @@ def two(store: ObjectStore | None = None) -> dict[str, ObjectStore]:
 
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS.keys())
 async def test_a_replaced_leader_that_is_cut_off_sends_its_clients_elsewhere(question: Question) -> None:
-    async with running_world(two(), shards=1, settings=HASTY) as world:
+    clock = SetClock()
+    async with running_world(two(), shards=1, settings=HASTY, clock=clock) as world:
         a, _ = await deposed(world)
         if question in (QUESTIONS["earliest"], QUESTIONS["fetch below its end"]):
-            await asyncio.sleep(READERS_TRUST_S)  # for this long, a commit is proof enough
+            clock.pass_time(READERS_TRUST_S)  # for this long, a commit is proof enough
         with pytest.raises(LeaderUnknown):
             await question(a)
         assert not a.route(ANYBODY, "t", 0).local, "it has stepped down"

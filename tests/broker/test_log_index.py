@@ -42,7 +42,7 @@ async def last_indexed(store: ObjectStore) -> int:
 
 
 async def index_reaches(store: ObjectStore, end: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await last_indexed(store)) < end - 1:  # noqa: ASYNC110  # the bucket sends no signal
             await asyncio.sleep(0.001)
 

@@ -72,7 +72,7 @@ async def test_a_commit_that_times_out_in_an_outage_may_be_retried_without_a_dup
         with pytest.raises(Unavailable):
             await broker.produce(ANYBODY, "t", numbered(0, 2), options)
         outage.plan = WELL
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     (again,) = await broker.produce(ANYBODY, "t", numbered(0, 2), options)

@@ -190,7 +190,7 @@ async def test_a_commit_that_takes_too_long_says_that_the_outcome_is_unknown() -
 
 async def test_an_error_tells_which_partitions_are_committed() -> None:
     gated = GatedObjectStore(MemoryObjectStore())
-    async with running_broker(gated, commit_timeout_ms=200) as broker:
+    async with running_broker(gated, commit_timeout_ms=1_000) as broker:
         topic = await broker.create_topic(ANYBODY, "t", 2, {})
         gated.hold(wal_prefix(topic.shards[1]))
         with pytest.raises(Unavailable) as raised:

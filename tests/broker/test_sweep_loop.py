@@ -9,11 +9,13 @@ from itertools import pairwise
 
 import pytest
 from tests.anybody import ANYBODY
-from tests.broker.brokers import running_broker, until
+from tests.broker import brokers
+from tests.broker.brokers import running_broker
 from tests.broker.cluster_world import CLUSTER, running_world
 from tests.broker.drafts import numbered
 from tests.broker.fast_clock import FastClock
-from tests.broker.swept_bucket import RECORDS, TO_ZERO, SweptBucket, check_records
+from tests.broker.swept_bucket import DAY_S, RECORDS, TO_ZERO, SweptBucket, check_records
+from tests.coordinator.virtual_time import LoopClock, virtually
 from tests.storage.archive_scenes import ManualClock
 from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
@@ -27,7 +29,6 @@ from tidelog.storage.runtime import Clock, Runtime
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 EACH_MINUTE = 60_000
-FAST = 600.0
 
 
 class HeldLists(MemoryObjectStore):
@@ -51,34 +52,42 @@ class HeldLists(MemoryObjectStore):
         return await super().list(prefix, start_after=start_after, limit=limit)
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for two days of virtual time at the most."""
+    await brokers.until(condition, seconds_max=2 * DAY_S, every_s=10.0)
+
+
 def sweeps_of(broker: LocalBroker) -> int:
     return broker.measurements().sweeps.finished
 
 
+@virtually
 async def test_orphans_are_deleted_after_the_grace_while_records_arrive_and_live_objects_stay() -> None:
     bucket = SweptBucket()
     await bucket.fill()
     changes = {"shards": 2, "archiver_sweep_interval_ms": EACH_MINUTE, "archiver_interval_ms": 1_000}
-    async with running_broker(bucket.store, clock=FastClock(FAST), **changes) as broker:
+    async with running_broker(bucket.store, clock=LoopClock(), **changes) as broker:
         await broker.create_topic(ANYBODY, "other", 1, {})
         await until(lambda: sweeps_of(broker) >= 2)
         assert await bucket.left() == bucket.orphans, "they are too young by the store's clock, however late it is here"
         bucket.pass_a_day()
         before = sweeps_of(broker)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DAY_S):
             while sweeps_of(broker) < before + 2:
                 await broker.produce(ANYBODY, "other", numbered(0, 3), TO_ZERO)
+                await asyncio.sleep(5)
         assert await bucket.left() == []
         assert broker.measurements().sweeps.deleted == {"upload": 2, "staging": 1}
         await check_records(broker)
 
 
+@virtually
 async def test_an_idle_broker_makes_no_put_however_often_it_sweeps() -> None:
     bucket = SweptBucket()
     await bucket.fill()
     bucket.pass_a_day()
     changes = {"shards": 2, "archiver_sweep_interval_ms": EACH_MINUTE}
-    async with running_broker(bucket.store, clock=FastClock(FAST), **changes) as broker:
+    async with running_broker(bucket.store, clock=LoopClock(), **changes) as broker:
         await until(lambda: sweeps_of(broker) >= 2)
         assert await bucket.left() == []
         began, before = sweeps_of(broker), broker.measurements().usage
@@ -89,11 +98,12 @@ async def test_an_idle_broker_makes_no_put_however_often_it_sweeps() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"archiver_sweep_interval_ms": 0}, {"archiver_upkeep": False}])
+@virtually
 async def test_a_broker_that_may_not_sweep_or_leaves_it_to_a_compactor_lists_no_topics(
     changes: dict[str, object],
 ) -> None:
     bucket = SweptBucket()
-    store, clock = HeldLists(bucket.clock), FastClock(FAST)
+    store, clock = HeldLists(bucket.clock), LoopClock()
     async with running_broker(store, clock=clock, **{"archiver_sweep_interval_ms": EACH_MINUTE, **changes}) as broker:
         began_s = clock.monotonic()
         await until(lambda: clock.monotonic() - began_s > 600)
@@ -106,16 +116,17 @@ async def test_by_default_it_comes_an_hour_after_the_start_and_then_once_a_day()
     async with running_broker(store, clock=clock, archiver_sweep_interval_ms=each_day) as broker:
         began_s, at_s = clock.monotonic(), list[float]()
         store.on_list = lambda: at_s.append(clock.monotonic())
-        await until(lambda: sweeps_of(broker) >= 2, seconds_max=60)
+        await brokers.until(lambda: sweeps_of(broker) >= 2)
     assert at_s[0] - began_s >= 3_600
     assert at_s[1] - at_s[0] >= 86_400
 
 
+@virtually
 async def test_a_store_that_is_away_for_a_while_only_puts_it_off(caplog: pytest.LogCaptureFixture) -> None:
     bucket = SweptBucket()
     await bucket.fill()
     bucket.pass_a_day()
-    clock = FastClock(FAST)
+    clock = LoopClock()
     faulty = FaultyObjectStore(bucket.store, FaultPlan(), Runtime(clock))
     async with running_broker(faulty, clock=clock, shards=2, archiver_sweep_interval_ms=EACH_MINUTE) as broker:
         faulty.plan = FaultPlan(unavailable=1.0)
@@ -127,6 +138,7 @@ async def test_a_store_that_is_away_for_a_while_only_puts_it_off(caplog: pytest.
         await check_records(broker)
 
 
+@virtually
 async def test_a_sweep_that_fails_again_and_again_is_begun_less_and_less_often() -> None:
     class Failing(MemoryObjectStore):
         async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
@@ -135,7 +147,7 @@ async def test_a_sweep_that_fails_again_and_again_is_begun_less_and_less_often()
                 raise Denied("403")
             return await super().list(prefix, start_after=start_after, limit=limit)
 
-    broken, at_s, clock = True, list[float](), FastClock(10_000)
+    broken, at_s, clock = True, list[float](), LoopClock()
     async with running_broker(Failing(), clock=clock, archiver_sweep_interval_ms=3_600_000) as broker:
         await until(lambda: len(at_s) >= 8)
         gaps_s = [later - earlier for earlier, later in pairwise(at_s)]
@@ -147,6 +159,7 @@ async def test_a_sweep_that_fails_again_and_again_is_begun_less_and_less_often()
         assert at_s[-1] - at_s[-2] < 1_000, "after one that reached its end the waits begin anew"
 
 
+@virtually
 async def test_a_broker_that_stops_in_the_midst_asks_for_nothing_more_and_the_next_one_begins_again() -> None:
     bucket = SweptBucket()
     bucket.store = store = HeldLists(bucket.clock)
@@ -154,19 +167,20 @@ async def test_a_broker_that_stops_in_the_midst_asks_for_nothing_more_and_the_ne
     bucket.pass_a_day()
     changes = {"shards": 2, "archiver_sweep_interval_ms": EACH_MINUTE}
     store.gate.clear()
-    async with running_broker(store, clock=FastClock(FAST), **changes) as broker:
+    async with running_broker(store, clock=LoopClock(), **changes) as broker:
         await until(lambda: store.held == 1)
     counts = broker.measurements().sweeps
     assert (counts.finished, counts.cut_off, await bucket.left()) == (0, 1, bucket.orphans)
     store.gate.set()
-    async with running_broker(store, clock=FastClock(FAST), **changes) as broker:
+    async with running_broker(store, clock=LoopClock(), **changes) as broker:
         await until(lambda: sweeps_of(broker) >= 1)
         assert await bucket.left() == []
         await check_records(broker)
 
 
+@virtually
 async def test_the_leader_of_shard_0_sweeps_for_all_until_it_lets_go() -> None:
-    clock, bucket = FastClock(FAST), SweptBucket()
+    clock, bucket = LoopClock(), SweptBucket()
     bucket.store = store = HeldLists(bucket.clock)
     store.gate.clear()
     settings = replace(CLUSTER, archiver_sweep_interval_ms=EACH_MINUTE)
@@ -188,12 +202,13 @@ async def test_the_leader_of_shard_0_sweeps_for_all_until_it_lets_go() -> None:
         assert (sweeps_of(a), await bucket.left()) == (0, [])
 
 
+@virtually
 async def test_a_sweep_under_way_does_not_hold_up_produces() -> None:
     """The sweep holds nothing that a commit needs."""
     store = HeldLists(ManualClock())
     store.gate.clear()
     changes = {"shards": 1, "archiver_sweep_interval_ms": EACH_MINUTE}
-    async with running_broker(store, clock=FastClock(FAST), **changes) as broker:
+    async with running_broker(store, clock=LoopClock(), **changes) as broker:
         await broker.create_topic(ANYBODY, "t", 1, {})
         await until(lambda: store.held == 1)
         for number in range(20):

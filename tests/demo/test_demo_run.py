@@ -48,6 +48,7 @@ def test_a_number_that_differs_ends_it_with_1(tmp_path: Path, monkeypatch: pytes
         return [Fingerprint() for _ in range(story.PARTITIONS)]
 
     monkeypatch.setattr(story, "read_back", read_nothing)
+    monkeypatch.setattr(story, "ARCHIVE_WAIT_SECONDS", 0.0)  # these few records stay hot
     app = typer.Typer()
     app.command()(demo)
     arguments = ["--events", "2000", "--no-spark", "--no-crash", "--folder", str(tmp_path / "demo")]

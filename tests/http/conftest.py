@@ -26,7 +26,6 @@ SETTINGS = Settings(
     num_partitions=2,
     request_max_bytes=1 << 20,
     request_max_records=10_000,
-    request_read_timeout_ms=400,
     connections_max=9,
 )
 
@@ -87,7 +86,7 @@ async def served(app: FastAPI, settings: Settings) -> AsyncIterator[Served]:
 @pytest.fixture
 async def live(served: Served) -> AsyncIterator[httpx.AsyncClient]:
     """Calls the broker over a socket."""
-    async with httpx.AsyncClient(base_url=served.url, timeout=10) as http:
+    async with httpx.AsyncClient(base_url=served.url, timeout=60) as http:
         yield http
 
 

@@ -32,7 +32,7 @@ class RunningServer:
     def __enter__(self) -> RunningServer:
         self._port = self._socket.getsockname()[1]
         self._thread.start()
-        assert self._started.wait(10), "the broker did not start"
+        assert self._started.wait(60), "the broker did not start"
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

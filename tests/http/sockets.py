@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-WAIT_S = 5.0
+WAIT_S = 30.0
+"""A wait that takes longer has failed. A busy machine needs seconds."""
 
 
 class Listening(Protocol):

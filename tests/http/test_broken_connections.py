@@ -9,7 +9,7 @@ import httpx
 import pytest
 from tests.http.conftest import SETTINGS, Served
 from tests.http.requests import JSON, TEXT, offsets_of
-from tests.http.sockets import connected, happens, head
+from tests.http.sockets import WAIT_S, connected, happens, head
 
 from tidelog.services.settings.settings import Settings
 
@@ -21,15 +21,6 @@ BODY = b'{"records":[{"value":"x"}]}'
 def settings() -> Settings:
     """With room for many connections."""
     return replace(SETTINGS, connections_max=100)
-
-
-async def test_a_body_that_comes_too_slowly_is_answered_408(served: Served, live: httpx.AsyncClient) -> None:
-    async with connected(served) as wire:
-        await wire.send(head("POST", PATH, content_type=JSON, content_length="1000") + b'{"rec')
-        answer = await wire.answer()
-    assert (answer.status, answer.problem["code"]) == (408, "request_timeout")
-    assert (await live.get("/v1/topics")).json() == {"topics": []}
-    assert served.service.bodies.in_flight_bytes == 0
 
 
 async def test_a_client_that_leaves_in_the_middle_of_a_body_leaves_nothing(
@@ -106,7 +97,7 @@ async def test_a_client_that_does_not_read_holds_up_nobody(served: Served, live:
         await wire.send(head("GET", PATH) * 20)
         for _ in range(20):
             assert (await live.get("/healthz")).status_code == 200
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             assert (await live.get(PATH)).status_code == 200
 
 

@@ -11,7 +11,7 @@ import httpx
 import pyarrow as pa
 import pytest
 from tests.http.requests import ARROW, EVENTS, JSON, arrow_stream, problem, read_arrow, values_table
-from tests.http.sockets import connected, happens, head
+from tests.http.sockets import WAIT_S, connected, happens, head
 from tests.peers.listening_broker import SETTINGS, ListeningBroker, listening_broker, proofs
 
 from tidelog.services.http.app import create_app
@@ -207,7 +207,7 @@ async def test_the_request_id_goes_with_a_request_that_is_sent_on(
 
 async def test_two_brokers_that_point_at_each_other_refuse(asked: ListeningBroker, leader: ListeningBroker) -> None:
     leader.broker.led_by(asked.url)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         refused = await produce(asked, "x")
     assert problem(refused, 503, "not_leader")["leader"] == asked.url
 

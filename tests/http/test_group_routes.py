@@ -10,7 +10,7 @@ import httpx
 import pytest
 from tests.http.conftest import Served
 from tests.http.requests import ARROW, NDJSON, problem
-from tests.http.sockets import connected, happens
+from tests.http.sockets import WAIT_S, connected, happens
 
 from tidelog.storage.runtime import SystemClock
 
@@ -46,7 +46,7 @@ async def poll(live: httpx.AsyncClient, last: dict[str, Any] | None = None, **me
 async def joined(live: httpx.AsyncClient) -> dict[str, Any]:
     """The answer to the polls of a member until it has all partitions."""
     last = await poll(live, wait_ms=50)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         while len(last.get("offsets", [])) < 2:
             last = await poll(live, last, wait_ms=50)
     return last
@@ -139,7 +139,7 @@ async def test_groups_are_listed_in_pages(topic: httpx.AsyncClient) -> None:
 async def test_a_member_by_heartbeats(topic: httpx.AsyncClient) -> None:
     answer = (await topic.post(f"{G}/heartbeat", json={"topics": ["web"], "session_timeout_ms": 6_000})).json()
     member = {"member_id": answer["member_id"], "member_epoch": answer["member_epoch"]}
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         while not answer["assignment"]:
             answer = (await topic.post(f"{G}/heartbeat", json=member)).json()
     member["member_epoch"] = answer["member_epoch"]

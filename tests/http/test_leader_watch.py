@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.http.sockets import WAIT_S
 
 from tidelog.services.http.forwarding.leader_watch import LeaderWatch
 from tidelog.storage.errors import Unavailable
@@ -19,7 +20,7 @@ async def test_a_block_is_cut_off_once_its_leader_is_another() -> None:
         looks.append(len(looks) < 3)
         return looks[-1]
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         with pytest.raises(Unavailable, match="outcome is unknown"):
             async with LeaderWatch(still_leads, EVERY_S):
                 await asyncio.Event().wait()
@@ -36,7 +37,7 @@ async def test_a_leader_that_comes_back_is_waited_for() -> None:
             done.set()
         return leads
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         async with LeaderWatch(still_leads, EVERY_S):
             await done.wait()
 

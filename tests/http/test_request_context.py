@@ -53,11 +53,11 @@ async def test_a_client_that_waits_half_a_second_is_answered_then(
 ) -> None:
     began = SystemClock().monotonic()
     answer = await client.get(
-        f"/v1/topics/web/partitions/0/records?offset={web[0]}&wait_ms=10000", headers={"Tidelog-Timeout-Ms": "200"}
+        f"/v1/topics/web/partitions/0/records?offset={web[0]}&wait_ms=30000", headers={"Tidelog-Timeout-Ms": "200"}
     )
     assert answer.status_code == 200
     assert answer.json()["records"] == []
-    assert SystemClock().monotonic() - began < 8
+    assert SystemClock().monotonic() - began < 20
 
 
 @pytest.mark.parametrize("timeout", ["soon", "-1", "1.5", "", str(TIMEOUT_MS_MAX + 1)])

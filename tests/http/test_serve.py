@@ -23,7 +23,8 @@ from tidelog.services.runtime.serving import serve
 from tidelog.services.settings.settings import Settings
 sys.exit(serve(Settings(store=sys.argv[1], port=int(sys.argv[2]), host=sys.argv[3], shards=2)))
 """
-STOP_S = 10
+STOP_S = 60
+"""A broker that has not stopped by then hangs."""
 PATH = "/v1/topics/web/partitions/0/records"
 
 

@@ -1,4 +1,4 @@
-"""Bounds on the time and size of a request's head, over real sockets."""
+"""Bounds on the time and size of a request's head, and on the time of its body, over real sockets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import replace
 import httpx
 import pytest
 from tests.http.conftest import SETTINGS, Served
-from tests.http.sockets import Wire, connected, head
+from tests.http.requests import JSON
+from tests.http.sockets import connected, head
 
 from tidelog.services.http.listener.connection_bounds import HEAD_BYTES_MAX
 from tidelog.services.settings.settings import Settings
@@ -18,13 +19,17 @@ TIMEOUT_MS = 400
 
 @pytest.fixture
 def settings() -> Settings:
-    return replace(SETTINGS, request_head_timeout_ms=TIMEOUT_MS)
+    return replace(SETTINGS, request_head_timeout_ms=TIMEOUT_MS, request_read_timeout_ms=TIMEOUT_MS)
 
 
-async def ended(wire: Wire) -> bytes:
-    """The bytes until the broker closes the connection."""
-    async with asyncio.timeout(5):
-        return await wire.reader.read()
+async def test_a_body_that_comes_too_slowly_is_answered_408(served: Served, live: httpx.AsyncClient) -> None:
+    path = "/v1/topics/web/partitions/0/records"
+    async with connected(served) as wire:
+        await wire.send(head("POST", path, content_type=JSON, content_length="1000") + b'{"rec')
+        answer = await wire.answer()
+    assert (answer.status, answer.problem["code"]) == (408, "request_timeout")
+    assert (await live.get("/v1/topics")).json() == {"topics": []}
+    assert served.service.bodies.in_flight_bytes == 0
 
 
 @pytest.mark.parametrize("begun", [b"GET", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "])
@@ -33,7 +38,7 @@ async def test_a_head_that_does_not_end_in_time_is_answered_and_closed(served: S
         await wire.send(begun)
         answer = await wire.answer()
         assert (answer.status, answer.problem["code"]) == (408, "request_timeout")
-        assert await ended(wire) == b""
+        assert await wire.closed() == b""
 
 
 async def test_a_head_that_comes_byte_by_byte_has_no_more_time(served: Served) -> None:
@@ -52,7 +57,7 @@ async def test_a_head_that_comes_byte_by_byte_has_no_more_time(served: Served) -
 async def test_a_connection_that_asks_nothing_is_closed(served: Served, sent: bytes) -> None:
     async with connected(served) as wire:
         await wire.send(sent)
-        assert await ended(wire) == b""
+        assert await wire.closed() == b""
 
 
 async def test_a_connection_that_had_an_answer_may_be_idle_for_longer(served: Served) -> None:

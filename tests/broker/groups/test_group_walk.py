@@ -27,7 +27,7 @@ async def test_offsets_of_a_group_that_nobody_calls_expire() -> None:
         await broker.groups.call(ANYBODY, "quiet", COMMIT)
     async with running_broker(store, clock=clock, offsets_retention_ms=RETENTION_MS) as broker:
         await broker.groups.call(ANYBODY, "another", COMMIT)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "quiet" in await listed(broker):
                 await clock.sleep(5)
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from tests.anybody import ANYBODY
+from tests.broker.brokers import until
 from tests.broker.cluster_members import running_members
 from tests.broker.cluster_world import running_world
 
@@ -100,6 +101,6 @@ async def test_a_join_that_waits_moves_with_its_coordinator() -> None:
             protocols=(ClassicProtocol("range", b""),),
         )
         waiting = asyncio.create_task(world.brokers["b"].groups.call(ANYBODY, name, join))
-        await asyncio.sleep(0.2)
+        await until(lambda: world.brokers["a"].local_groups.coordinator_of(shard).waiting > 0)
         await world.give(shard, "b")
         assert (await waiting).generation == 1

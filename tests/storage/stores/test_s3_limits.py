@@ -18,6 +18,8 @@ from tidelog.storage.stores.s3 import S3ObjectStore
 from tidelog.storage.stores.s3_limits import BYTES_PER_S_MIN, RequestLimits
 
 BODY = b"x" * 1_000
+SMALL_S = 1.5
+"""The limit of a small request; a busy machine answers earlier."""
 
 
 @asynccontextmanager
@@ -34,7 +36,7 @@ async def test_a_connection_that_hangs_is_given_up_after_the_limit_of_a_small_re
     minio_bucket: S3Bucket, verb: str
 ) -> None:
     with HoldingProxy(minio_bucket.endpoint.url) as proxy:
-        async with store_behind(proxy, minio_bucket, request_s=0.5) as store:
+        async with store_behind(proxy, minio_bucket, request_s=SMALL_S) as store:
             await store.create("first", BODY)
             assert (await store.get("first")).data == BODY
             calls = {
@@ -44,16 +46,16 @@ async def test_a_connection_that_hangs_is_given_up_after_the_limit_of_a_small_re
             }
             proxy.hold_next()
             began_s = time.monotonic()
-            with pytest.raises(Unavailable, match=r"no answer within 0\.5 s"):
+            with pytest.raises(Unavailable, match=f"no answer within {SMALL_S:g} s"):
                 await calls[verb]()
-            assert time.monotonic() - began_s < 10, "far from the 60 s of a large request"
+            assert time.monotonic() - began_s < 20, "far from the 60 s of a large request"
             await calls[verb]()
             assert proxy.held == 1
 
 
 async def test_after_one_connection_hung_the_other_idle_ones_are_not_used_again(minio_bucket: S3Bucket) -> None:
     with HoldingProxy(minio_bucket.endpoint.url) as proxy:
-        async with store_behind(proxy, minio_bucket, request_s=0.5) as store:
+        async with store_behind(proxy, minio_bucket, request_s=SMALL_S) as store:
             retrying = RetryingObjectStore(store, Runtime())
             await store.create("first", BODY)
             await asyncio.gather(*(store.get("first") for _ in range(12)))
