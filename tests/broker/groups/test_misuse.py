@@ -303,7 +303,9 @@ async def test_instances_that_nobody_uses_are_dropped() -> None:
 async def is_kept(broker: LocalBroker, instance: str) -> bool:
     """Whether the instance exists. It is not a use: a write of a version that it does not have changes nothing."""
     try:
-        await broker.groups.call(ANYBODY, "rest", WriteInstance(instance=instance, data=b"", version=7, idle_timeout_ms=50))
+        await broker.groups.call(
+            ANYBODY, "rest", WriteInstance(instance=instance, data=b"", version=7, idle_timeout_ms=50)
+        )
     except Conflict:
         return True
     except UnknownMember:
