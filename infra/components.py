@@ -1,7 +1,7 @@
 """Lists, fetches and builds the real components that tests and benchmarks use.
 
     python infra/components.py prepare            make all that is possible on this machine
-    python infra/components.py prepare minio ...  make those named, also the ones made only on demand
+    python infra/components.py prepare minio ...  make make those named, also the ones made only on demand
     python infra/components.py list               only list them
 
 Both begin with a table of the components: ready, to be made and how long that takes, or missing (`infra.outlook`).

@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=Path("artifacts/cluster"))
     folder = parser.parse_args().folder
     if not (folder / "cluster.json").exists():
-        print(f"there is no cluster in {folder}: run `make cluster` first", file=sys.stderr)
+        print(f"there is no cluster in {folder}: run run `make cluster` first", file=sys.stderr)
         return 1
     for name, value in LocalCluster(folder)["broker-1"].service.environment.items():
         print(f"export {name}={shlex.quote(value)}")

@@ -220,3 +220,30 @@ def test_a_group_is_described_with_its_state() -> None:
     assert group.call(DescribeGroup()).state == "Stable"
     member.leave()
     assert group.call(DescribeGroup()).state == "Empty"
+
+
+@pytest.mark.parametrize("partitions", range(5, 9))
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_a_paused_member_keeps_its_partitions_if_others_need_not_have_them(partitions: int, names: str) -> None:
+    group = SteppedGroup(web=partitions)
+    paused, reader = map(group.member, names)
+    settle(paused, reader)
+    guest = group.member("guest")
+    for member in (guest, reader, guest, reader):
+        member.beat()  # the paused member sends no heartbeat: it still reads its partitions
+    guest.leave()
+    settle(reader)
+    assert sorted([*paused.numbers, *reader.numbers]) == list(range(partitions))
+
+
+def test_a_partition_that_no_member_reads_goes_to_one_that_waits() -> None:
+    group = SteppedGroup(web=5)
+    members = [group.member(name) for name in ("leaves", "paused")]
+    settle(*members)
+    leaves, paused = sorted(members, key=lambda member: len(member.numbers))
+    assert len(paused.numbers) == 3
+    waits = group.member("waits")
+    waits.beat()
+    leaves.leave()
+    settle(waits)
+    assert sorted([*paused.numbers, *waits.numbers]) == [0, 1, 2, 3, 4]

@@ -58,6 +58,10 @@ class Reconciliation:
         self.release(member, given_up)
         return changed
 
+    def holder(self, partition: Partition) -> str | None:
+        """The id of the member that holds `partition`."""
+        return self._owners.get(partition)
+
     def holds(self, member: ConsumerMember, partition: Partition) -> bool:
         return self._owners.get(partition) == member.member_id
 

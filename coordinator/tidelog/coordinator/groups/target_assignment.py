@@ -110,11 +110,32 @@ class TargetAssignment:
     def _ask(self, head: StoredHead) -> None:
         assignor = self._assignor()
         self._context.set_head(msgspec.structs.replace(head, assignor=assignor))
-        subscribers = tuple(_subscriber(member) for _, member in sorted(self._members.items()))
+        subscribers = tuple(self._subscriber(member) for _, member in sorted(self._members.items()))
         self._asked = frozenset(self._members)
         self._overdue_ms = self._context.moment.monotonic_ms + TASK_PATIENCE_MS
         task = AssignmentInput(assignor, subscribers, self.subscriptions.topics)
         self._context.ask(AssignmentTask(head.epoch, task))
+
+    def _subscriber(self, member: ConsumerMember) -> Subscriber:
+        return Subscriber(
+            member_id=member.member_id,
+            topics=member.subscription.present,
+            owned=self._owned(member),
+            order=member.profile.instance_id or member.member_id,
+            rack=member.profile.rack or "",
+        )
+
+    def _owned(self, member: ConsumerMember) -> frozenset[Partition]:
+        """The partitions that cost no handover if the member has them: those that it reads, and those of its target
+        that no other member reads. A partition of its target that another member reads would have to wait for that
+        member, which may be paused."""
+        awaited = member.target - member.assigned
+        return member.assigned | {each for each in awaited if not self._is_read(each)} if awaited else member.assigned
+
+    def _is_read(self, partition: Partition) -> bool:
+        """Whether a member reads `partition`, and has not been told to give it up."""
+        holder = self._reconciliation.holder(partition)
+        return holder is not None and partition in self._members[holder].assigned
 
     def _assignor(self) -> str:
         """The assignor that most members prefer (as in Kafka)."""
@@ -138,13 +159,3 @@ def _set_target(member: ConsumerMember, target: frozenset[Partition]) -> bool:
     member.target = target
     member.settled = False
     return True
-
-
-def _subscriber(member: ConsumerMember) -> Subscriber:
-    return Subscriber(
-        member_id=member.member_id,
-        topics=member.subscription.present,
-        owned=member.target,
-        order=member.profile.instance_id or member.member_id,
-        rack=member.profile.rack or "",
-    )

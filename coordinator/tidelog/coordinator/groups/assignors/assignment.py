@@ -18,8 +18,9 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True)
 class Subscriber:
-    """A member as assignors see it. `owned`: its partitions in the last target. `order`: its place among the members:
-    its instance id if it has one, which it keeps over restarts, else its member id."""
+    """A member as assignors see it. `owned`: the partitions that it can have without a handover, because it reads them,
+    or because no other member does. `order`: its place among the members: its instance id if it has one, which it keeps
+    over restarts, else its member id."""
 
     member_id: str
     topics: frozenset[str]
