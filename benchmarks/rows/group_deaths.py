@@ -4,6 +4,7 @@
   the answer to its last call, to the answer that gives the other one all partitions.
 - A coordinator dies (kill -9): from the moment when etcd deletes the leader's key at the end of the lease, to the first
   answers to a poll and to a commit of each group. The epochs of the members must stay the same, or the family fails.
+  There are no records, so each poll waits `WAIT_MS` for some, which counts.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tidelog.coordinator.groups.group_shards import shard_of_group
 SHARDS = 4
 PARTITIONS = 100
 SESSION_MS = 6_000
+WAIT_MS = 50
 AROUND_S = 3.0
 NOTICED_S_MAX = 60.0
 NAMES = (
@@ -96,7 +98,16 @@ def _coordinator_dies(bench: Bench, brokers: Cluster, turn: int) -> tuple[float,
 
 
 def _members(bench: Bench, brokers: Cluster, name: str, groups: Sequence[str], members: int) -> Child:
-    arguments = ("--ports", *brokers.ports.values(), "--topic", "shared", "--session-ms", SESSION_MS)
+    arguments = (
+        "--ports",
+        *brokers.ports.values(),
+        "--topic",
+        "shared",
+        "--session-ms",
+        SESSION_MS,
+        "--wait-ms",
+        WAIT_MS,
+    )
     return bench.children.start_module(
         name, "benchmarks.loads.group_members", *arguments, "--members", members, "--groups", *groups
     )

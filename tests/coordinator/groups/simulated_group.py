@@ -34,7 +34,7 @@ from tidelog.wire.groups import CommitOffsets, GroupRequest, Heartbeat
 NAME = "g"
 CALENDAR_MS = 1_700_000_000_000
 TROUBLE_MS = 10_000
-CALM_MS = 13_000
+CALM_MS = 16_000
 MEMBERS_MAX = 6
 TOPICS = ("web", "app", "web-2")
 LIMITS = GroupLimits(heartbeat_interval_ms=900)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.coordinator.groups.simulated_group import SimulatedGroup
 
 SESSION_MS = 3_000
-REBALANCE_MS = 5_000
+REBALANCE_MS = 8_000
 """Longer than any consumer that does not hang needs."""
 PATIENCE_MS = 600
 SUBSCRIPTIONS: tuple[tuple[tuple[str, ...], str], ...] = (

@@ -91,7 +91,7 @@ class ClusterBroker(LocalBroker):
         part_calls = PartCalls(sources, self.known_topics, router, calls, self._clock)
         self.local_groups.topics.know_zones(lambda: zones_of_shards(self._coordination.view))
         self.local_groups.open(self._coordination.group_stores())
-        groups = ClusterGroups(self.local_groups, router, calls, self._peers)
+        groups = ClusterGroups(self.local_groups, router, calls, self._peers, self._clock)
         delivery = ShareDelivery(self, self._peers, calls)
         self._forwarding = _Forwarding(router, calls, delivery, part_calls, groups)
         router.start()

@@ -29,7 +29,7 @@ T = TypeVar("T")
 PAUSE_S_FIRST = 0.01
 PAUSE_S_MAX = 0.2
 """A leader is announced before it accepts requests, without a second notification when it does. So a call is also
-retried after a pause."""
+retried after a pause. The pauses grow, and begin anew when a shard gets another leader: the new one opens soon."""
 
 CUT_OFF_PATIENCE_S = 1.0
 """How long a call looks for a leader while etcd is unreachable, so that the client can try another broker."""
@@ -148,6 +148,7 @@ class Pauses:
         self._end_s = began_s + timeout_s
         self._end_cut_off_s = began_s + min(timeout_s, CUT_OFF_PATIENCE_S)
         self._pause_s = PAUSE_S_FIRST
+        self._places = leader_router.places()
 
     async def again_or_raise(self, error: Unavailable) -> None:
         """Return when the next attempt is due; raise `error` if no time is left."""
@@ -160,9 +161,16 @@ class Pauses:
         left_s = end_s - self._clock.monotonic()
         if left_s <= 0 or self._router.closed:
             return False
+        self._notice_change()  # during the attempt
         await self._router.changed(min(left_s, self._pause_s))
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+        self._notice_change()
         return True
+
+    def _notice_change(self) -> None:
+        places = self._router.places()
+        if places != self._places:
+            self._places, self._pause_s = places, PAUSE_S_FIRST
 
 
 def _noticed(call: asyncio.Future[Any]) -> None:

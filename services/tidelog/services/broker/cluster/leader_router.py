@@ -51,6 +51,15 @@ class LeaderRouter:
             return Route(shard, local=True)
         return Route(shard, local=False, leader=self.leader(shard))
 
+    def opens_here(self, shard: int) -> bool:
+        """Whether this broker holds the leader key of `shard`, and is still opening its log."""
+        record = self._view.leader_of(shard)
+        return record is not None and record.broker_id == self._view.me().broker_id and not self._shards.leads(shard)
+
+    def places(self) -> object:
+        """Where all shards are led now. Compares unequal to an earlier value if that has changed."""
+        return dict(self._view.leaders()), dict(self._shards.led())
+
     async def changed(self, timeout_s: float) -> None:
         """Return when a route may have changed, or after `timeout_s`."""
         await first_of(self._view.changed(timeout_s), self._shards.changed())
