@@ -155,6 +155,18 @@ def test_a_member_that_yields_loses_its_partitions_at_once() -> None:
     assert a.beat(member_epoch=former).assignment == web(0, 1)
 
 
+def test_a_late_join_fences_a_member_that_yields_and_has_not_learned_of_its_loss() -> None:
+    group = SteppedGroup()
+    a = group.member("a", yields=True)
+    settle(a)
+    b = group.member("b")
+    b.beat()
+    group.call(Heartbeat(member_id="a", topics=("web",), yields=True))  # a repetition of its join, held up by a broker
+    b.leave()
+    with pytest.raises(MemberFenced):  # otherwise it would read 2 and 3 on from its old positions
+        a.beat()
+
+
 def test_a_member_that_does_not_confirm_is_fenced_after_its_rebalance_timeout() -> None:
     group = SteppedGroup()
     a = group.member("a", rebalance_timeout_ms=10_000, session_timeout_ms=20_000)

@@ -4,6 +4,7 @@ Each mutation removes one rule of the machine. The simulation must notice each o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -22,14 +23,22 @@ from tidelog.coordinator.groups.target_assignment import TargetAssignment
 from tidelog.storage.errors import MemberFenced
 from tidelog.wire.groups import JOIN_EPOCH, Heartbeat
 
-SEEDS = 2_000
-BLOCKS = 10
+SEEDS = 400
+"""Thirteen times as many as it takes to notice each of the mutations."""
+SOAK_SEEDS_A_MINUTE = 3_000
+BLOCKS = 2
 NONE: frozenset[str] = frozenset()
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_the_group_keeps_its_promises(block: int) -> None:
     _run(range(block, SEEDS, BLOCKS))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_the_group_keeps_its_promises_for_many_seeds() -> None:
+    _run(range(SEEDS, SEEDS + SOAK_SEEDS_A_MINUTE * int(os.environ.get("TIDELOG_SOAK_MINUTES", "1"))))
 
 
 def _run(seeds: range) -> None:

@@ -67,11 +67,13 @@ _OPTIONAL = ("topics", "topic_pattern", "assignor", "rack", "yields", "session_t
 
 class StoredMember(msgspec.Struct, frozen=True, omit_defaults=True):
     """A member in the store. `known_epoch`: the last epoch that a request of the member named, at some time not later
-    than the last write. `topic_ids`: of the topics in `assigned` and `revoking`."""
+    than the last write. `began_epoch`: as in `ConsumerMember`. `topic_ids`: of the topics in `assigned` and
+    `revoking`."""
 
     profile: MemberProfile
     epoch: int
     known_epoch: int = JOIN_EPOCH
+    began_epoch: int = 0
     assigned: tuple[TopicPartitions, ...] = ()
     revoking: tuple[TopicPartitions, ...] = ()
     taken: tuple[TopicPartitions, ...] = ()
@@ -84,7 +86,8 @@ class StoredMember(msgspec.Struct, frozen=True, omit_defaults=True):
 class ConsumerMember:
     """A member as the coordinator has it.
 
-    - `epoch` changes whenever `assigned` does. `known_epoch`: of the member's last request.
+    - `epoch` changes whenever `assigned` does. `known_epoch`: of the member's last request. `began_epoch`: the
+      first one after its last join; a request of an earlier one comes from its former process.
     - `assigned`: the partitions that the last answer assigned to the member. `target`: its target assignment.
     - `revoking`: revoked partitions whose revocation it has not confirmed. No other member is assigned them.
     - `taken`: partitions that were revoked without its confirmation, and it may not know that yet. Others may have
@@ -97,6 +100,7 @@ class ConsumerMember:
     subscription: Subscription
     epoch: int
     known_epoch: int = JOIN_EPOCH
+    began_epoch: int = 0
     assigned: Partitions = NO_PARTITIONS
     revoking: Partitions = NO_PARTITIONS
     taken: Partitions = NO_PARTITIONS
@@ -132,6 +136,7 @@ class ConsumerMember:
             profile=self.profile,
             epoch=self.epoch,
             known_epoch=self.known_epoch,
+            began_epoch=self.began_epoch,
             assigned=self.answer,
             revoking=by_topic(self.revoking),
             taken=by_topic(self.taken),
@@ -148,6 +153,7 @@ class ConsumerMember:
             subscription=subscription,
             epoch=stored.epoch,
             known_epoch=stored.known_epoch,
+            began_epoch=stored.began_epoch,
             assigned=partition_set(stored.assigned),
             revoking=partition_set(stored.revoking),
             taken=partition_set(stored.taken),

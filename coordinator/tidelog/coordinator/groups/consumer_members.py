@@ -209,7 +209,8 @@ class ConsumerMembers:
 
     def _check_epoch(self, member: ConsumerMember, request: Heartbeat) -> None:
         known = request.member_epoch in (member.epoch, member.known_epoch)
-        if member.away or not (known or (member.yields and 0 < request.member_epoch < member.epoch)):
+        earlier = member.yields and max(1, member.began_epoch) <= request.member_epoch < member.epoch
+        if member.away or not (known or earlier):
             raise MemberFenced(
                 f"the member {member.member_id} is in epoch {member.epoch}, not {request.member_epoch}: give up all "
                 "partitions and join again"

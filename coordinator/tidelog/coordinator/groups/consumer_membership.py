@@ -105,7 +105,7 @@ class ConsumerMembership:
 
     def _restart(self, member: ConsumerMember) -> None:
         """The member begins anew in a new epoch, which fences its former process. It keeps its partitions."""
-        member.epoch = self._partitions.next_epoch()
+        member.epoch = member.began_epoch = self._partitions.next_epoch()
         member.known_epoch = JOIN_EPOCH
         member.away = False
         member.taken = NO_PARTITIONS
