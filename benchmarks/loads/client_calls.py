@@ -23,6 +23,7 @@ PICKED = 1 << 16
 
 
 def produce_records(options: argparse.Namespace) -> tuple[int, int]:
+    """As Kafka's load tool, it sends records chosen at random from the lines of the payload. It chooses them first."""
     picked = random.Random(SEED).choices(options.payload.read_bytes().splitlines(), k=PICKED)
     with Producer(options.url, options.topic, ProducerOptions(compression=options.compression)) as producer:
         send = producer.send
@@ -46,8 +47,7 @@ def produce_tables(options: argparse.Namespace) -> tuple[int, int]:
 
 def consume_tables(options: argparse.Namespace) -> tuple[int, int]:
     records = size = 0
-    consumer_options = ConsumerOptions(compression=options.compression)
-    with Consumer(options.url, options.topic, start="start", options=consumer_options) as consumer:
+    with _consumer(options) as consumer:
         for batch in consumer.batches(follow=False):
             records += batch.records.num_rows
             size += sum(map(value_bytes_of, batch.records.to_batches()))
@@ -56,12 +56,16 @@ def consume_tables(options: argparse.Namespace) -> tuple[int, int]:
 
 def consume_records(options: argparse.Namespace) -> tuple[int, int]:
     records = size = 0
-    consumer_options = ConsumerOptions(compression=options.compression)
-    with Consumer(options.url, options.topic, start="start", options=consumer_options) as consumer:
+    with _consumer(options) as consumer:
         for record in consumer.records(follow=False):
             records += 1
             size += len(record.value or b"")
     return records, size
+
+
+def _consumer(options: argparse.Namespace) -> Consumer:
+    how = ConsumerOptions(compression=options.compression)
+    return Consumer(options.url, options.topic, start="start", options=how)
 
 
 LOADS: dict[str, Callable[[argparse.Namespace], tuple[int, int]]] = {

@@ -128,8 +128,9 @@ def prebuilt(
 def batched(bench: Bench, broker: TidelogBroker, kind: str, records: int, topic: str) -> LoadResult:
     """Send with `Producer.send`, one call per record."""
     out = run_module(
-        "benchmarks.loads.batched",
-        *("--port", broker.port, "--topic", topic, "--payload", bench.payload(kind), "--records", records),
+        "benchmarks.loads.client_calls",
+        *("produce-records", "--url", broker.url, "--topic", topic),
+        *("--payload", bench.payload(kind), "--records", records),
     )
     return LoadResult.from_output(out)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import urlsplit
 
 
@@ -18,6 +20,18 @@ class Answered:
     path: str
     status: int
     sequence: str | None
+
+
+class BrokerLeft(Exception):
+    """The broker broke the connection off."""
+
+
+class _RelayServer(ThreadingHTTPServer):
+    """A client may leave before its answer has come, for example when it closes. Every other error is printed."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), BrokenPipeError | ConnectionResetError):
+            super().handle_error(request, client_address)
 
 
 @dataclass
@@ -33,7 +47,7 @@ class Relay:
 
     @contextmanager
     def running(self) -> Iterator[Relay]:
-        with ThreadingHTTPServer(("127.0.0.1", 0), self._forwarding()) as server:
+        with _RelayServer(("127.0.0.1", 0), self._forwarding()) as server:
             self.url = f"http://127.0.0.1:{server.server_port}"
             serving = threading.Thread(target=server.serve_forever, args=(0.01,))
             serving.start()
@@ -49,11 +63,7 @@ class Relay:
         class Forwarding(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", "0")))
-                onward = http.client.HTTPConnection(urlsplit(relay.broker).netloc, timeout=30)
-                onward.request(self.command, self.path, body or None, dict(self.headers))
-                answer = onward.getresponse()
-                told = relay.change(answer.read())
-                onward.close()
+                answer, told = self._forwarded(body)
                 seen = Answered(self.path, answer.status, self.headers.get("tidelog-sequence"))
                 relay.answered.append(seen)
                 if relay.lose(seen):
@@ -64,6 +74,17 @@ class Relay:
                 self.send_header("Content-Length", str(len(told)))
                 self.end_headers()
                 self.wfile.write(told)
+
+            def _forwarded(self, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
+                onward = http.client.HTTPConnection(urlsplit(relay.broker).netloc, timeout=30)
+                try:
+                    onward.request(self.command, self.path, body or None, dict(self.headers))
+                    answer = onward.getresponse()
+                    return answer, relay.change(answer.read())
+                except ConnectionError as error:
+                    raise BrokerLeft(relay.broker) from error
+                finally:
+                    onward.close()
 
             def do_POST(self) -> None:
                 self.do_GET()

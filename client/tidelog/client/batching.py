@@ -123,7 +123,7 @@ class Gathering:
     ) -> None:
         self.draft = Draft()
         self.since: float | None = None
-        self._topic = topic
+        self.topic = topic
         self._partition_count = partition_count
         self._refusals = refusals
         self._partitions = partitions
@@ -181,7 +181,7 @@ class Gathering:
         """Refuse the records that Arrow cannot take, and return the others."""
         unfit = draft.unfit_rows()
         for row in unfit:
-            self._refusals.keep(refused_here(self._topic, int(numbers[row]), error))
+            self._refusals.keep(refused_here(self.topic, int(numbers[row]), error))
         fit = np.delete(np.arange(len(draft)), unfit)
         return np.asarray(numbers)[fit], draft.picked(fit.tolist())
 

@@ -19,7 +19,7 @@ With `acks="all"` each request carries a producer id and a sequence, so the log 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
@@ -27,15 +27,16 @@ from typing import Self
 import pyarrow as pa
 
 from tidelog.client.arrow_stream import checked_compression
-from tidelog.client.batching import RECORD_OVERHEAD_BYTES, Draft, Extras, Gathering, Headers, columns_of
+from tidelog.client.batching import RECORD_OVERHEAD_BYTES, Extras, Gathering, Headers, columns_of
 from tidelog.client.broker_access import Broker
 from tidelog.client.connection import DEFAULT_BROKER, Connection
 from tidelog.client.delivery import Delivered, Delivery, ProducerIdentity, held_sequences
-from tidelog.client.delivery_futures import DeliveredRecord, DeliveryFutures
-from tidelog.client.lanes import Lanes, Parcel, Share
+from tidelog.client.delivery_futures import DeliveredRecord
+from tidelog.client.outcomes import Outcomes
 from tidelog.client.partitioners import partitions_by
 from tidelog.client.producer_options import ProducerOptions
-from tidelog.client.refusals import Part, Refusals, Refused
+from tidelog.client.refusals import Refused
+from tidelog.client.sending import Sending
 from tidelog.client.topic_lookup import partition_count
 from tidelog.storage.errors import Invalid, Unavailable
 from tidelog.storage.runtime import Runtime
@@ -64,52 +65,32 @@ class Producer:
         self._runtime = runtime or Runtime()
         self._connection = Connection(broker, deadline_s=self._options.delivery_timeout_s, runtime=self._runtime)
         self._partition_count = partition_count(broker, topic, self._options.connect_timeout_s, self._runtime)
-        self._lanes = Lanes(request_bytes=self._options.request_bytes, request_records=self._options.request_records)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._futures = DeliveryFutures()
-        self._refusals = Refusals(self._futures.refuse)
+        self._outcomes = Outcomes(self._changed, on_delivery, on_refusal)
         partitions = partitions_by(self._options.partitioner)
-        self._gathering = Gathering(topic, self._partition_count, self._refusals, partitions)
-        self._on_delivery = on_delivery
-        self._on_refusal = on_refusal
-        self._failure: Exception | None = None
-        self._closing = False
+        self._gathering = Gathering(topic, self._partition_count, self._outcomes.refusals, partitions)
         self._producer = self._identity()
-        self._delivery = Delivery(
-            self._connection,
-            topic,
-            self._options.acks,
-            self._producer,
-            self._delivered,
-            self._refused,
-            self._options.compression,
-        )
-        self._threads = [
-            threading.Thread(target=self._send_on, name=f"tidelog-producer-{n}", daemon=True)
-            for n in range(min(self._options.in_flight_max, self._partition_count))
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._sending = self._start_sending()
 
     @property
     def first_open(self) -> int | None:
         """The number (from 0, in the order of `send`) of the first record that is neither known to be in the log nor
         refused; None if there is none."""
         with self._lock:
-            found = (self._lanes.first_open, self._gathering.first_number)
+            found = (self._sending.lanes.first_open, self._gathering.first_number)
             return min((number for number in found if number is not None), default=None)
 
     @property
     def has_room(self) -> bool:
         """Whether `send` would return at once. `wait_for_room` waits for that."""
         with self._lock:
-            return self._lanes.bytes < self._options.buffer_bytes
+            return self._sending.has_room
 
     def wait_for_room(self) -> None:
         """Return when the buffer has room again. Raises the error of an earlier request that failed."""
-        with self._changed:
-            self._await_room()
+        with self._lock:
+            self._sending.await_room()
 
     @property
     def partition_count(self) -> int:
@@ -138,7 +119,7 @@ class Producer:
                 draft.extras[len(draft) - 1] = Extras(timestamp_ms, headers, partition)
             draft.room_bytes -= RECORD_OVERHEAD_BYTES if value is None else len(value) + RECORD_OVERHEAD_BYTES
             if draft.room_bytes <= 0:
-                self._begin_or_seal(draft)
+                self._sending.begin_or_seal(draft)
 
     def send_future(
         self,
@@ -153,12 +134,12 @@ class Producer:
         microseconds more than `send`. A refusal goes to the future only."""
         with self._lock:
             draft, before = self._gathering.draft, self._gathering.newest_number
-            future = self._futures.add(before + 1)
+            future = self._outcomes.futures.add(before + 1)
             try:
                 self.send(value, key, timestamp_ms=timestamp_ms, headers=headers, partition=partition)
             except BaseException:
                 if self._gathering.draft is draft and self._gathering.newest_number == before:
-                    self._futures.forget(before + 1)
+                    self._outcomes.futures.forget(before + 1)
                 raise
         return future
 
@@ -170,11 +151,11 @@ class Producer:
             self._check_partition(partition)
         pieces = max(1, -(-table.nbytes // self._options.request_bytes))
         rows = max(1, -(-table.num_rows // pieces))
-        with self._changed:
-            self._check()
-            self._seal()
+        with self._lock:
+            self._sending.check()
+            self._sending.seal()
             for start in range(0, table.num_rows, rows):
-                self._queue(self._gathering.shares(table.slice(start, rows), partition))
+                self._sending.queue(self._gathering.shares(table.slice(start, rows), partition))
 
     def resume(self) -> Mapping[int, int]:
         """Continue after an earlier producer with the same `producer_id` and epoch, even if the outcome of its last
@@ -184,7 +165,7 @@ class Producer:
             raise Invalid('only a producer with acks="all" can be resumed', field="acks")
         held = held_sequences(self._connection, self.topic, self._partition_count, self._producer)
         with self._lock:
-            self._lanes.begin_at(held)
+            self._sending.lanes.begin_at(held)
         return held
 
     def flush(self, timeout_s: float | None = None) -> None:
@@ -195,7 +176,7 @@ class Producer:
     def close(self) -> None:
         """Flush for at most `close_timeout_s`, end the threads, release the sockets. Raises the errors of `flush`;
         after `Unavailable` it is unknown which of the last records are in the log. Calling it again does nothing."""
-        if self._closing:
+        if self._sending.closing:
             return
         try:
             self._flush(self._options.close_timeout_s, "it is unknown which of them are in the log")
@@ -221,23 +202,31 @@ class Producer:
         producer_id = self._options.producer_id or self._runtime.entropy.new_id()
         return ProducerIdentity(producer_id, self._options.producer_epoch)
 
-    def _flush(self, timeout_s: float | None, otherwise: str) -> None:
-        with self._changed:
-            self._seal()
-            if not self._changed.wait_for(lambda: self._failure is not None or self._lanes.empty, timeout_s):
-                left = self._lanes.open_records
-                raise Unavailable(f"{left} records were not answered within {timeout_s:g} s: {otherwise}")
-            self._raise_failure()
-            self._refusals.raise_first()
+    def _start_sending(self) -> Sending:
+        options, outcomes = self._options, self._outcomes
+        delivery = Delivery(
+            self._connection,
+            self.topic,
+            options.acks,
+            self._producer,
+            outcomes.delivered,
+            outcomes.refused,
+            options.compression,
+        )
+        threads = min(options.in_flight_max, self._partition_count)
+        clock = self._runtime.clock
+        sending = Sending(self._changed, self._gathering, outcomes, delivery.deliver, options, clock, threads)
+        sending.start()
+        return sending
 
-    def _begin_or_seal(self, draft: Draft) -> None:
-        """Start the batch or, if it is full, seal it. In both cases it has no room left."""
-        if self._gathering.since is None:
-            self._check()
-            self._gathering.begin(self._runtime.clock.monotonic(), self._options.batch_bytes)
-            self._changed.notify_all()  # a sending thread must wake when the batch has lingered
-        if draft.room_bytes <= 0:
-            self._seal()
+    def _flush(self, timeout_s: float | None, otherwise: str) -> None:
+        with self._lock:
+            self._sending.seal()
+            if not self._sending.await_answers(timeout_s):
+                left = self._sending.lanes.open_records
+                raise Unavailable(f"{left} records were not answered within {timeout_s:g} s: {otherwise}")
+            self._sending.raise_failure()
+            self._outcomes.refusals.raise_first()
 
     def _check_partition(self, partition: int) -> None:
         if not 0 <= partition < self._partition_count:
@@ -245,121 +234,14 @@ class Producer:
                 f"{self.topic} has no partition {partition}: it has 0 to {self._partition_count - 1}", field="partition"
             )
 
-    def _check(self) -> None:
-        self._raise_failure()
-        if self._closing:
-            raise Invalid("the producer is closed")
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-    def _delivered(self, parcel: Parcel, part: Part, told: Delivered) -> None:
-        """Runs in a sending thread. Callbacks of futures run here too."""
-        if self._futures:
-            with self._lock:
-                outcomes = self._futures.take_delivered(parcel, part, told)
-            for future, outcome in outcomes:
-                future.set_result(outcome)
-        if self._on_delivery is not None:
-            self._on_delivery(told)
-
-    def _refused(self, refused: Refused) -> None:
-        with self._changed:
-            if self._on_refusal is None or self._futures.has(refused.number):
-                self._refusals.keep(refused)
-                return
-        self._on_refusal(refused)
-
-    def _seal(self, *, wait: bool = True) -> None:
-        """Queue the batch and begin another."""
-        first = self._gathering.first_number
-        if first is None:
-            return
-        try:
-            shares = self._gathering.seal()
-        except Exception as error:  # of the program's own partitioner
-            self._lanes.lose(first)
-            self._fail(error, None)
-        else:
-            self._queue(shares, wait=wait)
-
-    def _queue(self, shares: Sequence[Share], *, wait: bool = True) -> None:
-        """Put a batch into its lanes. A sending thread does not wait for room, because it makes the room itself."""
-        for share in shares:
-            if wait:
-                self._await_room()
-            self._lanes.put(share)
-        self._changed.notify_all()
-
-    def _await_room(self) -> None:
-        """If the buffer is full, wait until half of it is free. Waking at each answer would cost more."""
-        if self._lanes.bytes >= self._options.buffer_bytes:
-            half = self._options.buffer_bytes // 2
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._failure is not None or self._closing or self._lanes.bytes <= half)
-        self._check()
-
-    def _send_on(self) -> None:
-        """Run a sending thread: deliver parcel after parcel, until the producer stops."""
-        while (parcel := self._await_parcel()) is not None:
-            refused = 0
-            try:
-                refused = self._delivery.deliver(parcel)
-            except Exception as error:  # also a bug in `on_delivery`: the caller must see it
-                self._fail(error, parcel)
-            with self._changed:
-                self._lanes.done(parcel, refused)
-                self._end_futures_if_failed()
-                self._changed.notify_all()
-
-    def _await_parcel(self) -> Parcel | None:
-        """Wait for the next request to send; None when the producer stops."""
-        with self._changed:
-            while not self._closing:
-                linger_left_s = self._linger_left_s()
-                if linger_left_s is not None and linger_left_s <= 0:
-                    self._seal(wait=False)
-                parcel = self._lanes.take()
-                if parcel is not None:
-                    return parcel
-                self._changed.wait(self._linger_left_s())
-            return None
-
-    def _linger_left_s(self) -> float | None:
-        """How long the batch may still wait; None if it is empty."""
-        if self._gathering.since is None:
-            return None
-        return self._gathering.since + self._options.linger_ms / 1_000 - self._runtime.clock.monotonic()
-
-    def _fail(self, error: Exception, parcel: Parcel | None) -> None:
-        with self._changed:
-            first = None if parcel is None else parcel.first_number
-            for lost in (first, self._gathering.first_number):
-                if lost is not None:
-                    self._lanes.lose(lost)
-            dropped = self._gathering.drop() + self._lanes.drop_waiting()
-            if self._failure is None:
-                self._failure = error
-                error.add_note(f"the producer of {self.topic!r} stopped; {dropped} records behind it were not sent")
-            self._end_futures_if_failed()
-            self._changed.notify_all()
-
-    def _end_futures_if_failed(self) -> None:
-        """Requests that are under way still complete the futures of their records."""
-        if self._failure is not None and self._lanes.empty:
-            self._futures.fail(self._failure)
-
     def _stop(self, *, abandon: bool = False) -> None:
         """End the threads. `abandon`: break off requests under way, whose outcome stays unknown."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
+        with self._lock:
+            self._sending.stop()
         if abandon:
             self._connection.close()
-        give_up_at = self._runtime.clock.monotonic() + ABANDON_S
-        for thread in self._threads:
-            thread.join(max(0.0, give_up_at - self._runtime.clock.monotonic()) if abandon else None)
+        self._sending.join(ABANDON_S if abandon else None)
         self._connection.close()
         with self._lock:
-            self._futures.fail(Unavailable("the producer was closed: it is unknown whether the record is in the log"))
+            unknown = Unavailable("the producer was closed: it is unknown whether the record is in the log")
+            self._outcomes.futures.fail(unknown)
