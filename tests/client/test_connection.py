@@ -213,7 +213,7 @@ def test_a_broker_without_tls_is_not_reached_by_https() -> None:
     def plain(link: socket.socket) -> None:
         link.recv(1 << 16, socket.MSG_PEEK)
         link.sendall(OK)
-        with contextlib.suppress(ConnectionResetError):
+        with contextlib.suppress(ConnectionResetError):  # one of the two ways in which a client ends a bad handshake
             while link.recv(1 << 16):
                 continue
 

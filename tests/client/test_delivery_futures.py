@@ -32,7 +32,7 @@ def test_refused_records_fail_their_futures_and_no_other(broker: str, topic: str
         before = producer.send_future(b"before", partition=0)
         large = producer.send_future(bytes(2_000_000), partition=0)
         after = producer.send_future(b"after", partition=0)
-        unfit = producer.send_future(b"v", 5, partition=0)  # type: ignore[arg-type]
+        unfit = producer.send_future(b"v", 5, partition=0)  # type: ignore[arg-type]  # the mistake under test
         producer.flush()
         assert isinstance(large.exception(WAIT_S), TooLarge)
         assert isinstance(unfit.exception(WAIT_S), Invalid)
@@ -92,4 +92,4 @@ def test_a_partitioner_that_is_wrong_fails_the_producer_with_its_error(broker: s
     with pytest.raises(Invalid, match="chose partition 3"):
         producer.close()
     with pytest.raises(Invalid, match="partitioner is"):
-        Producer(broker, topic, ProducerOptions(partitioner="fnv1a"))  # type: ignore[arg-type]
+        Producer(broker, topic, ProducerOptions(partitioner="fnv1a"))  # type: ignore[arg-type]  # the mistake under test

@@ -18,7 +18,7 @@ from tests.client.relay import Relay
 from tests.end_to_end.broker_process import BrokerProcess
 
 from tidelog.client import Admin, CommittedPosition, Consumer, ConsumerOptions, Producer, TopicPartition
-from tidelog.storage.errors import Invalid, NotFound, TidelogError, UnknownMember
+from tidelog.storage.errors import Invalid, NotFound, TidelogError, Unavailable, UnknownMember
 
 WAIT_S = 20.0
 QUICK = ConsumerOptions(auto_commit_interval_s=0.05, session_timeout_s=1.0, close_timeout_s=2.0)
@@ -250,6 +250,45 @@ def test_a_member_that_the_group_took_out_is_told_at_its_commit(broker: str, top
         assert len(values(consumer, 30)) == 30, "it joins again and reads again"
 
 
+def test_closing_waits_for_commits_that_were_begun(broker: str, topic: str, group: str) -> None:
+    produce(broker, topic, 30)
+    outcomes: list[TidelogError | None] = []
+    with Consumer(broker, topic, group=group, options=MANUAL) as consumer:
+        values(consumer, 30)
+        for _ in range(5):
+            consumer.commit_async(on_commit=outcomes.append)
+    assert outcomes == [None] * 5
+    with Admin(broker) as admin:
+        assert set(admin.group_offsets(group).values()) == {CommittedPosition(10)}
+
+
+def test_a_commit_that_closing_could_not_await_is_told_as_failed(broker: str, topic: str, group: str) -> None:
+    produce(broker, topic, 30)
+    outcomes: list[TidelogError | None] = []
+    with Relay(broker).running() as relay:
+        options = ConsumerOptions(auto_commit=False, close_timeout_s=0.5)
+        consumer = Consumer(relay.url, topic, group=group, options=options)
+        values(consumer, 30)
+    for _ in range(3):
+        consumer.commit_async(on_commit=outcomes.append)
+    consumer.close()
+    give_up_at = time.monotonic() + WAIT_S
+    while len(outcomes) < 3:
+        assert time.monotonic() < give_up_at
+        time.sleep(0.01)
+    assert all(isinstance(one, Unavailable) for one in outcomes)
+
+
+def test_an_error_of_the_programs_own_callback_is_logged(
+    broker: str, topic: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    produce(broker, topic, 30)
+    with Consumer(broker, topic, group=group, options=MANUAL) as consumer:
+        values(consumer, 30)
+        consumer.commit_async(on_commit=lambda _: 1 / 0)  # type: ignore[arg-type,return-value]  # the mistake under test
+    assert "ZeroDivisionError" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("make", "error"),
     [
@@ -258,7 +297,7 @@ def test_a_member_that_the_group_took_out_is_told_at_its_commit(broker: str, top
         (lambda broker: Consumer(broker).subscribe("web"), Invalid),
         (lambda broker: Consumer(broker).committed([TopicPartition("web", 0)]), Invalid),
         (lambda broker: Consumer(broker, "web", group="no\nline").poll(5), Invalid),
-        (lambda broker: Consumer(broker, "web", options=ConsumerOptions(compression="gzip")), Invalid),  # type: ignore[arg-type]
+        (lambda broker: Consumer(broker, "web", options=ConsumerOptions(compression="gzip")), Invalid),  # type: ignore[arg-type]  # the mistake under test
         (lambda broker: ConsumerOptions(max_poll_interval_s=0), Invalid),
         (lambda broker: Admin(broker).group("never-used"), NotFound),
     ],

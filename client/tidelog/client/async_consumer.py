@@ -11,7 +11,6 @@ stays in its group. A poll that is cancelled loses no records: the next poll ret
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from inspect import isawaitable
@@ -25,7 +24,7 @@ from tidelog.client.consumed import Batch, Record, TopicPartition
 from tidelog.client.consumer import Consumer
 from tidelog.client.consumer_options import ConsumerOptions
 from tidelog.client.rebalances import OnPartitions
-from tidelog.storage.errors import Invalid, RecordsLost
+from tidelog.storage.errors import RecordsLost
 from tidelog.storage.runtime import Runtime
 
 OnPartitionsAsync: TypeAlias = Callable[["AsyncConsumer", Sequence[TopicPartition]], object]
@@ -149,8 +148,7 @@ class AsyncConsumer:
         if self._consumer is not None:
             self._consumer.wake_up(closing=True)
             if self._pending is not None:
-                with contextlib.suppress(Invalid):
-                    await self._pending
+                await asyncio.wait([self._pending])  # its outcome belongs to the poll, not to `close`
             await asyncio.to_thread(self._consumer.close, failed=failed)
         self._polls.shutdown(wait=False)
 

@@ -247,6 +247,7 @@ class ConsumerCore:
         with self.changed:
             self.fetching.stop()
         if self._session is not None:
+            self._session.await_commits(give_up_at)
             self._session.leave(give_up_at)
             self._session.stop()
         self.connection.close()

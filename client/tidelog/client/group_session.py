@@ -5,10 +5,12 @@ Heartbeats go on while the program works. `Membership` decides them; this file o
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TypeVar
 
 import msgspec
@@ -97,7 +99,7 @@ class GroupSession:
         offsets: Mapping[TopicPartition, CommittedPosition],
         on_commit: Callable[[TidelogError | None], None],
     ) -> Future[None]:
-        """Commit on a thread of its own, after earlier commits."""
+        """Commit on a thread of its own, after earlier commits. If `stop` comes first, nothing is committed."""
 
         def run() -> None:
             try:
@@ -107,7 +109,20 @@ class GroupSession:
                 raise
             on_commit(None)
 
-        return self._commits.submit(run)
+        def ended(commit: Future[None]) -> None:
+            if commit.cancelled():
+                on_commit(Unavailable("the consumer was closed before these offsets were committed"))
+            elif (error := commit.exception()) is not None and not isinstance(error, TidelogError):
+                logger.error("an asynchronous commit failed", exc_info=error)  # for example in `on_commit`
+
+        commit = self._commits.submit(run)
+        commit.add_done_callback(ended)
+        return commit
+
+    def await_commits(self, give_up_at: float) -> None:
+        """Wait until `give_up_at` for the commits of `commit_soon`."""
+        with contextlib.suppress(FutureTimeoutError):  # `stop` tells those that are left
+            self._commits.submit(lambda: None).result(max(0.0, give_up_at - self._clock.monotonic()))
 
     def committed(self, partitions: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedPosition]:
         """The committed offsets of `partitions`, without those that have none."""

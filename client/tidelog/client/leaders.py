@@ -8,6 +8,7 @@ advertised address may be unknown outside the brokers' network.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable
 
@@ -25,6 +26,8 @@ MAP_AGE_S_MIN = 1.0
 """The shortest time between two readings of the map, however often leaders move."""
 SHUNNED_S = 30.0
 POOL = 4
+
+logger = logging.getLogger("tidelog.client")
 
 
 class Leaders:
@@ -67,7 +70,8 @@ class Leaders:
             for topic in topics:
                 found.update(self._placed(topic, addresses))
             self._addresses = found
-        except TidelogError:
+        except TidelogError as error:
+            logger.info("fetches go to any broker, because the leaders are not known: %s", error)
             self._stale = True
 
     def partition_counts(self) -> dict[str, int]:
