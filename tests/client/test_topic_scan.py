@@ -104,6 +104,17 @@ def test_duckdb_reads_a_scan(broker: str) -> None:
     assert one == [("321",)]
 
 
+def test_polars_reads_a_scan(broker: str) -> None:
+    """Runs where polars is installed. It is not part of the development tools: 180 MB for one test."""
+    polars = pytest.importorskip("polars")
+    web = polars.scan_pyarrow_dataset(scan("web", broker))
+    half = (COLD + HOT) // PARTITIONS
+    counted = web.group_by("partition").agg(polars.len(), polars.col("offset").max()).sort("partition").collect()
+    assert counted.rows() == [(0, half, half - 1), (1, half, half - 1)]
+    one = web.filter((polars.col("partition") == 1) & (polars.col("offset") == 160)).select("value").collect()
+    assert one.rows() == [(b"321",)]
+
+
 def test_wrong_input_is_told(broker: str) -> None:
     with pytest.raises(NotFound):
         scan("nowhere", broker)
