@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -22,45 +23,63 @@ TABLE_ROWS = 4_096
 PICKED = 1 << 16
 
 
-def produce_records(options: argparse.Namespace) -> tuple[int, int]:
+Load: TypeAlias = Callable[[], tuple[int, int]]
+"""What is measured. Returns how many records it sent or read, and the bytes of their values."""
+
+
+def produce_records(options: argparse.Namespace) -> Load:
     """As Kafka's load tool, it sends records chosen at random from the lines of the payload. It chooses them first."""
     picked = random.Random(SEED).choices(options.payload.read_bytes().splitlines(), k=PICKED)
-    with Producer(options.url, options.topic, ProducerOptions(compression=options.compression)) as producer:
-        send = producer.send
-        for turn in range(options.records):
-            send(picked[turn % PICKED])
-        producer.flush()
-    whole, rest = divmod(options.records, PICKED)
-    return options.records, whole * sum(map(len, picked)) + sum(map(len, picked[:rest]))
+
+    def load() -> tuple[int, int]:
+        with Producer(options.url, options.topic, ProducerOptions(compression=options.compression)) as producer:
+            send = producer.send
+            for turn in range(options.records):
+                send(picked[turn % PICKED])
+            producer.flush()
+        whole, rest = divmod(options.records, PICKED)
+        return options.records, whole * sum(map(len, picked)) + sum(map(len, picked[:rest]))
+
+    return load
 
 
-def produce_tables(options: argparse.Namespace) -> tuple[int, int]:
-    lines = options.payload.read_bytes().splitlines()
-    table = pa.table({"value": pa.array(lines[:TABLE_ROWS], pa.binary())})
+def produce_tables(options: argparse.Namespace) -> Load:
+    lines = options.payload.read_bytes().splitlines()[:TABLE_ROWS]
+    table = pa.table({"value": pa.array(lines, pa.binary())})
     turns = options.records // TABLE_ROWS
-    with Producer(options.url, options.topic, ProducerOptions(compression=options.compression)) as producer:
-        for _ in range(turns):
-            producer.send_batch(table)
-        producer.flush()
-    return turns * TABLE_ROWS, turns * sum(map(len, lines[:TABLE_ROWS]))
+
+    def load() -> tuple[int, int]:
+        with Producer(options.url, options.topic, ProducerOptions(compression=options.compression)) as producer:
+            for _ in range(turns):
+                producer.send_batch(table)
+            producer.flush()
+        return turns * TABLE_ROWS, turns * sum(map(len, lines))
+
+    return load
 
 
-def consume_tables(options: argparse.Namespace) -> tuple[int, int]:
-    records = size = 0
-    with _consumer(options) as consumer:
-        for batch in consumer.batches(follow=False):
-            records += batch.records.num_rows
-            size += sum(map(value_bytes_of, batch.records.to_batches()))
-    return records, size
+def consume_tables(options: argparse.Namespace) -> Load:
+    def load() -> tuple[int, int]:
+        records = size = 0
+        with _consumer(options) as consumer:
+            for batch in consumer.batches(follow=False):
+                records += batch.records.num_rows
+                size += sum(map(value_bytes_of, batch.records.to_batches()))
+        return records, size
+
+    return load
 
 
-def consume_records(options: argparse.Namespace) -> tuple[int, int]:
-    records = size = 0
-    with _consumer(options) as consumer:
-        for record in consumer.records(follow=False):
-            records += 1
-            size += len(record.value or b"")
-    return records, size
+def consume_records(options: argparse.Namespace) -> Load:
+    def load() -> tuple[int, int]:
+        records = size = 0
+        with _consumer(options) as consumer:
+            for record in consumer.records(follow=False):
+                records += 1
+                size += len(record.value or b"")
+        return records, size
+
+    return load
 
 
 def _consumer(options: argparse.Namespace) -> Consumer:
@@ -68,7 +87,7 @@ def _consumer(options: argparse.Namespace) -> Consumer:
     return Consumer(options.url, options.topic, start="start", options=how)
 
 
-LOADS: dict[str, Callable[[argparse.Namespace], tuple[int, int]]] = {
+LOADS: dict[str, Callable[[argparse.Namespace], Load]] = {
     "produce-records": produce_records,
     "produce-tables": produce_tables,
     "consume-tables": consume_tables,
@@ -85,8 +104,9 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=0)
     parser.add_argument("--compression", default="zstd")
     options = parser.parse_args()
+    load = LOADS[options.load](options)
     cpu, start = own_cpu_seconds(), time.perf_counter()
-    records, size = LOADS[options.load](options)
+    records, size = load()
     seconds = time.perf_counter() - start
     result = LoadResult(
         records=records,

@@ -15,7 +15,7 @@ def draft_of(*records: tuple[bytes | None, bytes | None]) -> Draft:
     for key, value in records:
         draft.append(value)
         if key is not None:
-            draft.put_key(key)
+            draft.put_rest(key, None, None, None)
     return draft
 
 

@@ -1,11 +1,14 @@
 """The consumer with a real broker: positions, following, seeking, and missing ranges."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
+from tests.client.relay import Relay
 
 from tidelog.client import Admin, Consumer, ConsumerOptions, Producer, TopicPartition
-from tidelog.storage.errors import Invalid, NotFound, OutOfRange
+from tidelog.storage.errors import Corrupt, Invalid, NotFound, OutOfRange
 
 
 def produce(broker: str, topic: str, count: int, partition: int = 0, first: int = 0) -> None:
@@ -94,3 +97,35 @@ def test_a_consumer_that_waits_closes_soon(broker: str, topic: str) -> None:
     assert consumer.poll(timeout_s=0.01) is None
     consumer.close()
     consumer.close()
+
+
+def test_a_damaged_answer_is_an_error_and_its_records_come_with_the_next_poll(broker: str, topic: str) -> None:
+    produce(broker, topic, 200)
+    damaged: list[int] = []
+
+    def damage_once(body: bytes) -> bytes:
+        if damaged or not body.startswith(b"\xff\xff\xff\xff") or len(body) < 1_000:
+            return body
+        damaged.append(len(body))
+        return body[: len(body) // 2]
+
+    with Relay(broker, change=damage_once).running() as relay, Consumer(relay.url, topic, partitions=[0]) as consumer:
+        with pytest.raises(Corrupt, match="cannot be decoded"):
+            consumer.poll(10.0)
+        batch = consumer.poll(10.0)
+        assert batch is not None
+        assert batch.records.column("offset").to_pylist() == list(range(200))
+
+
+def test_a_program_that_sends_and_reads_does_not_wait_for_pandas(broker: str, topic: str) -> None:
+    program = f"""
+import sys
+from tidelog.client import Consumer, Producer
+with Producer({broker!r}, {topic!r}) as producer:
+    producer.send(b"value")
+with Consumer({broker!r}, {topic!r}) as consumer:
+    assert [record.value for record in consumer.records(follow=False)] == [b"value"]
+print([name for name in sys.modules if name == "pandas"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"

@@ -35,14 +35,16 @@ class AutoCommits:
         if now < self._due_at or (self._committing is not None and not self._committing.done()):
             return
         self._due_at = now + self._interval_s
-        if wanted := self._uncommitted(self._consumer.given_out(done=True)):
+        if wanted := self._uncommitted(self._consumer.given_out.offsets(done=True)):
             self._committing = self._commit_soon(wanted)
 
     def commit_revoked(self, revoked: frozenset[TopicPartition]) -> None:
         """Commit what was read of partitions that are given up. A failure only makes others read more again."""
         with self._consumer.changed:
             self._stored = {one: at for one, at in self._stored.items() if one not in revoked}
-        wanted = {one: CommittedPosition(at) for one, at in self._consumer.given_out().items() if one in revoked}
+        wanted = {
+            one: CommittedPosition(at) for one, at in self._consumer.given_out.offsets().items() if one in revoked
+        }
         try:
             if wanted:
                 self._consumer.session().commit(wanted)
@@ -51,7 +53,7 @@ class AutoCommits:
 
     def commit_last(self, partitions: frozenset[TopicPartition], give_up_at: float, *, done: bool) -> None:
         """Commit for the last time, until `give_up_at`. `done`: only what earlier polls gave out."""
-        given_out = self._consumer.given_out(done=done)
+        given_out = self._consumer.given_out.offsets(done=done)
         wanted = self._uncommitted({one: at for one, at in given_out.items() if one in partitions})
         try:
             if wanted:

@@ -59,10 +59,16 @@ class Draft:
     def __len__(self) -> int:
         return len(self.values)
 
-    def put_key(self, key: bytes) -> None:
-        """Set the key of the record that was appended last."""
-        self._pad_keys(len(self.values) - 1)
-        self.keys.append(key)
+    def put_rest(
+        self, key: bytes | None, timestamp_ms: int | None, headers: Headers | None, partition: int | None
+    ) -> None:
+        """Set the optional parts of the record that was appended last."""
+        row = len(self.values) - 1
+        if key is not None:
+            self._pad_keys(row)
+            self.keys.append(key)
+        if timestamp_ms is not None or headers is not None or partition is not None:
+            self.extras[row] = Extras(timestamp_ms, headers, partition)
 
     def _pad_keys(self, rows: int) -> None:
         if len(self.keys) < rows:

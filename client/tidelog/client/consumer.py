@@ -19,16 +19,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from types import TracebackType
 from typing import Self
 
 from tidelog.client.admin import checked_position
 from tidelog.client.broker_access import Broker, access_of
 from tidelog.client.connection import DEFAULT_BROKER
-from tidelog.client.consumed import Batch, CommittedPosition, Record, TopicPartition, records_of
+from tidelog.client.consumed import Batch, CommittedPosition, Record, TopicPartition, record_pieces
 from tidelog.client.consumer_core import ConsumerCore
 from tidelog.client.consumer_options import ConsumerOptions
-from tidelog.client.fetched_parts import InHand, Part
+from tidelog.client.fetched_parts import Part
 from tidelog.client.membership import Subscription
 from tidelog.client.rebalances import OnPartitions, RebalanceCallbacks
 from tidelog.storage.errors import Invalid, RecordsLost, TidelogError
@@ -232,23 +233,20 @@ class Consumer:
 
     def records(self, *, follow: bool = True) -> Iterator[Record]:
         """The records of `batches` one by one. If the program breaks off, the rest comes again in the next poll."""
-        for batch in self.batches(follow=follow):
-            yield from self.given_out(batch)
+        return chain.from_iterable(map(self.given_out, self.batches(follow=follow)))
 
     def given_out(self, batch: Batch) -> Iterator[Record]:
         """The records of the batch that the last `poll` returned, one by one, so that the position follows them."""
         if self._part is None or not batch.records.num_rows:
             return
-        hand = self._core.in_hand = InHand(self._part, int(batch.records.column("offset")[0].as_py()))
-        for record in records_of(batch):
-            if self._core.in_hand is not hand:
-                return  # the program has sought or polled meanwhile
-            hand.offset = record.offset
-            yield record
-            if self._core.change_waits:
-                return  # the rest comes again, if the partition stays
-        if self._core.in_hand is hand:
-            self._core.in_hand = None
+        hand = self._core.given_out.take(self._part, int(batch.records.column("offset")[0].as_py()))
+        for records in record_pieces(batch):
+            for record in records:
+                hand.record = record
+                yield record
+                if hand.ended:  # the rest comes again, if the partition stays
+                    return
+        self._core.given_out.put_away(hand)
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
@@ -287,7 +285,7 @@ class Consumer:
     def _commits(
         self, offsets: Mapping[TopicPartition, int | CommittedPosition] | None
     ) -> Mapping[TopicPartition, CommittedPosition]:
-        given = self._core.given_out() if offsets is None else offsets
+        given = self._core.given_out.offsets() if offsets is None else offsets
         return {
             TopicPartition(*one): at if isinstance(at, CommittedPosition) else CommittedPosition(at)
             for one, at in given.items()

@@ -11,16 +11,15 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
 from tidelog.client.admin import Admin
 from tidelog.client.auto_commits import AutoCommits
 from tidelog.client.broker_access import BrokerAccess
 from tidelog.client.connection import Connection
-from tidelog.client.consumed import Batch, TopicPartition
+from tidelog.client.consumed import Batch, TopicPartition, rows_before
 from tidelog.client.consumer_options import ConsumerOptions
-from tidelog.client.fetched_parts import InHand, Part
+from tidelog.client.fetched_parts import Part
 from tidelog.client.fetching import Fetching
+from tidelog.client.given_out import GivenOut
 from tidelog.client.group_session import GroupSession
 from tidelog.client.leaders import Leaders
 from tidelog.client.membership import Membership, Subscription
@@ -60,14 +59,12 @@ class ConsumerCore:
         )
         self.leaders = Leaders(access, self.connection, runtime)
         self.reading = Reading(options.buffer_bytes, None if group is None else start)
+        self.given_out = GivenOut(self.reading, self.changed)
         self.fetching = Fetching(
             self.reading, self.leaders, self.changed, options, self.clock, patient=group is not None
         )
         self.rebalances: Rebalances | None = None
-        self.in_hand: InHand | None = None
         self.lost_records = 0
-        self.change_waits = False
-        self._worked_at: tuple[InHand, int] | None = None
         self.group = group
         self._session: GroupSession | None = None
         self._on_loss = on_loss
@@ -140,7 +137,7 @@ class ConsumerCore:
         with self.changed:
             for one in wanted:
                 self._check_assigned(one)
-            self._put_back()
+            self.given_out.put_back()
             for one in wanted:
                 self.reading.pause(one, paused=paused)
             self.fetching.wake()
@@ -149,7 +146,7 @@ class ConsumerCore:
         """Go on at `at`. Raises `Invalid`."""
         with self.changed:
             self._check_assigned(partition)
-            self._put_back()
+            self.given_out.put_back()
             self.reading.seek(partition, at)
             self.fetching.wake()
 
@@ -157,9 +154,9 @@ class ConsumerCore:
         """The next record that the program gets. Words are looked up, and replaced by what they stand for."""
         with self.changed:
             self._check_assigned(partition)
-            hand, at = self.in_hand, self.reading.where(partition)
-            if hand is not None and hand.part.partition == partition and self.reading.is_current(hand.part):
-                return hand.offset + 1
+            in_hand, at = self.given_out.position(partition), self.reading.where(partition)
+        if in_hand is not None:
+            return in_hand
         if isinstance(at, int):
             return at
         found = self.admin.offset(*partition, at)
@@ -180,9 +177,8 @@ class ConsumerCore:
         """The part of a poll besides reading: report that the program lives, rebalance, and commit."""
         now = self.clock.monotonic()
         with self.changed:
-            self._put_back()
+            self.given_out.put_back()
             self.reading.done()
-            self.change_waits = False
         if self.rebalances is not None:
             with self.changed:
                 self.rebalances.member.polled(now)
@@ -213,19 +209,11 @@ class ConsumerCore:
             return None
         records, outcome = part.body.records(part.partition), part.outcome
         if part.begin and records.num_rows:
-            records = records.slice(int(np.searchsorted(records.column("offset").to_numpy(), part.begin)))
+            records = records.slice(rows_before(records, part.begin))
         topic, partition = part.partition
         return Batch(
             topic, partition, records, outcome.next_offset or 0, outcome.high_watermark, outcome.log_start_offset
         )
-
-    def given_out(self, *, done: bool = False) -> Mapping[TopicPartition, int]:
-        """The offsets behind all that was given out. `done`: without what the program may still be working on."""
-        with self.changed:
-            found = dict(self.reading.commits(only_done=done))
-            if self.in_hand is not None and self.reading.is_current(self.in_hand.part):
-                found[self.in_hand.part.partition] = self.in_hand.offset + (0 if done else 1)
-            return found
 
     def close(self, *, failed: bool) -> None:
         """Commit, leave, release. `failed`: the program stopped with an error, so its last records are not done."""
@@ -256,18 +244,11 @@ class ConsumerCore:
         self.fetching.join(give_up_at)
 
     def _works(self) -> bool:
-        """Whether the program has taken further records of a batch one by one. The heartbeat thread asks, and lets the
-        program know that it must poll because the group takes partitions away."""
-        self.change_waits = self.rebalances is not None and self.rebalances.member.takes_away
-        before, hand = self._worked_at, self.in_hand
-        self._worked_at = None if hand is None else (hand, hand.offset)
-        return hand is not None and before != self._worked_at
-
-    def _put_back(self) -> None:
-        """Of a part that the program broke off, the rest comes again."""
-        hand, self.in_hand = self.in_hand, None
-        if hand is not None:
-            self.reading.give_back(hand.part, hand.offset + 1)
+        """Whether the program goes on with the records of a batch. The heartbeat thread asks. If the group takes
+        partitions away, the program's loop over records ends early, so that it polls."""
+        if self.rebalances is not None and self.rebalances.member.takes_away:
+            self.given_out.end_soon()
+        return self.given_out.works()
 
     def _pick_up_new_partitions(self) -> None:
         counts = self.leaders.partition_counts()

@@ -1,13 +1,12 @@
 """The body of ``POST /v1/fetch`` and its answer in Arrow (`tidelog.wire.polls`).
 
-An answer is one stream. How far each partition was read is in the metadata of its schema, so a consumer can send the
-next request before it has decompressed a record. The records are decoded when the first of them is needed.
+An answer is one stream, with how far each partition was read in the metadata of its schema. The fetching thread
+decompresses it, while the program works on earlier records: Arrow does that without the interpreter's lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -37,7 +36,9 @@ def fetch_answer(answer: Answer) -> tuple[Mapping[TopicPartition, PartOutcome], 
     except (pa.ArrowException, KeyError, msgspec.MsgspecError) as error:
         raise Corrupt("the broker's answer", f"does not have the form in docs/http-api.md ({error})") from error
     outcomes = {TopicPartition(part.topic, part.partition): _outcome(part) for part in state.partitions}
-    return outcomes, Body(len(answer.body), _Records(stream).of)
+    found = _by_partition(stream)
+    size_bytes = sum(batch.nbytes for batches in found.values() for batch in batches)
+    return outcomes, Body(size_bytes, lambda partition: pa.Table.from_batches(found.get(partition, ()), RECORD_SCHEMA))
 
 
 def _outcome(part: PartState) -> PartOutcome:
@@ -49,35 +50,22 @@ def _error(problem: Problem) -> TidelogError:
     return error_of_problem(problem.status, problem, RETRY_AFTER_S) or Unavailable(problem.detail or problem.code)
 
 
-class _Records:
-    """Decodes the records of a stream once, and cuts them by partition."""
-
-    def __init__(self, stream: pa.RecordBatchReader) -> None:
-        self._stream = stream
-
-    def of(self, partition: TopicPartition) -> pa.Table:
-        """The records of `partition` with `RECORD_SCHEMA`. Raises `Corrupt`."""
-        return pa.Table.from_batches(self._by_partition.get(partition, []), RECORD_SCHEMA)
-
-    @cached_property
-    def _by_partition(self) -> Mapping[TopicPartition, list[pa.RecordBatch]]:
-        found: dict[TopicPartition, list[pa.RecordBatch]] = {}
-        try:
-            for batch in self._stream:
-                for partition, piece in _pieces(batch):
-                    found.setdefault(partition, []).append(piece)
-        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-            raise Corrupt("the broker's answer", f"its records cannot be decoded ({error})") from error
-        return found
+def _by_partition(stream: pa.RecordBatchReader) -> Mapping[TopicPartition, Sequence[pa.RecordBatch]]:
+    found: dict[TopicPartition, list[pa.RecordBatch]] = {}
+    try:
+        for batch in stream:
+            for partition, piece in _pieces(batch):
+                found.setdefault(partition, []).append(piece)
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise Corrupt("the broker's answer", f"its records cannot be decoded ({error})") from error
+    return found
 
 
 def _pieces(batch: pa.RecordBatch) -> list[tuple[TopicPartition, pa.RecordBatch]]:
     """The records of a batch by partition. They are sorted by it, so each piece is a slice."""
-    topics, numbers = batch.column("topic"), batch.column("partition").to_numpy()
-    kinds = np.asarray(topics.indices) if isinstance(topics, pa.DictionaryArray) else None
-    if kinds is None:
-        kinds = topics.dictionary_encode().indices.to_numpy()
-    firsts = np.flatnonzero(np.diff(numbers) | np.diff(kinds)) + 1
+    topics, numbers = batch.column("topic"), np.from_dlpack(batch.column("partition"))
+    coded = topics if isinstance(topics, pa.DictionaryArray) else topics.dictionary_encode()
+    firsts = np.flatnonzero(np.diff(numbers) | np.diff(np.from_dlpack(coded.indices))) + 1
     records = batch.select(RECORD_SCHEMA.names)
     bounds = [0, *firsts.tolist(), batch.num_rows] if batch.num_rows else [0]
     return [

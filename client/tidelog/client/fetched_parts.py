@@ -40,7 +40,7 @@ class PartOutcome:
 
 @dataclass(frozen=True)
 class Body:
-    """The records of an answer, which are decoded when the first of them is needed."""
+    """The records of an answer. `size_bytes`: in memory."""
 
     size_bytes: int
     records: Callable[[TopicPartition], pa.Table]
@@ -62,14 +62,6 @@ class Part:
     body: Body
     lost: RecordsLost | None = None
     begin: int = 0
-
-
-class InHand:
-    """A part that is given out record by record. `offset`: the record that the program has now."""
-
-    def __init__(self, part: Part, first_offset: int) -> None:
-        self.part = part
-        self.offset = first_offset - 1
 
 
 def _no_records(partition: TopicPartition) -> pa.Table:

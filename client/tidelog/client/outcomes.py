@@ -1,4 +1,4 @@
-"""Tells a program what became of its records: by futures, callbacks, and the errors that `flush` raises.
+"""Reports the outcome of records to the program: by futures, callbacks, and the errors that `flush` raises.
 
 Sending threads call `delivered` and `refused`. Callbacks and the callbacks of futures run in those threads, without the
 producer's lock, so that they may call the producer.

@@ -27,7 +27,7 @@ from typing import Self
 import pyarrow as pa
 
 from tidelog.client.arrow_stream import checked_compression
-from tidelog.client.batching import RECORD_OVERHEAD_BYTES, Extras, Gathering, Headers, columns_of
+from tidelog.client.batching import RECORD_OVERHEAD_BYTES, Gathering, Headers, columns_of
 from tidelog.client.broker_access import Broker
 from tidelog.client.connection import DEFAULT_BROKER, Connection
 from tidelog.client.delivery import Delivered, Delivery, ProducerIdentity, held_sequences
@@ -113,12 +113,11 @@ class Producer:
         with self._lock:  # a third cheaper than the condition, and this line runs for every record
             draft = self._gathering.draft
             draft.append(value)
-            if key is not None:
-                draft.put_key(key)
-            if timestamp_ms is not None or headers is not None or partition is not None:
-                draft.extras[len(draft) - 1] = Extras(timestamp_ms, headers, partition)
-            draft.room_bytes -= RECORD_OVERHEAD_BYTES if value is None else len(value) + RECORD_OVERHEAD_BYTES
-            if draft.room_bytes <= 0:
+            if key is not None or timestamp_ms is not None or headers is not None or partition is not None:
+                draft.put_rest(key, timestamp_ms, headers, partition)
+            size_bytes = RECORD_OVERHEAD_BYTES if value is None else len(value) + RECORD_OVERHEAD_BYTES
+            room_bytes = draft.room_bytes = draft.room_bytes - size_bytes
+            if room_bytes <= 0:
                 self._sending.begin_or_seal(draft)
 
     def send_future(
