@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Tidelog
 from tests.cli.test_progress import everything_from
-from tests.end_to_end.broker_process import TIDELOG, BrokerProcess, run_tidelog
+from tests.end_to_end.broker_process import BrokerProcess, run_tidelog
+from tests.end_to_end.forked_tidelog import ForkedTidelog
 
 from tidelog.storage.layout import staging_prefix
 
@@ -90,8 +91,8 @@ def test_a_walk_that_ended_leaves_no_file_and_one_of_another_bucket_is_refused(b
 
 def test_a_bar_shows_on_a_terminal(bucket: Path) -> None:
     ours, theirs = pty.openpty()
-    command = [*TIDELOG, "bucket", "verify", "--store", f"file:{bucket}"]
-    verifying = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs)
+    command = ["bucket", "verify", "--store", f"file:{bucket}"]
+    verifying = ForkedTidelog(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs)
     os.close(theirs)
     shown = everything_from(ours)
     verifying.communicate(timeout=60)

@@ -1,33 +1,24 @@
-"""The examples of ``docs/cli.md`` run as written, in a shell whose `tidelog` starts quickly (`forking_tidelog`)."""
+"""The examples of ``docs/cli.md`` run as written, in a shell whose `tidelog` starts quickly (`forked_tidelog`)."""
 
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Tidelog
-from tests.cli.forking_tidelog import ForkingTidelog
 from tests.end_to_end.broker_process import BrokerProcess
+from tests.end_to_end.forked_tidelog import forked_program
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
-@pytest.fixture
-def programs(tmp_path: Path) -> Iterator[Path]:
-    """A folder with a `tidelog`."""
-    forking = ForkingTidelog(tmp_path)
-    yield tmp_path
-    forking.stop()
-
-
 @pytest.mark.timeout(600)  # many processes, on a busy machine
-def test_the_examples_of_the_page_run(broker: BrokerProcess, tidelog: Tidelog, programs: Path) -> None:
+def test_the_examples_of_the_page_run(broker: BrokerProcess, tidelog: Tidelog, tmp_path: Path) -> None:
     blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
     commands = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
     assert len(commands) > 10
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    path = f"{forked_program(tmp_path).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "TIDELOG_BROKER": broker.url}
     for command in commands:
         ended = subprocess.run(

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 from tests.cli.conftest import Tidelog
 from tests.cli.test_progress import everything_from
-from tests.end_to_end.broker_process import TIDELOG, BrokerProcess, run_tidelog, wait_until
+from tests.end_to_end.broker_process import BrokerProcess, run_tidelog, wait_until
+from tests.end_to_end.forked_tidelog import ForkedTidelog
 
 from tidelog.client import Admin, Consumer, Producer
 from tidelog.services.cli.where.parser import parsed
@@ -91,9 +92,8 @@ def test_only_what_can_match_is_read(
 
 def test_a_follower_prints_matches_as_they_come(tidelog: Tidelog, broker: BrokerProcess) -> None:
     tidelog("topic", "create", "live")
-    command = [*TIDELOG, "topic", "consume", "live", "--broker", broker.url, "--where", "value.ok == true", "-n", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as following:
-        assert following.stdout is not None
+    command = ["topic", "consume", "live", "--broker", broker.url, "--where", "value.ok == true", "-n", "1"]
+    with ForkedTidelog(command, stdout=subprocess.PIPE) as following:
         time.sleep(0.1)
         tidelog("topic", "produce", "live", stdin=b'{"ok":false}\n{"ok":true}\n')
         assert following.stdout.readline() == b'{"ok":true}\n'
@@ -102,9 +102,9 @@ def test_a_follower_prints_matches_as_they_come(tidelog: Tidelog, broker: Broker
 
 def test_progress_shows_on_a_terminal(archiving: BrokerProcess, days: str, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
-    command = [*TIDELOG, "topic", "consume", days, "-e", "--broker", archiving.url, "--where", "value.n == 0"]
+    command = ["topic", "consume", days, "-e", "--broker", archiving.url, "--where", "value.n == 0"]
     with (tmp_path / "out").open("wb") as out:
-        consuming = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=theirs)
+        consuming = ForkedTidelog(command, stdin=subprocess.DEVNULL, stdout=out, stderr=theirs)
     os.close(theirs)
     shown = everything_from(ours)
     assert consuming.wait(60) == 0

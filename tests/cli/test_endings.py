@@ -17,7 +17,8 @@ import pytest
 import typer
 from infra.loopback_ports import free_port
 from tests.cli.conftest import Tidelog
-from tests.end_to_end.broker_process import TIDELOG, BrokerProcess, wait_until
+from tests.end_to_end.broker_process import BrokerProcess, wait_until
+from tests.end_to_end.forked_tidelog import ForkedTidelog, run_forked
 
 from tidelog.client import Admin, Producer
 from tidelog.services.cli import main as command
@@ -47,7 +48,7 @@ def test_a_signal_ends_a_command_that_waits_for_its_broker(
 ) -> None:
     broker = f"http://127.0.0.1:{silent.getsockname()[1]}"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([*TIDELOG, *arguments, "--broker", broker], **pipes) as running:  # type: ignore[call-overload]
+    with ForkedTidelog([*arguments, "--broker", broker], **pipes) as running:
         connection, _ = silent.accept()
         running.send_signal(number)
         _, errors = running.communicate(timeout=30)
@@ -61,9 +62,8 @@ def test_sigterm_keeps_the_lines_that_were_read_and_says_where_to_continue(
     tidelog: Tidelog, broker: BrokerProcess
 ) -> None:
     tidelog("topic", "create", "ended")
-    command_line = [*TIDELOG, "topic", "produce", "ended", "--broker", broker.url]
-    with subprocess.Popen(command_line, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as producing:
-        assert producing.stdin is not None
+    command_line = ["topic", "produce", "ended", "--broker", broker.url]
+    with ForkedTidelog(command_line, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as producing:
         producing.stdin.write(b"first\nsecond\nnot ended")
         producing.stdin.flush()
         with Admin(broker.url) as admin:
@@ -96,8 +96,8 @@ def test_a_person_is_asked_before_a_topic_is_deleted(broker: BrokerProcess, answ
         if "asked" not in {topic.name for topic in admin.topics()}:
             admin.create_topic("asked")
         ours, theirs = pty.openpty()
-        command_line = [*TIDELOG, "topic", "delete", "asked", "--broker", broker.url]
-        with subprocess.Popen(command_line, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asking:
+        command_line = ["topic", "delete", "asked", "--broker", broker.url]
+        with ForkedTidelog(command_line, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asking:
             os.write(ours, answer)
             _, told = asking.communicate(timeout=60)
         os.close(ours)
@@ -141,7 +141,7 @@ def test_names_of_topics_are_completed(broker: BrokerProcess, monkeypatch: pytes
         "COMP_CWORD": "3",
     }
     environment = {**os.environ, **completing, "TIDELOG_BROKER": broker.url}
-    shown = subprocess.run([*TIDELOG], env=environment, capture_output=True, check=False, timeout=60)
+    shown = run_forked([], b"", environment, 60.0)
     assert shown.stdout.split() == [b"completed-1", b"completed-2"]
 
 

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Tidelog
 from tests.cli.test_progress import everything_from
-from tests.end_to_end.broker_process import TIDELOG, BrokerProcess, wait_until
+from tests.end_to_end.broker_process import BrokerProcess, wait_until
+from tests.end_to_end.forked_tidelog import ForkedTidelog
 
 from tidelog.services.cli.group import partitions_text, time_ago_text
 from tidelog.wire.groups import TopicPartitions
@@ -36,9 +37,9 @@ def topic(tidelog: Tidelog, request: pytest.FixtureRequest) -> str:
 
 
 @contextmanager
-def member(broker: BrokerProcess, topic: str, group: str, out: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
-    command = [*TIDELOG, "topic", "consume", topic, "--group", group, "-f", "%p %v\\n", "--broker", broker.url, *more]
-    with out.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE) as consuming:
+def member(broker: BrokerProcess, topic: str, group: str, out: Path, *more: str) -> Iterator[ForkedTidelog]:
+    command = ["topic", "consume", topic, "--group", group, "-f", "%p %v\\n", "--broker", broker.url, *more]
+    with out.open("wb") as output, ForkedTidelog(command, stdout=output, stderr=subprocess.PIPE) as consuming:
         try:
             yield consuming
         finally:
@@ -113,9 +114,10 @@ def test_members_share_the_partitions_and_are_shown(
             f"{topic}:0",
             f"{topic}:1",
         ]
+        wait_until(lambda: described(tidelog, topic)["lag"]["lag"] == 0, 60.0)
         shown = tidelog("group", "describe", topic).stdout.decode()
         assert re.search(r"^members +2$", shown, re.MULTILINE)
-        assert re.search(rf"^{topic} +1 +\d+ +0 +100 +\d+ +\S+", shown, re.MULTILINE)
+        assert re.search(rf"^{topic} +1 +100 +0 +100 +0 +0s +\S+", shown, re.MULTILINE)
         refused = tidelog("group", "delete", topic, "--yes")
         assert (refused.returncode, refused.stdout) == (5, b"")
         assert tidelog("group", "seek", topic, "--to", "earliest", "--yes").returncode == 5
@@ -158,8 +160,8 @@ def test_on_a_terminal_the_preview_is_shown_first(
 ) -> None:
     tidelog("topic", "consume", topic, "-g", topic, "-e")
     ours, theirs = pty.openpty()
-    command = [*TIDELOG, "group", "seek", topic, "--to", "earliest", "--broker", broker.url]
-    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs) as seeking:
+    command = ["group", "seek", topic, "--to", "earliest", "--broker", broker.url]
+    with ForkedTidelog(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs) as seeking:
         os.close(theirs)
         os.write(ours, answer)
         shown = everything_from(ours)

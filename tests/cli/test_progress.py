@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.end_to_end.broker_process import TIDELOG, BrokerProcess, run_tidelog
+from tests.end_to_end.broker_process import BrokerProcess, run_tidelog
+from tests.end_to_end.forked_tidelog import ForkedTidelog
 
 from tidelog.services.cli import progress
 from tidelog.services.cli.progress import Progress
@@ -16,9 +17,9 @@ def test_a_bar_shows_on_a_terminal_and_the_count_stays(broker: BrokerProcess, tm
     file = tmp_path / "lines"
     file.write_bytes(b"line\n" * 300_000)
     ours, theirs = pty.openpty()
-    command = [*TIDELOG, "topic", "produce", "watched", "--broker", broker.url]
+    command = ["topic", "produce", "watched", "--broker", broker.url]
     with file.open("rb") as lines:
-        producing = subprocess.Popen(command, stdin=lines, stdout=subprocess.PIPE, stderr=theirs)
+        producing = ForkedTidelog(command, stdin=lines, stdout=subprocess.PIPE, stderr=theirs)
     os.close(theirs)
     shown = everything_from(ours)
     printed, _ = producing.communicate(timeout=60)

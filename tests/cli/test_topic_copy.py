@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 from tests.cli.conftest import Tidelog
-from tests.end_to_end.broker_process import TIDELOG, BrokerProcess, run_tidelog, wait_until
+from tests.end_to_end.broker_process import BrokerProcess, run_tidelog, wait_until
+from tests.end_to_end.forked_tidelog import ForkedTidelog
 
 from tidelog.client import Admin, Consumer, Producer, ProducerOptions, Record
 from tidelog.services.cli import copy_run
@@ -163,8 +164,8 @@ def test_ctrl_c_saves_the_place_and_the_next_run_continues(
         for n in range(60):
             producer.send(b"%d" % n + b"x" * 900_000, partition=n % PARTITIONS)
     file = tmp_path / "place"
-    command = [*TIDELOG, "topic", "copy", source, target, "--resume", str(file), "--broker", broker.url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as copying:
+    command = ["topic", "copy", source, target, "--resume", str(file), "--broker", broker.url]
+    with ForkedTidelog(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as copying:
         wait_until(file.exists, 60.0)
         copying.send_signal(signal.SIGTERM)
         _, told = copying.communicate(timeout=60)

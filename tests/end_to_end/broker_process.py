@@ -20,6 +20,7 @@ from pathlib import Path
 
 import httpx
 from infra.loopback_ports import free_port
+from tests.end_to_end.forked_tidelog import run_forked
 
 START_S_MAX = 30.0
 STOP_S_MAX = 15.0
@@ -140,8 +141,6 @@ def run_tidelog(
     environment: Mapping[str, str] | None = None,
     timeout_s: float = 60.0,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run the command line once, to its end."""
+    """Run the command line once, to its end, in a fork (`forked_tidelog`)."""
     variables = {**os.environ, **({"TIDELOG_BROKER": broker} if broker else {}), **(environment or {})}
-    return subprocess.run(
-        [*TIDELOG, *arguments], input=stdin, capture_output=True, env=variables, timeout=timeout_s, check=False
-    )
+    return run_forked(arguments, stdin, variables, timeout_s)
