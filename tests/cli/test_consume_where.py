@@ -42,15 +42,15 @@ def days(archiving: BrokerProcess) -> str:
     """A topic with a cold segment for each of `DAYS` days, in two partitions, and a record that is no JSON."""
     with Admin(archiving.url) as admin:
         admin.create_topic("days", 2, {"retention.ms": -1})
+    with Admin(archiving.url) as admin, Producer(archiving.url, "days") as producer:
         for day in range(DAYS):
             values = [json.dumps({"day": day, "n": n}).encode() for n in range(EACH)]
             times = pa.array([1_000_000_000_000 + day * DAY_MS + n for n in range(EACH)], pa.timestamp("ms", "UTC"))
-            with Producer(archiving.url, "days") as producer:
-                for partition in (0, 1):
-                    producer.send_batch(pa.table({"value": values, "timestamp": times}), partition=partition)
+            for partition in (0, 1):
+                producer.send_batch(pa.table({"value": values, "timestamp": times}), partition=partition)
+            producer.flush()
             wait_until(lambda: all(part.cold_end == part.high_watermark for part in admin.topic("days").partitions), 30)
-        with Producer(archiving.url, "days") as producer:
-            producer.send(b"no json", partition=0)
+        producer.send(b"no json", partition=0)
     return "days"
 
 
