@@ -17,6 +17,7 @@ only its own refusal.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -52,7 +53,7 @@ class _Pace:
     """When the next call for a topic or partition may be made: not during `calls`; then `returning` requests are
     expected until `timer` fires."""
 
-    calls: set[asyncio.Task[None]] = field(default_factory=set)
+    calls: set[asyncio.Task[Any] | None] = field(default_factory=set)
     returning: int = 0
     timer: asyncio.TimerHandle | None = None
 
@@ -98,14 +99,23 @@ class GatheredProduce:
         pace = self._paces.setdefault(key, _Pace())
         if pace.timer:
             pace.timer.cancel()
-        call = asyncio.ensure_future(self._call(gathering))
-        pace.calls.add(call)
-        call.add_done_callback(lambda _: self._ended(key, call, len(gathering.requests)))
+        pace.calls.add(asyncio.ensure_future(self._call(key, gathering)))
 
-    def _ended(self, key: _Key, call: asyncio.Task[None], answered: int) -> None:
-        """Expect the clients of `call` to return, unless another call is under way."""
+    async def _call(self, key: _Key, gathering: _Gathering) -> None:
+        answers = await self._answers(gathering)
+        self._end(key, len(answers))
+        for (_, future), answer in zip(gathering.requests, answers, strict=True):
+            if future.done():
+                continue
+            if isinstance(answer, BaseException):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+    def _end(self, key: _Key, answered: int) -> None:
+        """This call has ended: expect its clients to return, unless another call is under way."""
         pace, waiting = self._paces[key], self._gatherings.get(key)
-        pace.calls.discard(call)
+        pace.calls.discard(asyncio.current_task())
         if pace.calls:
             return
         pace.returning = answered + (len(waiting.requests) if waiting else 0)
@@ -116,40 +126,23 @@ class GatheredProduce:
         if waiting := self._gatherings.get(key):
             self._begin(key, waiting)
 
-    async def _call(self, gathering: _Gathering) -> None:
-        requests = gathering.requests
+    async def _answers(self, gathering: _Gathering) -> Sequence[Sequence[Placed] | BaseException]:
+        """The places of the records of each request, or its error."""
+        requests = [rows for rows, _ in gathering.requests]
         try:
-            places = await self._append_all(gathering)
+            places = await self._append(gathering, _joined(requests))
         except Invalid as error:
-            if len(requests) > 1:
-                await asyncio.gather(*(self._call_one(gathering, *request) for request in requests))
-            else:
-                _fail(requests[0][1], error)
-            return
+            if len(requests) == 1:
+                return [error]
+            alone = (self._append(gathering, rows) for rows in requests)
+            return await asyncio.gather(*alone, return_exceptions=True)
         except Exception as error:
-            for _, answer in requests:
-                _fail(answer, error)
-            return
-        first = 0
-        for rows, answer in requests:
-            if not answer.done():
-                answer.set_result(places[first : first + len(rows.values)])
-            first += len(rows.values)
+            return [error] * len(requests)
+        ends = list(itertools.accumulate(len(rows.values) for rows in requests))
+        return [places[end - len(rows.values) : end] for rows, end in zip(requests, ends, strict=True)]
 
-    async def _append_all(self, gathering: _Gathering) -> Sequence[Placed]:
-        rows = _joined([rows for rows, _ in gathering.requests])
+    async def _append(self, gathering: _Gathering, rows: RecordRows) -> Sequence[Placed]:
         return await self._produce(gathering.context, gathering.topic, gathering.partition, rows)
-
-    async def _call_one(
-        self, gathering: _Gathering, rows: RecordRows, answer: asyncio.Future[Sequence[Placed]]
-    ) -> None:
-        try:
-            places = await self._produce(gathering.context, gathering.topic, gathering.partition, rows)
-        except Exception as error:
-            _fail(answer, error)
-        else:
-            if not answer.done():
-                answer.set_result(places)
 
     async def _produce(
         self, context: RequestContext, topic: str, partition: int | None, rows: RecordRows
@@ -157,11 +150,6 @@ class GatheredProduce:
         draft = draft_of(rows.columns(), rows.size_bytes)
         appended = await self._broker.produce(context, topic, draft, ProduceOptions(partition=partition))
         return placed(len(rows.values), appended)
-
-
-def _fail(answer: asyncio.Future[Sequence[Placed]], error: Exception) -> None:
-    if not answer.done():
-        answer.set_exception(error)
 
 
 def _joined(requests: Sequence[RecordRows]) -> RecordRows:
