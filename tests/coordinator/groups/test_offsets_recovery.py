@@ -13,7 +13,8 @@ from tests.coordinator.groups.group_store_conformance import put
 from tidelog.coordinator.groups.bucket_group_store import BucketGroupStore
 from tidelog.coordinator.groups.copied_groups import copied_groups
 from tidelog.coordinator.groups.group_shards import shard_of_group
-from tidelog.coordinator.groups.stored import StoredHead, head_key, is_offset, member_key, offset_key
+from tidelog.coordinator.groups.redo_record import recorded
+from tidelog.coordinator.groups.stored import REDO, StoredHead, head_key, is_offset, member_key, offset_key
 from tidelog.coordinator.kv.key_value import DeleteKey, PutKey
 from tidelog.coordinator.recovery.group_recovery import plan_group_recovery
 from tidelog.storage.errors import Corrupt
@@ -120,3 +121,21 @@ async def test_many_groups_are_compared_and_recovered_in_several_entries(
     await cluster.recover()
     store, _ = await cluster.lead()
     assert all([offset_in(await store.load(group), group) == 4 for group in MINE[:10]])
+
+
+async def test_recover_completes_what_an_older_etcd_was_applying(cluster: Cluster) -> None:
+    store, copies = await cluster.lead()
+    await store.write(committed(GROUP, 1))
+    await store.write(committed(GROUP, 9))
+    await copies.step()
+    prefix = cluster.leaderships.keys.groups
+    for change in recorded(GROUP, [*committed(GROUP, 5), put(offset_key(GROUP, "app", 0), "x")]):
+        assert isinstance(change, PutKey)
+        await cluster.kv.put(prefix + change.key, change.value)
+    await cluster.kv.put(prefix + OFFSET, committed(GROUP, 1)[1].value)
+    await cluster.recover()
+    later, _ = await cluster.lead()
+    found = await later.load(GROUP)
+    assert offset_in(found) == 9
+    assert found[offset_key(GROUP, "app", 0)] == b"x"
+    assert not (await cluster.kv.range(prefix + REDO)).items

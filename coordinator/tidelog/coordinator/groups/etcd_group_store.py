@@ -1,6 +1,6 @@
 """Stores the groups of one shard in the key-value store, for one leadership of the shard.
 
-A write is cut into transactions of at most `OPERATIONS_MAX` operations. Each transaction compares:
+A write is cut into transactions (`group_transactions`). Each transaction compares:
 
     the leader key of the shard    still holds this leadership (broker, incarnation, epoch)
     the cluster's identity         is unchanged: so is the number of shards, hence the groups of this shard
@@ -11,14 +11,17 @@ A write is cut into transactions of at most `OPERATIONS_MAX` operations. Each tr
   later write was applied, so that it never brings an old offset back.
 - If the leader key is missing (its lease ended, or etcd was wiped), no other broker coordinates the groups. The caller
   gets `Unavailable` and may write again: leadership puts the key again, or `recover` restores it.
-- The changes of one group in one write are in one transaction if they fit in one. If they do not, they are applied in
-  their order, and a crash can leave only the first of them applied.
+- The changes of one group in one write are atomic: they are in one transaction, or in a `redo_record` before they are
+  applied. The first transaction of a leadership changes no group: after it no transaction of an earlier leadership can
+  be applied, so the records that were found before it are all there are. They are completed next.
+- After `Unavailable`, the next write first applies the rest of the failed one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 
 from tidelog.coordinator.cluster.cluster_keys import (
     ClusterIdentity,
@@ -27,9 +30,22 @@ from tidelog.coordinator.cluster.cluster_keys import (
     decode_value,
     encode_value,
 )
+from tidelog.coordinator.groups.group_shards import shard_of_group
 from tidelog.coordinator.groups.group_step import Change
 from tidelog.coordinator.groups.group_store import GroupStore, HeadPage
-from tidelog.coordinator.groups.stored import HEADS, group_of, head_key, names_in, offsets_prefix, parts_prefix
+from tidelog.coordinator.groups.group_transactions import cut, in_pieces
+from tidelog.coordinator.groups.redo_record import completed, read_records, redone
+from tidelog.coordinator.groups.stored import (
+    HEADS,
+    REDO,
+    group_of,
+    head_key,
+    is_copied,
+    names_in,
+    offsets_prefix,
+    parts_prefix,
+    redo_key,
+)
 from tidelog.coordinator.kv.key_value import (
     AtRevision,
     Compacted,
@@ -46,11 +62,6 @@ from tidelog.coordinator.kv.key_value import (
 from tidelog.storage.errors import Fenced, TidelogError, Unavailable
 from tidelog.storage.in_flight import in_order
 
-OPERATIONS_MAX = 128
-"""etcd's default ``--max-txn-ops``."""
-TRANSACTION_BYTES_MAX = 1_000_000
-"""Keys and values of a transaction. etcd's default ``--max-request-bytes`` is 1.5 MiB."""
-
 
 class EtcdGroupStore(GroupStore):
     """`leader`: this leadership of `shard`, as its key holds it. `shards`: their number, by which the caller knows the
@@ -64,25 +75,39 @@ class EtcdGroupStore(GroupStore):
         self._shards = shards
         self._identity_value: bytes | None = None
         self._last_write = 0
+        self._began = False
+        self._left: deque[Sequence[Change]] = deque()
+        """The transactions of the last write that are not applied yet, or whose outcome is unknown."""
+        self._left_of: Sequence[Change] = ()
         self._writing = asyncio.Lock()
 
     async def load(self, group: str) -> Mapping[str, bytes]:
         """As the protocol says, at one revision at which etcd had the cluster's identity. Without it etcd was wiped and
         shows every group as empty; `recover` writes the identity last."""
-        first = await self._kv.transact((), [GetKey(self._keys.identity), GetKey(self._keys.groups + head_key(group))])
-        identity, head = first.found
+        keys = (self._keys.identity, self._keys.groups + head_key(group), self._keys.groups + redo_key(group))
+        first = await self._kv.transact((), [GetKey(key) for key in keys])
+        identity, head, record = first.found
         if identity is None:
             raise Unavailable(self._missing(identity))
         try:
             parts, _ = await read_prefix(self._kv, self._keys.groups + parts_prefix(group), first.revision)
+            found = self._without_prefix([*([head] if head else []), *parts])
+            if record is None:
+                return found
+            return redone(found, (await self._records(lambda name: name == group, first.revision))[group])
         except Compacted as error:
             raise Unavailable(f"etcd dropped the revision, or was wiped, while {group} was read: {error}") from error
-        return self._without_prefix([*([head] if head else []), *parts])
 
     async def write(self, changes: Sequence[Change]) -> None:
         async with self._writing:
-            for transaction in cut(changes):
-                await self._apply(transaction)
+            if not self._began:
+                await self._begin()
+            repeated = bool(self._left) and list(changes) == list(self._left_of)
+            await self._apply_left()
+            if not repeated:
+                self._left_of = changes
+                self._left.extend(cut(changes))
+                await self._apply_left()
 
     async def heads(self, after: str, limit: int) -> HeadPage:
         prefix = self._keys.groups + HEADS
@@ -103,6 +128,8 @@ class EtcdGroupStore(GroupStore):
             groups = [group_of(key) for key in found]
             async for _, offsets in in_order(groups, lambda group: self._offsets(group, result.revision), at_once=8):
                 found |= offsets
+            for changes in (await self._records(owns, result.revision)).values():
+                found = redone(found, [change for change in changes if is_copied(change.key)])
             return found
         except Compacted as error:
             raise Unavailable(f"etcd dropped the revision while its groups were read: {error}") from error
@@ -123,21 +150,40 @@ class EtcdGroupStore(GroupStore):
         items, _ = await read_prefix(self._kv, self._keys.groups + offsets_prefix(group), revision)
         return self._without_prefix(items)
 
-    async def _apply(self, changes: Sequence[Change]) -> None:
-        """Apply `changes` in one transaction. It is tried again if an earlier one, whose answer was lost, was applied
-        meanwhile; there is at most one of these for each lost answer."""
-        operations = [*(self._with_prefix(change) for change in changes), PutKey(self._writes_key, self._leader_value)]
-        while True:
-            result = await self._kv.transact(await self._compares(), operations, [GetKey(key) for key in self._fence])
-            if result.succeeded:
-                self._last_write = result.revision
-                return
-            self._learn(result)
+    async def _records(
+        self, owns: Callable[[str], bool], revision: int | None = None
+    ) -> Mapping[str, Sequence[Change]]:
+        """The valid records of the groups that `owns` accepts, by group. There are few: of writes that did not end."""
+        items, _ = await read_prefix(self._kv, self._keys.groups + REDO, revision)
+        return read_records(self._without_prefix(items), owns)
 
-    async def _compares(self) -> Sequence[Compare]:
-        if self._identity_value is None:
+    async def _begin(self) -> None:
+        """Shut out the transactions of earlier leaderships, and take over the records that they left."""
+        while not self._began:
             self._learn(await self._kv.transact((), [GetKey(key) for key in self._fence]))
-        assert self._identity_value is not None, "learned above"
+            records = await self._records(lambda group: shard_of_group(group, self._shards) == self._shard)
+            self._began = await self._applied(())
+        for group, changes in records.items():
+            self._left.extend(in_pieces(completed(group, changes)))
+
+    async def _apply_left(self) -> None:
+        while self._left:
+            while not await self._applied(self._left[0]):
+                pass  # an earlier transaction was applied meanwhile, whose answer was lost: at most one for each answer
+            self._left.popleft()
+
+    async def _applied(self, changes: Sequence[Change]) -> bool:
+        """Apply `changes` in one transaction; False if the last write was not the one that is known here."""
+        operations = [*(self._with_prefix(change) for change in changes), PutKey(self._writes_key, self._leader_value)]
+        result = await self._kv.transact(self._compares(), operations, [GetKey(key) for key in self._fence])
+        if result.succeeded:
+            self._last_write = result.revision
+        else:
+            self._learn(result)
+        return result.succeeded
+
+    def _compares(self) -> Sequence[Compare]:
+        assert self._identity_value is not None, "learned when the leadership began"
         leader, identity, writes = self._fence
         return (
             HasValue(leader, self._leader_value),
@@ -186,55 +232,3 @@ class EtcdGroupStore(GroupStore):
 
     def _without_prefix(self, items: Sequence[KeyValue]) -> Mapping[str, bytes]:
         return {item.key.removeprefix(self._keys.groups): item.value for item in items}
-
-
-def cut(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
-    """`changes` in transactions, each key once in a transaction. The order of the changes of one group is kept; those
-    that fit into one transaction are in one."""
-    room = OPERATIONS_MAX - 1  # one is the write of `group_writes`
-    batch: dict[str, Change] = {}
-    batch_bytes = 0
-    for pieces in _by_group(changes):
-        piece_bytes = sum(map(_bytes_of, pieces.values()))
-        if batch and (len(batch) + len(pieces) > room or batch_bytes + piece_bytes > TRANSACTION_BYTES_MAX):
-            yield tuple(batch.values())
-            batch, batch_bytes = {}, 0
-        batch |= pieces
-        batch_bytes += piece_bytes
-    if batch:
-        yield tuple(batch.values())
-
-
-def _by_group(changes: Sequence[Change]) -> Iterator[Mapping[str, Change]]:
-    """The changes of each group, only the last one of a key; in several pieces if they do not fit into a
-    transaction."""
-    groups: dict[str, list[Change]] = {}
-    for change in changes:
-        groups.setdefault(group_of(change.key), []).append(change)
-    for own in groups.values():
-        last = {change.key: change for change in own}
-        if len(last) < OPERATIONS_MAX and sum(map(_bytes_of, last.values())) <= TRANSACTION_BYTES_MAX:
-            yield last
-        else:
-            yield from _in_pieces(own)
-
-
-def _in_pieces(changes: Sequence[Change]) -> Iterator[Mapping[str, Change]]:
-    """`changes` in order. A key that changes twice is not moved over the end of a piece, which would change the
-    order."""
-    piece: dict[str, Change] = {}
-    piece_bytes = 0
-    for change in changes:
-        size = _bytes_of(change)
-        full = change.key not in piece and len(piece) == OPERATIONS_MAX - 1
-        if piece and (full or piece_bytes + size > TRANSACTION_BYTES_MAX):
-            yield piece
-            piece, piece_bytes = {}, 0
-        piece[change.key] = change
-        piece_bytes += size
-    if piece:
-        yield piece
-
-
-def _bytes_of(change: Change) -> int:
-    return len(change.key) + (len(change.value) if isinstance(change, PutKey) else 0)

@@ -34,9 +34,8 @@ class GroupStore(Protocol):
 
     async def write(self, changes: Sequence[Change]) -> None:
         """Store `changes` in order, and after those of earlier calls. The changes of one group are applied together or
-        not at all, unless they are too many for one transaction (`EtcdGroupStore`): then a failure can leave the first
-        of them applied. Raises `Fenced` if another broker coordinates the groups now; this store then writes nothing
-        more. Raises `Unavailable` or `Denied` if the outcome is unknown: the same changes may be written again."""
+        not at all. Raises `Fenced` if another broker coordinates the groups now; this store then writes nothing more.
+        Raises `Unavailable` or `Denied` if the outcome is unknown: the same changes may be written again."""
         ...
 
     async def heads(self, after: str, limit: int) -> HeadPage:

@@ -4,6 +4,7 @@
     parts/<group>/offsets/<topic>/<partition> StoredOffset
     parts/<group>/members/<member id>         the member, in the form of its kind of group
     parts/<group>/instances/<instance>        StoredInstance: what a front door keeps of a client
+    redo/<group>, redo/<group>/<n>            changes that are being applied (`redo_record`), in etcd only
 
 All of a group is under one prefix, so that a new coordinator reads it in one range; the heads are a list of the groups.
 Names are percent-encoded. A `GroupStore` puts the keys under a prefix of the cluster of their own
@@ -21,6 +22,7 @@ from tidelog.storage.errors import Corrupt
 FORMAT_VERSION = 1
 HEADS = "heads/"
 PARTS = "parts/"
+REDO = "redo/"
 
 
 class StoredHead(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -89,6 +91,14 @@ def member_key(group: str, member_id: str) -> str:
 
 def instance_key(group: str, instance: str) -> str:
     return f"{parts_prefix(group)}instances/{_coded(instance)}"
+
+
+def redo_key(group: str) -> str:
+    return REDO + _coded(group)
+
+
+def redo_part_key(group: str, number: int) -> str:
+    return f"{redo_key(group)}/{number}"
 
 
 def names_in(key: str, prefix: str) -> tuple[str, ...]:

@@ -19,10 +19,11 @@ import msgspec
 
 from tidelog.coordinator.cluster.cluster_keys import ClusterKeys
 from tidelog.coordinator.groups.copied_groups import GroupCopy, committed_ms, copied_groups
-from tidelog.coordinator.groups.etcd_group_store import cut
 from tidelog.coordinator.groups.group_step import Change
-from tidelog.coordinator.groups.stored import HEADS, PARTS, StoredHead, group_of, is_offset
-from tidelog.coordinator.kv.key_value import KeyValueStore, PutKey, read_prefix
+from tidelog.coordinator.groups.group_transactions import cut, in_pieces
+from tidelog.coordinator.groups.redo_record import completed, read_records, redone
+from tidelog.coordinator.groups.stored import HEADS, PARTS, REDO, StoredHead, group_of, is_offset
+from tidelog.coordinator.kv.key_value import DeleteKey, KeyValueStore, Operation, PutKey, read_prefix
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.object_store import ObjectStore
 
@@ -39,7 +40,7 @@ async def plan_group_recovery(
     bucket: ObjectStore, kv: KeyValueStore, keys: ClusterKeys, *, shards: int, now_ms: int
 ) -> GroupRecovery:
     """How much is to be written in a cluster of `shards` shards. Raises `Corrupt`, `Unavailable`."""
-    changes = await _changes(bucket, kv, keys, shards, now_ms)
+    changes = (await _missing(bucket, kv, keys, shards, now_ms)).changes
     return GroupRecovery(
         len({group_of(change.key) for change in changes}), sum(is_offset(each.key) for each in changes)
     )
@@ -49,21 +50,32 @@ async def recover_groups(
     bucket: ObjectStore, kv: KeyValueStore, keys: ClusterKeys, *, shards: int, now_ms: int
 ) -> None:
     """Write the groups; safe to repeat. Raises `Corrupt`, `Unavailable`."""
-    for transaction in cut(await _changes(bucket, kv, keys, shards, now_ms)):
-        await kv.transact((), [PutKey(keys.groups + each.key, each.value) for each in _puts(transaction)])
+    missing = await _missing(bucket, kv, keys, shards, now_ms)
+    for transaction in (*in_pieces(missing.unfinished), *cut(missing.changes)):
+        await kv.transact((), [_operation(keys, each) for each in transaction])
 
 
-async def _changes(
-    bucket: ObjectStore, kv: KeyValueStore, keys: ClusterKeys, shards: int, now_ms: int
-) -> Sequence[Change]:
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    """`unfinished`: changes of redo records in etcd, to be completed first: a record would hide what is written
+    after it. `changes`: what etcd lacks."""
+
+    unfinished: Sequence[Change] = ()
+    changes: Sequence[Change] = ()
+
+
+async def _missing(bucket: ObjectStore, kv: KeyValueStore, keys: ClusterKeys, shards: int, now_ms: int) -> _Missing:
     copies = await copied_groups(bucket, shards)
     if not copies:
-        return ()
+        return _Missing()
     stored: dict[str, bytes] = {}
-    for prefix in (keys.groups + HEADS, keys.groups + PARTS):
+    for prefix in (keys.groups + HEADS, keys.groups + PARTS, keys.groups + REDO):
         items, _ = await read_prefix(kv, prefix)
         stored |= {item.key.removeprefix(keys.groups): item.value for item in items}
-    return [change for copy in copies.values() for change in missing_in(copy, stored, now_ms)]
+    records = read_records({key: value for key, value in stored.items() if key.startswith(REDO)}, copies.__contains__)
+    unfinished = [change for group, record in records.items() for change in completed(group, record)]
+    stored = redone(stored, unfinished)
+    return _Missing(unfinished, [change for copy in copies.values() for change in missing_in(copy, stored, now_ms)])
 
 
 def missing_in(copy: GroupCopy, stored: Mapping[str, bytes], now_ms: int) -> Sequence[Change]:
@@ -87,5 +99,6 @@ def _without_members(key: str, head: bytes, now_ms: int) -> bytes:
     return msgspec.msgpack.encode(msgspec.structs.replace(found, emptied_at_ms=emptied_at_ms))
 
 
-def _puts(changes: Sequence[Change]) -> Sequence[PutKey]:
-    return [change for change in changes if isinstance(change, PutKey)]
+def _operation(keys: ClusterKeys, change: Change) -> Operation:
+    key = keys.groups + change.key
+    return PutKey(key, change.value) if isinstance(change, PutKey) else DeleteKey(key)
