@@ -9,34 +9,39 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import pytest
 from tests.components.etcd_server import EtcdCluster
 from tests.coordinator.embedded_kv.embedded import EmbeddedKeyValueStore
-from tests.coordinator.groups.group_leaderships import Leaderships
+from tests.coordinator.groups.group_leaderships import SHARD, SHARDS, Leaderships
 from tests.coordinator.groups.group_store_conformance import offsets, put
 from tests.coordinator.virtual_time import LoopClock, run_virtually
 
 from tidelog.coordinator.etcd.settings import EtcdSettings
 from tidelog.coordinator.etcd.store import EtcdKeyValueStore
+from tidelog.coordinator.groups.group_shards import shard_of_group
 from tidelog.coordinator.groups.group_store import GroupStore
+from tidelog.coordinator.groups.group_transactions import OPERATIONS_MAX
 from tidelog.coordinator.groups.stored import offset_key
 from tidelog.coordinator.kv.key_value import Compare, GetKey, Operation, TransactionResult
 from tidelog.storage.errors import Fenced, Unavailable
 from tidelog.storage.runtime import Runtime, SeededEntropy
 
-KEY = offset_key("g", "web", 0)
+GROUP = next(name for name in map("g{}".format, range(200)) if shard_of_group(name, SHARDS) == SHARD)
+KEY = offset_key(GROUP, "web", 0)
+LARGE = 2 * OPERATIONS_MAX
 PROGRESS_S_MAX = 40.0
 
 
 class Commits:
-    """Commits 1, 2, 3, … to one group, each until it is acknowledged."""
+    """Commits 1, 2, 3, … to `partitions` of one group, each until it is acknowledged."""
 
-    def __init__(self, store: GroupStore) -> None:
+    def __init__(self, store: GroupStore, partitions: int = 20) -> None:
         self.store = store
+        self.partitions = partitions
         self.acknowledged = 0
         self.repeated = 0
         self._progress = asyncio.Condition()
 
     async def run(self) -> None:
         while True:
-            changes = offsets("g", 20, str(self.acknowledged + 1))
+            changes = offsets(GROUP, self.partitions, str(self.acknowledged + 1))
             try:
                 await self.store.write(changes)
                 self.acknowledged += 1
@@ -57,7 +62,7 @@ class Commits:
     async def check(self, reader: GroupStore) -> None:
         """All partitions are at one commit, which is the last acknowledged one or the one after it."""
         before = self.acknowledged
-        found = {int(value) for value in (await reader.load("g")).values()}
+        found = {int(value) for value in (await reader.load(GROUP)).values()}
         assert len(found) == 1, "a commit was applied in part"
         assert before <= found.pop() <= self.acknowledged + 1
 
@@ -74,7 +79,7 @@ async def test_commits_survive_kill_9_of_every_member_and_an_outage_of_all(
 ) -> None:
     leaderships = Leaderships(kv, f"test-{uuid.uuid4().hex}")
     await leaderships.found()
-    commits = Commits(await leaderships.next_store())
+    commits = Commits(await leaderships.next_store(), LARGE)
     running = asyncio.create_task(commits.run())
     await commits.more(10)
     for member in etcd_cluster.members:  # the leader is among them
@@ -128,8 +133,10 @@ class DelayingKeyValueStore(EmbeddedKeyValueStore):
         await super().transact(compares, then, otherwise)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_no_late_transaction_brings_an_old_offset_back(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "partitions", "some"), [*((n, 20, 20) for n in range(8)), (1, LARGE, 5), (3, LARGE, 5)]
+)
+def test_no_late_transaction_brings_an_old_offset_back(seed: int, partitions: int, some: int) -> None:
     async def life() -> None:
         kv = DelayingKeyValueStore(seed)
         leaderships = Leaderships(kv, "main")
@@ -139,14 +146,14 @@ def test_no_late_transaction_brings_an_old_offset_back(seed: int) -> None:
         for _ in range(5):
             kv.bad = False
             store = await leaderships.next_store()
-            found = (await store.load("g")).get(KEY, b"0")
+            found = (await store.load(GROUP)).get(KEY, b"0")
             assert int(found) >= last, "an acknowledged commit was lost"
-            commits = Commits(store)
+            commits = Commits(store, partitions)
             commits.acknowledged = int(found)
             kv.bad = True
             running = asyncio.create_task(commits.run())
             for _ in range(10):
-                await commits.more(20)
+                await commits.more(some)
                 await commits.check(store)
             paused.append((commits, running))  # it goes on, although the next one leads
             last = commits.acknowledged
@@ -157,7 +164,7 @@ def test_no_late_transaction_brings_an_old_offset_back(seed: int) -> None:
         paused[-1][1].cancel()
         await asyncio.sleep(30.0)
         await paused[-1][0].check(paused[-1][0].store)
-        assert sum(commits.repeated for commits, _ in paused) > 100
+        assert sum(commits.repeated for commits, _ in paused) > 5 * some
         await kv.aclose()
 
     run_virtually(life())
