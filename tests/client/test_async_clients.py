@@ -7,15 +7,19 @@ import contextlib
 import time
 import uuid
 from collections.abc import Sequence
+from inspect import signature
 
 import pytest
 
 from tidelog.client import (
+    Admin,
     AsyncAdmin,
     AsyncConsumer,
     AsyncProducer,
+    Consumer,
     ConsumerOptions,
     DeliveredRecord,
+    Producer,
     ProducerOptions,
     TopicPartition,
 )
@@ -106,6 +110,15 @@ async def test_closing_ends_a_poll_that_waits(broker: str, topic: str) -> None:
         assert await polling is None
     with pytest.raises(Invalid, match="closed"):
         consumer.held.poll(0)
+
+
+def test_parameters_are_those_of_the_synchronous_classes() -> None:
+    for asynchronous, synchronous in ((AsyncProducer, Producer), (AsyncConsumer, Consumer), (AsyncAdmin, Admin)):
+        assert signature(asynchronous).parameters == signature(synchronous).parameters
+    assert signature(AsyncProducer.send).parameters == signature(Producer.send).parameters
+    assert signature(AsyncProducer.send_and_wait).return_annotation == "DeliveredRecord"
+    with pytest.raises(TypeError, match="compression"):
+        AsyncProducer("http://127.0.0.1:1", "web", compression="none")  # type: ignore[call-arg]  # the mistake under test
 
 
 async def test_a_class_that_was_not_started_says_so(broker: str) -> None:

@@ -7,27 +7,18 @@ async with AsyncAdmin("http://127.0.0.1:8080") as admin:
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tidelog.client.admin import Admin
-from tidelog.client.async_calls import in_thread
-from tidelog.client.broker_access import Broker
-from tidelog.client.connection import DEFAULT_BROKER, FIRST_CONNECT_TIMEOUT_S
-from tidelog.storage.runtime import Runtime
+from tidelog.client.async_calls import in_thread, parameters_of
 
 
 class AsyncAdmin:
     """The calls of `Admin` as coroutines. They run in the event loop's threads."""
 
-    def __init__(
-        self,
-        broker: Broker = DEFAULT_BROKER,
-        *,
-        deadline_s: float = 10.0,
-        connect_timeout_s: float = FIRST_CONNECT_TIMEOUT_S,
-        runtime: Runtime | None = None,
-    ) -> None:
-        self.held = Admin(broker, deadline_s=deadline_s, connect_timeout_s=connect_timeout_s, runtime=runtime)
+    @parameters_of(Admin.__init__)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.held = Admin(*args, **kwargs)
 
     create_topic = in_thread(Admin.create_topic)
     alter_topic = in_thread(Admin.alter_topic)

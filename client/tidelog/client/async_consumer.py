@@ -15,63 +15,26 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from concurrent.futures import ThreadPoolExecutor
 from inspect import isawaitable
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
-from tidelog.client.async_calls import in_thread
-from tidelog.client.broker_access import Broker
-from tidelog.client.connection import DEFAULT_BROKER
+from tidelog.client.async_calls import Started, in_thread, parameters_of
 from tidelog.client.consumed import Batch, Record, TopicPartition
 from tidelog.client.consumer import Consumer
-from tidelog.client.consumer_options import ConsumerOptions
 from tidelog.client.rebalances import OnPartitions
-from tidelog.storage.errors import RecordsLost
-from tidelog.storage.runtime import Runtime
 
 OnPartitionsAsync: TypeAlias = Callable[["AsyncConsumer", Sequence[TopicPartition]], object]
 """A function or a coroutine function. It runs on the event loop, while a poll waits for it."""
 
 
-class AsyncConsumer:
+class AsyncConsumer(Started[Consumer]):
     """Reads topics. Enter it with ``async with``, or call `start` first. Parameters and calls are those of
     `Consumer`. One task at a time may poll or iterate."""
 
-    def __init__(
-        self,
-        broker: Broker = DEFAULT_BROKER,
-        topic: str | Sequence[str] = (),
-        *,
-        group: str | None = None,
-        partitions: Sequence[int] | None = None,
-        start: str | int = "earliest",
-        options: ConsumerOptions | None = None,
-        on_loss: Callable[[TopicPartition, RecordsLost], object] | None = None,
-        runtime: Runtime | None = None,
-    ) -> None:
-        self._make = lambda: Consumer(
-            broker,
-            topic,
-            group=group,
-            partitions=partitions,
-            start=start,
-            options=options,
-            on_loss=on_loss,
-            runtime=runtime,
-        )
-        self._consumer: Consumer | None = None
+    @parameters_of(Consumer.__init__)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(Consumer, *args, **kwargs)
         self._polls = ThreadPoolExecutor(1, thread_name_prefix="tidelog-poll")
         self._pending: asyncio.Future[Any] | None = None
-
-    @property
-    def held(self) -> Consumer:
-        """The consumer behind this one."""
-        if self._consumer is None:
-            raise RuntimeError("the consumer has not started: use `async with`, or await start()")
-        return self._consumer
-
-    async def start(self) -> None:
-        """Look the topics up, or join the group. Raises `NotFound`, `Invalid`, `Unavailable`."""
-        if self._consumer is None:
-            self._consumer = await asyncio.to_thread(self._make)
 
     async def subscribe(
         self,
@@ -145,16 +108,12 @@ class AsyncConsumer:
 
     async def close(self, *, failed: bool = False) -> None:
         """As `Consumer.close`, also while a poll is under way."""
-        if self._consumer is not None:
-            self._consumer.wake_up(closing=True)
+        if self._held is not None:
+            self._held.wake_up(closing=True)
             if self._pending is not None:
                 await asyncio.wait([self._pending])  # its outcome belongs to the poll, not to `close`
-            await asyncio.to_thread(self._consumer.close, failed=failed)
+            await asyncio.to_thread(self._held.close, failed=failed)
         self._polls.shutdown(wait=False)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
