@@ -5,12 +5,13 @@ import os
 import random
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import RawIOBase
 from pathlib import Path
 from shutil import which
 
 import pytest
-from tests.end_to_end.broker_process import run_tidelog
+from tests.end_to_end.broker_process import BrokerProcess, run_tidelog
 from tests.end_to_end.conftest import StartBroker
 from tests.end_to_end.steady_load import SteadyLoad
 
@@ -41,26 +42,40 @@ def _mount(disk: Path) -> bool:
     return which(command[0]) is not None and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def test_a_full_disk_refuses_and_continues_once_there_is_room(start_broker: StartBroker, small_disk: Path) -> None:
-    broker = start_broker({"store": f"file:{small_disk / 'data'}", "commit.timeout.ms": 2_000})
-    with Admin(broker.url) as admin:
+@pytest.fixture
+def broker(start_broker: StartBroker, small_disk: Path) -> BrokerProcess:
+    return start_broker({"store": f"file:{small_disk / 'data'}", "commit.timeout.ms": 2_000})
+
+
+def test_a_full_disk_refuses_and_continues_once_there_is_room(broker: BrokerProcess, small_disk: Path) -> None:
+    with Admin(broker.url, deadline_s=60.0) as admin, ThreadPoolExecutor(1) as beside:
         admin.create_topic("load", partitions=3)
         admin.create_topic("other")
-    with SteadyLoad(broker.url, "load") as load:
-        load.await_acknowledged(1_000)
-        ballast = fill(small_disk)
-        refused = run_tidelog(["topic", "produce", "other", "--timeout", "1"], broker=broker.url, stdin=NOISE)
-        assert refused.returncode == 3
-        assert b"the outcome is unknown" in refused.stderr
-        with Admin(broker.url, deadline_s=60.0) as admin, pytest.raises(Unavailable, match="the disk is full"):
-            admin.create_topic("one-more")
+        with SteadyLoad(broker.url, "load") as load:
+            load.await_acknowledged(1_000)
+            ballast = fill(small_disk)
+            created = beside.submit(admin.create_topic, "one-more")
+            refused = run_tidelog(["topic", "produce", "other", "--timeout", "1"], broker=broker.url, stdin=NOISE)
+            assert refused.returncode == 3
+            assert b"the outcome is unknown" in refused.stderr
+            assert "the disk is full" in broker.log()
+            assert not created.done()
 
-        ballast.unlink()
-        load.await_acknowledged(1_000, timeout_s=90.0)
-        load.finish()
+            ballast.unlink()
+            load.await_acknowledged(1_000, timeout_s=90.0)
+            assert created.result().name == "one-more"
+            load.finish()
         assert load.failure is None
         assert load.acknowledged == sum(load.sent)
         load.assert_whole(broker.url, "load")
+
+
+@pytest.mark.soak
+def test_a_topic_is_refused_while_the_disk_stays_full(broker: BrokerProcess, small_disk: Path) -> None:
+    """The broker asks the store for half a minute before it gives up."""
+    fill(small_disk)
+    with Admin(broker.url, deadline_s=60.0) as admin, pytest.raises(Unavailable, match="the disk is full"):
+        admin.create_topic("one-more")
 
 
 def fill(disk: Path) -> Path:
