@@ -65,7 +65,7 @@ class BrokerProcess:
 
     def await_ready(self) -> None:
         """Wait until it accepts requests."""
-        wait_until(self.ready, START_S_MAX, self.log, still=self._is_running)
+        wait_until(self.ready, START_S_MAX, self.log, still=self.is_running)
 
     def ready(self) -> bool:
         try:
@@ -93,7 +93,7 @@ class BrokerProcess:
         """Send SIGTERM and return the exit code. Does nothing if it has already ended."""
         if self._process is None:
             return 0
-        if self._is_running():
+        if self.is_running():
             self.terminate()
         try:
             return self.wait()
@@ -105,7 +105,7 @@ class BrokerProcess:
         """The log of all its lives."""
         return self._log.read_text() if self._log.exists() else ""
 
-    def _is_running(self) -> bool:
+    def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
 

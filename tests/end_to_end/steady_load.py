@@ -18,10 +18,12 @@ from tidelog.storage.errors import TidelogError
 
 PADDING = b"." * 100
 ROUND_RECORDS = 30
+PAUSE_S = 0.02
+"""The pause between two rounds: a load of thousands of records a second leaves time for what is tested."""
 OPTIONS = ProducerOptions(
     batch_bytes=16 << 10, buffer_bytes=128 << 10, linger_ms=2, delivery_timeout_s=90.0, close_timeout_s=90.0
 )
-"""A small buffer: the load is as fast as the broker acknowledges, and memory stays small."""
+"""A small buffer: the load is no faster than the broker acknowledges, and memory stays small."""
 
 
 class SteadyLoad:
@@ -81,6 +83,7 @@ class SteadyLoad:
                     for _ in range(ROUND_RECORDS):
                         self._producer.send(_value(partition, self.sent[partition]), partition=partition)
                         self.sent[partition] += 1
+                self._stopping.wait(PAUSE_S)
         except TidelogError as error:
             self.failure = error
 

@@ -29,6 +29,7 @@ def brokers(etcd: EtcdServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "shards": SHARDS,
         "num.partitions": SHARDS,
         "rebalance.delay.ms": 0,
+        "lease.ttl.ms": 2_000,
     }
     started = [BrokerProcess(folder, {**settings, "broker.id": f"broker-{n}"}) for n in range(3)]
     start_together(started)

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 import httpx
-from tests.end_to_end.broker_cluster import BrokerCluster
+from tests.end_to_end.broker_cluster import LEASE_S, BrokerCluster
 
 from tidelog.client import Admin
 
@@ -125,9 +125,9 @@ async def test_brokers_die_and_no_record_is_left_out(whole: BrokerCluster) -> No
     running = [asyncio.ensure_future(consumer.run()) for consumer in consumers]
     producing = asyncio.ensure_future(produce_all(calls, topic))
     for victim in whole.brokers:
-        await asyncio.sleep(0.7)
+        await asyncio.sleep(0.4)
         await asyncio.to_thread(victim.kill)
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(LEASE_S + 0.2)
         await asyncio.to_thread(victim.start)
     places = await producing
     for consumer in consumers:

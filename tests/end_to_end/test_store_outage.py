@@ -15,7 +15,7 @@ from tests.end_to_end.steady_load import SteadyLoad
 from tidelog.client import Admin, Producer, ProducerOptions
 from tidelog.storage.errors import Unavailable
 
-OUTAGE_S = 6.0
+OUTAGE_S = 4.0
 SOAK_OUTAGE_S = 30.0
 
 
@@ -29,7 +29,7 @@ def proxy(minio_bucket: S3Bucket) -> Iterator[CutProxy]:
 def far_broker(start_broker: StartBroker, minio_bucket: S3Bucket, proxy: CutProxy) -> BrokerProcess:
     """A broker whose store is behind `proxy`."""
     there: S3Endpoint = replace(minio_bucket.endpoint, url=proxy.url)
-    settings = {"store": f"{minio_bucket.url}/log", "flush.interval.ms": 20, "commit.timeout.ms": 5_000}
+    settings = {"store": f"{minio_bucket.url}/log", "flush.interval.ms": 20, "commit.timeout.ms": 3_000}
     return start_broker(settings, there.environment())
 
 
