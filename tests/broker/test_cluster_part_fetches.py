@@ -145,3 +145,20 @@ async def test_partitions_at_their_ends_cost_no_look_into_the_bucket() -> None:
         before = mine.usage()
         await fetch_parts(world.brokers["b"], dict.fromkeys(range(50), LATEST), FetchLimits(10, 1_000, wait_ms=30))
         assert (mine.usage() - before).requests() == 0
+
+
+async def test_a_broker_that_says_that_a_topic_is_gone_uses_it_no_more() -> None:
+    async with running_world(three(MemoryObjectStore()), shards=1) as world:
+        a, b = world.brokers["a"], world.brokers["b"]
+        await a.create_topic(ANYBODY, "t", 1, {})
+        await produce(world, 0, b"old")
+        await a.archive_now()
+        assert read_values(await fetch_parts(b, {0: 0})) == {0: [b"old"]}
+        await world.coordinations["b"]._sync.aclose()
+        await a.delete_topic(ANYBODY, "t")
+        assert b.topic(ANYBODY, "t"), "it has not heard of that"
+        (answer,) = await fetch_parts(b, {0: LATEST})
+        assert isinstance(answer.error, NotFound)
+        await a.create_topic(ANYBODY, "t", 1, {})
+        await produce(world, 0, b"new")
+        assert read_values(await fetch_parts(b, {0: 0})) == {0: [b"new"]}

@@ -30,7 +30,7 @@ from tidelog.services.broker.cluster.leader_router import LeaderRouter
 from tidelog.services.broker.read.shared_limits import SharedLimits, within
 from tidelog.services.broker.shard.shard_set import no_leader
 from tidelog.services.broker.topics import Topics
-from tidelog.storage.errors import LeaderUnknown, NotLeader, Overloaded, TidelogError, Unavailable
+from tidelog.storage.errors import LeaderUnknown, NotFound, NotLeader, Overloaded, TidelogError, Unavailable
 from tidelog.storage.runtime import Clock
 
 ReadHere: TypeAlias = Callable[[RequestContext, Sequence[FetchPart], FetchLimits], Awaitable[Sequence[FetchedPart]]]
@@ -178,8 +178,21 @@ class _PartsRead:
         except TidelogError as error:
             answers = [FetchedPart(part, None, error) for part in parts]
         self._answers.update(zip(group.places, answers, strict=True))
+        await self._learn_of_deletions(group.places)
         cold = [place for place in group.places if self._answers[place].cold]
         return await self._read_cold(cold, limits, surely=True)
+
+    async def _learn_of_deletions(self, places: Sequence[int]) -> None:
+        """A leader that does not find a topic has read the journal. This broker reads it, too, before it says so: after
+        that answer a client may create the topic again, and this broker must not use the deleted one."""
+        gone = {self._topics[at].topic_id: at for at in places if isinstance(self._answers[at].error, NotFound)}
+        for place in gone.values():
+            try:
+                await self._shared.topics.check_exists(self._topics[place])
+            except NotFound:
+                continue
+            except TidelogError as error:
+                self._answers[place] = replace(self._answers[place], error=error)
 
     async def _read(self, group: _Group, parts: Sequence[FetchPart], limits: FetchLimits) -> Sequence[FetchedPart]:
         sources, context = self._shared.sources, self._context
