@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from infra.loopback_ports import free_port
 from tests.cli.conftest import Tidelog
-from tests.components.etcd_server import EtcdServer
 from tests.components.minio_admin import MinioAdmin, policy_of
 from tests.components.s3_endpoint import S3Bucket
 from tests.end_to_end.broker_process import BrokerProcess, run_tidelog
@@ -19,10 +18,8 @@ from tests.end_to_end.broker_process import BrokerProcess, run_tidelog
 from tidelog.services.cli.doctor import machine_checks
 from tidelog.services.cli.doctor.broker_checks import check_cluster_versions
 from tidelog.services.cli.doctor.check import Check
-from tidelog.services.cli.doctor.etcd_checks import check_member
 from tidelog.services.cli.doctor.machine_checks import check_disk
 from tidelog.services.cli.doctor.store_checks import check_store
-from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import Denied, Unavailable
 from tidelog.storage.object_store import Body, list_all
 from tidelog.storage.runtime import Runtime, SystemClock
@@ -91,34 +88,6 @@ def test_with_a_broker_its_readiness_and_store_are_told(
     other = json.loads(tidelog("doctor", "--store", f"file:{tmp_path}", "--json").stdout)["checks"]
     (warned,) = [check for check in other if check["status"] == "warning"]
     assert (warned["name"], "--store" in warned["advice"]) == ("broker's store", True)
-
-
-def test_etcd_and_the_bucket_are_compared(etcd: EtcdServer, tmp_path: Path) -> None:
-    name, store = f"doctor-{tmp_path.parent.name}-{tmp_path.name}", f"file:{tmp_path / 'data'}"
-    flags = ["--store", store, "--etcd-endpoints", etcd.url, "--etcd-timeout-ms", "20s", "--cluster-name", name]
-    process = BrokerProcess(
-        tmp_path, {"store": store, "etcd.endpoints": etcd.url, "cluster.name": name, "broker.id": "b1"}
-    )
-    process.start()
-    try:
-        code, checks = doctor(*flags, "--broker", process.url)
-        assert (code, checks["cluster"]["status"], checks[f"etcd member {etcd.url}"]["status"]) == (0, "ok", "ok")
-        assert "b1 0." in checks["etcd"]["found"]
-        assert checks["brokers' versions"]["status"] == "ok"
-    finally:
-        process.stop()
-    code, checks = doctor("--store", store)
-    assert (code, "belongs to the cluster" in checks["etcd"]["found"]) == (1, True)
-    code, checks = doctor(*flags[:-1], "another-name")
-    assert (code, checks["cluster"]["status"]) == (1, "failed")
-    assert "recover" in checks["cluster"]["advice"]
-
-
-def test_etcd_that_is_down_is_told(tmp_path: Path) -> None:
-    away = f"http://127.0.0.1:{free_port()}"
-    code, checks = doctor("--store", f"file:{tmp_path}", "--etcd-endpoints", away, "--etcd-timeout-ms", "300ms")
-    assert (code, checks["etcd"]["status"], checks[f"etcd member {away}"]["status"]) == (1, "failed", "failed")
-    assert checks["conditional create"]["status"] == "ok"
 
 
 class Overwriting(MemoryObjectStore):
@@ -201,16 +170,6 @@ async def test_a_clock_that_is_wrong_is_told(ahead_ms: int, status: str) -> None
     (clock,) = [check for check in checks if check.name == "clock and store"]
     assert clock.status == status
     assert ("NTP" in clock.advice) is (status != "ok")
-
-
-def test_the_clock_of_a_member_of_etcd_is_compared(etcd: EtcdServer) -> None:
-    class Behind(SystemClock):
-        def now_ms(self) -> int:
-            return super().now_ms() - 60_000
-
-    settings = Settings(etcd_timeout_ms=20_000)
-    assert check_member(etcd.url, settings, SystemClock()).status == "ok"
-    assert check_member(etcd.url, settings, Behind()).status == "warning"
 
 
 def test_disks_that_are_full_missing_or_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

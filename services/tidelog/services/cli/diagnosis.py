@@ -32,7 +32,7 @@ def doctor(broker: BrokerChoice, loaded: LoadedSettings, as_json: JsonOption = F
 
     Give the broker's settings (--store, --etcd-endpoints, --config), as for `serve`. The broker need
     not run. Each failed check prints what to do. Exit code 1 if a check failed.
-    The checks write small objects under _staging/ and delete them again.
+    The checks write small objects under _staging/ and two keys in etcd, and delete them again.
 
     [dim]tidelog doctor --store s3://my-bucket/log
     tidelog doctor --config tidelog.toml --json[/dim]

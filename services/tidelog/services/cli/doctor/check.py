@@ -12,6 +12,7 @@ from tidelog.storage.errors import Denied, TidelogError
 Status = Literal["ok", "warning", "failed", "skipped"]
 CHECK_S_MAX = 15.0
 """A check that takes longer has failed."""
+STORE_PERMISSIONS = "check the credentials and the permissions that docs/stores.md lists"
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,17 @@ def skipped(name: str, found: str) -> Check:
     return Check(name, "skipped", found)
 
 
-async def in_time(name: str, checking: Awaitable[Sequence[Check]], advice: str) -> Sequence[Check]:
-    """The checks, or one failed check if they raise an error of Tidelog or take more than `CHECK_S_MAX`."""
+async def in_time(
+    name: str, checking: Awaitable[Sequence[Check]], advice: str, *, denied: str = STORE_PERMISSIONS
+) -> Sequence[Check]:
+    """The checks, or one failed check if they raise an error of Tidelog or take more than `CHECK_S_MAX`. `denied`: the
+    advice if credentials are refused."""
     try:
         async with asyncio.timeout(CHECK_S_MAX):
             return await checking
     except TimeoutError:
         return [failed(name, f"no answer within {CHECK_S_MAX:g} s", advice)]
     except Denied as error:
-        return [failed(name, str(error), "check the credentials and the permissions that docs/stores.md lists")]
+        return [failed(name, str(error), denied)]
     except TidelogError as error:
         return [failed(name, str(error), advice)]

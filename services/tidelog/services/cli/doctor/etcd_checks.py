@@ -1,29 +1,26 @@
-"""Checks etcd: each member, the cluster that it holds, and whether that is the bucket's."""
+"""Checks etcd: the permission to write, each member, the cluster that it holds, and whether that is the bucket's."""
 
 from __future__ import annotations
 
 import asyncio
-import http.client
-import json
-import ssl
 from collections.abc import Sequence
-from email.utils import parsedate_to_datetime
-from urllib.parse import urlsplit
 
 from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, decode_value
 from tidelog.coordinator.cluster.identity import EMBEDDED, bucket_identity, store_identity
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.kv.key_value import KeyValueStore
-from tidelog.services.cli.doctor.check import Check, failed, in_time, ok, skipped, warning
-from tidelog.services.cli.doctor.store_checks import SKEW_FAILED_MS, SKEW_WARNING_MS
+from tidelog.services.cli.doctor.check import Check, failed, in_time, ok, skipped
+from tidelog.services.cli.doctor.etcd_member import REACH, check_member
 from tidelog.services.runtime.opening import open_etcd
 from tidelog.services.settings.settings import Settings
-from tidelog.storage.errors import Invalid
+from tidelog.storage.errors import Denied, Invalid
 from tidelog.storage.object_store import ObjectStore
-from tidelog.storage.runtime import Clock, Runtime
+from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.retrying import RetryingObjectStore
 
-_REACH = "check the endpoints (--etcd-endpoints), the network, and the certificates and user for etcd"
+WRITE_LEASE_S = 30.0
+"""etcd deletes the written keys after this time, if the command dies before it does so."""
+
 _SETTINGS = "give the settings of the brokers: --etcd-endpoints and --cluster-name, or --config"
 _RECOVER = "if etcd was wiped or restored: `tidelog cluster recover --dry-run`"
 
@@ -66,17 +63,43 @@ async def _check_etcd(settings: Settings, owner: ClusterIdentity | None, runtime
         kv = open_etcd(settings, runtime)
     except Invalid as error:
         return [failed("etcd", str(error), _SETTINGS)]
+    keys = ClusterKeys(settings.cluster_name)
     try:
-        checks = list(await in_time("etcd", _check_cluster(kv, settings, owner), _REACH))
+        checks = list(await in_time("etcd", _check_cluster(kv, keys, owner), REACH, denied=_grant(keys)))
+        if checks[0].status == "ok":
+            checks += await in_time("etcd write", check_writes(kv, keys, runtime), REACH, denied=_grant(keys))
     finally:
         await kv.aclose()
     endpoints = [endpoint.strip() for endpoint in (settings.etcd_endpoints or "").split(",")]
     asked = [asyncio.to_thread(check_member, endpoint, settings, runtime.clock) for endpoint in endpoints if endpoint]
-    return [*checks, *await asyncio.gather(*asked)]
+    return [*checks, *(check for found in await asyncio.gather(*asked) for check in found)]
 
 
-async def _check_cluster(kv: KeyValueStore, settings: Settings, owner: ClusterIdentity | None) -> Sequence[Check]:
-    keys = ClusterKeys(settings.cluster_name)
+def _grant(keys: ClusterKeys) -> str:
+    return f"grant --etcd-username read and write permission on {keys.root} and {keys.groups} (docs/deploy.md)"
+
+
+async def check_writes(kv: KeyValueStore, keys: ClusterKeys, runtime: Runtime) -> Sequence[Check]:
+    """Write a key under each prefix of the cluster, under a lease, and delete it at once. Brokers ignore such keys."""
+    lease = await kv.grant(WRITE_LEASE_S)
+    denied: list[str] = []
+    try:
+        for prefix in (keys.root, keys.groups):
+            key = f"{prefix}doctor/{runtime.entropy.new_id()}"
+            try:
+                await kv.put(key, b"", lease_id=lease.lease_id)
+                await kv.delete(key)
+            except Denied:
+                denied.append(prefix)
+    finally:
+        await kv.revoke(lease.lease_id)
+    if denied:
+        advice = _grant(keys)
+        return [failed("etcd write", f"etcd refuses writes under {' and '.join(denied)}", advice)]
+    return [ok("etcd write", f"keys under {keys.root} and {keys.groups} can be written and deleted")]
+
+
+async def _check_cluster(kv: KeyValueStore, keys: ClusterKeys, owner: ClusterIdentity | None) -> Sequence[Check]:
     identity = await store_identity(kv, keys)
     page = await kv.range(keys.brokers)
     records = [decode_value(item.key, item.value, BrokerRecord) for item in page.items]
@@ -91,45 +114,3 @@ async def _check_cluster(kv: KeyValueStore, settings: Settings, owner: ClusterId
         finding = f"the bucket belongs to {owner.cluster_id}, and etcd's {keys.name!r} is {identity.cluster_id}"
         return [*checks, failed("cluster", finding, f"{_SETTINGS}, and --store; {_RECOVER}")]
     return [*checks, ok("cluster", f"{keys.name!r} in etcd is the owner of the bucket")]
-
-
-def check_member(endpoint: str, settings: Settings, clock: Clock) -> Check:
-    """Ask one member for its health over HTTP; its answer also contains its time."""
-    name = f"etcd member {endpoint}"
-    try:
-        before_ms = clock.now_ms()
-        healthy, date = _health(endpoint, settings)
-        after_ms = clock.now_ms()
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        return failed(name, f"does not answer: {error}", _REACH)
-    if not healthy:
-        advice = "see its log: it has no leader, its disk is full (NOSPACE), or its data is corrupt"
-        return failed(name, "says that it is not healthy", advice)
-    if date is None:
-        return ok(name, "is healthy")
-    told_ms = int(parsedate_to_datetime(date).timestamp() * 1_000)
-    skew_ms = max(told_ms - after_ms, before_ms - (told_ms + 1_000), 0)
-    if skew_ms <= SKEW_WARNING_MS:
-        return ok(name, "is healthy, and its clock agrees")
-    found = f"is healthy; its clock and this machine's differ by {skew_ms / 1_000:,.0f} s"
-    return (failed if skew_ms > SKEW_FAILED_MS else warning)(name, found, "set the clocks by NTP")
-
-
-def _health(endpoint: str, settings: Settings) -> tuple[bool, str | None]:
-    """Whether the member is healthy, and the Date of its answer."""
-    url, timeout_s = urlsplit(endpoint), settings.etcd_timeout_ms / 1_000
-    host, port = url.hostname or "", url.port
-    if url.scheme == "https":
-        tls = ssl.create_default_context(cafile=settings.etcd_ca_file)
-        if settings.etcd_cert_file:
-            tls.load_cert_chain(settings.etcd_cert_file, settings.etcd_key_file)
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls)
-    else:
-        connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
-    try:
-        connection.request("GET", "/health")
-        answer = connection.getresponse()
-        body = json.loads(answer.read(1 << 16))
-        return body.get("health") in ("true", True), answer.headers.get("date")
-    finally:
-        connection.close()
