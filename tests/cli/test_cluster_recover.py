@@ -2,6 +2,7 @@
 wiped."""
 
 import json
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -30,12 +31,19 @@ def keys(tmp_path: Path) -> ClusterKeys:
     return ClusterKeys(f"recover-{tmp_path.parent.name}-{tmp_path.name}")
 
 
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a bucket that a broker without etcd has used."""
+    folder = tmp_path_factory.mktemp("used")
+    _use(folder, f"file:{folder / 'data'}")
+    return folder / "data"
+
+
 @pytest.fixture
-def bucket(tmp_path: Path) -> str:
-    """A bucket that a broker without etcd has used."""
-    store = f"file:{tmp_path / 'data'}"
-    _use(tmp_path, store)
-    return store
+def bucket(used: Path, tmp_path: Path) -> str:
+    """A copy of that bucket, only for this test."""
+    shutil.copytree(used, tmp_path / "data")
+    return f"file:{tmp_path / 'data'}"
 
 
 def _use(folder: Path, store: str) -> None:
