@@ -11,7 +11,7 @@ from tidelog.client.async_admin import AsyncAdmin
 from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.async_producer import AsyncProducer
 from tidelog.client.broker_access import BrokerAccess
-from tidelog.client.consumed import Batch, CommittedPosition, Record, TopicPartition
+from tidelog.client.consumed import Batch, CommittedPosition, Record, TopicPartition, records_of
 from tidelog.client.consumer import Consumer
 from tidelog.client.consumer_options import ConsumerOptions
 from tidelog.client.costs import ClusterCost, CostDescription, TopicCostDescription
@@ -78,6 +78,7 @@ __all__ = [
     "TopicPartition",
     "read_prices",
     "read_table",
+    "records_of",
     "scan",
 ]
 
