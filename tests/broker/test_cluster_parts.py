@@ -61,6 +61,10 @@ async def test_a_part_that_nobody_took_fails_the_request_which_says_what_is_in_t
         with pytest.raises(Unavailable, match="only a part of the request was applied") as failure:
             await c.produce(ANYBODY, "t", one_each(3), ProduceOptions())
         assert failure.value.committed == tuple(number for number in range(3) if number != untaken)
+        told = await c.produce(ANYBODY, "t", one_each(3), ProduceOptions(tell_each=True))
+        assert [answer.partition for answer in told] == [0, 1, 2]
+        assert [answer.partition for answer in told if isinstance(answer.error, LeaderUnknown)] == [untaken]
+        assert [answer.base_offset for answer in told if answer.error is None] == [1, 1]
 
 
 async def test_a_request_of_which_nothing_was_taken_says_so() -> None:

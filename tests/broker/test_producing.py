@@ -259,3 +259,16 @@ async def test_producing_while_a_topic_is_deleted_ends_in_an_answer_or_not_found
         again = await broker.create_topic(ANYBODY, "t", 1, {})
         assert again.partition_count == 1
         assert await fetched_values(broker) == []
+
+
+async def test_each_partition_is_told_apart_if_that_is_asked_for() -> None:
+    gated = GatedObjectStore(MemoryObjectStore())
+    async with running_broker(gated, commit_timeout_ms=200) as broker:
+        topic = await broker.create_topic(ANYBODY, "t", 2, {})
+        gated.hold(wal_prefix(topic.shards[1]))
+        options = ProduceOptions(tell_each=True)
+        two = await broker.produce(ANYBODY, "t", draft([b"a", b"b"], partitions=[0, 1]), options)
+        assert [(one.partition, one.base_offset) for one in two] == [(0, 0), (1, None)]
+        assert isinstance(two[1].error, Unavailable)
+        with pytest.raises(Unavailable):
+            await broker.produce(ANYBODY, "t", draft([b"c"], partitions=[1]), options)

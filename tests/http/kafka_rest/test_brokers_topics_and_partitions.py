@@ -119,8 +119,8 @@ def test_an_error_names_the_partitions_that_have_their_records() -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (LeaderUnknown("no leader", retry_after_s=1), 50302),
-        (NotLeader("another", leader="http://b"), 50302),
+        (LeaderUnknown("no leader", retry_after_s=1), 40404),
+        (NotLeader("another", leader="http://b"), 40404),
         (Overloaded("full", retry_after_s=1), 50302),
         (GroupFull("full", retry_after_s=1), 50301),
         (Unavailable("unknown"), 50003),

@@ -13,7 +13,8 @@ from tests.http.sockets import Listening, connected, head
 
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.http.app import create_app
-from tidelog.services.http.kafka_rest.instances.page_sending import PageAnswer
+from tidelog.services.http.kafka_rest.instances import instance_reads
+from tidelog.services.http.kafka_rest.instances.page_sending import PageAnswer, Senders
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.runtime import Runtime
 
@@ -49,6 +50,24 @@ async def test_a_page_of_a_process_that_died_is_read_again(
             await poll(client)
     assert values(await poll(next_process)) == [1, 2, 3]
     assert await poll(next_process) == []
+
+
+async def test_a_page_that_a_living_broker_does_not_send_is_read_again_through_another(
+    client: httpx.AsyncClient, next_process: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker is dead, and its lease has not ended yet."""
+    monkeypatch.setattr(Senders, "is_gone", lambda *_: False)
+    monkeypatch.setattr(instance_reads, "SETTLED_MS", 50)
+    with monkeypatch.context() as patch:
+        patch.setattr(PageAnswer, "__call__", dies)
+        with pytest.raises(RuntimeError):
+            await poll(client)
+    assert await poll(client) == [], "this process may still send it"
+    with monkeypatch.context() as patch:
+        patch.setattr(PageAnswer, "__call__", dies)
+        with pytest.raises(RuntimeError):
+            await poll(next_process)
+    assert values(await poll(client)) == [1, 2, 3]
 
 
 async def test_a_page_that_was_sent_is_not_read_again_by_a_later_process(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from tidelog.storage.errors import TidelogError
 
 
 class Acks(Enum):
@@ -40,20 +43,23 @@ class Draft:
 
 @dataclass(frozen=True)
 class ProduceOptions:
-    """`partition`: for all records; required with `expected_offset` and `producer`."""
+    """`partition`: for all records; required with `expected_offset` and `producer`. `tell_each`: if only the records
+    of some partitions are stored, `Appended.error` says so, instead of an error of the whole request (`Acks.ALL`)."""
 
     acks: Acks = Acks.ALL
     partition: int | None = None
     expected_offset: int | None = None
     producer: ProducerSequence | None = None
     auto_create: bool = True
+    tell_each: bool = False
 
 
 @dataclass(frozen=True)
 class Appended:
     """Where records of a request are. `base_offset` is None for `Acks.NONE`. `timestamp_ms`: the append time with
     LogAppendTime, otherwise the largest timestamp of the batch. `duplicate`: the batch was already in the log. `rows`:
-    the indexes of these records in the request, in order; None: all of them."""
+    the indexes of these records in the request, in order; None: all of them. `error`: why these records are not stored,
+    or not known to be (`ProduceOptions.tell_each`); then there is no `base_offset`."""
 
     partition: int
     base_offset: int | None
@@ -61,3 +67,17 @@ class Appended:
     timestamp_ms: int
     duplicate: bool = False
     rows: npt.NDArray[np.int64] | None = field(default=None, compare=False)
+    error: TidelogError | None = None
+
+
+def each_told(answers: Sequence[Appended]) -> Sequence[Appended]:
+    """`answers`, if there is one without an error. Raises the first error otherwise."""
+    if answers and all(answer.error for answer in answers):
+        assert answers[0].error
+        raise answers[0].error
+    return answers
+
+
+def not_appended(partition: int, rows: npt.NDArray[np.int64] | None, count: int, error: TidelogError) -> Appended:
+    """The answer for records that are not stored, or not known to be."""
+    return Appended(partition, None, count, 0, rows=rows, error=error)

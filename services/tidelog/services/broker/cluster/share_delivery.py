@@ -1,7 +1,7 @@
 """Delivers the shares of a request to the leaders of their partitions: those led here together, the others in parallel.
 
 All answers are collected. If some shares failed, the request fails with the first error whose outcome is unknown, and
-the error lists the partitions that are in the log.
+the error lists the partitions that are in the log. With `ProduceOptions.tell_each` it fails only if all shares failed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.cluster import Leader
-from tidelog.services.broker.api.produce import Acks, Appended, ProduceOptions
+from tidelog.services.broker.api.produce import Acks, Appended, ProduceOptions, not_appended
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.cluster.leader_calls import LeaderCalls
 from tidelog.services.broker.cluster.peers import Peers
@@ -22,8 +22,6 @@ from tidelog.storage.errors import Fenced, Invalid, LeaderUnknown, NotLeader, Ov
 
 CALLS_MAX = 32
 """Shares of one request that are sent in parallel."""
-
-_Outcome = Appended | TidelogError
 
 
 class ShareDelivery:
@@ -45,30 +43,30 @@ class ShareDelivery:
         groups = await asyncio.gather(
             self._deliver_here(context, topic, here, options), self._deliver_apart(context, topic, there, options)
         )
-        return _gathered([outcome for group in groups for outcome in group], options.acks)
+        return _gathered([answer for group in groups for answer in group], options)
 
     async def _deliver_here(
         self, context: RequestContext, topic: Topic, shares: Sequence[Share], options: ProduceOptions
-    ) -> Sequence[_Outcome]:
+    ) -> Sequence[Appended]:
         """All of `shares` in one step: all are appended or none."""
         try:
             return await self._local.produce_shares(topic, shares, options) if shares else ()
         except (NotLeader, LeaderUnknown):
             return await self._deliver_apart(context, topic, shares, options)  # one of their shards is moving
         except TidelogError as error:
-            return (error,)
+            return [_failed(share, error) for share in shares]
 
     async def _deliver_apart(
         self, context: RequestContext, topic: Topic, shares: Sequence[Share], options: ProduceOptions
-    ) -> Sequence[_Outcome]:
+    ) -> Sequence[Appended]:
         turns = asyncio.Semaphore(CALLS_MAX)
 
-        async def deliver(share: Share) -> _Outcome:
+        async def deliver(share: Share) -> Appended:
             async with turns:
                 try:
                     return await self._deliver_one(context, topic, share, options)
                 except TidelogError as error:
-                    return _without_row(error)
+                    return _failed(share, _without_row(error))
 
         return await asyncio.gather(*(deliver(share) for share in shares))
 
@@ -88,13 +86,17 @@ class ShareDelivery:
         return await self._calls.write(context, topic.shards[share.partition], here, there)
 
 
-def _gathered(outcomes: Sequence[_Outcome], acks: Acks) -> Sequence[Appended]:
+def _gathered(outcomes: Sequence[Appended], options: ProduceOptions) -> Sequence[Appended]:
     """The answers, ordered by partition. Raises if there is an error among them."""
-    answers = [outcome for outcome in outcomes if isinstance(outcome, Appended)]
-    errors = [outcome for outcome in outcomes if isinstance(outcome, TidelogError)]
-    if errors:
-        raise _error_of_request(errors, answers, acks)
-    return tuple(sorted(answers, key=lambda answer: answer.partition))
+    answers = sorted(outcomes, key=lambda answer: answer.partition)
+    stored = [answer for answer in answers if answer.error is None]
+    if len(stored) < len(answers) and not (options.tell_each and stored):
+        raise _error_of_request([answer.error for answer in outcomes if answer.error], stored, options.acks)
+    return answers
+
+
+def _failed(share: Share, error: TidelogError) -> Appended:
+    return not_appended(share.partition, share.rows, share.records.num_rows, error)
 
 
 def _without_row(error: TidelogError) -> TidelogError:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.coordinator.topics.topic import Topic
-from tidelog.services.broker.api.produce import Acks, Appended, ProduceOptions
+from tidelog.services.broker.api.produce import Acks, Appended, ProduceOptions, each_told, not_appended
 from tidelog.services.broker.read.partition_reader import PartitionReader
 from tidelog.services.broker.shard.append_buffer import APPEND_OVERHEAD_BYTES, Append, BufferBudget
 from tidelog.services.broker.shard.idempotence import RememberedBatch
@@ -21,7 +21,7 @@ from tidelog.services.broker.shard.partition_state import Outcome, PartitionStat
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.services.broker.write.routing import Share
-from tidelog.storage.errors import Conflict, Denied, Fenced, NotFound, OffsetConflict, Unavailable
+from tidelog.storage.errors import Conflict, Denied, Fenced, NotFound, OffsetConflict, TidelogError, Unavailable
 from tidelog.storage.wal.wal_entry import ProducerMark
 
 LOADS_MAX = 32
@@ -71,7 +71,11 @@ class ProducePath:
         answers = tuple(_appended(target.share, append, options.acks) for target, append, _ in outcomes)
         # While the store refuses commits, no record is acknowledged before its commit, whatever `acks` says.
         if options.acks is Acks.ALL or any(target.leader.retries.denied for target in targets):
-            await self._all_committed([(target, outcome) for target, _, outcome in outcomes])
+            committed = [(target, outcome) for target, _, outcome in outcomes]
+            if options.tell_each:
+                await self._settled(committed)
+                return each_told([_told(answer, *one) for answer, one in zip(answers, committed, strict=True)])
+            await self._all_committed(committed)
         elif options.acks is Acks.LEADER:
             await self._loss_bounded([(target, outcome) for target, _, outcome in outcomes])
         return answers
@@ -149,10 +153,14 @@ class ProducePath:
         return target, append, state.last_outcome
 
     async def _all_committed(self, outcomes: Sequence[tuple[_Target, Outcome]]) -> None:
+        await self._settled(outcomes)
+        _check_outcomes(outcomes)
+
+    async def _settled(self, outcomes: Sequence[tuple[_Target, Outcome]]) -> None:
+        """Return when all are committed or have failed, or after the time for commits."""
         waiting = {outcome for _, outcome in outcomes if not outcome.done()}
         if waiting:
             await asyncio.wait(waiting, timeout=self._commit_timeout_s)
-        _check_outcomes(outcomes)
 
     async def _loss_bounded(self, outcomes: Sequence[tuple[_Target, Outcome]]) -> None:
         """Return once the loss window of each shard is narrower than ``acks1.loss.max.ms``; raises if one is not."""
@@ -204,6 +212,15 @@ def _mark(state: PartitionState, options: ProduceOptions, base_offset: int, coun
 def _appended(share: Share, append: Append, acks: Acks) -> Appended:
     base_offset = None if acks is Acks.NONE else append.base_offset
     return Appended(share.partition, base_offset, append.count, share.timestamp_ms_max, rows=share.rows)
+
+
+def _told(answer: Appended, target: _Target, outcome: Outcome) -> Appended:
+    """`answer`, or why its records are not known to be in the log."""
+    try:
+        _check_outcome(target, outcome)
+    except TidelogError as error:
+        return not_appended(answer.partition, answer.rows, answer.count, error)
+    return answer
 
 
 def _check_outcomes(outcomes: Sequence[tuple[_Target, Outcome]]) -> None:

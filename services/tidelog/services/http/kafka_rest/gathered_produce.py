@@ -5,7 +5,8 @@ everything else. Many clients that send one record each send at about the same t
 answers all. So the requests for one topic or partition and from one principal are appended together, in their order:
 
 - A request that finds no call under way is appended with all others of the same turn of the event loop.
-- Requests that arrive during a call wait for its end.
+- Requests that arrive during a call wait for its end, but not longer than `CALL_S`, because one of its partitions may
+  be stuck.
 - After a call, the clients that it has answered send again. The next call waits for as many requests as those, but not
   longer than `RETURN_S`. Without this wait, the clients fall into two groups that take turns, and each record costs
   twice as much. A client that is alone never waits.
@@ -27,11 +28,13 @@ from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.bodies.draft_columns import draft_of
 from tidelog.services.http.kafka_rest.produce_body import RecordRows
-from tidelog.services.http.kafka_rest.record_places import Placed, placed
-from tidelog.storage.errors import Invalid
+from tidelog.services.http.kafka_rest.record_places import Placed, Places, placed
+from tidelog.storage.errors import Invalid, TidelogError
 
 RECORDS_MAX = 1_000
 """A call is made at once when it has so many records."""
+CALL_S = 0.02
+"""The longest that requests wait for a call under way."""
 RETURN_S = 0.003
 """The longest that a call waits for the clients that the call before has answered."""
 _Key: TypeAlias = tuple[str, int | None, str, str]
@@ -44,7 +47,7 @@ class _Gathering:
     context: RequestContext
     topic: str
     partition: int | None
-    requests: list[tuple[RecordRows, asyncio.Future[Sequence[Placed]]]] = field(default_factory=list)
+    requests: list[tuple[RecordRows, asyncio.Future[Places]]] = field(default_factory=list)
     records: int = 0
 
 
@@ -66,9 +69,7 @@ class GatheredProduce:
         self._gatherings: dict[_Key, _Gathering] = {}
         self._paces: dict[_Key, _Pace] = {}
 
-    async def append(
-        self, context: RequestContext, topic: str, partition: int | None, rows: RecordRows
-    ) -> Sequence[Placed]:
+    async def append(self, context: RequestContext, topic: str, partition: int | None, rows: RecordRows) -> Places:
         """The places of the records. Raises like `Broker.produce`."""
         if context.deadline_s is not None or context.from_peer:
             return await self._produce(context, topic, partition, rows)
@@ -76,20 +77,17 @@ class GatheredProduce:
         gathering = self._gatherings.get(key)
         if gathering is None:
             gathering = self._gatherings[key] = _Gathering(context, topic, partition)
-        answer: asyncio.Future[Sequence[Placed]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Places] = asyncio.get_running_loop().create_future()
         gathering.requests.append((rows, answer))
         gathering.records += len(rows.values)
         self._begin_if_due(key, gathering)
         return await answer
 
     def _begin_if_due(self, key: _Key, gathering: _Gathering) -> None:
-        pace = self._paces.get(key)
-        if gathering.records >= RECORDS_MAX:
-            self._begin(key, gathering)
-        elif pace is None:
-            if len(gathering.requests) == 1:
-                asyncio.get_running_loop().call_soon(self._begin, key, gathering)
-        elif not pace.calls and len(gathering.requests) >= pace.returning:
+        pace, loop = self._paces.get(key), asyncio.get_running_loop()
+        if len(gathering.requests) == 1:
+            loop.call_later(CALL_S if pace else 0, self._begin, key, gathering)
+        if gathering.records >= RECORDS_MAX or (pace and not pace.calls and len(gathering.requests) >= pace.returning):
             self._begin(key, gathering)
 
     def _begin(self, key: _Key, gathering: _Gathering) -> None:
@@ -126,7 +124,7 @@ class GatheredProduce:
         if waiting := self._gatherings.get(key):
             self._begin(key, waiting)
 
-    async def _answers(self, gathering: _Gathering) -> Sequence[Sequence[Placed] | BaseException]:
+    async def _answers(self, gathering: _Gathering) -> Sequence[Places | BaseException]:
         """The places of the records of each request, or its error."""
         requests = [rows for rows, _ in gathering.requests]
         try:
@@ -139,17 +137,22 @@ class GatheredProduce:
         except Exception as error:
             return [error] * len(requests)
         ends = list(itertools.accumulate(len(rows.values) for rows in requests))
-        return [places[end - len(rows.values) : end] for rows, end in zip(requests, ends, strict=True)]
+        return [_of_one(places[end - len(rows.values) : end]) for rows, end in zip(requests, ends, strict=True)]
 
-    async def _append(self, gathering: _Gathering, rows: RecordRows) -> Sequence[Placed]:
+    async def _append(self, gathering: _Gathering, rows: RecordRows) -> Places:
         return await self._produce(gathering.context, gathering.topic, gathering.partition, rows)
 
-    async def _produce(
-        self, context: RequestContext, topic: str, partition: int | None, rows: RecordRows
-    ) -> Sequence[Placed]:
+    async def _produce(self, context: RequestContext, topic: str, partition: int | None, rows: RecordRows) -> Places:
         draft = draft_of(rows.columns(), rows.size_bytes)
-        appended = await self._broker.produce(context, topic, draft, ProduceOptions(partition=partition))
+        options = ProduceOptions(partition=partition, tell_each=partition is None)
+        appended = await self._broker.produce(context, topic, draft, options)
         return placed(len(rows.values), appended)
+
+
+def _of_one(places: Places) -> Places | TidelogError:
+    """The answer to one request: an error if none of its records is stored."""
+    first = places[0]
+    return first if isinstance(first, TidelogError) and not any(isinstance(one, Placed) for one in places) else places
 
 
 def _joined(requests: Sequence[RecordRows]) -> RecordRows:

@@ -3,7 +3,6 @@ are in the bucket (`acks=all`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -14,18 +13,32 @@ from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.kafka_rest.gathered_produce import GatheredProduce
 from tidelog.services.http.kafka_rest.produce_body import decode_records, decode_rows
-from tidelog.services.http.kafka_rest.record_places import Placed, placed
+from tidelog.services.http.kafka_rest.record_places import Places, placed
 from tidelog.services.http.kafka_rest.rest_answer import partition_number, topic_name
-from tidelog.services.http.kafka_rest.rest_errors import Code, RestError
+from tidelog.services.http.kafka_rest.rest_errors import Code, RestError, code_of, message_of
 from tidelog.services.http.kafka_rest.rest_media import Format, body_format, management_media
 from tidelog.services.http.kafka_rest.rest_routes import RestRoutes
 from tidelog.services.http.service import Service
-from tidelog.storage.errors import Invalid, NotFound
+from tidelog.storage.errors import Invalid, NotFound, TidelogError
 
 GATHERED_BYTES_MAX = 1 << 13
 """A smaller body is appended together with others that arrive at the same time."""
-_ENCODER = msgspec.json.Encoder()
 _TAIL = b',"key_schema_id":null,"value_schema_id":null}'
+
+
+class NotStored(msgspec.Struct, frozen=True):
+    """A record that is not stored, or not known to be, in the place of its offset."""
+
+    error_code: int
+    error: str
+
+
+def _encoded(value: object) -> NotStored:
+    assert isinstance(value, TidelogError), "places are encoded otherwise"
+    return NotStored(code_of(value), message_of(value))
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_encoded)
 
 
 class ProduceCalls:
@@ -54,7 +67,7 @@ class ProduceCalls:
             raise
         return Response(b'{"offsets":' + _ENCODER.encode(places) + _TAIL, media_type=media)
 
-    async def _places(self, request: Request, kind: Format, topic: str, partition: int | None) -> Sequence[Placed]:
+    async def _places(self, request: Request, kind: Format, topic: str, partition: int | None) -> Places:
         context, bodies = context_of(request), self._service.bodies
         with bodies.in_flight() as held:
             body = await bodies.read(request, held)
@@ -63,7 +76,7 @@ class ProduceCalls:
                 return await self._gathered.append(context, topic, partition, rows)
             draft = await self._service.decoding.records(partial(decode_records, kind), body, held)
             del body  # memory that the records do not view must not be held until the commit
-            options = ProduceOptions(partition=partition)
+            options = ProduceOptions(partition=partition, tell_each=partition is None)
             return placed(draft.records.num_rows, await self._broker.produce(context, topic, draft, options))
 
     def _not_found(self, request: Request, topic: str) -> Code:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
 
 from tidelog.services.broker.api.produce import Appended
+from tidelog.storage.errors import TidelogError
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
@@ -17,18 +19,27 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
     offset: int
 
 
-def placed(count: int, appended: Sequence[Appended]) -> list[Placed]:
-    """The place of each of the `count` records of a request with `acks=all`."""
+Places: TypeAlias = Sequence[Placed | TidelogError]
+"""For each record of a request its place, or why it is not stored."""
+
+
+def placed(count: int, appended: Sequence[Appended]) -> Places:
+    """The place of each of the `count` records of a request with `acks=all`, or why it has none."""
     if len(appended) == 1:
-        one = appended[0]
-        first = _base_offset(one)
-        return [Placed(one.partition, offset) for offset in range(first, first + count)]
+        first = _base_offset(appended[0])
+        return [Placed(appended[0].partition, offset) for offset in range(first, first + count)]
+    stored = [one for one in appended if one.error is None]
     partitions, offsets = np.empty(count, np.int64), np.empty(count, np.int64)
-    for one in appended:
+    for one in stored:
         assert one.rows is not None, "a share says which records it has"
         partitions[one.rows] = one.partition
         offsets[one.rows] = np.arange(_base_offset(one), _base_offset(one) + one.count)
-    return list(map(Placed, partitions.tolist(), offsets.tolist()))
+    places: list[Placed | TidelogError] = list(map(Placed, partitions.tolist(), offsets.tolist()))
+    for one in appended:
+        if one.error is not None and one.rows is not None:
+            for row in one.rows.tolist():
+                places[row] = one.error
+    return places
 
 
 def _base_offset(one: Appended) -> int:

@@ -3,8 +3,9 @@
     {"error_code": 40401, "message": "topic 'web' does not exist"}
 
 The first three digits of an `error_code` are the HTTP status. Numbers of three digits are those of HTTP itself. One
-table maps Tidelog's errors to Confluent's numbers; `RestError` is for what only this interface knows. A shard without a
-leader is answered 503 (50302) with Retry-After, so that clients send the request again.
+table maps Tidelog's errors to Confluent's numbers; `RestError` is for what only this interface knows. A partition
+without a leader is answered 404 (40404) with Retry-After. A group without a coordinator is answered 503 (50302):
+programs take a 404 of a consumer instance for the loss of the instance.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Code(IntEnum):
     TOPIC_NOT_FOUND = 40401
     PARTITION_NOT_FOUND = 40402
     INSTANCE_NOT_FOUND = 40403
+    LEADER_NOT_AVAILABLE = 40404
     UNKNOWN_TOPIC_PARTITION = 40403
     FORMAT_MISMATCH = 40601
     ALREADY_SUBSCRIBED = 40901
@@ -94,6 +96,8 @@ _CODES: tuple[tuple[type[errors.TidelogError], Code], ...] = (
     (errors.AlreadyExists, Code.KAFKA_BAD_REQUEST),
     (errors.Conflict, Code.ILLEGAL_STATE),
     (errors.GroupFull, Code.POOL_TIMEOUT),
+    (errors.NotLeader, Code.LEADER_NOT_AVAILABLE),
+    (errors.LeaderUnknown, Code.LEADER_NOT_AVAILABLE),
     (errors.Overloaded, Code.BROKER_UNAVAILABLE),
     (errors.Unavailable, Code.KAFKA_RETRIABLE),
     (errors.TidelogError, Code.KAFKA_ERROR),
@@ -128,6 +132,8 @@ class RestErrorAnswers:
     def answer(self, request: Request, error: Exception) -> Response:
         """The answer to `request`, which failed with `error`."""
         code = code_of(error)
+        if code is Code.LEADER_NOT_AVAILABLE and request.scope["path"].startswith("/consumers/"):
+            code = Code.BROKER_UNAVAILABLE
         self._counts[code.http_status, str(code.value)] += 1
         if code.http_status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             _log_failure(request, code, error)

@@ -44,8 +44,9 @@ from tidelog.storage.runtime import Clock
 
 FIRST_ASSIGNMENT_MS = 3_000
 """How long the first read waits for its partitions, even if its timeout is shorter."""
-SETTLED_MS = 1_000
-"""How long a read waits at least until the page before was sent."""
+SETTLED_MS = 2_000
+"""How long a read waits at least until the page before was sent. If another broker has to send it and did not by then,
+the page is read again."""
 RECONCILING_MS = 1_000
 """A shorter heartbeat interval says that the member still waits for partitions."""
 HEARTBEAT_MS_MAX = 5_000
@@ -101,12 +102,15 @@ class InstanceReads:
         raise Conflict("the consumer instance is changed by other calls all the time: send the request again")
 
     async def _settled(self, kept: KeptInstance, read_state: ReadState, hold: Hold, end_s: float) -> KeptInstance:
-        """The instance once it has no unsent page. If its broker is gone, the page is read again."""
-        pause_ms = 1
-        while kept.state.unsent:
-            if self.senders.is_gone(kept.context, kept.state.unsent):
+        """The instance once it has no unsent page. If its broker is gone, or does not say for `SETTLED_MS` that it has
+        sent it, the page is read again: its client has given up, or gets the page twice."""
+        began_s, pause_ms, first = self.clock.monotonic(), 1, kept.state.unsent
+        while unsent := kept.state.unsent:
+            now_s = self.clock.monotonic()
+            silent = unsent == first and not self.senders.is_here(unsent) and now_s >= began_s + SETTLED_MS / 1000
+            if silent or self.senders.is_gone(kept.context, unsent):
                 return kept.with_state(rewound(kept.state))
-            if self.clock.monotonic() >= end_s:
+            if now_s >= end_s:
                 return kept
             await hold(self.clock.sleep(pause_ms / 1000))
             pause_ms = min(2 * pause_ms, PAUSE_MAX_MS)

@@ -6,8 +6,9 @@ the next read would begin after them. So the state records that a page is being 
     write: positions after the page, unsent ─▶ send the body ─▶ write: sent
                                             └▶ the client is gone ─▶ write: the positions before the page
 
-A read that finds an unsent page waits for the broker that sends it. If that broker is gone, the page is read again. So
-a client that got the page as its broker died may get it twice, but no page is skipped.
+A read that finds an unsent page waits for the broker that sends it. If that broker is gone, or another one that does
+not answer for long (`instance_reads.SETTLED_MS`), the page is read again. So a client that got the page as its broker
+died may get it twice, but no page is skipped.
 """
 
 from __future__ import annotations
@@ -68,11 +69,15 @@ class Senders:
             self._me = SendingBroker(mine.broker_id, mine.started_at_ms, self._process)
         return self._me
 
+    def is_here(self, unsent: UnsentPage) -> bool:
+        """Whether this process is to send the page."""
+        return unsent.process == self._process
+
     def is_gone(self, context: RequestContext, unsent: UnsentPage) -> bool:
         """Whether the broker that was to send the page cannot send it any more."""
         if not 0 <= self._clock.now_ms() - unsent.at_ms < SENT_MS_MAX:
             return True
-        if unsent.process == self._process:
+        if self.is_here(unsent):
             return False
         mine = self.me(context).broker_id
         if unsent.broker_id == mine:

@@ -139,16 +139,18 @@ class _RecordStream:
     async def _append(self, rows: Sequence[Row]) -> Sequence[Appended]:
         draft = draft_of_rows(rows)
         try:
-            return await self._service.broker.produce(self._context, self._topic, draft, ProduceOptions())
+            return await self._service.broker.produce(self._context, self._topic, draft, ProduceOptions(tell_each=True))
         except NotFound as error:
             raise RestError(
                 Code.UNKNOWN_TOPIC_PARTITION, f"This server does not host this topic-partition. {error}"
             ) from None
 
-    def _answers(self, rows: Sequence[Row], appended: Sequence[Appended]) -> list[RecordAnswer]:
+    def _answers(self, rows: Sequence[Row], appended: Sequence[Appended]) -> list[Line]:
         times = {one.partition: one.timestamp_ms for one in appended}
         return [
-            answer_of(row, self._cluster_id, self._topic, (place.partition, place.offset), times[place.partition])
+            refusal_of(place)
+            if isinstance(place, TidelogError)
+            else answer_of(row, self._cluster_id, self._topic, (place.partition, place.offset), times[place.partition])
             for row, place in zip(rows, placed(len(rows), appended), strict=True)
         ]
 
