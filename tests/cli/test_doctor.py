@@ -20,7 +20,7 @@ from tidelog.services.cli.doctor.broker_checks import check_cluster_versions
 from tidelog.services.cli.doctor.check import Check
 from tidelog.services.cli.doctor.machine_checks import check_disk
 from tidelog.services.cli.doctor.store_checks import check_store
-from tidelog.storage.errors import Denied, Unavailable
+from tidelog.storage.errors import Conflict, Denied, Unavailable
 from tidelog.storage.object_store import Body, list_all
 from tidelog.storage.runtime import Runtime, SystemClock
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -106,6 +106,24 @@ class OftenOverwriting(MemoryObjectStore):
         return await (super().create(key, data) if with_others else self.put(key, data))
 
 
+class Losing(MemoryObjectStore):
+    """Refuses every racing create."""
+
+    async def create(self, key: str, data: Body) -> str:
+        if key.endswith("raced"):
+            raise Conflict(f"create {key}: it exists")
+        return await super().create(key, data)
+
+
+class Breaking(MemoryObjectStore):
+    """Answers no racing create."""
+
+    async def create(self, key: str, data: Body) -> str:
+        if key.endswith("raced"):
+            raise Unavailable("the race was not answered")
+        return await super().create(key, data)
+
+
 class Undeletable(MemoryObjectStore):
     async def delete(self, key: str) -> None:
         raise Denied(f"delete {key}: access denied")
@@ -127,6 +145,8 @@ class Stuck(MemoryObjectStore):
     [
         (Overwriting, "conditional create", "second create"),
         (OftenOverwriting, "conditional create", "racing creates succeeded"),
+        (Losing, "conditional create", "0 of"),
+        (Breaking, "conditional create", "the race was not answered"),
         (Undeletable, "delete", "still there"),
         (Unlisting, "list", "missing from the list"),
         (Stuck, "create", "no answer"),

@@ -43,7 +43,7 @@ def _ask_for_topics(broker: BrokerChoice, found: list[str]) -> None:
     from tidelog.client import Admin
 
     logging.getLogger("tidelog.client").disabled = True  # a warning would appear on the line that is completed
-    with contextlib.suppress(Exception), Admin(broker.access(), deadline_s=COMPLETION_S_MAX) as admin:
+    with contextlib.suppress(TidelogError), Admin(broker.access(), deadline_s=COMPLETION_S_MAX) as admin:
         found += [topic.name for topic in admin.topics()]
 
 

@@ -101,15 +101,24 @@ async def _conditional(probe: _Probe) -> Sequence[Check]:
         return [failed("conditional create", "a second create of the same object succeeded", _OTHER_STORE)]
     if (await probe.store.get(key)).data != b"first":
         return [failed("conditional create", "a refused create replaced the object", _OTHER_STORE)]
-    raced = probe.key("raced")
-    answers = await asyncio.gather(
-        *(probe.store.create(raced, b"%d" % n) for n in range(RACERS)), return_exceptions=True
-    )
-    winners = [n for n, answer in enumerate(answers) if isinstance(answer, str)]
-    holds = (await probe.store.get(raced)).data if winners else b""
-    if len(winners) > 1 or (winners and holds != b"%d" % winners[0]):
-        return [failed("conditional create", f"{len(winners)} of {RACERS} racing creates succeeded", _OTHER_STORE)]
+    winners = await _race(probe)
+    if winners != 1:
+        return [failed("conditional create", f"{winners} of {RACERS} racing creates succeeded", _OTHER_STORE)]
     return [ok("conditional create", f"a second create is refused, and one of {RACERS} racing creates wins")]
+
+
+async def _race(probe: _Probe) -> int:
+    """How many of several creates of one object succeed at the same time. 0 if the object is not that of the winner.
+    Raises the first error that is not `Conflict`."""
+    key = probe.key("raced")
+    answers = await asyncio.gather(*(probe.store.create(key, b"%d" % n) for n in range(RACERS)), return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException) and not isinstance(answer, Conflict):
+            raise answer
+    winners = [b"%d" % n for n, answer in enumerate(answers) if isinstance(answer, str)]
+    if len(winners) == 1 and (await probe.store.get(key)).data not in winners:
+        return 0
+    return len(winners)
 
 
 async def _replace(probe: _Probe) -> Sequence[Check]:

@@ -207,8 +207,7 @@ def _plain(constant: Constant, kind: pa.DataType) -> object:
 
 
 def _scalar(constant: Constant, kind: pa.DataType) -> Any:
-    plain = _plain(constant, kind)
-    return pa.scalar(plain) if isinstance(constant, float) else pa.scalar(plain, kind)  # type: ignore[call-overload]
+    return cast(Any, pa).scalar(_plain(constant, kind), None if isinstance(constant, float) else kind)
 
 
 def _is_hit(test: Test, value: object) -> bool:
