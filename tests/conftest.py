@@ -5,6 +5,7 @@ import signal
 from hypothesis import settings
 
 pytest_plugins = [
+    "tests.components.botocore_files",
     "tests.components.etcd",
     "tests.components.minio",
     "tests.components.missing_summary",

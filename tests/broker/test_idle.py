@@ -84,7 +84,7 @@ async def test_a_broker_alone_writes_nothing_in_hours_without_records() -> None:
 
 
 async def test_brokers_that_meet_in_etcd_write_nothing_either(etcd: EtcdServer) -> None:
-    clock, bucket = FastClock(30), MemoryObjectStore()
+    clock, bucket = FastClock(100), MemoryObjectStore()
     quick = replace(USUAL, archiver_interval_ms=5_000, delete_grace_ms=60_000, lease_ttl_ms=600_000)
     meeting = replace(quick, etcd_endpoints=etcd.url, cluster_name="idle", rebalance_delay_ms=0)
     brokers = [

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 from tests.simulation.mutations import MUTATIONS
-from tests.simulation.world import Cast, Outcome, World
+from tests.simulation.world import Outcome, World
 
 SEEDS_MAX = 1_000
 
 
-def first_broken(cast: Cast) -> Outcome | None:
-    outcomes = (World(seed, cast).run() for seed in range(SEEDS_MAX))
+@functools.cache
+def first_broken(name: str) -> Outcome | None:
+    outcomes = (World(seed, MUTATIONS[name]).run() for seed in range(SEEDS_MAX))
     return next((outcome for outcome in outcomes if outcome.violation), None)
 
 
 @pytest.mark.parametrize("name", sorted(MUTATIONS))
 def test_a_wrong_protocol_is_caught(name: str) -> None:
-    outcome = first_broken(MUTATIONS[name])
+    outcome = first_broken(name)
     assert outcome is not None, f"{SEEDS_MAX} seeds did not catch it"
     assert outcome.violation is not None
     assert outcome.violation.startswith(("inv. ", "liveness", "linearizable"))
@@ -36,7 +39,7 @@ def test_a_wrong_protocol_is_caught(name: str) -> None:
     ],
 )
 def test_the_invariant_broken_is_the_one_that_the_mutation_touches(name: str, invariant: str) -> None:
-    outcome = first_broken(MUTATIONS[name])
+    outcome = first_broken(name)
     assert outcome is not None
     assert outcome.violation is not None
     assert outcome.violation.startswith(invariant)

@@ -21,7 +21,7 @@ async def listed(broker: LocalBroker) -> list[str]:
 
 
 async def test_offsets_of_a_group_that_nobody_calls_expire() -> None:
-    store, clock = MemoryObjectStore(), FastClock(100)
+    store, clock = MemoryObjectStore(), FastClock(1_000)
     async with running_broker(store, clock=clock, offsets_retention_ms=RETENTION_MS) as broker:
         await broker.create_topic(ANYBODY, "web", 1, {})
         await broker.groups.call(ANYBODY, "quiet", COMMIT)
