@@ -28,6 +28,8 @@ class Driven:
         self.assigned: list[str] = []
         self.assigning = asyncio.Event()
         self.assigning.set()
+        self.counts = GroupCounts()
+        clock = bounds.pop("clock", None) or LoopClock()
         writes = WriteBounds(wait_s=bounds.pop("wait_s", 10.0), bytes_max=bounds.pop("bytes_max", 1 << 20))
         self.prove = self._prove
         seams = CoordinatorSeams(
@@ -37,8 +39,8 @@ class Driven:
             topics=lambda: self.topics,
             prove=lambda: self.prove(),
             reachable=lambda: self.reachable,
-            runtime=Runtime(LoopClock(), SeededEntropy(1)),
-            counts=GroupCounts(),
+            runtime=Runtime(clock, SeededEntropy(1)),
+            counts=self.counts,
         )
         self.coordinator = GroupCoordinator(0, seams, replace(CoordinatorBounds(), writes=writes, **bounds))
 

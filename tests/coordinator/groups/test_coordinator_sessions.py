@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from tests.coordinator.groups.driven import Driven
 from tests.coordinator.groups.plain_machine import SESSION_MS
-from tests.coordinator.virtual_time import virtually
+from tests.coordinator.virtual_time import LoopClock, virtually
 
+from tidelog.coordinator.groups import group_turns
 from tidelog.coordinator.groups.heartbeat_pace import INTERVAL_MS_MIN, MS_PER_MEMBER
 from tidelog.coordinator.groups.stored import member_key
 from tidelog.storage.errors import Overloaded, Unavailable, UnknownMember
@@ -79,10 +80,30 @@ async def test_members_get_a_whole_session_after_the_process_was_paused() -> Non
     await driven.beat("g", "m")
 
 
+class BusyLoopClock(LoopClock):
+    """A task that lets others run continues a second later."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds or 1.0)
+
+
 @virtually
-async def test_ten_thousand_quiet_groups_are_not_ticked() -> None:
+async def test_a_long_turn_over_many_groups_is_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_turns, "STEPS_AT_ONCE", 1)
+    driven = Driven(clock=BusyLoopClock())
+    for name in "abcdefgh":
+        await driven.join(name, "m")
+    driven.topics = dict(driven.topics)  # every group is due
+    await asyncio.sleep(SESSION_MS / 1000 + 20)
+    assert driven.counts.extensions == 0
+    with pytest.raises(UnknownMember):
+        await driven.beat("a", "m")
+
+
+@virtually
+async def test_thousands_of_quiet_groups_are_not_ticked() -> None:
     driven = Driven(idle_s=1_000.0)
-    await asyncio.gather(*(driven.commit(f"g{n}", 1) for n in range(10_000)))
+    await asyncio.gather(*(driven.commit(f"g{n}", 1) for n in range(3_000)))
     await asyncio.sleep(3)
     before = {name: machine.ticks for name, machine in driven.machines.items()}
     await driven.join("g1", "m")

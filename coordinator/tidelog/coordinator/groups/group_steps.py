@@ -65,6 +65,14 @@ class GroupSteps:
         """Do what is due in the group."""
         self._step(loaded, partial(loaded.machine.tick, topics=self._seams.topics()))
 
+    def notice_pause(self, moment: Moment) -> None:
+        """Extend all sessions if this process was paused before `moment`. A turn of the timer over thousands of groups
+        calls this now and then: a turn that takes long, because requests run between its steps, is no pause."""
+        if self._timer.late(moment):
+            self.extend_all(moment)
+        else:
+            self._timer.on_time(moment)
+
     def extend_all(self, moment: Moment) -> None:
         """Give all members a whole session: they could not renew theirs."""
         self._timer.on_time(moment)

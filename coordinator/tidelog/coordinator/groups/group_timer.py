@@ -58,7 +58,7 @@ class GroupTimer:
         return moment.monotonic_ms - self._seen_ms > (WAKE_S + PAUSE_S) * 1000
 
     def on_time(self, moment: Moment) -> None:
-        """The pause before `moment` was noticed."""
+        """This process ran at `moment`, and a pause before it was noticed."""
         self._seen_ms = moment.monotonic_ms
 
     def end(self) -> None:

@@ -75,6 +75,7 @@ class GroupTurns:
                 self._steps.tick(loaded)
             if count % STEPS_AT_ONCE == 0:
                 await self._seams.runtime.clock.sleep(0)
+                self._steps.notice_pause(self._seams.moment())
 
     def _notice_topics(self, moment: Moment) -> None:
         topics = self._seams.topics()
