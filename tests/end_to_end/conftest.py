@@ -51,6 +51,17 @@ def whole(cluster: BrokerCluster) -> Iterator[BrokerCluster]:
 
 
 @pytest.fixture
-def broker(start_broker: StartBroker) -> BrokerProcess:
-    """A broker on a folder only for this test."""
-    return start_broker()
+def shared_broker(_broker_of_file: BrokerProcess) -> BrokerProcess:
+    """A broker that the tests of a file share, because a start costs seconds. A test uses topics of its own names, and
+    may kill or stop the broker."""
+    if not _broker_of_file.is_running():
+        _broker_of_file.start()
+    return _broker_of_file
+
+
+@pytest.fixture(scope="module")
+def _broker_of_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    folder = tmp_path_factory.mktemp("broker")
+    broker = BrokerProcess(folder, {"store": f"file:{folder / 'data'}", **QUICK_ARCHIVE})
+    yield broker
+    broker.stop()

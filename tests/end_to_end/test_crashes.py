@@ -5,33 +5,15 @@ import os
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 
 import pytest
 from tests.end_to_end.broker_process import BrokerProcess
-from tests.end_to_end.conftest import QUICK_ARCHIVE
 from tests.end_to_end.steady_load import SteadyLoad
 
 from tidelog.client import Admin, Consumer
 
 ROUNDS = 3
 SIGTERM_S_MAX = 10.0
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """The broker of all tests of this file, which crash it anyway. Each has topics of its own."""
-    folder = tmp_path_factory.mktemp("crashes")
-    broker = BrokerProcess(folder, {"store": f"file:{folder / 'data'}", **QUICK_ARCHIVE})
-    yield broker
-    broker.stop()
-
-
-@pytest.fixture
-def broker(shared: BrokerProcess) -> BrokerProcess:
-    if not shared.is_running():
-        shared.start()
-    return shared
 
 
 def load_on(broker: BrokerProcess, topic: str) -> SteadyLoad:
@@ -55,48 +37,50 @@ def prove_kill_9_loses_nothing(broker: BrokerProcess, topic: str, seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_after_kill_9_under_load_every_record_is_there_once_and_in_order(broker: BrokerProcess, seed: int) -> None:
-    prove_kill_9_loses_nothing(broker, f"killed-{seed}", seed)
+def test_after_kill_9_under_load_every_record_is_there_once_and_in_order(
+    shared_broker: BrokerProcess, seed: int
+) -> None:
+    prove_kill_9_loses_nothing(shared_broker, f"killed-{seed}", seed)
 
 
 @pytest.mark.soak
-def test_kill_9_again_and_again_loses_nothing(broker: BrokerProcess) -> None:
+def test_kill_9_again_and_again_loses_nothing(shared_broker: BrokerProcess) -> None:
     end_at = time.monotonic() + 60 * float(os.environ.get("TIDELOG_SOAK_MINUTES", "1"))
     for seed in itertools.count(100):
-        prove_kill_9_loses_nothing(broker, f"load-{seed}", seed)
+        prove_kill_9_loses_nothing(shared_broker, f"load-{seed}", seed)
         if time.monotonic() > end_at:
             return
 
 
-def test_a_consumer_follows_through_a_crash_and_sees_each_record_once(broker: BrokerProcess) -> None:
+def test_a_consumer_follows_through_a_crash_and_sees_each_record_once(shared_broker: BrokerProcess) -> None:
     seen: defaultdict[int, list[int]] = defaultdict(list)
-    with load_on(broker, "followed") as load, Consumer(broker.url, "followed") as consumer:
+    with load_on(shared_broker, "followed") as load, Consumer(shared_broker.url, "followed") as consumer:
         for count, record in enumerate(consumer.records(), start=1):
             seen[record.partition].append(record.offset)
             if count == 1_000:
-                broker.kill()
-                broker.start()
+                shared_broker.kill()
+                shared_broker.start()
             if count == 5_000:
                 break
         assert load.failure is None
     assert all(offsets == list(range(len(offsets))) for offsets in seen.values())
 
 
-def test_sigterm_under_load_exits_0_in_time_and_keeps_every_acknowledged_record(broker: BrokerProcess) -> None:
-    with load_on(broker, "stopped") as load:
+def test_sigterm_under_load_exits_0_in_time_and_keeps_every_acknowledged_record(shared_broker: BrokerProcess) -> None:
+    with load_on(shared_broker, "stopped") as load:
         load.await_acknowledged(2_000)
         began = time.monotonic()
-        broker.terminate()
-        assert broker.wait() == 0
+        shared_broker.terminate()
+        assert shared_broker.wait() == 0
         assert time.monotonic() - began < SIGTERM_S_MAX
-        broker.start()
+        shared_broker.start()
         load.await_acknowledged(1_000)
         load.finish()
         assert load.failure is None
-        load.assert_whole(broker.url, "stopped")
+        load.assert_whole(shared_broker.url, "stopped")
 
 
-def test_sigterm_with_nothing_to_do_is_quick(broker: BrokerProcess) -> None:
+def test_sigterm_with_nothing_to_do_is_quick(shared_broker: BrokerProcess) -> None:
     began = time.monotonic()
-    assert broker.stop() == 0
+    assert shared_broker.stop() == 0
     assert time.monotonic() - began < SIGTERM_S_MAX / 2

@@ -43,23 +43,23 @@ def real_logs() -> dict[str, bytes]:
     return {name: data if data.endswith(b"\n") else data + b"\n" for name, data in logs.items()}
 
 
-def test_awkward_logs_and_real_ones_come_back_byte_for_byte(broker: BrokerProcess) -> None:
+def test_awkward_logs_and_real_ones_come_back_byte_for_byte(shared_broker: BrokerProcess) -> None:
     for number, (name, data) in enumerate({**AWKWARD, **real_logs()}.items()):
-        assert round_trip(broker, f"topic-{number}", data) == data, name
+        assert round_trip(shared_broker, f"topic-{number}", data) == data, name
 
 
-def test_a_last_line_without_a_newline_is_a_record_and_comes_back_with_one(broker: BrokerProcess) -> None:
-    assert round_trip(broker, "unfinished", b"one\ntwo") == b"one\ntwo\n"
+def test_a_last_line_without_a_newline_is_a_record_and_comes_back_with_one(shared_broker: BrokerProcess) -> None:
+    assert round_trip(shared_broker, "unfinished", b"one\ntwo") == b"one\ntwo\n"
 
 
-def test_nothing_produced_is_nothing_consumed(broker: BrokerProcess) -> None:
-    assert round_trip(broker, "nothing", b"") == b""
+def test_nothing_produced_is_nothing_consumed(shared_broker: BrokerProcess) -> None:
+    assert round_trip(shared_broker, "nothing", b"") == b""
 
 
-def test_round_trip_data_outlives_the_broker(broker: BrokerProcess) -> None:
+def test_round_trip_data_outlives_the_broker(shared_broker: BrokerProcess) -> None:
     data = AWKWARD["random bytes"]
-    assert round_trip(broker, "kept", data) == data
-    broker.kill()
-    broker.start()
-    consumed = run_tidelog(["topic", "consume", "kept", "-o", "start", "-e"], broker=broker.url)
+    assert round_trip(shared_broker, "kept", data) == data
+    shared_broker.kill()
+    shared_broker.start()
+    consumed = run_tidelog(["topic", "consume", "kept", "-o", "start", "-e"], broker=shared_broker.url)
     assert consumed.stdout == data
