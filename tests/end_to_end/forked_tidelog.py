@@ -24,6 +24,8 @@ from typing import IO, Self
 from tests.end_to_end.fork_server import Call
 
 START_S_MAX = 60.0
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""A process with one thread forks safely."""
 PROGRAM = """#!{python} -SE
 import os, socket, sys, json
 with socket.socket(socket.AF_UNIX) as server:
@@ -42,7 +44,7 @@ def fork_server() -> Path:
     folder = tempfile.TemporaryDirectory(prefix="tidelog-forks-")
     address = Path(folder.name) / "socket"
     program = f"from tests.end_to_end.fork_server import serve; serve({str(address)!r})"
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # a process with one thread forks safely
+    environment = {**os.environ, **ONE_THREAD, "ARROW_DEFAULT_MEMORY_POOL": "jemalloc"}  # as `serve` chooses
     server = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, env=environment)
     atexit.register(folder.cleanup)
     atexit.register(server.communicate)

@@ -32,7 +32,7 @@ BODIES = {
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path_factory.mktemp("hostile"), {"store": "memory:"})
+    process = BrokerProcess(tmp_path_factory.mktemp("hostile"), {"store": "memory:"}, forked=False)
     process.start()
     httpx.post(f"{process.url}/v1/topics", json={"name": "web"}, trust_env=False).raise_for_status()
     yield process

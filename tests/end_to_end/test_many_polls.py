@@ -60,7 +60,7 @@ class Polls:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    broker = BrokerProcess(tmp_path, {"store": f"file:{tmp_path / 'data'}", "flush.interval.ms": "0"})
+    broker = BrokerProcess(tmp_path, {"store": f"file:{tmp_path / 'data'}", "flush.interval.ms": "0"}, forked=False)
     broker.start()
     yield broker
     broker.stop()

@@ -41,7 +41,7 @@ class YearRun:
         self._told = told
         self._topics = year_topics(options.segment_bytes)
         self._source = YearSource(options.gigabytes, options.days, options.seed, int(time.time() * 1_000), self._topics)
-        self._broker = BrokerProcess(place.folder, _settings(place, options), place.environment)
+        self._broker = BrokerProcess(place.folder, _settings(place, options), place.environment, forked=False)
         self._past: list[CostDescription] = []
         self._faults: list[Fault] = []
         self._stopped_early = ""
