@@ -88,8 +88,12 @@ class SteppedGroup:
         self.machine.assigned(self.moment, self.topics, task.epoch, assign(task.input))
         self._take()
 
+    def taken(self) -> Outcome:
+        """The outcome of a step, before it is stored."""
+        return self.machine.take()
+
     def _take(self) -> Outcome:
-        outcome = self.machine.take()
+        outcome = self.taken()
         self.changes += outcome.changes
         for change in outcome.changes:
             if isinstance(change, PutKey):

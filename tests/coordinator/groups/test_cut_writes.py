@@ -1,4 +1,4 @@
-"""A store may apply the changes of a group in several steps, and a crash may leave only the first of them.
+"""A crash leaves the first changes of a group's history, and none of those after them.
 
 At no point is a partition stored with two owners (inv. 8), and the group that is left can go on."""
 
@@ -51,16 +51,10 @@ class RecordedGroup(SteppedGroup):
         except TidelogError:
             member.join()
 
-    def reload(self) -> None:
-        super().reload()
-        take = self.machine.take
-
-        def recorded() -> Outcome:
-            outcome = take()
-            self.history += outcome.changes
-            return outcome
-
-        self.machine.take = recorded  # type: ignore[method-assign]
+    def taken(self) -> Outcome:
+        outcome = super().taken()
+        self.history += outcome.changes
+        return outcome
 
 
 def held_by_members(stored: dict[str, bytes]) -> Iterator[tuple[str, int]]:

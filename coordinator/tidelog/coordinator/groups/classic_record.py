@@ -6,10 +6,9 @@
 
 A generation's number is stored before a member learns it, its assignments before a member learns its own.
 
-A store may apply the changes of a large group in several steps, and a crash may leave only the first of them (see
-`EtcdGroupStore`). So the head goes last, with the number of members, and each member has the generation of its
-assignment. If they do not fit together, the group is not `whole`: the assignments of the last generation are partly
-overwritten, so all members have to join again. No member has received the new ones.
+A store applies the changes of a group together. As a check, the head has the number of members, and each member the
+generation of its assignment. If they do not fit together (the store was altered from outside), the group is not `whole`: all
+members have to join again.
 """
 
 from __future__ import annotations

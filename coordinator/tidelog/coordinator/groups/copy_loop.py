@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import NamedTuple
 
 from tidelog.coordinator.groups.offset_copies import OffsetCopies
@@ -71,11 +70,13 @@ class CopyLoop(BackgroundLoop):
     async def flush(self) -> None:
         """Copy at once what was noted, within `FLUSH_S`: this process ends, and etcd may be closed. Raises nothing."""
         noted = [each for each, copies in sorted(self._copies.items()) if copies.noted]
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(FLUSH_S):
                 await each_of(
                     noted, lambda each: self._copy(each, self._copies[each].copy_noted), at_once=SHARDS_AT_ONCE
                 )
+        except TimeoutError:
+            _log.warning("the bucket did not take the last offsets within %g s; the next leader copies them", FLUSH_S)
 
     async def _copy(self, leadership: Leadership, copy: Callable[[], Awaitable[None]]) -> None:
         """One shard must not delay the others, so its failure ends here; its step is repeated when it is due again."""

@@ -17,11 +17,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from tidelog.coordinator.groups.group_counts import GroupCounts
 from tidelog.coordinator.groups.group_step import Change
 from tidelog.coordinator.groups.group_store import GroupStore
-from tidelog.coordinator.groups.stored import is_member
 from tidelog.coordinator.kv.key_value import PutKey
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Denied, TidelogError, Unavailable
@@ -52,22 +52,18 @@ class WriteBounds:
 
 @dataclass
 class _Batch:
-    """The changes of one write, in order: of a key that changes twice the last one only, so that a store that is away
-    does not fill the memory. The changes of members are all kept. A store may apply a long write in several steps, and
-    without an earlier change of one member, a later one of another could give it a partition that is not free."""
+    """The changes of one write: of a key that changes twice the last one only, so that a store that is away does not
+    fill the memory. The store applies the changes of a group together."""
 
-    changes: dict[tuple[str, int], Change] = field(default_factory=dict)
-    keys: set[str] = field(default_factory=set)
+    changes: dict[str, Change] = field(default_factory=dict)
     groups: set[str] = field(default_factory=set)
     waiting: deque[tuple[float, Settle]] = field(default_factory=deque)
     size_bytes: int = 0
 
     def add(self, change: Change) -> None:
-        name = (change.key, len(self.changes) if is_member(change.key) else 0)
-        before = self.changes.pop(name, None)
+        before = self.changes.pop(change.key, None)
         self.size_bytes += _size(change) - (_size(before) if before else 0)
-        self.changes[name] = change
-        self.keys.add(change.key)
+        self.changes[change.key] = change
 
     def settle(self, error: TidelogError | None) -> None:
         while self.waiting:
@@ -125,7 +121,7 @@ class GroupWrites:
         """Call `settle` once the changes of the keys `rests_on` (None: all changes of `group`) are stored, or have
         failed. Returns False, without a call, if they are stored already."""
         for batch in (self._next, self._writing):
-            if batch and (group in batch.groups if rests_on is None else not rests_on.isdisjoint(batch.keys)):
+            if batch and (group in batch.groups if rests_on is None else not rests_on.isdisjoint(batch.changes)):
                 batch.waiting.append((self._clock.monotonic(), settle))
                 if batch is self._next:
                     self._hurry.set()
@@ -154,7 +150,7 @@ class GroupWrites:
         """Return when nothing of `group` is pending. Raises `Unavailable` after the bound."""
         while self.pending(group):
             outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.after(group, None, lambda error, outcome=outcome: _resolve(outcome, error))  # type: ignore[misc]
+            self.after(group, None, partial(_resolve, outcome))
             await outcome
 
     def end(self, error: TidelogError) -> None:

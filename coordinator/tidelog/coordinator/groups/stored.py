@@ -119,10 +119,6 @@ def group_of(key: str) -> str:
     return unquote(key.split("/", 2)[1])
 
 
-def is_member(key: str) -> bool:
-    return key.split("/")[2:3] == ["members"]
-
-
 def is_offset(key: str) -> bool:
     return key.startswith(PARTS) and key.split("/", 3)[2] == "offsets"
 
