@@ -7,8 +7,8 @@
 A generation's number is stored before a member learns it, its assignments before a member learns its own.
 
 A store applies the changes of a group together. As a check, the head has the number of members, and each member the
-generation of its assignment. If they do not fit together (the store was altered from outside), the group is not `whole`: all
-members have to join again.
+generation of its assignment. If they do not fit together (the store was altered from outside), the group is not
+`whole`: all members have to join again.
 """
 
 from __future__ import annotations
