@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import Counter
+from collections import Counter, deque
 from itertools import count
 from typing import Any
 
@@ -19,6 +19,7 @@ JSON = "application/vnd.kafka.json.v2+json"
 MANAGEMENT = "application/vnd.kafka.v2+json"
 PARTITIONS = 6
 RECORDS = 2_000
+RETRIABLE = 50003
 Place = tuple[int, int]
 
 
@@ -93,14 +94,20 @@ async def start_consumer(calls: RoundRobin, topic: str, name: str) -> Consumer:
 
 
 async def produce_all(calls: RoundRobin, topic: str) -> dict[int, Place]:
-    """The place of each record, by its number."""
-    places = {}
-    for first in range(0, RECORDS, 20):
-        records = [{"key": n, "value": {"n": n, "text": "x" * (600 + n % 900)}} for n in range(first, first + 20)]
+    """The place of each record, by its number. A record whose partition had an error is sent again."""
+    places: dict[int, Place] = {}
+    waiting = deque(range(RECORDS))
+    while waiting:
+        numbers = [waiting.popleft() for _ in range(min(20, len(waiting)))]
+        records = [{"key": n, "value": {"n": n, "text": "x" * (600 + n % 900)}} for n in numbers]
         answer = await calls.call("POST", f"/topics/{topic}", {"records": records})
         assert answer.status_code == 200, answer.text
-        for n, place in zip(range(first, first + 20), answer.json()["offsets"], strict=True):
-            places[n] = (place["partition"], place["offset"])
+        for n, place in zip(numbers, answer.json()["offsets"], strict=True):
+            if place.get("error_code"):
+                assert place["error_code"] == RETRIABLE, place
+                waiting.append(n)
+            else:
+                places[n] = (place["partition"], place["offset"])
     return places
 
 
