@@ -104,7 +104,7 @@ class ForkedTidelog:
         return io.BytesIO()
 
     def send_signal(self, number: int) -> None:
-        if self.returncode is None:
+        if self.poll() is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:

@@ -138,7 +138,7 @@ class SeekAnswer(msgspec.Struct, frozen=True):
 class PartitionLag(msgspec.Struct, frozen=True):
     """How far a group is behind in a partition. `lag`: records after `committed` (None: nothing is committed, and `lag`
     counts from the log's start). `lag_ms`: how old the next record to read is, 0 at the end, None if it was not looked
-    up. `member_id`: who has it."""
+    up. `member_id`: the member that it is assigned to."""
 
     topic: str
     partition: Count

@@ -18,8 +18,8 @@ NewMachine = Callable[[str, Mapping[str, bytes], Moment], GroupMachine]
 
 @dataclass(frozen=True)
 class CoordinatorBounds:
-    """`groups_max`: groups in memory. `requests_max`: requests without an answer. `idle_s`: a group that nobody has
-    called for this long is dropped from memory, if it is idle."""
+    """`groups_max`: groups in memory. `requests_max`: requests without an answer. `idle_s`: a group without
+    calls for this long is dropped from memory, if it is idle."""
 
     writes: WriteBounds = field(default_factory=WriteBounds)
     groups_max: int = 20_000

@@ -1,8 +1,8 @@
-"""What a coordinator does at each turn of its timer: fails replies that wait too long, ticks the groups that are due or
+"""The turns of a coordinator's timer. Each turn fails replies that wait too long, ticks the groups that are due or
 whose topics have changed, and drops idle groups.
 
-Sessions end only while clients could have renewed them: while the store is away no group is ticked, and afterwards
-every member gets a whole session again.
+A session ends only if the client could have renewed it: while the store is down, no group is ticked, and afterwards
+every member gets a full session again.
 """
 
 from __future__ import annotations

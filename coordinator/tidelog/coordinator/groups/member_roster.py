@@ -1,4 +1,4 @@
-"""Who is a member of a consumer group: by member id, by instance id, and until when its session lasts."""
+"""The members of a consumer group, by member id and by instance id, and the ends of their sessions."""
 
 from __future__ import annotations
 

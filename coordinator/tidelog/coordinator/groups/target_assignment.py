@@ -133,7 +133,7 @@ class TargetAssignment:
         return member.assigned | {each for each in awaited if not self._is_read(each)} if awaited else member.assigned
 
     def _is_read(self, partition: Partition) -> bool:
-        """Whether a member reads `partition`, and has not been told to give it up."""
+        """Whether `partition` is assigned to a member and was not revoked from it."""
         holder = self._reconciliation.holder(partition)
         return holder is not None and partition in self._members[holder].assigned
 

@@ -174,6 +174,6 @@ class Pauses:
 
 
 def _noticed(call: asyncio.Future[Any]) -> None:
-    """Take the error of `call`. If its caller has given up, no one else takes it, and asyncio logs it as a defect."""
+    """Take the error of `call`. After its caller was cancelled, asyncio would otherwise log the error as a defect."""
     if not call.cancelled():
         call.exception()

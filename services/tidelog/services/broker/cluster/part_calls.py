@@ -145,7 +145,7 @@ class _PartsRead:
             await asyncio.gather(*pending, return_exceptions=True)
 
     def _grouped(self, places: Sequence[int]) -> Sequence[_Group]:
-        """`places` by who reads them now."""
+        """`places`, grouped by the broker that reads them now, or by the bucket."""
         by_leader: dict[Leader | None, list[int]] = {}
         here, cold, nowhere = [], [], []
         for place in places:
