@@ -14,7 +14,7 @@ from tests.chaos.load.readers import ask_end, read_whole
 from tests.chaos.load.topics import COMPACTED, GROWING, REMADE, TRIMMED
 from tests.chaos.load.value_client import RARELY, Sending, ValueClient
 
-CHANGE_STEPS = 5
+CHANGE_STEPS = 3
 """How many appends there are for each deletion of records and each new partition."""
 PARTITIONS_MAX = 6
 REMADE_BATCHES = 4
