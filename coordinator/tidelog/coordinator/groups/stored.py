@@ -13,6 +13,7 @@ Names are percent-encoded. A `GroupStore` puts the keys under a prefix of the cl
 
 from __future__ import annotations
 
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -23,6 +24,8 @@ FORMAT_VERSION = 1
 HEADS = "heads/"
 PARTS = "parts/"
 REDO = "redo/"
+REMEMBERED = 20_000
+"""Names of groups, topics and members whose encoding is kept in memory, because each commit needs it."""
 
 
 class StoredHead(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -116,7 +119,7 @@ def group_of(key: str) -> str:
     >>> group_of(offset_key("a/b", "web", 3)), group_of(head_key("a/b"))
     ('a/b', 'a/b')
     """
-    return unquote(key.split("/", 2)[1])
+    return _decoded(key.split("/", 2)[1])
 
 
 def is_offset(key: str) -> bool:
@@ -128,5 +131,11 @@ def is_copied(key: str) -> bool:
     return key.startswith(HEADS) or is_offset(key)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def _coded(name: str) -> str:
     return quote(name, safe="")
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _decoded(name: str) -> str:
+    return unquote(name)
