@@ -17,7 +17,7 @@ from benchmarks.rows.produce import load_facts
 from benchmarks.tidelog_broker import TidelogBroker
 
 RECORDS, BATCH, CONNECTIONS = 500_000, 100, 32
-SINGLE_RECORDS, SINGLE_CONNECTIONS = 50_000, 128  # a commit answers all requests that wait for it
+SINGLE_RECORDS = 50_000
 LETTERS_BYTES = 1024
 CACHE_MIB = 1024  # all records stay in memory
 PRODUCE_GOAL = Goal("at least 100 MB/s", 100)
@@ -70,10 +70,10 @@ def _row(name: str, what: str, goal: Goal, found: list[LoadResult], karapace: fl
 
 
 def _single(found: list[LoadResult]) -> Row:
-    client = f"{PRODUCE_CLIENT}; {SINGLE_CONNECTIONS} connections"
+    client = f"{PRODUCE_CLIENT}; {CONNECTIONS} connections"
     rates = [one.requests / one.seconds for one in found]
     ours = Side("Tidelog", client, "requests/s", rates, load_facts(found))
-    theirs = Side("Karapace", f"{KARAPACE}; acks=1", "requests/s", [2_071])
+    theirs = Side("Karapace", f"{KARAPACE}; {CONNECTIONS} connections; acks=1", "requests/s", [2_071])
     what = "REST v2: one JSON record of 100 bytes a request, acks=all, local store with fsync"
     return Row("rest-produce-single", what, SINGLE_GOAL, ours.median, [ours, theirs], unit="requests/s")
 
@@ -82,7 +82,7 @@ def _produce(bench: Bench, broker: TidelogBroker, topic: str, payload: str, batc
     out = run_module(
         "benchmarks.loads.rest_produce",
         *("--port", broker.port, "--topic", topic, "--payload", bench.payload(payload)),
-        *("--connections", SINGLE_CONNECTIONS if batch == 1 else CONNECTIONS, "--batch", batch, "--records", records),
+        *("--connections", CONNECTIONS, "--batch", batch, "--records", records),
     )
     return LoadResult.from_output(out)
 

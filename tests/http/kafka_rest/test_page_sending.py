@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
+from tests.http.kafka_rest.instance_calls import ONE, create, done, parts, poll, values
 from tests.http.kafka_rest.rest import JSON, placed, read
-from tests.http.kafka_rest.test_consumer_instances import ONE, create, done, parts, poll, values
 from tests.http.sockets import Listening, connected, head
 
 from tidelog.services.broker.local_broker import LocalBroker

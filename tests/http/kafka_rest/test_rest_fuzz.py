@@ -8,8 +8,8 @@ import random
 
 import httpx
 import pytest
+from tests.http.kafka_rest.instance_calls import ONE, create, done, parts
 from tests.http.kafka_rest.rest import BINARY, JSON, MANAGEMENT
-from tests.http.kafka_rest.test_consumer_instances import ONE, create, done, parts
 
 REQUESTS = 500
 NASTY = (
