@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
-from tests.coordinator.groups.stepped_group import SteppedGroup
+from tests.coordinator.groups.stepped_group import SteppedGroup, settle
 
 from tidelog.coordinator.groups.group_step import GroupLimits
-from tidelog.storage.errors import AlreadyExists, Conflict, Overloaded, UnknownMember
+from tidelog.storage.errors import AlreadyExists, Conflict, Overloaded, StaleMemberEpoch, UnknownMember
 from tidelog.wire.groups import DeleteInstance, InstanceState, ReadInstance, WriteInstance
 
 
@@ -71,3 +72,49 @@ def test_there_is_a_bound() -> None:
     group.call(write(0))
     with pytest.raises(Overloaded):
         group.call(write(0, name="c2"))
+
+
+def test_a_write_as_a_member_is_its_heartbeat() -> None:
+    group = SteppedGroup()
+    a = group.member("a", yields=True, session_timeout_ms=10_000)
+    settle(a)
+    a.beat()
+    version = group.call(as_member(write(0), a.epoch)).version
+    for _ in range(5):
+        group.wait(6_000)
+        version = group.call(as_member(write(version), a.epoch)).version
+    group.wait(10_000)
+    with pytest.raises(StaleMemberEpoch):
+        group.call(as_member(write(version), a.epoch))
+
+
+def test_a_write_as_a_member_whose_assignment_has_changed_is_refused_and_changes_nothing() -> None:
+    group = SteppedGroup()
+    a = group.member("a", yields=True)
+    settle(a)
+    former = a.epoch
+    assert group.call(as_member(write(0, b"one"), former)).version == 1
+    b = group.member("b", yields=True)
+    for epoch in (former, former + 1_000):
+        with pytest.raises(StaleMemberEpoch):
+            group.call(as_member(write(1, b"two"), epoch))
+    assert group.call(ReadInstance(instance="c1")) == InstanceState(b"one", 1)
+    settle(a, b)
+    assert group.call(as_member(write(1, b"two"), a.epoch)).version == 2
+
+
+def test_a_member_that_has_to_learn_of_more_partitions_is_refused_until_its_heartbeat() -> None:
+    group = SteppedGroup()
+    a, b = group.member("a", yields=True), group.member("b", yields=True)
+    settle(a, b)
+    b.leave()
+    group.call(write(0))
+    with pytest.raises(StaleMemberEpoch):
+        group.call(as_member(write(1), a.epoch))
+    settle(a)
+    assert a.numbers == [0, 1, 2, 3]
+    assert group.call(as_member(write(1), a.epoch)).version == 2
+
+
+def as_member(request: WriteInstance, epoch: int) -> WriteInstance:
+    return msgspec.structs.replace(request, member_id="a", member_epoch=epoch, idle_timeout_ms=100_000)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from tidelog.wire.groups import TopicPartitions
@@ -15,7 +15,7 @@ def places_of(grouped: Iterable[TopicPartitions]) -> list[Place]:
     return [(each.topic, number) for each in grouped for number in each.partitions]
 
 
-def grouped(places: Iterable[Place]) -> Sequence[TopicPartitions]:
+def grouped(places: Iterable[Place]) -> tuple[TopicPartitions, ...]:
     """`places` by topic, in order."""
     numbers: dict[str, list[int]] = {}
     for topic, number in sorted(places):

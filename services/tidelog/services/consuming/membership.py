@@ -96,7 +96,7 @@ class Membership:
 
     async def committed(self, places: Sequence[Place]) -> dict[Place, int]:
         """The committed offsets of `places` that have one. Only this member can change them."""
-        found = await self._groups.call(self._context, self._group, FetchOffsets(partitions=tuple(grouped(places))))
+        found = await self._groups.call(self._context, self._group, FetchOffsets(partitions=grouped(places)))
         return {(each.topic, each.partition): each.offset for each in found.offsets}
 
     async def _commit(self, positions: Sequence[PartitionOffset], epoch: int) -> bool:

@@ -9,7 +9,7 @@ from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.fetch import Anchor, FetchedPart, FetchLimits, FetchPart, Position
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.consuming.assigned_partitions import Place
-from tidelog.storage.errors import Unavailable
+from tidelog.storage.errors import NotFound, Unavailable
 
 PARTS_AT_ONCE = 1_000
 _NO_RECORDS = FetchLimits(1, 0)
@@ -26,14 +26,20 @@ class Ends:
 
 
 async def look_up(
-    broker: Broker, context: RequestContext, parts: Sequence[tuple[Place, int | Position]]
+    broker: Broker,
+    context: RequestContext,
+    parts: Sequence[tuple[Place, int | Position]],
+    *,
+    leave_out_missing: bool = False,
 ) -> dict[Place, FetchedPart]:
     """The answer for each partition: its `part` has the offset of the position. Raises the error of the first partition
-    that has one."""
+    that has one. `leave_out_missing`: a partition that does not exist has no answer."""
     found: dict[Place, FetchedPart] = {}
     for first in range(0, len(parts), PARTS_AT_ONCE):
         asked = [FetchPart(*place, position, 0) for place, position in parts[first : first + PARTS_AT_ONCE]]
         for answer in await broker.fetch_parts(context, asked, _NO_RECORDS):
+            if leave_out_missing and isinstance(answer.error, NotFound):
+                continue
             if answer.error:
                 raise answer.error
             found[answer.part.topic, answer.part.partition] = answer

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from tidelog.coordinator.groups.group_step import TopicInfo
 from tidelog.coordinator.groups.subscriptions import check_pattern, matching
 from tidelog.services.broker.api.fetch import Anchor, Position
+from tidelog.services.consuming.assigned_partitions import Place, grouped
 from tidelog.services.http.bodies.typed_json import parse_typed
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.kafka_rest.instances.instance_forms import (
@@ -36,9 +37,7 @@ from tidelog.services.http.kafka_rest.instances.instance_reads import InstanceRe
 from tidelog.services.http.kafka_rest.instances.instance_state import (
     EXCLUSIVE,
     Instance,
-    Partition,
     assigned,
-    by_topic,
     committed,
     rewound,
     sought,
@@ -216,7 +215,7 @@ class ConsumerCalls:
     async def offsets(self, request: Request) -> Response:
         media, kept = management_media(request), await self._read(request)
         body = await self._body(request)
-        wanted = by_topic(_partitions(parse_typed(PARTITIONS, body).partitions)) if bytes(body).strip() else None
+        wanted = grouped(_partitions(parse_typed(PARTITIONS, body).partitions)) if bytes(body).strip() else None
         answer = await self._broker.groups.call(kept.context, kept.group, FetchOffsets(partitions=wanted))
         found = [
             {"topic": one.topic, "partition": one.partition, "offset": one.offset, "metadata": one.metadata}
@@ -262,7 +261,7 @@ def _names(request: Request) -> tuple[str, str]:
     return _group(request), request.path_params["instance"]
 
 
-def _partitions(forms: Iterable[PartitionForm]) -> list[Partition]:
+def _partitions(forms: Iterable[PartitionForm]) -> list[Place]:
     return [(one.topic, one.partition) for one in forms]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tidelog.services.broker.api.fetch import FetchedPart
 from tidelog.services.broker.shard.record_columns import payload_bytes_total
-from tidelog.services.http.kafka_rest.instances.instance_state import Partition
+from tidelog.services.consuming.assigned_partitions import Place
 from tidelog.services.http.kafka_rest.record_page import Page, Run
 from tidelog.storage.errors import NotFound, OutOfRange, TidelogError
 
@@ -22,8 +22,8 @@ class FetchedRound:
 
     runs: list[Run] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
-    moved: dict[Partition, int] = field(default_factory=dict)
-    outside: dict[Partition, OutOfRange] = field(default_factory=dict)
+    moved: dict[Place, int] = field(default_factory=dict)
+    outside: dict[Place, OutOfRange] = field(default_factory=dict)
     error: TidelogError | None = None
     size_bytes: int = 0
 
@@ -32,7 +32,7 @@ class FetchedRound:
         return self.size_bytes >= max(1, bytes_min)
 
 
-def round_of(parts: Sequence[FetchedPart], positions: Mapping[Partition, int]) -> FetchedRound:
+def round_of(parts: Sequence[FetchedPart], positions: Mapping[Place, int]) -> FetchedRound:
     """The result of a fetch, without the partitions that are not at their `positions` any more. A partition that does
     not exist is left out."""
     found = FetchedRound()
@@ -53,16 +53,16 @@ def round_of(parts: Sequence[FetchedPart], positions: Mapping[Partition, int]) -
     return found
 
 
-def offsets_after(found: FetchedRound, page: Page) -> dict[Partition, int]:
+def offsets_after(found: FetchedRound, page: Page) -> dict[Place, int]:
     """The positions after the records of `page`, which may end before the last record of a run."""
-    offsets: dict[Partition, int] = {}
+    offsets: dict[Place, int] = {}
     for run, end, next_offset in zip(found.runs, found.ends, page.next_offsets, strict=True):
         if next_offset is not None:
             offsets[run.topic, run.partition] = end if next_offset == _after_last(run) else next_offset
     return offsets
 
 
-def _take_error(found: FetchedRound, place: Partition, error: TidelogError | None) -> None:
+def _take_error(found: FetchedRound, place: Place, error: TidelogError | None) -> None:
     if isinstance(error, OutOfRange):
         found.outside[place] = error
     elif not isinstance(error, NotFound):

@@ -6,7 +6,6 @@ heartbeat after its fetch, and answers only records of partitions that are still
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +14,10 @@ import msgspec
 
 from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.fetch import Anchor, Position
+from tidelog.services.consuming.assigned_partitions import Place, grouped
+from tidelog.services.consuming.partition_ends import look_up
 from tidelog.services.http.kafka_rest.instances.instance_state import (
-    Partition,
     begun,
-    by_topic,
     caught_up,
     committed,
     expelled,
@@ -30,7 +29,6 @@ from tidelog.services.http.kafka_rest.rest_errors import Code, RestError
 from tidelog.storage.errors import (
     GroupNotEmpty,
     MemberFenced,
-    NotFound,
     StaleMemberEpoch,
     TidelogError,
     UnknownMember,
@@ -38,7 +36,6 @@ from tidelog.storage.errors import (
 from tidelog.storage.runtime import Clock
 from tidelog.wire.groups import JOIN_EPOCH, LEAVE_EPOCH, CommitOffsets, FetchOffsets, Heartbeat, PartitionOffset
 
-RESOLVES_AT_ONCE = 32
 NEVER_MS = 3_600_000
 
 
@@ -141,11 +138,11 @@ class Membership:
             request = CommitOffsets(offsets=tuple(offsets), member_id=state.member_id, member_epoch=state.member_epoch)
         await self._broker.groups.call(kept.context, kept.group, request)
 
-    async def _committed(self, kept: KeptInstance, partitions: Sequence[Partition]) -> dict[Partition, int]:
-        answer = await self._broker.groups.call(kept.context, kept.group, FetchOffsets(partitions=by_topic(partitions)))
+    async def _committed(self, kept: KeptInstance, partitions: Sequence[Place]) -> dict[Place, int]:
+        answer = await self._broker.groups.call(kept.context, kept.group, FetchOffsets(partitions=grouped(partitions)))
         return {(one.topic, one.partition): one.offset for one in answer.offsets}
 
-    async def first_offsets(self, kept: KeptInstance, partitions: Sequence[Partition]) -> dict[Partition, int]:
+    async def first_offsets(self, kept: KeptInstance, partitions: Sequence[Place]) -> dict[Place, int]:
         """Where `auto.offset.reset` begins to read `partitions`. Raises `RestError` if it is ``none``."""
         reset = kept.state.config.reset
         if reset == "none" and partitions:
@@ -159,16 +156,7 @@ class Membership:
         return await resolved(self._broker, kept, {one: Position(anchor) for one in partitions})
 
 
-async def resolved(broker: Broker, kept: KeptInstance, places: dict[Partition, Position]) -> dict[Partition, int]:
+async def resolved(broker: Broker, kept: KeptInstance, places: dict[Place, Position]) -> dict[Place, int]:
     """The offsets of `places`. A partition that does not exist is left out."""
-    turns = asyncio.Semaphore(RESOLVES_AT_ONCE)
-
-    async def one(partition: Partition, position: Position) -> tuple[Partition, int] | None:
-        async with turns:
-            try:
-                return partition, await broker.resolve(kept.context, *partition, position)
-            except NotFound:
-                return None
-
-    found = await asyncio.gather(*(one(*place) for place in places.items()))
-    return dict(filter(None, found))
+    found = await look_up(broker, kept.context, list(places.items()), leave_out_missing=True)
+    return {place: answer.part.begin for place, answer in found.items()}

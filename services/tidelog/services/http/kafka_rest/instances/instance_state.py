@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import msgspec
 
+from tidelog.services.consuming.assigned_partitions import Place, places_of
 from tidelog.services.http.kafka_rest.rest_errors import Code, RestError
 from tidelog.services.http.kafka_rest.rest_media import Format
-from tidelog.wire.groups import JOIN_EPOCH, HeartbeatAnswer, PartitionOffset, TopicPartitions
+from tidelog.wire.groups import JOIN_EPOCH, HeartbeatAnswer, PartitionOffset
 
-Partition: TypeAlias = tuple[str, int]
 EXCLUSIVE = "Subscription to topics, partitions and pattern are mutually exclusive"
 
 
@@ -89,7 +88,7 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
         return (self.by_hand or self.told) and len(self.positions) == len(self.partitions)
 
     @property
-    def known(self) -> dict[Partition, int]:
+    def known(self) -> dict[Place, int]:
         """The positions by partition."""
         return {(position.topic, position.partition): position.offset for position in self.positions}
 
@@ -103,7 +102,7 @@ class SendingBroker:
     process: str
 
 
-def positions_of(offsets: Mapping[Partition, int]) -> tuple[Position, ...]:
+def positions_of(offsets: Mapping[Place, int]) -> tuple[Position, ...]:
     return tuple(Position(topic, partition, offset) for (topic, partition), offset in sorted(offsets.items()))
 
 
@@ -123,14 +122,14 @@ def unsubscribed(state: Instance) -> Instance:
     return Instance(state.config, state.member_id)
 
 
-def assigned(state: Instance, partitions: Iterable[Partition]) -> Instance:
+def assigned(state: Instance, partitions: Iterable[Place]) -> Instance:
     """After an assignment by hand, which replaces the one before. Raises `RestError`."""
     if state.subscribed:
         raise RestError(Code.ILLEGAL_STATE, f"{EXCLUSIVE}. Delete the subscription first")
     return held(msgspec.structs.replace(state, by_hand=True), partitions)
 
 
-def held(state: Instance, partitions: Iterable[Partition]) -> Instance:
+def held(state: Instance, partitions: Iterable[Place]) -> Instance:
     """With these partitions; the positions of others are forgotten."""
     kept = frozenset(partitions)
     return msgspec.structs.replace(
@@ -143,7 +142,7 @@ def held(state: Instance, partitions: Iterable[Partition]) -> Instance:
 
 def heard(state: Instance, answer: HeartbeatAnswer) -> Instance:
     """After an answer of the coordinator."""
-    after = held(state, partitions_of(answer.assignment))
+    after = held(state, places_of(answer.assignment))
     return msgspec.structs.replace(after, member_epoch=answer.member_epoch, told=True)
 
 
@@ -152,19 +151,19 @@ def expelled(state: Instance) -> Instance:
     return msgspec.structs.replace(held(state, ()), member_epoch=JOIN_EPOCH)
 
 
-def begun(state: Instance, offsets: Mapping[Partition, int]) -> Instance:
+def begun(state: Instance, offsets: Mapping[Place, int]) -> Instance:
     """With the offsets to begin at, for partitions whose positions are unknown."""
     return msgspec.structs.replace(state, positions=positions_of({**offsets, **state.known}))
 
 
-def caught_up(state: Instance, committed: Mapping[Partition, int]) -> Instance:
+def caught_up(state: Instance, committed: Mapping[Place, int]) -> Instance:
     """After the assignment changed: another member may have read and committed a partition in between, so no position
     stays below what is committed."""
     known = {one: max(offset, committed.get(one, 0)) for one, offset in state.known.items()}
     return msgspec.structs.replace(state, positions=positions_of(known))
 
 
-def sought(state: Instance, offsets: Mapping[Partition, int]) -> Instance:
+def sought(state: Instance, offsets: Mapping[Place, int]) -> Instance:
     """After a seek. Raises `RestError` for a partition that is not assigned."""
     for topic, partition in offsets:
         if (topic, partition) not in state.partitions:
@@ -177,7 +176,7 @@ def sought(state: Instance, offsets: Mapping[Partition, int]) -> Instance:
     return msgspec.structs.replace(state, positions=sought_to, unsent=None)
 
 
-def advanced(state: Instance, offsets: Mapping[Partition, int]) -> Instance:
+def advanced(state: Instance, offsets: Mapping[Place, int]) -> Instance:
     """After records were read up to `offsets`."""
     if not offsets:
         return state
@@ -189,12 +188,12 @@ def advanced(state: Instance, offsets: Mapping[Partition, int]) -> Instance:
     )
 
 
-def moved(state: Instance, offsets: Mapping[Partition, int]) -> Instance:
+def moved(state: Instance, offsets: Mapping[Place, int]) -> Instance:
     """After reading found no records up to `offsets`."""
     return msgspec.structs.replace(state, positions=positions_of({**state.known, **offsets})) if offsets else state
 
 
-def forgotten(state: Instance, partitions: Iterable[Partition]) -> Instance:
+def forgotten(state: Instance, partitions: Iterable[Place]) -> Instance:
     """Without the positions of `partitions`, which are not in their logs."""
     gone = frozenset(partitions)
     return msgspec.structs.replace(
@@ -252,18 +251,7 @@ def to_commit(state: Instance) -> tuple[PartitionOffset, ...]:
     )
 
 
-def partitions_of(assignment: Iterable[TopicPartitions]) -> list[Partition]:
-    return [(one.topic, partition) for one in assignment for partition in one.partitions]
-
-
-def by_topic(partitions: Iterable[Partition]) -> tuple[TopicPartitions, ...]:
-    numbers: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        numbers.setdefault(topic, []).append(partition)
-    return tuple(TopicPartitions(topic, tuple(found)) for topic, found in numbers.items())
-
-
-def in_turn(partitions: Sequence[Partition], turn: int) -> list[Partition]:
+def in_turn(partitions: Sequence[Place], turn: int) -> list[Place]:
     """`partitions` from another one on in each `turn`, so that all are served."""
     first = turn % len(partitions) if partitions else 0
     return [*partitions[first:], *partitions[:first]]
