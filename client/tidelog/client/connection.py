@@ -152,13 +152,18 @@ class Connection:
                 wait_s = max(backoff_s * self._runtime.entropy.uniform(0.5, 1.0), _asked_wait_s(error))
                 if unreached % len(self._brokers):
                     wait_s = 0.0  # another broker may be reachable
-                if not _harmless_to_repeat(request, error) or clock.monotonic() + wait_s > give_up_at:
+                if not harmless_to_repeat(request, error) or clock.monotonic() + wait_s > give_up_at:
                     raise
                 if unreached:
                     self._warn(error, give_up_at - clock.monotonic())
             if self._closed.wait(wait_s):
                 raise Unavailable("the connection was closed while a request waited to be sent again")
             backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
+
+    def attempt(self, request: Request, answer_s: float) -> Answer:
+        """The answer, after one attempt: the caller has another broker to try. The broker has `answer_s` to answer, but
+        at least `ANSWER_TIMEOUT_MIN_S`."""
+        return self._once(self._brokers.current, request, answer_s, CONNECT_NEXT_S)
 
     def move_on(self) -> None:
         """Send the next call to another broker, if there is one."""
@@ -253,7 +258,8 @@ def _reason(error: HTTPError) -> str:
     return " ".join(str(error.__cause__ or error.args[-1]).split())
 
 
-def _harmless_to_repeat(request: Request, error: Unavailable | Fenced) -> bool:
+def harmless_to_repeat(request: Request, error: Unavailable | Fenced) -> bool:
+    """Whether the broker took nothing of `request`, or can be sent it again."""
     return request.repeatable or isinstance(error, Overloaded | Unreachable)
 
 

@@ -22,7 +22,9 @@ import pyarrow as pa
 from tidelog.client.admin import OFFSET_MAX
 from tidelog.client.arrow_stream import ARROW, Compression, arrow_body
 from tidelog.client.connection import JSON, Connection, Request, decoded
+from tidelog.client.consumed import TopicPartition
 from tidelog.client.lanes import Parcel
+from tidelog.client.leaders import Leaders
 from tidelog.client.refusals import REFUSALS_MAX, Part, Refused, blames_a_record, refused_and_rest, refused_of, whole
 from tidelog.client.request_paths import partition_path
 from tidelog.storage.errors import Invalid, OffsetConflict, SequenceConflict
@@ -65,9 +67,12 @@ class Delivered:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Delivers parcels to one topic, from any thread. Without `identity`, a request is sent only once."""
+    """Delivers parcels to one topic, from any thread: to the leader of their partition, or to any broker. `deadline_s`
+    bounds a request with its retries. Without `identity`, a request is sent only once."""
 
     connection: Connection
+    leaders: Leaders
+    deadline_s: float
     topic: str
     acks: str
     identity: ProducerIdentity | None
@@ -113,7 +118,11 @@ class Delivery:
         return True
 
     def _send(self, parcel: Parcel, part: Part, sequence: int) -> None:
-        answer = self.connection.call(self._request(parcel.partition, part.records, sequence))
+        if self.leaders.due():
+            self.leaders.read((self.topic,))
+        leader = self.leaders.of(TopicPartition(self.topic, parcel.partition))
+        request = self._request(parcel.partition, part.records, sequence)
+        answer = self.leaders.call(leader, request, deadline_s=self.deadline_s)
         (appended,) = decoded(answer, ProduceAnswer).partitions
         self._report(parcel, part, appended.base_offset, sequence, duplicate=appended.duplicate is True)
 

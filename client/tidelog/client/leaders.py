@@ -1,9 +1,9 @@
-"""Sends fetches directly to the leaders of their partitions, and to any broker where that is not possible.
+"""Sends fetches and produces directly to the leaders of their partitions, and to any broker if that is not possible.
 
 Any broker takes any request and forwards it. Going to the leader saves that hop, and in a cloud often the way between
 zones. `Leaders` reads from the cluster which broker leads which partition. It reads that again when it is old, and when
-a leader did not answer or has lost its shard. A leader that cannot be reached is left alone for `SHUNNED_S`: its
-advertised address may be unknown outside the brokers' network.
+a leader did not answer or has lost its shard. A leader that cannot be reached is left alone for `SHUNNED_S`, and for
+twice as long each further time: its advertised address may be unknown outside the brokers' network.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import threading
 from collections.abc import Iterable
 
 from tidelog.client.broker_access import BrokerAccess
-from tidelog.client.connection import Answer, Connection, Request, decoded
+from tidelog.client.connection import Answer, Connection, Request, decoded, harmless_to_repeat
 from tidelog.client.consumed import TopicPartition
 from tidelog.client.request_paths import topic_path
-from tidelog.storage.errors import Fenced, TidelogError, Unavailable
+from tidelog.storage.errors import Fenced, Overloaded, TidelogError, Unavailable
 from tidelog.storage.runtime import Runtime
 from tidelog.wire.cluster import ClusterDescription
 from tidelog.wire.topics import TopicDescription
@@ -25,23 +25,27 @@ MAP_AGE_S_MAX = 60.0
 MAP_AGE_S_MIN = 1.0
 """The shortest time between two readings of the map, however often leaders move."""
 SHUNNED_S = 30.0
+SHUNNED_S_MAX = 600.0
 POOL = 4
 
 logger = logging.getLogger("tidelog.client")
 
 
 class Leaders:
-    """Thread-safe. `any_broker` reaches the cluster by the addresses that the program gave."""
+    """Thread-safe. `any_broker` reaches the cluster by the addresses that the program gave. `pool` bounds the
+    connections to one leader."""
 
-    def __init__(self, access: BrokerAccess, any_broker: Connection, runtime: Runtime) -> None:
+    def __init__(self, access: BrokerAccess, any_broker: Connection, runtime: Runtime, pool: int = POOL) -> None:
         self._access = access
         self._any = any_broker
         self._runtime = runtime
+        self._pool = pool
         self._lock = threading.Lock()
         self._connections: dict[str, Connection] = {}
         self._addresses: dict[TopicPartition, str] = {}
         self._partitions: dict[str, int] = {}
         self._shunned: dict[str, float] = {}
+        self._shunned_s: dict[str, float] = {}
         self._read_at: float | None = None
         self._stale = False
         self._closed = False
@@ -71,7 +75,7 @@ class Leaders:
                 found.update(self._placed(topic, addresses))
             self._addresses = found
         except TidelogError as error:
-            logger.info("fetches go to any broker, because the leaders are not known: %s", error)
+            logger.info("requests go to any broker, because the leaders are not known: %s", error)
             self._stale = True
 
     def partition_counts(self) -> dict[str, int]:
@@ -85,16 +89,25 @@ class Leaders:
         if not leader:
             self._any.move_on()
 
-    def call(self, leader: str, request: Request) -> Answer:
-        """Send `request` to `leader`, and to any broker if that fails. Raises the errors of `Connection.call`."""
+    def call(self, leader: str, request: Request, *, deadline_s: float | None = None) -> Answer:
+        """Send `request` to `leader`, and to any broker if that fails and a repetition is harmless. `deadline_s` bounds
+        all of it; None: the leader has a few seconds, and then any broker its usual time. Raises the errors of
+        `Connection.call`."""
         connection = self._connection_to(leader)
-        if connection is not None:
-            try:
-                return connection.call(request, deadline_s=0.0)
-            except (Unavailable, Fenced):
-                self._shunned[leader] = self._runtime.clock.monotonic() + SHUNNED_S
-                self._stale = True
-        return self._any.call(request)
+        if connection is None:
+            return self._any.call(request, deadline_s=deadline_s)
+        began = self._runtime.clock.monotonic()
+        try:
+            answer = connection.attempt(request, deadline_s or 0.0)
+        except (Unavailable, Fenced) as error:
+            self._leave(leader, error)
+            if not harmless_to_repeat(request, error):
+                raise
+        else:
+            self._shunned_s.pop(leader, None)
+            return answer
+        spent_s = self._runtime.clock.monotonic() - began
+        return self._any.call(request, deadline_s=None if deadline_s is None else max(0.0, deadline_s - spent_s))
 
     def close(self) -> None:
         """Break off the direct calls."""
@@ -104,25 +117,36 @@ class Leaders:
         for connection in connections:
             connection.close()
 
+    def _leave(self, leader: str, error: Unavailable | Fenced) -> None:
+        """Read the map again soon, and ask other brokers meanwhile, unless `leader` is only busy."""
+        self._stale = True
+        if isinstance(error, Overloaded):
+            return
+        shunned_s = min(self._shunned_s.get(leader, SHUNNED_S), SHUNNED_S_MAX)
+        self._shunned_s[leader] = 2 * shunned_s
+        self._shunned[leader] = self._runtime.clock.monotonic() + shunned_s
+
     def _connection_to(self, leader: str) -> Connection | None:
         with self._lock:
             if not leader or self._closed:
                 return None
             if leader not in self._connections:
-                self._connections[leader] = Connection(
-                    self._access.at(leader), connect_timeout_s=1.0, runtime=self._runtime, pool=POOL
-                )
+                self._connections[leader] = Connection(self._access.at(leader), runtime=self._runtime, pool=self._pool)
             return self._connections[leader]
 
     def _leader_addresses(self) -> dict[int, str]:
         """Address of the leader by shard; empty with a single broker, which may be behind a proxy."""
-        cluster = decoded(self._any.call(Request("GET", "/v1/cluster")), ClusterDescription).cluster
+        cluster = decoded(self._ask("/v1/cluster"), ClusterDescription).cluster
         if len(cluster.brokers) < 2:
             return {}
         addresses = {member.broker: member.address for member in cluster.brokers}
         return {shard.shard: addresses.get(shard.leader or "", "") for shard in cluster.shards}
 
     def _placed(self, topic: str, addresses: dict[int, str]) -> dict[TopicPartition, str]:
-        described = decoded(self._any.call(Request("GET", topic_path(topic))), TopicDescription)
+        described = decoded(self._ask(topic_path(topic)), TopicDescription)
         self._partitions[topic] = len(described.partitions)
         return {TopicPartition(topic, one.partition): addresses.get(one.shard, "") for one in described.partitions}
+
+    def _ask(self, path: str) -> Answer:
+        """One attempt, because requests go to any broker while the map is not known."""
+        return self._any.call(Request("GET", path), deadline_s=0.0)

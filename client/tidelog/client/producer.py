@@ -28,10 +28,11 @@ import pyarrow as pa
 
 from tidelog.client.arrow_stream import checked_compression
 from tidelog.client.batching import RECORD_OVERHEAD_BYTES, Gathering, Headers, columns_of
-from tidelog.client.broker_access import Broker
+from tidelog.client.broker_access import Broker, access_of
 from tidelog.client.connection import DEFAULT_BROKER, Connection
 from tidelog.client.delivery import Delivered, Delivery, ProducerIdentity, held_sequences
 from tidelog.client.delivery_futures import DeliveredRecord
+from tidelog.client.leaders import Leaders
 from tidelog.client.outcomes import Outcomes
 from tidelog.client.partitioners import partitions_by
 from tidelog.client.producer_options import ProducerOptions
@@ -64,6 +65,7 @@ class Producer:
         checked_compression(self._options.compression)
         self._runtime = runtime or Runtime()
         self._connection = Connection(broker, deadline_s=self._options.delivery_timeout_s, runtime=self._runtime)
+        self._leaders = Leaders(access_of(broker), self._connection, self._runtime, self._options.in_flight_max)
         self._partition_count = partition_count(broker, topic, self._options.connect_timeout_s, self._runtime)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -205,6 +207,8 @@ class Producer:
         options, outcomes = self._options, self._outcomes
         delivery = Delivery(
             self._connection,
+            self._leaders,
+            options.delivery_timeout_s,
             self.topic,
             options.acks,
             self._producer,
@@ -238,9 +242,15 @@ class Producer:
         with self._lock:
             self._sending.stop()
         if abandon:
-            self._connection.close()
+            self._release()
         self._sending.join(ABANDON_S if abandon else None)
-        self._connection.close()
+        self._release()
         with self._lock:
             unknown = Unavailable("the producer was closed: it is unknown whether the record is in the log")
             self._outcomes.futures.fail(unknown)
+
+    def _release(self) -> None:
+        """Break off requests under way, and release the sockets. The leaders come last: a direct call that is broken
+        off goes on with the connection, which must be closed then."""
+        self._connection.close()
+        self._leaders.close()
