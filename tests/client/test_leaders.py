@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import pytest
 from tests.client.relay import Answered, Relay
 
-from tidelog.client import Admin, Consumer, Delivered, Producer, ProducerOptions
+from tidelog.client import Admin, Consumer, Delivered, Producer, ProducerOptions, connection
 from tidelog.storage.errors import Unavailable
 
 NOT_THERE = "http://127.0.0.1:1"
@@ -105,6 +105,18 @@ def test_a_leader_that_has_left_is_replaced_by_the_given_address(broker: str, to
         producer.close()
         assert len(produces(relay)) == 1
     assert stored(broker, topic) == [b"one", b"two"]
+
+
+def test_a_leader_that_does_not_answer_is_left_within_seconds(
+    broker: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "ANSWER_TIMEOUT_MIN_S", 0.3)
+    over = threading.Event()
+    with Relay(broker, lose=lambda _: over.wait(60)).running() as leader, given(broker, leader.url) as relay:
+        delivered = send(relay.url, topic, [b"one"])
+        over.set()
+    assert [one.duplicate for one in delivered] == [True]
+    assert stored(broker, topic) == [b"one"]
 
 
 def test_closing_breaks_off_a_request_to_the_leader(broker: str, topic: str) -> None:

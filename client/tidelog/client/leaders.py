@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable
 
 from tidelog.client.broker_access import BrokerAccess
-from tidelog.client.connection import Answer, Connection, Request, decoded, harmless_to_repeat
+from tidelog.client.connection import Answer, Connection, Request, Unreachable, decoded, harmless_to_repeat
 from tidelog.client.consumed import TopicPartition
 from tidelog.client.request_paths import topic_path
 from tidelog.storage.errors import Fenced, Overloaded, TidelogError, Unavailable
@@ -91,14 +91,14 @@ class Leaders:
 
     def call(self, leader: str, request: Request, *, deadline_s: float | None = None) -> Answer:
         """Send `request` to `leader`, and to any broker if that fails and a repetition is harmless. `deadline_s` bounds
-        all of it; None: the leader has a few seconds, and then any broker its usual time. Raises the errors of
-        `Connection.call`."""
+        all of it (None: the connection's own). If the request can be repeated, the leader has
+        `ANSWER_TIMEOUT_MIN_S` to answer, because its machine may be gone. Raises the errors of `Connection.call`."""
         connection = self._connection_to(leader)
         if connection is None:
             return self._any.call(request, deadline_s=deadline_s)
         began = self._runtime.clock.monotonic()
         try:
-            answer = connection.attempt(request, deadline_s or 0.0)
+            answer = connection.attempt(request, 0.0 if request.repeatable else deadline_s or 0.0)
         except (Unavailable, Fenced) as error:
             self._leave(leader, error)
             if not harmless_to_repeat(request, error):
@@ -122,8 +122,10 @@ class Leaders:
         self._stale = True
         if isinstance(error, Overloaded):
             return
-        shunned_s = min(self._shunned_s.get(leader, SHUNNED_S), SHUNNED_S_MAX)
-        self._shunned_s[leader] = 2 * shunned_s
+        shunned_s = SHUNNED_S
+        if isinstance(error, Unreachable):
+            shunned_s = min(self._shunned_s.get(leader, SHUNNED_S), SHUNNED_S_MAX)
+            self._shunned_s[leader] = 2 * shunned_s
         self._shunned[leader] = self._runtime.clock.monotonic() + shunned_s
 
     def _connection_to(self, leader: str) -> Connection | None:
