@@ -60,7 +60,7 @@ class Sabotage:
     rule: Rule
     faults: Callable[[Shape], Sequence[Fault]]
     settings: Mapping[str, str] = field(default_factory=dict)
-    calm_s: float = 5.0
+    calm_s: float = 3.0
 
     def run(self, folder: Path, *, seed: int, shape: Shape, told: Callable[[str], object] = str) -> Outcome:
         """Run it. The outcome does not hold if the judge is any good."""
@@ -80,7 +80,7 @@ def _broken(mutation: str, rule: Rule, faults: Callable[[Shape], Sequence[Fault]
 def _takeovers(shape: Shape) -> Sequence[Fault]:
     """Each shard gets another leader, or a broker alone starts again."""
     names = shape.broker_names
-    duration_s = LEASE_S + 2 if shape.etcd_nodes else 0.0
+    duration_s = LEASE_S + 1 if shape.etcd_nodes else 0.0
     return [Kill(killed, duration_s) for killed in (names[:-1] or names, names[-1:])]
 
 
@@ -90,7 +90,7 @@ def _calm(duration_s: float) -> Callable[[Shape], Sequence[Fault]]:
 
 SABOTAGES: Mapping[str, Sabotage] = {
     "the bucket forgets": Sabotage(
-        Rule.LOST, lambda _: [ForgottenEntries()], {"TIDELOG_ARCHIVER_INTERVAL_MS": "600000"}, calm_s=3.0
+        Rule.LOST, lambda _: [ForgottenEntries()], {"TIDELOG_ARCHIVER_INTERVAL_MS": "600000"}
     ),
     **_broken("accepts commits of old epochs", Rule.STALE_COMMIT, _calm(10.0)),
     **_broken("assigns before revoke is confirmed", Rule.TWO_OWNERS, _calm(15.0)),
