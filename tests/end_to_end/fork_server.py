@@ -7,6 +7,7 @@ the connection without a code means that a signal killed it. The server ends whe
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -45,6 +46,7 @@ class Call(NamedTuple):
 def serve(address: str) -> None:
     """Take calls at the path `address`."""
     _import_all()
+    gc.freeze()  # a collection in a fork would copy the memory of all modules
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{address}.new")
