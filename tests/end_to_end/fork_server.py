@@ -16,7 +16,9 @@ import select
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 LAZY = (
@@ -47,7 +49,7 @@ def serve(address: str) -> None:
     """Take calls at the path `address`."""
     _import_all()
     gc.freeze()  # a collection in a fork would copy the memory of all modules
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, _reap)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{address}.new")
         server.listen(16)
@@ -58,6 +60,13 @@ def serve(address: str) -> None:
                 server.close()
                 _run(connection)
             connection.close()
+
+
+def _reap(_number: int, _frame: FrameType | None) -> None:
+    """Wait for the forks that have ended, so that their processor time counts as that of the tests."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _import_all() -> None:
