@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import pytest
 from tests.coordinator.groups.classic_clients import SESSION_MS, SETTLE_MS, ClassicWorld
+from tests.coordinator.groups.seeds import seeds
 
 
 @pytest.mark.parametrize("faults", [0.008, 0.03])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(12, soak=200))
 def test_everybody_settles_once_the_faults_end(seed: int, faults: float) -> None:
     world = ClassicWorld(seed, faults)
     world.run(600_000)

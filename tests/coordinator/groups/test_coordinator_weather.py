@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from tests.coordinator.groups.driven import Driven
 from tests.coordinator.groups.memory_group_store import MemoryGroupStore, StoredGroups
+from tests.coordinator.groups.seeds import seeds
 from tests.coordinator.virtual_time import run_virtually
 
 from tidelog.coordinator.groups.group_step import Change
@@ -107,7 +108,7 @@ async def storm(seed: int) -> Sky:
     return sky
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(6, soak=60))
 def test_no_acknowledged_commit_is_lost(seed: int) -> None:
     sky = run_virtually(storm(seed))
     assert sky.acknowledged > 50

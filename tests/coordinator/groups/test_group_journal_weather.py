@@ -10,6 +10,7 @@ import asyncio
 
 import pytest
 from tests.coordinator.groups.group_store_conformance import put
+from tests.coordinator.groups.seeds import seeds
 from tests.coordinator.virtual_time import LoopClock, run_virtually
 from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
@@ -84,7 +85,7 @@ class World:
             return
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(6, soak=60))
 def test_no_acknowledged_commit_is_lost_and_nobody_commits_after_he_was_overtaken(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

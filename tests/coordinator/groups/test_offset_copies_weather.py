@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import pytest
 from tests.coordinator.groups.group_leaderships import SHARD, SHARDS
+from tests.coordinator.groups.seeds import seeds
 from tests.coordinator.groups.test_etcd_group_store_faults import DelayingKeyValueStore
 from tests.coordinator.groups.test_offset_copies import MINE, Cluster, committed, offset_in
 from tests.coordinator.virtual_time import LoopClock, run_virtually
@@ -83,7 +84,7 @@ class World(Cluster):
         return {group: offset_in(await store.load(group), group) for group in GROUPS}
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(5, soak=50))
 def test_copies_never_go_back_and_are_complete_in_the_end(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_compaction, "ENTRIES_MAX", 6)
 
