@@ -19,7 +19,7 @@ from tests.chaos.faults import (
     Overlap,
     Overlapping,
     Pause,
-    RollingRestart,
+    Restart,
     WipeEtcd,
     touched,
 )
@@ -83,7 +83,7 @@ Kind = Callable[[Drawn], Fault]
 ALONE: Mapping[str, Kind] = {
     "broker killed": lambda drawn: Kill((drawn.broker(),), drawn.seconds(0, 8)),
     "broker paused": lambda drawn: Pause(drawn.broker(), drawn.seconds(1.2, 3) * LEASE_S),
-    "rolling restart": lambda drawn: RollingRestart(),
+    "rolling restart": lambda drawn: Restart(drawn.shape.broker_names),
     "store refuses connections": lambda drawn: Disturb(drawn.store_links(), Condition.REFUSED, drawn.seconds(1, 8)),
     "store unreachable": lambda drawn: Disturb(drawn.store_links(), Condition.SILENT, drawn.seconds(1, 12)),
     "store's answers lost": lambda drawn: Disturb(drawn.store_links(), Condition.DEAF, drawn.seconds(1, 5)),
@@ -105,6 +105,7 @@ ALONE: Mapping[str, Kind] = {
 """Faults of one broker and its store."""
 
 TOGETHER: Mapping[str, Kind] = {
+    "broker restarted": lambda drawn: Restart((drawn.broker(),)),
     "two brokers killed": lambda drawn: Kill(drawn.shape.broker_names[:2], drawn.seconds(0, 8)),
     "all brokers killed": lambda drawn: Kill(drawn.shape.broker_names, drawn.seconds(0, 3)),
     "etcd node killed": lambda drawn: Kill((drawn.etcd(),), drawn.seconds(2, 10)),

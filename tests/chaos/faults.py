@@ -82,13 +82,15 @@ class Pause:
 
 
 @dataclass(frozen=True)
-class RollingRestart:
+class Restart:
     """SIGTERM to one broker after the other; each is started again before the next."""
 
+    names: Sequence[str]
     duration_s: float = 0.0
 
     def begin(self, world: World) -> None:
-        for broker in world.cluster.brokers:
+        for name in self.names:
+            broker = world.cluster[name]
             code = broker.stop()
             assert code == 0, f"{broker.service.name} ended with {code}:\n{broker.log_tail()}"
             _start_again([broker])
@@ -97,7 +99,7 @@ class RollingRestart:
         """It was over when `begin` returned."""
 
     def __str__(self) -> str:
-        return "rolling restart"
+        return f"restart {', '.join(self.names)}"
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ KINDS_ALONE = ("broker killed", "store's answers lost", "store killed", "clients
 KINDS_OF_CLUSTER = (
     "broker killed",
     "broker paused",
-    "rolling restart",
+    "broker restarted",
     "store unreachable",
     "clock stepped",
     "broker cut off from etcd",
