@@ -6,6 +6,7 @@ import httpx
 import pytest
 from tests.http.kafka_rest.rest import MANAGEMENT, refused
 
+from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.services.http.kafka_rest.broker_numbers import broker_number
 from tidelog.services.http.kafka_rest.rest_errors import Code, code_of, message_of
 from tidelog.storage.errors import (
@@ -133,3 +134,24 @@ def test_an_error_names_the_partitions_that_have_their_records() -> None:
 def test_errors_of_the_log_have_their_codes(error: Exception, code: int) -> None:
     assert code_of(error) == code
     assert code_of(error).http_status == int(str(code)[:3])
+
+
+async def test_only_reads_are_told_that_a_leader_is_missing(
+    client: httpx.AsyncClient, broker: LocalBroker, web: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that gets a 404 for a produce or for an instance gives up instead of sending it again."""
+
+    async def missing(*_: object, **__: object) -> None:
+        raise LeaderUnknown("the shard is moving", retry_after_s=2)
+
+    for name in ("produce", "partition_log"):
+        monkeypatch.setattr(broker, name, missing)
+    monkeypatch.setattr(broker.local_groups, "call", missing)
+    answers = (
+        (await client.get("/topics/web/partitions/0/offsets"), 404, 40404),
+        (await client.post("/topics/web", json={"records": [{"value": 1}]}), 503, 50302),
+        (await client.get("/consumers/g/instances/i/records"), 503, 50302),
+    )
+    for answer, status, code in answers:
+        refused(answer, status, code)
+        assert answer.headers["retry-after"] == "2"

@@ -15,7 +15,7 @@ from tidelog.services.http.kafka_rest.gathered_produce import GatheredProduce
 from tidelog.services.http.kafka_rest.produce_body import decode_records, decode_rows
 from tidelog.services.http.kafka_rest.record_places import Places, placed
 from tidelog.services.http.kafka_rest.rest_answer import partition_number, topic_name
-from tidelog.services.http.kafka_rest.rest_errors import Code, RestError, code_of, message_of
+from tidelog.services.http.kafka_rest.rest_errors import Code, RestError, message_of, record_code_of
 from tidelog.services.http.kafka_rest.rest_media import Format, body_format, management_media
 from tidelog.services.http.kafka_rest.rest_routes import RestRoutes
 from tidelog.services.http.service import Service
@@ -35,7 +35,7 @@ class NotStored(msgspec.Struct, frozen=True):
 
 def _encoded(value: object) -> NotStored:
     assert isinstance(value, TidelogError), "places are encoded otherwise"
-    return NotStored(code_of(value), message_of(value))
+    return NotStored(record_code_of(value), message_of(value))
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_encoded)

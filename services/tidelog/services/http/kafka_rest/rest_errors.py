@@ -3,9 +3,10 @@
     {"error_code": 40401, "message": "topic 'web' does not exist"}
 
 The first three digits of an `error_code` are the HTTP status. Numbers of three digits are those of HTTP itself. One
-table maps Tidelog's errors to Confluent's numbers; `RestError` is for what only this interface knows. A partition
-without a leader is answered 404 (40404) with Retry-After. A group without a coordinator is answered 503 (50302):
-programs take a 404 of a consumer instance for the loss of the instance.
+table maps Tidelog's errors to Confluent's numbers; `RestError` is for what only this interface knows. A read of a
+partition without a leader is answered 404 (40404). A produce to it, or a call on a group without a coordinator, is
+answered 503 (50302): programs send it again, and would take a 404 for the loss of the topic or the instance. All have
+Retry-After.
 """
 
 from __future__ import annotations
@@ -112,6 +113,11 @@ def code_of(error: Exception) -> Code:
     return next((code for kind, code in _CODES if isinstance(error, kind)), Code.INTERNAL)
 
 
+def record_code_of(error: errors.TidelogError) -> Code:
+    """The number for a record that is not stored: whether it may be sent again."""
+    return Code.KAFKA_RETRIABLE if isinstance(error, errors.Unavailable | errors.Fenced) else Code.KAFKA_ERROR
+
+
 def message_of(error: Exception) -> str:
     """The sentence for `error`. For an error that is not Tidelog's own it says only that the broker failed."""
     if isinstance(error, RestError):
@@ -132,13 +138,17 @@ class RestErrorAnswers:
     def answer(self, request: Request, error: Exception) -> Response:
         """The answer to `request`, which failed with `error`."""
         code = code_of(error)
-        if code is Code.LEADER_NOT_AVAILABLE and request.scope["path"].startswith("/consumers/"):
+        if code is Code.LEADER_NOT_AVAILABLE and not _reads_topics(request):
             code = Code.BROKER_UNAVAILABLE
         self._counts[code.http_status, str(code.value)] += 1
         if code.http_status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             _log_failure(request, code, error)
         body = msgspec.json.encode(ErrorBody(code, message_of(error)))
         return Response(body, code.http_status, _headers(error), "application/json")
+
+
+def _reads_topics(request: Request) -> bool:
+    return request.scope["method"] == "GET" and not request.scope["path"].startswith("/consumers/")
 
 
 def _headers(error: Exception) -> dict[str, str]:

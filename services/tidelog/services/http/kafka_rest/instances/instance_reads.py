@@ -44,7 +44,7 @@ from tidelog.storage.runtime import Clock
 
 FIRST_ASSIGNMENT_MS = 3_000
 """How long the first read waits for its partitions, even if its timeout is shorter."""
-SETTLED_MS = 2_000
+SETTLED_MS = 3_000
 """How long a read waits at least until the page before was sent. If another broker has to send it and did not by then,
 the page is read again."""
 RECONCILING_MS = 1_000
