@@ -109,7 +109,7 @@ class Members(Protocol):
         ...
 
     def keep(self, member_id: str, epoch: int) -> None:
-        """Renew the session of a member that is in `epoch` and has nothing to learn. Raises `StaleMemberEpoch`
+        """Renew the session of a member that is in `epoch` and has its whole target. Raises `StaleMemberEpoch`
         otherwise: the member has to send a heartbeat."""
         ...
 
