@@ -211,8 +211,8 @@ class WriteInstance(GroupRequest[InstanceState], frozen=True, kw_only=True, tag=
     `AlreadyExists` if it was to be created. It is dropped after `idle_timeout_ms` without a call. Not `durable`: the
     answer does not wait for the store, so a crash may bring back a state of a moment before.
 
-    With a `member_id` the write counts as a heartbeat of that member. If the member is not in
-    `member_epoch`, or does not have its whole target, it raises `StaleMemberEpoch` and writes nothing: send a heartbeat."""
+    With a `member_id` the write counts as a heartbeat of that member. If the member is not in `member_epoch`, or does
+    not have its whole target, the call raises `StaleMemberEpoch` and writes nothing: send a heartbeat."""
 
     instance: str
     data: bytes
