@@ -13,7 +13,7 @@ from tidelog.services.broker.cluster.leader_router import LeaderRouter
 
 
 class Places:
-    """A router whose shards move when a test says so. Nobody is notified: the pauses have to look."""
+    """A router whose shards move when a test says so. It notifies no caller: the pauses have to look."""
 
     def __init__(self) -> None:
         self.moves = 0

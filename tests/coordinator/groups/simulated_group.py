@@ -17,16 +17,15 @@ import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-import msgspec
+from tests.coordinator.groups.commit_judge import CommitJudge
 from tests.coordinator.groups.simulated_member import Answered, Broken, SimulatedMember
 
 from tidelog.coordinator.groups.assignors.assign import assign
 from tidelog.coordinator.groups.assignors.assignment import Partition
 from tidelog.coordinator.groups.group import Group
 from tidelog.coordinator.groups.group_step import Change, GroupLimits, Moment, Reply, Ticket, TopicInfo, Topics
-from tidelog.coordinator.groups.stored import StoredOffset, offset_key
 from tidelog.coordinator.kv.key_value import PutKey
 from tidelog.storage.runtime import SeededEntropy
 from tidelog.wire.groups import CommitOffsets, GroupRequest, Heartbeat
@@ -38,9 +37,6 @@ CALM_MS = 16_000
 MEMBERS_MAX = 6
 TOPICS = ("web", "app", "web-2")
 LIMITS = GroupLimits(heartbeat_interval_ms=900)
-
-Key: TypeAlias = tuple[Partition, str]
-"""A partition with the id of its topic."""
 
 
 @dataclass
@@ -68,14 +64,9 @@ class SimulatedGroup:
         self._tickets = 0
         self._tick_at_ms: int | None = None
         self._owners: dict[Partition, tuple[int, str]] = {}
-        self._commit_epochs: dict[Key, int] = {}
-        self._accepted: dict[Key, list[int]] = {}
-        """The accepted offsets, from the last one that was acknowledged on, or before the first acknowledgement."""
-        self._acknowledged: set[Key] = set()
+        self._commits = CommitJudge(NAME)
         self.machine = self._loaded()
         self.members = [SimulatedMember(self, number) for number in range(self.random.randint(1, 4))]
-
-    # --- the run
 
     def run(self) -> None:
         for member in self.members:
@@ -104,8 +95,6 @@ class SimulatedGroup:
             self.now_ms, _, event = heapq.heappop(self._events)
             event()
 
-    # --- the network
-
     def call(self, request: GroupRequest[Any], answered: Answered) -> None:
         """Send `request`. It or its answer may be lost or late, and the request may arrive twice."""
         self.call_once(request, answered)
@@ -124,8 +113,6 @@ class SimulatedGroup:
         self._waiting[self._tickets] = request, answered, self.topics
         self.machine.handle(self._moment(), self.topics, Ticket(self._tickets), request)
         self._after_step()
-
-    # --- the coordinator
 
     def _moment(self) -> Moment:
         return Moment(self.now_ms, CALENDAR_MS + self.now_ms)
@@ -193,7 +180,7 @@ class SimulatedGroup:
     def _send_answer(self, reply: Reply) -> None:
         request, answered, topics = self._waiting.pop(reply.ticket)
         if isinstance(request, CommitOffsets) and reply.error is None:
-            self._acknowledge(request, topics)
+            self._commits.acknowledged(request, topics)
         if not self.chance(0.08):
             self.at(self._delay_ms(), lambda: answered(reply.answer, reply.error, topics))
 
@@ -207,9 +194,7 @@ class SimulatedGroup:
         self._waiting.clear()
         self.machine = self._loaded()
         self._schedule_tick()
-        self._check_acknowledged()
-
-    # --- trouble
+        self._commits.check(self._store, self.topics)
 
     def _disturb(self) -> None:
         if not self._trouble:
@@ -248,8 +233,6 @@ class SimulatedGroup:
         else:
             self.random.choice(self.members).trouble()
 
-    # --- checks
-
     def told(self, member: SimulatedMember, epoch: int, gained: frozenset[Partition]) -> None:
         """`member` begins to read `gained`."""
         for partition in gained & member.believes():
@@ -271,44 +254,11 @@ class SimulatedGroup:
                 member.accepted(request)
         if not isinstance(request, CommitOffsets) or reply.error is not None:
             return
-        for offset in request.offsets:
-            partition = Partition(offset.topic, offset.partition)
-            key = partition, topics[offset.topic].topic_id
-            if request.member_epoch < self._commit_epochs.get(key, 0):
-                raise Broken(f"{key} was committed in {self._commit_epochs[key]}, then in {request.member_epoch}")
-            self._commit_epochs[key] = request.member_epoch
-            self._accepted.setdefault(key, []).append(offset.offset)
-            for member in self.members:
-                if member.member_id != request.member_id and partition in member.believes():
-                    raise Broken(f"{member.label} owns {partition}, and {request.member_id} committed it")
-
-    def _acknowledge(self, request: CommitOffsets, topics: Topics) -> None:
-        for offset in request.offsets:
-            key = Partition(offset.topic, offset.partition), topics[offset.topic].topic_id
-            accepted = self._accepted[key]
-            if offset.offset in accepted:
-                del accepted[: accepted.index(offset.offset)]
-            self._acknowledged.add(key)
-
-    def _check_acknowledged(self) -> None:
-        for key in tuple(self._accepted):
-            stored = self._stored_offset(key)
-            latest = self.topics.get(key[0].topic)
-            if latest is None or latest.topic_id != key[1]:
-                del self._accepted[key]
-                self._acknowledged.discard(key)
-            elif stored is None and key not in self._acknowledged:
-                del self._accepted[key]
-            elif stored not in self._accepted[key]:
-                raise Broken(f"{stored} is stored for {key}; {self._accepted[key][0]} was acknowledged")
-            else:
-                self._accepted[key] = [stored]
-
-    def _stored_offset(self, key: Key) -> int | None:
-        (topic, number), topic_id = key
-        value = self._store.get(offset_key(NAME, topic, number))
-        stored = None if value is None else msgspec.msgpack.decode(value, type=StoredOffset)
-        return stored.offset if stored is not None and stored.topic_id == topic_id else None
+        self._commits.accepted(request, topics)
+        partitions = {Partition(each.topic, each.partition) for each in request.offsets}
+        for member in self.members:
+            if member.member_id != request.member_id and (owned := partitions & member.believes()):
+                raise Broken(f"{member.label} owns {owned}, and {request.member_id} committed it")
 
     def _check_converged(self) -> None:
         living = [member for member in self.members if member.alive]
@@ -332,7 +282,7 @@ class SimulatedGroup:
             outcome = self.machine.take()
             if outcome.changes or outcome.task or outcome.replies[0].error:
                 raise Broken(f"a reloaded coordinator changes something for {member.label}: {outcome}")
-        self._check_acknowledged()
+        self._commits.check(self._store, self.topics)
 
 
 def _rests_on(reply: Reply, unstored: set[str]) -> bool:

@@ -74,8 +74,6 @@ class SimulatedMember:
         self._lapsed_ms: int | None = None
         """Since when its session may be over."""
 
-    # --- life
-
     def start(self, delay_ms: int) -> None:
         self.alive = True
         life = self._lives
@@ -111,8 +109,6 @@ class SimulatedMember:
     def subscribes(self, topic: str) -> bool:
         names, pattern = self._subscription
         return topic in names or (bool(pattern) and topic.startswith("web"))
-
-    # --- heartbeats
 
     def heartbeat(self) -> Heartbeat:
         names, pattern = self._subscription
@@ -201,8 +197,6 @@ class SimulatedMember:
         self._joined_again = False
         self._epoch = JOIN_EPOCH
 
-    # --- commits
-
     def _commit(self) -> None:
         if self._commits and self._group.chance(0.3):
             self._commit_again()
@@ -225,8 +219,6 @@ class SimulatedMember:
     def _check_refused(self, old: CommitOffsets, error: TidelogError | None) -> None:
         if error is None:
             raise Broken(f"{old} was accepted from an old epoch")
-
-    # --- for the checks of the group
 
     def believes(self) -> set[Partition]:
         """What it reads, as far as the group answers for it: not after its session, and not if it yields."""
