@@ -68,6 +68,7 @@ class Producer:
         self._leaders = Leaders(access_of(broker), self._connection, self._runtime, self._options.in_flight_max)
         self._partition_count = partition_count(broker, topic, self._options.connect_timeout_s, self._runtime)
         self._lock = threading.RLock()
+        self._acquire, self._release = self._lock.acquire, self._lock.release
         self._changed = threading.Condition(self._lock)
         self._outcomes = Outcomes(self._changed, on_delivery, on_refusal)
         partitions = partitions_by(self._options.partitioner)
@@ -112,7 +113,8 @@ class Producer:
         that failed, and `Invalid` for a partition that does not exist and after `close`."""
         if partition is not None:
             self._check_partition(partition)
-        with self._lock:  # a third cheaper than the condition, and this line runs for every record
+        self._acquire()  # a `with` statement costs half as much again, and this runs for every record
+        try:
             draft = self._gathering.draft
             draft.append(value)
             if key is not None or timestamp_ms is not None or headers is not None or partition is not None:
@@ -121,6 +123,8 @@ class Producer:
             room_bytes = draft.room_bytes = draft.room_bytes - size_bytes
             if room_bytes <= 0:
                 self._sending.begin_or_seal(draft)
+        finally:
+            self._release()
 
     def send_future(
         self,
@@ -242,14 +246,14 @@ class Producer:
         with self._lock:
             self._sending.stop()
         if abandon:
-            self._release()
+            self._close_connections()
         self._sending.join(ABANDON_S if abandon else None)
-        self._release()
+        self._close_connections()
         with self._lock:
             unknown = Unavailable("the producer was closed: it is unknown whether the record is in the log")
             self._outcomes.futures.fail(unknown)
 
-    def _release(self) -> None:
+    def _close_connections(self) -> None:
         """Break off requests under way, and release the sockets. The leaders come last: a direct call that is broken
         off goes on with the connection, which must be closed then."""
         self._connection.close()
