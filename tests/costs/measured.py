@@ -1,4 +1,4 @@
-"""Counts the requests of a broker to its store under a steady load, in time that runs fast.
+"""Counts the requests of a broker to its store under a steady load, in virtual time.
 
     python -m tests.costs.measured --minutes 10         the counts that docs/cost.md has
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from demo.events import CHUNK_EVENTS, EventStream
 from tests.anybody import ANYBODY
-from tests.broker.fast_clock import FastClock
+from tests.coordinator.virtual_time import LoopClock, run_virtually
 
 from tidelog.services.broker.api.produce import Draft, ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
@@ -30,7 +30,6 @@ from tidelog.storage.stores.counting import Kind, RequestCounts, Usage
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 ROUND_S = 0.2
-FASTER = 20.0
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,9 @@ class Measured:
         return sum(self.by_kind.values(), RequestCounts())
 
 
-async def measure(load: SteadyLoad, faster: float = FASTER) -> Measured:
-    """Produce for ``load.minutes`` of fast time, archive the rest, and count."""
-    clock = FastClock(faster)
+async def measure(load: SteadyLoad) -> Measured:
+    """Produce for ``load.minutes`` of virtual time, archive the rest, and count."""
+    clock = LoopClock()
     settings = Settings(store="memory:", shards=load.shards, flush_interval_ms=S3_FLUSH_INTERVAL_MS)
     broker = LocalBroker(broker_parts(settings, Runtime(clock=clock), MemoryObjectStore()))
     await broker.start()
@@ -79,7 +78,7 @@ async def measure(load: SteadyLoad, faster: float = FASTER) -> Measured:
         await broker.aclose()
 
 
-async def _produce(broker: LocalBroker, clock: FastClock, load: SteadyLoad) -> None:
+async def _produce(broker: LocalBroker, clock: LoopClock, load: SteadyLoad) -> None:
     topic = broker.topic(ANYBODY, "events")
     by_shard = [[p for p, shard in enumerate(topic.shards) if shard == wanted] for wanted in range(load.shards)]
     rounds = round(load.minutes * 60 / ROUND_S)
@@ -117,10 +116,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--shards", type=int, default=SteadyLoad.shards)
     parser.add_argument("--partitions", type=int, default=SteadyLoad.partitions, help="of each shard")
     parser.add_argument("--events", type=int, default=SteadyLoad.events_per_request)
-    parser.add_argument("--faster", type=float, default=FASTER)
     chosen = parser.parse_args(arguments)
     load = SteadyLoad(chosen.shards, chosen.partitions, chosen.events, chosen.minutes)
-    found = asyncio.run(measure(load, chosen.faster))
+    found = run_virtually(measure(load))
     rate = found.raw_bytes / found.seconds
     print(f"{found.seconds:.0f} s, {rate / 1e6:.2f} MB/s, stored {found.stored_bytes / found.raw_bytes:.3f} of raw")
     for kind, counts in found.by_kind.items():

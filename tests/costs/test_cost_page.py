@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.coordinator.virtual_time import virtually
 from tests.costs.measured import SteadyLoad, measure
 from tests.costs.model import Workload, archive_requests, wal_requests
 from tests.costs.page_tables import facts, month_rows, puts_per_gb_rows, request_rows, variation_rows, year_rows
@@ -43,6 +44,7 @@ def test_the_pages_price_file_can_be_read(tmp_path: Path) -> None:
     assert read_prices(file).name == "S3 Standard, eu-central-1"
 
 
+@virtually
 async def test_a_broker_asks_for_no_more_than_the_formulas_say() -> None:
     counted = await measure(SteadyLoad(shards=2, partitions=2, events_per_request=60, minutes=2.5))
     load = Workload(
@@ -61,6 +63,7 @@ async def test_a_broker_asks_for_no_more_than_the_formulas_say() -> None:
     assert found[Kind.SEGMENT].gets == 0, "nothing was read but what was archived"
 
 
+@virtually
 async def test_archiving_many_partitions_of_little_traffic_at_most_doubles_the_puts() -> None:
     """Each partition gets a request in 40 s; a pass per minute would make twice as many PUTs as the log."""
     load = SteadyLoad(shards=1, partitions=200, events_per_request=1, minutes=5.0)
