@@ -82,9 +82,11 @@ class GroupMember:
         self.partitions = frozenset(number for part in answer.assignment for number in part.partitions)
 
 
-async def settled(*members: GroupMember, partitions: int, seconds_max: float = 20.0) -> None:
-    """Beat until the members own all `partitions`, each at one of them."""
+async def settled(*members: GroupMember, partitions: int, seconds_max: float = 60.0) -> None:
+    """Beat until each member owns some of `partitions`, and together they own each of them once."""
     async with asyncio.timeout(seconds_max):
-        while sorted(number for member in members for number in member.partitions) != list(range(partitions)):
+        while not all(member.partitions for member in members) or (
+            sorted(number for member in members for number in member.partitions) != list(range(partitions))
+        ):
             await asyncio.gather(*(member.beat() for member in members))
             await asyncio.sleep(0.005)
