@@ -7,6 +7,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 JOBS ?= 2
 # FETCH=no: `make test` neither fetches nor builds components; tests that need a missing one are skipped
 FETCH ?= yes
+# compiled once before the tests, which start many processes; an environment may keep Python from doing that
+PACKAGES := storage coordinator services client wire spark_connector
 PREPARE := infra/components.py prepare $(if $(filter no,$(FETCH)),--dry-run)
 
 .DEFAULT_GOAL := help
@@ -39,6 +41,7 @@ cluster: $(VENV)/.run ## three brokers, three etcd and MinIO on this machine, un
 test: $(VENV)/.dev ## the whole suite, with the real components that this machine has
 	@$(BIN)/python $(PREPARE)
 	$(if $(ARGS),,@echo "The whole suite takes about 16 minutes on two cores; \`make test ARGS=tests/storage\` runs a part of it.")
+	@$(BIN)/python -m compileall -q $(PACKAGES)
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types and layers; quick
