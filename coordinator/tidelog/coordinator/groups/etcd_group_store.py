@@ -12,8 +12,8 @@ A write is cut into transactions (`group_transactions`). Each transaction compar
 - If the leader key is missing (its lease ended, or etcd was wiped), no other broker coordinates the groups. The caller
   gets `Unavailable` and may write again: leadership puts the key again, or `recover` restores it.
 - The changes of one group in one write are atomic: they are in one transaction, or in a `redo_record` before they are
-  applied. The first transaction of a leadership changes no group: after it no transaction of an earlier leadership can
-  be applied, so the records that were found before it are all there are. They are completed next.
+  applied. Records that an earlier leadership left are completed first. They are read before the first transaction of
+  this one, and again if that finds that another transaction was applied meanwhile. After it no more of them can come.
 - After `Unavailable`, the next write first applies the rest of the failed one.
 """
 
@@ -75,7 +75,9 @@ class EtcdGroupStore(GroupStore):
         self._shards = shards
         self._identity_value: bytes | None = None
         self._last_write = 0
+        self._knows_records = False
         self._began = False
+        """Whether a transaction of this leadership was applied."""
         self._left: deque[Sequence[Change]] = deque()
         """The transactions of the last write that are not applied yet, or whose outcome is unknown."""
         self._left_of: Sequence[Change] = ()
@@ -100,8 +102,8 @@ class EtcdGroupStore(GroupStore):
 
     async def write(self, changes: Sequence[Change]) -> None:
         async with self._writing:
-            if not self._began:
-                await self._begin()
+            if not self._knows_records:
+                await self._take_over()
             repeated = bool(self._left) and list(changes) == list(self._left_of)
             await self._apply_left()
             if not repeated:
@@ -157,20 +159,23 @@ class EtcdGroupStore(GroupStore):
         items, _ = await read_prefix(self._kv, self._keys.groups + REDO, revision)
         return read_records(self._without_prefix(items), owns)
 
-    async def _begin(self) -> None:
-        """Shut out the transactions of earlier leaderships, and take over the records that they left."""
-        while not self._began:
-            self._learn(await self._kv.transact((), [GetKey(key) for key in self._fence]))
-            records = await self._records(lambda group: shard_of_group(group, self._shards) == self._shard)
-            self._began = await self._applied(())
+    async def _take_over(self) -> None:
+        """Complete the records that earlier leaderships left, before all else."""
+        self._learn(await self._kv.transact((), [GetKey(key) for key in self._fence]))
+        records = await self._records(lambda group: shard_of_group(group, self._shards) == self._shard)
         for group, changes in records.items():
-            self._left.extend(in_pieces(completed(group, changes)))
+            self._left.extendleft(reversed(list(in_pieces(completed(group, changes)))))
+        self._knows_records = True
 
     async def _apply_left(self) -> None:
+        """A transaction is tried again if an earlier one, whose answer was lost, was applied meanwhile; there is at
+        most one of these for each lost answer."""
         while self._left:
-            while not await self._applied(self._left[0]):
-                pass  # an earlier transaction was applied meanwhile, whose answer was lost: at most one for each answer
-            self._left.popleft()
+            if await self._applied(self._left[0]):
+                self._left.popleft()
+                self._began = True
+            elif not self._began:
+                await self._take_over()
 
     async def _applied(self, changes: Sequence[Change]) -> bool:
         """Apply `changes` in one transaction; False if the last write was not the one that is known here."""
@@ -183,7 +188,7 @@ class EtcdGroupStore(GroupStore):
         return result.succeeded
 
     def _compares(self) -> Sequence[Compare]:
-        assert self._identity_value is not None, "learned when the leadership began"
+        assert self._identity_value is not None, "learned by `_take_over`"
         leader, identity, writes = self._fence
         return (
             HasValue(leader, self._leader_value),
