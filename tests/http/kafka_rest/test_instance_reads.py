@@ -84,12 +84,12 @@ async def test_fetch_min_bytes_waits_for_more_until_the_timeout(live: httpx.Asyn
     assert len(await waiting) == 6
 
 
-async def test_two_reads_at_once_answer_each_record_once(client: httpx.AsyncClient) -> None:
+async def test_many_reads_at_once_answer_each_record_once(client: httpx.AsyncClient) -> None:
     await create(client)
     await done(client, f"{ONE}/subscription", {"topics": ["t"]})
     seen: list[Any] = []
     while True:
-        pages = await asyncio.gather(*(poll(client, max_bytes=1) for _ in range(4)))
+        pages = await asyncio.gather(*(poll(client, max_bytes=1) for _ in range(8)))
         if not any(pages):
             break
         seen += [value for page in pages for value in values(page)]

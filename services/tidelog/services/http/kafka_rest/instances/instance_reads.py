@@ -33,7 +33,6 @@ from tidelog.services.http.kafka_rest.instances.instance_state import (
     moved,
     rewound,
     sending,
-    sent,
 )
 from tidelog.services.http.kafka_rest.instances.kept_instance import ATTEMPTS_MAX, InstanceStore, KeptInstance
 from tidelog.services.http.kafka_rest.instances.page_sending import PageToSend, Senders
@@ -80,9 +79,10 @@ class InstanceReads:
     clock: Clock
 
     async def read(self, read_state: ReadState, bounds: ReadBounds, hold: Hold) -> PageToSend:
-        """The page of the next records; an empty one if none came within the timeout. Raises `RestError`."""
-        began_s, stale = self.clock.monotonic(), False
-        for attempt in range(ATTEMPTS_MAX):
+        """The page of the next records; an empty one if none came within the timeout, or if other reads of the instance
+        have overtaken this one `ATTEMPTS_MAX` times. Raises `RestError`."""
+        began_s, stale, pause_ms = self.clock.monotonic(), False, PAUSE_FIRST_MS
+        for _ in range(ATTEMPTS_MAX):
             kept = await read_state()
             timeout_ms = kept.state.config.request_timeout_ms if bounds.timeout_ms is None else bounds.timeout_ms
             end_s = began_s + timeout_ms / 1000
@@ -90,16 +90,16 @@ class InstanceReads:
                 if kept.state.unsent:
                     kept = await self._settled(kept, read_state, hold, max(end_s, began_s + SETTLED_MS / 1000))
                     if kept.state.unsent:
-                        return PageToSend(b"[]", kept.with_state(sent(kept.state, kept.state.unsent.page)))
+                        break
                 return await _OneRead(self, kept, bounds, hold, end_s, stale=stale).run()
             except Draining:
-                return PageToSend(b"[]", kept.with_state(msgspec.structs.replace(kept.state, unsent=None)))
+                break
             except StaleMemberEpoch:
                 stale = True
             except Conflict:
-                if attempt == ATTEMPTS_MAX - 1:
-                    raise
-        raise Conflict("the consumer instance is changed by other calls all the time: send the request again")
+                await self.clock.sleep(pause_ms / 1000)
+                pause_ms = min(2 * pause_ms, PAUSE_MAX_MS)
+        return PageToSend(b"[]", kept.with_state(msgspec.structs.replace(kept.state, unsent=None)))
 
     async def _settled(self, kept: KeptInstance, read_state: ReadState, hold: Hold, end_s: float) -> KeptInstance:
         """The instance once it has no unsent page. If its broker is gone, or does not say for `SETTLED_MS` that it has
