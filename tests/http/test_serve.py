@@ -7,40 +7,34 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
+from tests.end_to_end.forked_tidelog import ForkedTidelog
 from tests.http.requests import EVENTS
 
-PROGRAM = """
-import sys
-from tidelog.services.runtime.serving import serve
-from tidelog.services.settings.settings import Settings
-sys.exit(serve(Settings(store=sys.argv[1], port=int(sys.argv[2]), host=sys.argv[3], shards=2)))
-"""
 STOP_S = 60
 """A broker that has not stopped by then hangs."""
 PATH = "/v1/topics/web/partitions/0/records"
 
 
-def start(store: str, port: int = 0, host: str = "127.0.0.1") -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", PROGRAM, store, str(port), host]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+def start(store: str, port: int = 0, host: str = "127.0.0.1") -> ForkedTidelog:
+    command = ["serve", "--store", store, "--port", str(port), "--host", host, "--shards", "2"]
+    return ForkedTidelog(command, stderr=subprocess.PIPE)
 
 
-def next_line(process: subprocess.Popen[str]) -> dict[str, str]:
-    assert process.stderr is not None
+def next_line(process: ForkedTidelog) -> dict[str, str]:
     line: dict[str, str] = json.loads(process.stderr.readline())
     return line
 
 
 @contextmanager
-def broker(store: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def broker(store: str) -> Iterator[tuple[ForkedTidelog, str]]:
     """A broker process and its address."""
     process = start(store)
     try:
@@ -78,7 +72,6 @@ def test_a_signal_ends_it_with_exit_code_0(stop: signal.Signals) -> None:
         produce(address, "x")
         process.send_signal(stop)
         assert process.wait(STOP_S) == 0
-        assert process.stderr is not None
         assert [json.loads(line)["message"] for line in process.stderr] == ["stopping", "stopped"]
 
 
@@ -95,7 +88,7 @@ def test_streams_and_long_polls_do_not_hold_up_a_stop() -> None:
             )
             poll.start()
             while "tidelog_http_waiters 2" not in httpx.get(f"{address}/metrics").text:
-                continue
+                time.sleep(0.01)
             process.send_signal(signal.SIGTERM)
             assert process.wait(STOP_S) == 0
             assert next(lines).startswith("data:")
@@ -137,7 +130,7 @@ def test_a_stop_under_load_answers_what_it_took(tmp_path: Path) -> None:
         for producer in producers:
             producer.start()
         while len(acknowledged) < 20:
-            continue
+            time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         assert process.wait(STOP_S) == 0
         for producer in producers:
