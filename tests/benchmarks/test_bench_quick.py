@@ -18,7 +18,7 @@ def bench(folder: Path, *arguments: str, keep_cache: bool = False) -> subprocess
     if not keep_cache:
         env["XDG_CACHE_HOME"] = str(folder / "cache")
     command = [sys.executable, "-m", "benchmarks", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=170, check=False, cwd=folder, env=env)
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, cwd=folder, env=env)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the memory row reads /proc: run it on Linux")

@@ -66,7 +66,7 @@ async def test_a_check_that_was_sent_before_a_call_began_does_not_cover_it() -> 
     assert log.asked == 2
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 async def test_a_call_that_begins_in_the_moment_when_a_check_ends_asks_again() -> None:
     """The check has its answer, but the event loop has not delivered it yet. If the call joined this check again and
     again, the loop could never deliver it."""

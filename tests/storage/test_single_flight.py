@@ -28,7 +28,7 @@ async def test_a_caller_that_asks_just_when_a_read_has_ended_gets_a_new_read() -
     assert await second == 2
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 async def test_a_call_that_comes_in_the_moment_when_a_check_has_ended_does_not_stop_the_broker() -> None:
     """The call needs its own check. An earlier version asked for one without end and let nothing else run."""
     checks: list[asyncio.Future[bool]] = []
