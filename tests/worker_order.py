@@ -34,6 +34,17 @@ class FilesFromBothEnds(LoadFileScheduling):
             self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
         super()._assign_work_unit(node)
 
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Return the test that ended the worker. It has failed and is not run again (xdist would repeat it with each
+        new worker). Other workers get the rest of its file and the worker's other files."""
+        files = self.assigned_work[node]
+        crashed = next(((tests, name) for tests in files.values() for name, done in tests.items() if not done), None)
+        if crashed:
+            crashed[0][crashed[1]] = True
+        self.assigned_work[node] = {file: tests for file, tests in files.items() if not all(tests.values())}
+        super().remove_node(node)
+        return crashed[1] if crashed else None
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesFromBothEnds | None:
