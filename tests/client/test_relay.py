@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.client.relay import Relay
+from tests.end_to_end.broker_process import wait_until
 
 REQUEST = b"GET /health HTTP/1.1\r\nHost: relay\r\n\r\n"
 
@@ -16,11 +17,9 @@ def client_of(relay: Relay) -> socket.socket:
     return socket.create_connection(("127.0.0.1", urlsplit(relay.url).port or 0), timeout=10)
 
 
-def wait_for_answers() -> None:
-    """Return when the relay's threads have ended."""
-    for thread in threading.enumerate():
-        if "process_request_thread" in thread.name:
-            thread.join(10)
+def serves() -> bool:
+    """Whether a thread of the relay runs."""
+    return any("process_request_thread" in thread.name for thread in threading.enumerate())
 
 
 def test_a_client_that_leaves_before_its_answer_is_no_error(broker: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -35,7 +34,7 @@ def test_a_client_that_leaves_before_its_answer_is_no_error(broker: str, capfd: 
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close resets the connection
         client.close()
         left.set()
-        wait_for_answers()
+        wait_until(lambda: bool(relay.answered) and not serves(), 30.0)
     assert capfd.readouterr().err == ""
 
 
@@ -45,5 +44,5 @@ def test_a_broker_that_leaves_is_reported(capfd: pytest.CaptureFixture[str]) -> 
     with Relay(f"http://127.0.0.1:{closed_port}").running() as relay, client_of(relay) as client:
         client.sendall(REQUEST)
         assert client.recv(1) == b""
-        wait_for_answers()
+        wait_until(lambda: not serves(), 30.0)
     assert "BrokerLeft" in capfd.readouterr().err

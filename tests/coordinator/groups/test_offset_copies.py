@@ -45,6 +45,17 @@ async def test_a_new_leader_copies_what_the_last_one_did_not(cluster: Cluster) -
     assert set(await copied_groups(cluster.bucket, SHARDS)) == {MINE[0], MINE[2]}
 
 
+async def test_a_noted_change_does_not_replace_a_later_one_whose_answer_was_lost(cluster: Cluster) -> None:
+    store, copies = await cluster.lead()
+    await store.write(committed(GROUP, 1))
+    for change in committed(GROUP, 2):  # stored, and nobody learns of it
+        assert isinstance(change, PutKey)
+        await cluster.kv.put(cluster.leaderships.keys.groups + change.key, change.value)
+    await copies.step()
+    assert offset_in(await cluster.copied()) == 2
+    assert not copies.noted
+
+
 async def test_a_shard_without_groups_sends_no_request_to_the_bucket(cluster: Cluster) -> None:
     bucket = ScriptedObjectStore(cluster.bucket)
     _, copies = await cluster.lead(bucket)

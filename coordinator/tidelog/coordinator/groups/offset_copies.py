@@ -114,12 +114,16 @@ class OffsetCopies:
             raise
 
     async def _compare(self) -> None:
+        """Copy what etcd has. That includes the changes that were noted before, and may be newer: after a write whose
+        outcome is unknown, a noted change would bring the offset before it back."""
+        noted = dict(self._pending)
         stored = await self._store.copied_keys(self._owns)
         if stored is not None:
             await self._open()
             changes = _differences(stored, self._own_copies())
             if changes or (self._journal.state.complete_for != self._shards and (stored or self._journal.state.epoch)):
                 await self._append(changes, complete_for=self._shards)
+            self._pending = {key: change for key, change in self._pending.items() if noted.get(key) is not change}
         self._compared = True
 
     async def _append(self, changes: Sequence[Change], *, complete_for: int = 0) -> None:
