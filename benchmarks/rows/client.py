@@ -44,18 +44,6 @@ class ClientLoad:
 
 LOADS = (
     ClientLoad(
-        "client-produce-records",
-        "Producer.send, JSON events of 376 bytes one by one, local store with fsync",
-        *("produce-records", "events", 2_000_000, "records/s"),
-        Goal("700,000 records/s", 700_000),
-    ),
-    ClientLoad(
-        "client-produce-tables",
-        "Producer.send_batch, Arrow tables of 1 KiB of random letters, local store with fsync",
-        *("produce-tables", "letters", 600_000, "MB/s"),
-        Goal("200 MB/s", 200),
-    ),
-    ClientLoad(
         "client-consume-tables",
         "Consumer.batches, JSON events of 376 bytes, hot",
         *("consume-tables", "events", 2_000_000, "MB/s"),
@@ -67,7 +55,20 @@ LOADS = (
         *("consume-records", "events", 2_000_000, "records/s"),
         Goal("1,000,000 records/s", 1_000_000),
     ),
+    ClientLoad(
+        "client-produce-records",
+        "Producer.send, JSON events of 376 bytes one by one, local store with fsync",
+        *("produce-records", "events", 2_000_000, "records/s"),
+        Goal("700,000 records/s", 700_000),
+    ),
+    ClientLoad(
+        "client-produce-tables",
+        "Producer.send_batch, Arrow tables of 1 KiB of random letters, local store with fsync",
+        *("produce-tables", "letters", 600_000, "MB/s"),
+        Goal("200 MB/s", 200),
+    ),
 )
+"""Consumers first: what producers send later would push the records that they read out of the broker's memory."""
 
 
 def rows(bench: Bench) -> list[Row]:
@@ -75,7 +76,7 @@ def rows(bench: Bench) -> list[Row]:
     settings = {"cache.max.bytes": CACHE_MIB << 20, "archiver.min.bytes": 1 << 40, "archiver.interval.ms": 86_400_000}
     broker = TidelogBroker(bench.children, f"file:{folder / 'tidelog'}", settings)
     broker.create_topic("read", PARTITIONS)
-    _run(bench, broker.url, "produce-tables", "read", "events", LOADS[2].records, "zstd")
+    _run(bench, broker.url, "produce-tables", "read", "events", LOADS[0].records, "zstd")
     found = [_row(bench, broker, load) for load in LOADS]
     found += _wire_rows(bench, broker)
     broker.stop()
