@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -65,12 +66,14 @@ class LoadProcess:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe:
-                pipe.close()
+                with suppress(BrokenPipeError):  # a command that the process did not live to read
+                    pipe.close()
 
     def _asked(self, command: str) -> str:
         assert self._process.stdin
-        self._process.stdin.write(f"{command}\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # without an answer, `_answered` says why the process ended
+            self._process.stdin.write(f"{command}\n")
+            self._process.stdin.flush()
         return self._answered()
 
     def _answered(self, wanted: str = "") -> str:
