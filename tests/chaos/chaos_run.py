@@ -122,8 +122,8 @@ class ChaosRun:
         """Inject one fault of each kind."""
         return self.of(islice(plan(self._seed, self._shape, kinds, pace), len(kinds)))
 
-    def of(self, faults: Iterable[Planned]) -> Outcome:
-        """Inject these faults, one after the other."""
+    def of(self, faults: Iterable[Planned], until: Callable[[LoadStatus], bool] = lambda _: True) -> Outcome:
+        """Inject these faults, one after the other, and let the load work on until it has come far enough."""
         self._folder.mkdir(parents=True, exist_ok=True)
         began_at = time.monotonic()
         with open_world(self._folder, self._shape, self._settings) as world:
@@ -133,6 +133,7 @@ class ChaosRun:
                 self._windows.append(FaultWindow("start of the cluster", began_at, time.monotonic()))
                 for planned in faults:
                     self._strike(world, load, planned)
+                self._await(load, until)
                 status = load.stop()
             self._trouble += _defects(world)
         history = self._kept(load.history)
@@ -184,6 +185,12 @@ class ChaosRun:
             history.writelines(format_operation(window) + "\n" for window in self._windows)
         with path.open(encoding="utf-8") as lines:
             return parse_history(lines)
+
+    def _await(self, load: LoadProcess, until: Callable[[LoadStatus], bool]) -> None:
+        give_up_at = time.monotonic() + RECOVERY_S_MAX
+        while not until(status := load.status()):
+            assert time.monotonic() < give_up_at, f"the load did too little in {RECOVERY_S_MAX} s: {status.counts}"
+            self._never.wait(LOOK_S)
 
     def _await_appends(self, load: LoadProcess, after: float) -> None:
         """Wait until, in every partition, an append that began after `after` is acknowledged."""

@@ -21,6 +21,8 @@ from infra.cluster.topology import BUCKET, CLUSTER_NAME, REGION, Shape
 from tests.chaos.chaos_run import ChaosRun, Outcome
 from tests.chaos.checker.violation import Rule
 from tests.chaos.faults import Calm, Fault, Kill
+from tests.chaos.load.group_members import LATE_COMMIT
+from tests.chaos.load_process import LoadStatus
 from tests.chaos.mutations import MUTATION
 from tests.chaos.schedule import Planned
 from tests.chaos.world import LEASE_S, World
@@ -55,17 +57,22 @@ class ForgottenEntries:
 @dataclass(frozen=True)
 class Sabotage:
     """`rule`: what the judge must find broken. `faults` bring the mistake to light in a cluster of some shape, each
-    after some seconds of work. `settings`: environment variables of the brokers."""
+    after some seconds of work, and after `chances` of the operations that can show it. `settings`: environment
+    variables of the brokers."""
 
     rule: Rule
     faults: Callable[[Shape], Sequence[Fault]]
     settings: Mapping[str, str] = field(default_factory=dict)
     calm_s: float = 3.0
+    chances: Mapping[str, int] = field(default_factory=dict)
 
     def run(self, folder: Path, *, seed: int, shape: Shape, told: Callable[[str], object] = str) -> Outcome:
         """Run it. The outcome does not hold if the judge is any good."""
         run = ChaosRun(folder, seed=seed, shape=shape, settings=self.settings, told=told)
-        return run.of(Planned("sabotage", fault, self.calm_s) for fault in self.faults(shape))
+        return run.of((Planned("sabotage", fault, self.calm_s) for fault in self.faults(shape)), self._had_chances)
+
+    def _had_chances(self, status: LoadStatus) -> bool:
+        return all(status.counts.get(operation, 0) >= count for operation, count in self.chances.items())
 
     def found(self, outcome: Outcome) -> str:
         """A sentence with the first violation of the rule; empty if the judge found none."""
@@ -73,8 +80,10 @@ class Sabotage:
         return f"found {outcome.verdict.broken[self.rule]} times: {first}" if first else ""
 
 
-def _broken(mutation: str, rule: Rule, faults: Callable[[Shape], Sequence[Fault]]) -> Mapping[str, Sabotage]:
-    return {mutation: Sabotage(rule, faults, {MUTATION: mutation})}
+def _broken(
+    mutation: str, rule: Rule, faults: Callable[[Shape], Sequence[Fault]], chances: Mapping[str, int] | None = None
+) -> Mapping[str, Sabotage]:
+    return {mutation: Sabotage(rule, faults, {MUTATION: mutation}, chances=chances or {})}
 
 
 def _takeovers(shape: Shape) -> Sequence[Fault]:
@@ -92,7 +101,7 @@ SABOTAGES: Mapping[str, Sabotage] = {
     "the bucket forgets": Sabotage(
         Rule.LOST, lambda _: [ForgottenEntries()], {"TIDELOG_ARCHIVER_INTERVAL_MS": "600000"}
     ),
-    **_broken("accepts commits of old epochs", Rule.STALE_COMMIT, _calm(10.0)),
+    **_broken("accepts commits of old epochs", Rule.STALE_COMMIT, _calm(3.0), {LATE_COMMIT: 3}),
     **_broken("assigns before revoke is confirmed", Rule.TWO_OWNERS, _calm(15.0)),
     **_broken("forgets offsets at takeover", Rule.COMMIT_LOST, _takeovers),
     **_broken("commits past what was read", Rule.UNREAD, _calm(1.0)),
