@@ -57,8 +57,8 @@ class ForgottenEntries:
 @dataclass(frozen=True)
 class Sabotage:
     """`rule`: what the judge must find broken. `faults` bring the mistake to light in a cluster of some shape, each
-    after some seconds of work, and after `chances` of the operations that can show it. `settings`: environment
-    variables of the brokers."""
+    after some seconds of work, and after so many operations as `chances` wants, which the load counts. `settings`:
+    environment variables of the brokers."""
 
     rule: Rule
     faults: Callable[[Shape], Sequence[Fault]]
@@ -101,7 +101,7 @@ SABOTAGES: Mapping[str, Sabotage] = {
     "the bucket forgets": Sabotage(
         Rule.LOST, lambda _: [ForgottenEntries()], {"TIDELOG_ARCHIVER_INTERVAL_MS": "600000"}
     ),
-    **_broken("accepts commits of old epochs", Rule.STALE_COMMIT, _calm(3.0), {LATE_COMMIT: 3}),
+    **_broken("accepts commits of old epochs", Rule.STALE_COMMIT, _calm(3.0), {LATE_COMMIT: 1}),
     **_broken("assigns before revoke is confirmed", Rule.TWO_OWNERS, _calm(15.0)),
     **_broken("forgets offsets at takeover", Rule.COMMIT_LOST, _takeovers),
     **_broken("commits past what was read", Rule.UNREAD, _calm(1.0)),

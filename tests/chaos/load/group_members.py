@@ -30,7 +30,7 @@ from tests.chaos.load.workload import Chance
 SESSION_S = 6.0
 PAUSE_S = 9.0
 """Longer than a session: others have the partitions when the member goes on."""
-LATE_COMMIT = "commit in an epoch that was over"
+LATE_COMMIT = "accepted commit in an epoch that was over"
 PAUSES = 40
 """How many steps there are for each pause between a read and its commit."""
 WAIT_MS = 500
@@ -182,8 +182,8 @@ class CallingMember(GroupMember):
         """Commit in an epoch that is over, which the group must refuse."""
         epoch, positions = self._last
         if 0 < epoch < self._epoch and positions:
-            await self._commit(positions, epoch)
-            self._means.recorder.counts[LATE_COMMIT] += 1
+            answer = await self._commit(positions, epoch)
+            self._means.recorder.counts[LATE_COMMIT] += answer.ok
 
     async def _commit(self, positions: Mapping[Place, int], epoch: int) -> Answer:
         body = {"offsets": offsets_of(positions), "member_id": self._member, "member_epoch": epoch}
