@@ -34,12 +34,18 @@ def looking(places: Places) -> Pauses:
     return LeaderCalls(cast(LeaderRouter, places), clock, 30.0).pauses(RequestContext("r"))
 
 
-@virtually
-async def test_the_pauses_grow_up_to_their_bound() -> None:
-    places = Places()
+async def at_longest(places: Places) -> Pauses:
+    """Pauses that have grown to their bound."""
     pauses = looking(places)
     for _ in range(10):
         assert await pauses.passed()
+    return pauses
+
+
+@virtually
+async def test_the_pauses_grow_up_to_their_bound() -> None:
+    places = Places()
+    await at_longest(places)
     assert places.waits[0] == PAUSE_S_FIRST
     assert places.waits[-1] == PAUSE_S_MAX
 
@@ -47,9 +53,7 @@ async def test_the_pauses_grow_up_to_their_bound() -> None:
 @virtually
 async def test_after_a_move_during_an_attempt_the_next_attempt_comes_soon() -> None:
     places = Places()
-    pauses = looking(places)
-    for _ in range(10):
-        await pauses.passed()
+    pauses = await at_longest(places)
     places.moves += 1  # while the call is refused: no notification wakes it
     await pauses.passed()
     assert places.waits[-1] == PAUSE_S_FIRST
@@ -58,9 +62,7 @@ async def test_after_a_move_during_an_attempt_the_next_attempt_comes_soon() -> N
 @virtually
 async def test_after_a_move_during_a_pause_the_pauses_begin_anew() -> None:
     places = Places()
-    pauses = looking(places)
-    for _ in range(10):
-        await pauses.passed()
+    pauses = await at_longest(places)
     asyncio.get_running_loop().call_later(PAUSE_S_MAX / 2, setattr, places, "moves", 1)
     await pauses.passed()
     await pauses.passed()

@@ -24,7 +24,7 @@ def test_clusters_come_first_and_an_unknown_folder_last() -> None:
 
 
 class Worker:
-    """What the scheduler needs of a worker. `given`: the tests that it was told to run."""
+    """A worker as the scheduler sees it. `given`: the tests that the scheduler sent to it."""
 
     shutting_down = False
 

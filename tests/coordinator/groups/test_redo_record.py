@@ -138,15 +138,19 @@ async def test_a_failed_write_is_finished_by_its_repetition(kv: DyingKeyValueSto
         assert not (await kv.range(cluster.keys.groups + REDO)).items
 
 
-async def test_a_record_that_comes_late_does_not_hide_later_commits(
-    kv: DyingKeyValueStore, cluster: Leaderships
-) -> None:
-    first = await cluster.next_store()
+async def leave_unanswered(kv: DyingKeyValueStore, first: EtcdGroupStore) -> None:
+    """Write through `first`; its last write reaches etcd when `kv.land` says so."""
     await first.write(BEFORE)
     kv.left = 0
     with pytest.raises(Unavailable):
         await first.write(COMMITS["many offsets"])
     kv.left = None
+
+
+async def test_a_record_that_comes_late_does_not_hide_later_commits(
+    kv: DyingKeyValueStore, cluster: Leaderships
+) -> None:
+    await leave_unanswered(kv, await cluster.next_store())
     second = EtcdGroupStore(kv, cluster.keys, SHARD, cluster.record, SHARDS)  # of the same leadership
     assert await second.load(GROUP) == state_after(BEFORE)
     assert await kv.land()
@@ -157,12 +161,7 @@ async def test_a_record_that_comes_late_does_not_hide_later_commits(
 async def test_a_record_that_comes_after_records_were_read_does_not_hide_later_commits(
     kv: DyingKeyValueStore, cluster: Leaderships, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = await cluster.next_store()
-    await first.write(BEFORE)
-    kv.left = 0
-    with pytest.raises(Unavailable):
-        await first.write(COMMITS["many offsets"])
-    kv.left = None
+    await leave_unanswered(kv, await cluster.next_store())
     second = EtcdGroupStore(kv, cluster.keys, SHARD, cluster.record, SHARDS)
     read, landed = kv.range, list[bool]()
 

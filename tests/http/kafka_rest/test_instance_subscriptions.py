@@ -13,6 +13,15 @@ from tests.http.kafka_rest.rest import placed
 pytestmark = pytest.mark.usefixtures("topic")
 
 
+async def first_values(client: httpx.AsyncClient) -> list[Any]:
+    """The values of the first poll that finds records."""
+    found: list[Any] = []
+    async with asyncio.timeout(10):
+        while not found:
+            found = values(await poll(client, timeout=100))
+    return found
+
+
 async def test_two_instances_share_the_partitions(client: httpx.AsyncClient) -> None:
     one, two = await create(client), await create(client, name="other")
     for path in (one, two):
@@ -36,11 +45,7 @@ async def test_a_pattern_finds_topics_that_come_later(client: httpx.AsyncClient)
     assert len(await poll(client)) == 10
     await client.post("/v1/topics", json={"name": "late-1", "partitions": 1})
     await placed(client, "/topics/late-1", '{"records":[{"value":"late"}]}')
-    async with asyncio.timeout(10):
-        found: list[Any] = []
-        while not found:
-            found = values(await poll(client, timeout=100))
-    assert found == ["late"]
+    assert await first_values(client) == ["late"]
     assert (await get(client, f"{ONE}/subscription")) == {"topics": ["late-1", "t"]}
 
 
@@ -51,11 +56,7 @@ async def test_after_another_subscription_no_record_of_the_former_topic_is_answe
     assert len(await poll(client, max_bytes=1)) == 1
     await done(client, f"{ONE}/subscription", {"topics": ["u"]})
     await placed(client, "/topics/u", '{"records":[{"value":"u"}]}')
-    async with asyncio.timeout(10):
-        seen: list[Any] = []
-        while not seen:
-            seen = values(await poll(client, timeout=100))
-    assert seen == ["u"]
+    assert await first_values(client) == ["u"]
 
 
 async def test_a_deleted_topic_is_left_out(client: httpx.AsyncClient) -> None:
@@ -66,8 +67,4 @@ async def test_a_deleted_topic_is_left_out(client: httpx.AsyncClient) -> None:
     assert await poll(client) == []
     await client.post("/v1/topics", json={"name": "u", "partitions": 1})
     await placed(client, "/topics/u", '{"records":[{"value":"u"}]}')
-    async with asyncio.timeout(10):
-        seen: list[Any] = []
-        while not seen:
-            seen = values(await poll(client, timeout=100))
-    assert seen == ["u"]
+    assert await first_values(client) == ["u"]

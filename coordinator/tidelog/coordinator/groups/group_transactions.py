@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tidelog.coordinator.groups.group_step import Change
-from tidelog.coordinator.groups.redo_record import completed, recorded, size_of
+from tidelog.coordinator.groups.redo_record import completed, cut_by, recorded, size_of
 from tidelog.coordinator.groups.stored import group_of
 
 OPERATIONS_MAX = 128
@@ -37,16 +37,7 @@ def cut(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
 
 def in_pieces(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
     """`changes`, each of another key, in their order, in pieces that fit into a transaction."""
-    piece: list[Change] = []
-    piece_bytes = 0
-    for change in changes:
-        if piece and (len(piece) == ROOM or piece_bytes + size_of(change) > TRANSACTION_BYTES_MAX):
-            yield piece
-            piece, piece_bytes = [], 0
-        piece.append(change)
-        piece_bytes += size_of(change)
-    if piece:
-        yield piece
+    return cut_by(changes, ROOM, TRANSACTION_BYTES_MAX)
 
 
 def _by_group(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:

@@ -33,6 +33,20 @@ def size_of(change: Change) -> int:
     return len(change.key) + (len(change.value) if isinstance(change, PutKey) else 0)
 
 
+def cut_by(changes: Sequence[Change], count_max: int, bytes_max: int) -> Iterator[Sequence[Change]]:
+    """`changes` in their order, in pieces within both bounds; a larger change is a piece of its own."""
+    piece: list[Change] = []
+    piece_bytes = 0
+    for change in changes:
+        if piece and (len(piece) == count_max or piece_bytes + size_of(change) > bytes_max):
+            yield piece
+            piece, piece_bytes = [], 0
+        piece.append(change)
+        piece_bytes += size_of(change)
+    if piece:
+        yield piece
+
+
 def recorded(group: str, changes: Sequence[Change]) -> Sequence[Change]:
     """Step 1: the changes that write the record of `changes`, the last one `redo/<group>`."""
     parts = [_packed(part) for part in _parts_of(changes)]
@@ -73,16 +87,7 @@ def _read(group: str, items: Mapping[str, bytes]) -> Sequence[Change]:
 
 
 def _parts_of(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
-    part: list[Change] = []
-    part_bytes = 0
-    for change in changes:
-        if part and part_bytes + size_of(change) > PART_BYTES_MAX:
-            yield part
-            part, part_bytes = [], 0
-        part.append(change)
-        part_bytes += size_of(change)
-    if part:
-        yield part
+    return cut_by(changes, count_max=len(changes), bytes_max=PART_BYTES_MAX)
 
 
 def _packed(changes: Sequence[Change]) -> bytes:
