@@ -11,6 +11,7 @@ from tidelog.storage.parquet.thrift_compact import (
     I32,
     I64,
     Damaged,
+    Encoded,
     Listed,
     Struct,
     StructReader,
@@ -28,7 +29,7 @@ NUMBERS = st.integers(-(2**63), 2**63 - 1)
 LEAVES: st.SearchStrategy[Written] = st.one_of(
     st.builds(I32, st.integers(-(2**31), 2**31 - 1)), st.builds(I64, NUMBERS), st.binary(max_size=200)
 )
-LISTS = st.lists(st.builds(I64, NUMBERS), min_size=1, max_size=14).map(Listed)
+LISTS = st.lists(st.builds(I64, NUMBERS), min_size=1, max_size=40).map(Listed)
 STRUCTS = st.recursive(
     st.dictionaries(st.integers(1, 15), st.one_of(LEAVES, LISTS), max_size=5),
     lambda inner: st.dictionaries(st.integers(1, 15), st.one_of(LEAVES, inner.map(ascending)), max_size=4),
@@ -61,6 +62,17 @@ def test_fields_of_every_kind_are_passed_over() -> None:
     long_list = b"\x19\xf5\x0f" + b"\x02" * 15
     reader = StructReader(memoryview(booleans + double + long_list + long_step + b"\x00"))
     assert reader.struct() == {1: 1, 2: 0, 3: bytes(8), 4: [1] * 15, 20: 1}
+
+
+@given(STRUCTS.map(ascending))
+def test_a_value_that_was_passed_over_is_written_again(struct: Struct) -> None:
+    reader = StructReader(memoryview(write_struct(struct)))
+    fields: dict[int, Written] = {}
+    for number, kind in reader.fields():
+        start = reader.position
+        reader.skip(kind)
+        fields[number] = Encoded(reader.between(start), kind)
+    assert write_struct(Struct(fields)) == write_struct(struct)
 
 
 @given(st.binary(max_size=100))
