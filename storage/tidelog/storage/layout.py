@@ -22,6 +22,7 @@ from tidelog.storage.errors import Corrupt
 
 META_PREFIX = "meta/"
 WAL_PREFIX = "wal/"
+MANIFESTS_PREFIX = "manifests/"
 TOPICS_PREFIX = "topics/"
 GROUPS_PREFIX = "groups/"
 EMBEDDED_GROUPS = "embedded"
@@ -152,3 +153,23 @@ def parse_segment_key(key: str) -> SegmentName:
         raise Corrupt(key, "is not the name of a segment")
     topic, topic_id, partition, base, last, segment_id = found.groups()
     return SegmentName(topic, topic_id, int(partition), int(base), int(last), segment_id)
+
+
+def shard_segment_key(topic: str, topic_id: str, shard: int, segment_id: str) -> str:
+    """The key of a segment with records of `topic` in `shard`."""
+    return f"{topic_prefix(topic, topic_id)}{shard:04d}-{segment_id}.parquet"
+
+
+def shard_segment_id(key: str) -> str:
+    """The `segment_id` in a segment's key."""
+    return key.rpartition("-")[2].removesuffix(".parquet")
+
+
+def manifests_prefix(shard: int) -> str:
+    """The versions of a shard's manifest."""
+    return f"{MANIFESTS_PREFIX}{shard:04d}/"
+
+
+def list_key(shard: int, topic_id: str, list_id: str) -> str:
+    """The key of a list of a topic's segments in `shard`."""
+    return f"{manifests_prefix(shard)}lists/{topic_id}-{list_id}.json"

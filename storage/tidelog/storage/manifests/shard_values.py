@@ -1,0 +1,133 @@
+"""The values of a shard's manifest: segments of many partitions, and the state of each partition.
+
+A segment holds records of one topic and of any partitions of one shard. Its **spans** say which: a span is the part of
+one partition, and spans follow each other in the order of the segment's rows. Segments of a topic form **runs**. A run
+has been written at once, by a pass of the archiver or by a merge; its segments are sorted by (partition, offset). For
+every partition, a later run has later offsets. So the spans of a partition, taken run by run, are its log up to the
+cold end (inv. 5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tidelog.storage.manifests.losses import Loss
+from tidelog.storage.wal.wal_entry import ProducerMark
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSpan:
+    """The records of one partition in a segment: offsets `base_offset` to `last_offset`, which only compaction and
+    recorded losses thin out. `raw_bytes`: their keys and values, uncompressed."""
+
+    partition: int
+    base_offset: int
+    last_offset: int
+    records: int
+    raw_bytes: int
+
+    @property
+    def next_offset(self) -> int:
+        return self.last_offset + 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSegment:
+    """One Parquet object. `run`: the number of its run, in the order of the log. `level`: how often its records were
+    merged. Times are in ms since 1970 UTC; `archived_at_ms` is when the first of its records was archived, by the
+    archiver's clock. `spans` has at least one, ascending by partition."""
+
+    key: str
+    run: int
+    level: int
+    size_bytes: int
+    sha256: str
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    archived_at_ms: int
+    spans: tuple[SegmentSpan, ...]
+
+    @property
+    def records(self) -> int:
+        return sum(span.records for span in self.spans)
+
+    @property
+    def raw_bytes(self) -> int:
+        return sum(span.raw_bytes for span in self.spans)
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """The order of the segments of a topic: run, then first partition, then first offset."""
+        return self.run, self.spans[0].partition, self.spans[0].base_offset
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderEpoch:
+    """The records of a partition from `first_offset` on were written in `epoch`, up to those of the next one."""
+
+    epoch: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaning:
+    """At `at_ms` compaction had processed every record below `end_offset`, and no later ones. The tombstones below
+    count their time from then (ADR 0013)."""
+
+    end_offset: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Everything about a partition but its segments. `producers` has the last batch of each idempotent producer at the
+    cold end, so that inv. 7 outlives the WAL. Below `clean_end` each key is there once; `cleanings`, ascending, say
+    when each stretch below it was first compacted. `losses`, ascending, may lie beyond the cold end. `epochs`,
+    ascending, begin at the epoch of the log start."""
+
+    log_start_offset: int = 0
+    cold_end: int = 0
+    clean_end: int = 0
+    cleanings: tuple[Cleaning, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    epochs: tuple[LeaderEpoch, ...] = ()
+    producers: tuple[ProducerMark, ...] = ()
+
+
+EMPTY = PartitionState()
+
+
+class ChangeKind(Enum):
+    """Why a version was appended."""
+
+    ARCHIVE = "archive"  # added records from the WAL and moved the floor
+    MERGE = "merge"  # put the same records into larger segments
+    COMPACT = "compact"  # removed older records of a key
+    EXPIRE = "expire"  # retention moved log starts
+    DELETE_RECORDS = "delete-records"  # a request moved a log start
+    DELETE_TOPIC = "delete-topic"  # a topic left the shard
+    LOSE = "lose"  # a repair recorded losses and removed lost segments
+    COLLECT = "collect"  # deleted garbage
+    SWEEP = "sweep"  # changed nothing, so that earlier uploads can no longer be named
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The log of the shard begins at entry `number`; `epoch` is the highest epoch below it."""
+
+    number: int = 0
+    epoch: int = 0
+
+
+BEGINNING = Floor()
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """An object that left a list with `since_version`. It is deleted a grace later, because readers may hold plans
+    over it."""
+
+    key: str
+    size_bytes: int
+    since_version: int

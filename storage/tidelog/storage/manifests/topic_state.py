@@ -1,0 +1,91 @@
+"""A topic in a shard's manifest: its segments and the states of its partitions.
+
+A version of the manifest stores, for each topic, the differences to the topic's **list**: an object that never changes
+and holds all segments and states of a moment. A version can be applied and stored without the lists of the topics that
+it does not change, so `TopicState.base` may be absent. `topic_lists` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tidelog.storage.manifests.segment_list import NO_COLUMNS, SegmentColumns, SegmentList
+from tidelog.storage.manifests.shard_values import EMPTY, PartitionState, TopicSegment
+
+
+@dataclass(frozen=True, slots=True)
+class ListRef:
+    """The object of a topic's list, the sha256 of its bytes, and how many segments it has."""
+
+    key: str
+    sha256: str
+    size_bytes: int
+    segments: int
+
+
+@dataclass(frozen=True)
+class TopicBase:
+    """The content of a list."""
+
+    columns: SegmentColumns = NO_COLUMNS
+    partitions: Mapping[int, PartitionState] = field(default_factory=dict)
+
+
+NO_BASE = TopicBase()
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """`name`: the topic's. `stored`: its list, None if it has none yet. `base`: the content of that list, None if it
+    was not read. `removed`: places of segments in the list; `added`: segments, in the order of their place;
+    `partitions`: states that differ from the list's. `next_run`: the number of the next run."""
+
+    name: str
+    next_run: int = 0
+    stored: ListRef | None = None
+    base: TopicBase | None = NO_BASE
+    removed: frozenset[int] = frozenset()
+    added: tuple[TopicSegment, ...] = ()
+    partitions: Mapping[int, PartitionState] = field(default_factory=dict)
+
+    @property
+    def segments(self) -> SegmentList:
+        """All segments; needs `base`."""
+        return SegmentList(self._base.columns, self.removed, self.added)
+
+    def partition(self, number: int) -> PartitionState:
+        """The state of a partition; needs `base`."""
+        return self.partitions.get(number) or self._base.partitions.get(number, EMPTY)
+
+    @property
+    def all_partitions(self) -> Mapping[int, PartitionState]:
+        """The states of all partitions that have one; needs `base`."""
+        return {**self._base.partitions, **self.partitions}
+
+    @property
+    def differences(self) -> int:
+        """How much a version has to store beside the list: segments and states."""
+        return len(self.removed) + len(self.added) + len(self.partitions)
+
+    @property
+    def size(self) -> int:
+        """How much a list would store: segments and states; needs `base`."""
+        return len(self.segments) + len(self.all_partitions)
+
+    def with_segments(self, segments: SegmentList) -> TopicState:
+        """The same topic with `segments`, which were made of this state's."""
+        return replace(self, removed=segments.removed, added=segments.added)
+
+    def consolidated(self) -> TopicBase:
+        """The content of a list that makes the differences unnecessary; needs `base`."""
+        return TopicBase(self.segments.consolidated().stored, self.all_partitions)
+
+    def listed(self, stored: ListRef, base: TopicBase) -> TopicState:
+        """The same topic with `base` as its list, and no differences."""
+        return TopicState(self.name, self.next_run, stored, base)
+
+    @property
+    def _base(self) -> TopicBase:
+        assert self.base is not None, "the topic's list was read"
+        return self.base
