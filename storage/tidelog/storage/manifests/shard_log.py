@@ -31,6 +31,7 @@ from tidelog.storage.layout import list_key, manifests_prefix
 from tidelog.storage.manifests.list_codec import decode_list, encode_list
 from tidelog.storage.manifests.segment_list import DoesNotApply
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, applied
+from tidelog.storage.manifests.shard_values import Garbage
 from tidelog.storage.manifests.topic_state import ListRef, TopicBase, TopicState
 from tidelog.storage.manifests.version_codec import decode_version, encode_version
 from tidelog.storage.object_log import ObjectLog
@@ -83,8 +84,8 @@ class ShardLog:
         return self._log.numbers(start)
 
     async def latest(self) -> ShardManifest:
-        """The newest version, or one of number -1 if there is none yet. One LIST, and a GET unless that version is known
-        already. Raises `Corrupt`, `Unavailable`."""
+        """The newest version, or one of number -1 if there is none yet. One LIST, and a GET unless that version is
+        known already. Raises `Corrupt`, `Unavailable`."""
         tried = -1
         while True:
             asked_s = self._clock.monotonic()
@@ -196,7 +197,9 @@ class ShardLog:
         if not grown:
             return made
         listed = {topic_id: await self._write_list(topic_id, made.topics[topic_id]) for topic_id in grown}
-        return replace(made, topics={**made.topics, **listed})
+        former = [stored for topic_id in grown if (stored := made.topics[topic_id].stored)]
+        left = [Garbage(stored.key, stored.size_bytes, made.version) for stored in former]
+        return replace(made, topics={**made.topics, **listed}, garbage=(*made.garbage, *left))
 
     async def _write_list(self, topic_id: str, topic: TopicState) -> TopicState:
         key = list_key(self.shard, topic_id, self._runtime.entropy.new_id())

@@ -34,7 +34,7 @@ from tidelog.storage.manifests.shard_values import (
     PartitionState,
     TopicSegment,
 )
-from tidelog.storage.manifests.topic_state import TopicState
+from tidelog.storage.manifests.topic_state import ListRef, TopicState
 
 GENESIS = "0" * 64
 """The `head` before the first version."""
@@ -98,9 +98,11 @@ def applied(before: ShardManifest, change: ManifestChange) -> ShardManifest:
         garbage += [Garbage(each.key, each.size_bytes, version) for each in left]
         digests[topic_id] = _digest(topic_id, change.kind, left, wanted)
     for topic_id in change.dropped:
-        left = list(topics.pop(topic_id).segments)
-        garbage += [Garbage(each.key, each.size_bytes, version) for each in left]
-        digests[topic_id] = _digest(topic_id, change.kind, left, TopicChange(before.topics[topic_id].name))
+        was = topics.pop(topic_id)
+        left = list(was.segments)
+        objects: list[TopicSegment | ListRef] = [*left, *([was.stored] if was.stored else [])]
+        garbage += [Garbage(each.key, each.size_bytes, version) for each in objects]
+        digests[topic_id] = _digest(topic_id, change.kind, left, TopicChange(was.name))
     recorded = Recorded(change.kind, digests)
     made = replace(
         before,

@@ -1,0 +1,147 @@
+"""A shard's manifest as a value: changes, the lookup of offsets, the chain, and the stored forms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.storage.shard_histories import SHARD, TOPIC, TOPIC_ID, TopicHistory
+
+from tidelog.storage.errors import Corrupt
+from tidelog.storage.manifests.list_codec import decode_list, encode_list
+from tidelog.storage.manifests.segment_list import DoesNotApply
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange, applied, head_of
+from tidelog.storage.manifests.shard_values import ChangeKind, Floor, PartitionState
+from tidelog.storage.manifests.topic_state import TopicState
+from tidelog.storage.manifests.version_codec import decode_version, encode_version
+
+HISTORIES = st.builds(lambda seed: TopicHistory(Random(seed)), st.integers(0, 2**32))
+
+
+def grown(history: TopicHistory, steps: int) -> TopicState:
+    for _ in range(steps):
+        history.step()
+    return history.manifest.topics[TOPIC_ID]
+
+
+def listed(topic: TopicState) -> TopicState:
+    """`topic` after its differences went into a list, which was stored and read."""
+    ref, body = encode_list("list", TOPIC, TOPIC_ID, SHARD, topic.consolidated())
+    return topic.listed(ref, decode_list(ref, TOPIC, TOPIC_ID, SHARD, body))
+
+
+@settings(max_examples=60, deadline=None)
+@given(HISTORIES, st.integers(1, 30), st.integers(0, 30))
+def test_an_offset_is_found_in_the_segment_that_holds_it(history: TopicHistory, before: int, after: int) -> None:
+    """However the segments are spread over the list and the differences to it."""
+    topic = listed(grown(history, before))
+    history.manifest = replace(history.manifest, topics={TOPIC_ID: topic})
+    topic = grown(history, after)
+    for (partition, offset), key in history.holders.items():
+        found = topic.segments.find(partition, offset)
+        assert found is not None
+        assert (found.segment.key, found.span.partition) == (key, partition)
+        assert found.span.base_offset <= offset <= found.span.last_offset
+        before_span = found.segment.spans[: found.segment.spans.index(found.span)]
+        assert found.first_row == sum(span.records for span in before_span)
+    for partition in range(history.partitions):
+        state = topic.partition(partition)
+        assert topic.segments.find(partition, state.cold_end) is None
+        at = state.log_start_offset
+        for found in topic.segments.spans(partition):
+            assert found.span.base_offset == at
+            at = found.span.next_offset
+        assert at == state.cold_end
+
+
+@settings(max_examples=60, deadline=None)
+@given(HISTORIES, st.integers(1, 25), st.integers(0, 25))
+def test_stored_forms_are_read_back(history: TopicHistory, before: int, after: int) -> None:
+    topic = listed(grown(history, before))
+    history.manifest = replace(history.manifest, topics={TOPIC_ID: topic})
+    topic = grown(history, after)
+    found = decode_version("version", encode_version(history.manifest))
+    state = replace(found.topics[TOPIC_ID], base=topic.base)
+    assert replace(found, topics={TOPIC_ID: state}) == history.manifest
+    again = listed(topic)
+    assert list(again.segments) == list(topic.segments)
+    assert again.all_partitions == topic.all_partitions
+    assert again.differences == 0
+
+
+@given(HISTORIES, st.integers(2, 20))
+def test_the_head_covers_every_change(history: TopicHistory, steps: int) -> None:
+    heads = []
+    for _ in range(steps):
+        before = history.manifest
+        change = history.step()
+        assert history.manifest.previous_head == before.head
+        assert head_of(history.manifest) == history.manifest.head
+        floor = replace(change, floor=Floor(before.floor.number + 77))
+        states = dict(change.topics[TOPIC_ID].partitions) | {9: PartitionState(cold_end=5)}
+        moved = replace(change, topics={TOPIC_ID: replace(change.topics[TOPIC_ID], partitions=states)})
+        heads += [history.manifest.head, applied(before, floor).head, applied(before, moved).head]
+    assert len(set(heads)) == len(heads)
+
+
+def test_a_version_that_was_altered_is_refused() -> None:
+    history = TopicHistory(Random(1))
+    grown(history, 5)
+    altered = replace(history.manifest, floor=Floor(history.manifest.floor.number + 1))
+    with pytest.raises(Corrupt, match="does not hash to its head"):
+        decode_version("manifests/0003/4", encode_version(altered))
+
+
+def test_a_list_that_was_exchanged_is_refused() -> None:
+    history = TopicHistory(Random(1))
+    topic = grown(history, 5)
+    ref, _ = encode_list("list", TOPIC, TOPIC_ID, SHARD, topic.consolidated())
+    _, other = encode_list("list", TOPIC, TOPIC_ID, SHARD, grown(history, 1).consolidated())
+    with pytest.raises(Corrupt, match="another sha256"):
+        decode_list(ref, TOPIC, TOPIC_ID, SHARD, other)
+
+
+def test_a_change_that_does_not_fit_is_refused() -> None:
+    history = TopicHistory(Random(2))
+    change = history.archived()
+    once = applied(history.manifest, change)
+    with pytest.raises(DoesNotApply, match="is listed already"):
+        applied(once, change)
+    with pytest.raises(DoesNotApply, match="is not listed"):
+        applied(once, ManifestChange(ChangeKind.MERGE, {TOPIC_ID: TopicChange(TOPIC, removed=("other",))}))
+    back = {partition: PartitionState() for partition in change.topics[TOPIC_ID].partitions}
+    with pytest.raises(DoesNotApply, match="would move back"):
+        applied(once, ManifestChange(ChangeKind.EXPIRE, {TOPIC_ID: TopicChange(TOPIC, partitions=back)}))
+    with pytest.raises(DoesNotApply, match="the floor is"):
+        applied(once, ManifestChange(ChangeKind.ARCHIVE, floor=Floor(0)))
+
+
+def test_segments_that_leave_are_garbage_until_they_are_collected() -> None:
+    history = TopicHistory(Random(3))
+    for _ in range(3):
+        history.manifest = applied(history.manifest, history.archived())
+    keys = [segment.key for segment in history.manifest.topics[TOPIC_ID].segments]
+    merged = applied(history.manifest, history.merged())
+    left = [garbage.key for garbage in merged.garbage]
+    assert left
+    assert set(left) <= set(keys)
+    collected = applied(merged, ManifestChange(ChangeKind.COLLECT, collected=frozenset(left)))
+    assert collected.garbage == ()
+
+
+def test_a_topic_that_is_dropped_leaves_only_garbage() -> None:
+    history = TopicHistory(Random(4))
+    topic = listed(grown(history, 8))
+    manifest = replace(history.manifest, topics={TOPIC_ID: topic})
+    dropped = applied(manifest, ManifestChange(ChangeKind.DELETE_TOPIC, dropped=(TOPIC_ID,)))
+    assert dropped.topics == {}
+    keys = {segment.key for segment in topic.segments} | {"list"}
+    assert keys <= {garbage.key for garbage in dropped.garbage}
+
+
+def test_epochs_of_the_floor_never_decrease() -> None:
+    manifest = applied(ShardManifest(0), ManifestChange(ChangeKind.ARCHIVE, floor=Floor(5, 7)))
+    assert applied(manifest, ManifestChange(ChangeKind.ARCHIVE, floor=Floor(6, 2))).floor == Floor(6, 7)
