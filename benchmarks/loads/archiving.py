@@ -195,7 +195,6 @@ async def slow_life(options: argparse.Namespace, values: Values, spill_folder: P
 def _wal_table(values: Values, first: int, count: int) -> pa.Table:
     offsets = np.arange(first, first + count)
     arrays = [
-        pa.array([PLACE.topic_partition.topic_id] * count, pa.string()),
         pa.array(np.zeros(count, np.int32)),
         pa.array(offsets),
         pa.array(BEGAN_MS + offsets // 10).cast(TIMESTAMP),

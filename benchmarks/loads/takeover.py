@@ -70,7 +70,6 @@ async def write_log(store: ObjectStore, runtime: Runtime, place: TopicPartition,
 
 def one_record(place: TopicPartition, offset: int) -> pa.Table:
     columns = {
-        "topic_id": [place.topic_id],
         "partition": [place.partition],
         "offset": [offset],
         "timestamp": [1_700_000_000_000 + offset],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from tests.simulation.batches import TOPIC_ID, Placed
+from tests.simulation.batches import Placed
 
 from tidelog.storage.records import WAL_SCHEMA
 
@@ -13,7 +13,6 @@ def parquet_rows(placed: Placed) -> pa.Table:
     batch, count = placed.batch, placed.batch.count
     value = f"{batch.producer} {batch.sequence}".encode()
     columns = {
-        "topic_id": [TOPIC_ID] * count,
         "partition": [batch.partition] * count,
         "offset": list(range(placed.base_offset, placed.next_offset)),
         "timestamp": [0] * count,

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.records import HEADERS, RECORD_SCHEMA, TIMESTAMP, WAL_SCHEMA
+from tidelog.storage.records import HEADERS, RECORD_SCHEMA, TIMESTAMP, TIMESTAMP_MS_MAX, WAL_SCHEMA
 from tidelog.storage.wal.wal_entry import EntryKind, ProducerMark, Span, WalHeader
 
 Payload = tuple[bytes | None, bytes | None, list[dict[str, Any]] | None]
@@ -32,7 +32,7 @@ def record_table(offsets: Sequence[int], payloads: Sequence[Payload] | None = No
     keys, values, headers = ([row[column] for row in rows] for column in range(3))
     arrays = [
         pa.array(offsets, pa.int64()),
-        pa.array([offset * 1_000 % 2**62 for offset in offsets], TIMESTAMP),
+        pa.array([offset * 1_000 % TIMESTAMP_MS_MAX for offset in offsets], TIMESTAMP),
         pa.array(keys, pa.binary()),
         pa.array(values, pa.binary()),
         pa.array(headers, HEADERS),
@@ -45,9 +45,8 @@ def wal_table(spans: Sequence[Span], payloads: Sequence[Payload] | None = None) 
     offsets = [offset for span in spans for offset in range(span.base_offset, span.next_offset)]
     records = record_table(offsets, payloads)
     places = [span.topic_partition for span in spans for _ in range(span.count)]
-    topics = pa.array([place.topic_id for place in places], pa.string())
     partitions = pa.array([place.partition for place in places], pa.int32())
-    return pa.Table.from_arrays([topics, partitions, *records.columns], schema=WAL_SCHEMA)
+    return pa.Table.from_arrays([partitions, *records.columns], schema=WAL_SCHEMA)
 
 
 def spans_of(*parts: tuple[TopicPartition, int, int]) -> tuple[Span, ...]:

@@ -29,13 +29,18 @@ from tidelog.storage.parquet.parquet_format import (
 )
 
 
-def encode_parquet(flavor: ParquetFlavor, table: pa.Table, header_json: bytes) -> memoryview:
-    """`table` as an object of `flavor`. Its columns have the types of the flavor's schema, or are dictionaries of them.
-    Holds the GIL only between row groups, and copies nothing."""
+def encode_parquet(
+    flavor: ParquetFlavor, table: pa.Table, header_json: bytes, ends: Sequence[int] | None = None
+) -> memoryview:
+    """`table` as an object of `flavor`, whose row groups end before the rows `ends`; None: they are of equal size. Its
+    columns have the types of the flavor's schema, or are dictionaries of them. Holds the GIL only between row groups,
+    and copies nothing."""
     sink = pa.BufferOutputStream()
-    rows = row_group_rows(table)
-    one = rows >= table.num_rows > 0  # as in most WAL entries: needs no slice
-    groups = [table] if one else [table.slice(first_row, rows) for first_row in range(0, table.num_rows, rows)]
+    if ends is None:
+        rows = row_group_rows(table)
+        ends = [min(table.num_rows, first_row + rows) for first_row in range(0, table.num_rows, rows)]
+    edges = [0, *ends]
+    groups = [table] if len(ends) == 1 else [table.slice(first, end - first) for first, end in pairwise(edges)]
     encoder = ParquetEncoder(flavor, groups[0] if groups else table, sink)
     for group in groups:
         encoder.write(group)

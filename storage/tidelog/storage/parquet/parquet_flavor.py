@@ -74,8 +74,6 @@ def open_writer(flavor: ParquetFlavor, like: pa.Table, sink: pa.NativeFile) -> p
     values = like.column("value")
     level = _zstd_level(flavor.zstd_levels, values)
     dictionaries = [name for name in flavor.dictionary_columns if _dictionary_pays(like.select([name]), level)]
-    if "topic_id" in like.column_names:
-        dictionaries.append("topic_id")
     encodings = {name: "DELTA_BINARY_PACKED" for name in _DELTA_COLUMNS if name in like.column_names}
     value_bytes = values.nbytes
     if "value" not in dictionaries and (flavor.lengths_first or value_bytes < SHORT_VALUE_BYTES * len(values)):

@@ -4,8 +4,11 @@ The header is JSON in the footer's metadata, so it can be read from the object's
 stored once, and spans refer to it by position. The `first_row` and the end of a span follow from the counts, since
 spans fill the rows one after another. An entry of 10,000 spans has a header of about 200 KB.
 
+The rows have no column for the topic: the spans name it. Row groups end where a topic or a large partition ends
+(`entry_groups`), so that the archiver can copy them into the topic's segment as they are.
+
 Decoding checks everything: every byte against a checksum (`parquet_format`), the columns, that spans are ascending and
-fill the rows, and that each row has the topic, partition and offset of its span (inv. 4).
+fill the rows, and that each row has the partition and offset of its span (inv. 4).
 """
 
 from __future__ import annotations
@@ -29,13 +32,22 @@ from tidelog.storage.parquet.parquet_format import (
     decode_header,
     decode_parquet,
     footer_bytes,
+    parsing,
 )
-from tidelog.storage.records import WAL_SCHEMA
+from tidelog.storage.records import STORED_SCHEMA, WAL_SCHEMA, as_stored, from_stored
+from tidelog.storage.wal.entry_groups import row_group_ends
 from tidelog.storage.wal.wal_entry import EntryKind, ProducerMark, Span, WalEntry, WalHeader
 
-WAL_FLAVOR = ParquetFlavor("wal/1", WAL_SCHEMA, zstd_levels=(1,), lengths_first=False, statistics=(), plain_bytes=4096)
-"""No statistics, since no reader prunes by them in the short WAL. A few small records are not compressed: a PUT costs
-the same, and their producer waits only for the encoding and the PUT."""
+WAL_FLAVOR = ParquetFlavor(
+    "wal/2",
+    STORED_SCHEMA,
+    zstd_levels=(1,),
+    lengths_first=False,
+    statistics=("partition", "offset", "timestamp"),
+    plain_bytes=4096,
+)
+"""The archiver copies row groups with their statistics, by which readers of segments prune. A few small records are not
+compressed: a PUT costs the same, and their producer waits only for the encoding and the PUT."""
 
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
@@ -78,19 +90,20 @@ class ParquetWalCodec:
     """Stateless; any thread may use it. Encoding releases the GIL while it compresses."""
 
     def encode(self, header: WalHeader, records: pa.Table) -> Body:
-        """Raises `Invalid` if `records` does not match `header`. Topic ids are written from the spans."""
+        """Raises `Invalid` if `records` does not match `header`."""
         if not records.schema.equals(WAL_SCHEMA):
             raise Invalid(f"a WAL entry has the columns of WAL_SCHEMA, not {records.schema.names}")
         if reason := _fault(header, records):
             raise Invalid(f"entry {header.seq} of shard {header.shard}: {reason}")
-        topics = _topic_rows(header.spans)  # a dictionary: Parquet's writer need not hash an id per record
-        table = records.set_column(0, pa.field("topic_id", topics.type, nullable=False), topics)
-        return encode_parquet(WAL_FLAVOR, table, encode_header(header))
+        ends = row_group_ends(header.spans, records)
+        return encode_parquet(WAL_FLAVOR, as_stored(records), encode_header(header), ends)
 
     def decode(self, key: str, data: bytes) -> WalEntry:
-        footer, records = decode_parquet(key, WAL_FLAVOR, data)
+        footer, stored = decode_parquet(key, WAL_FLAVOR, data)
         header = decode_header_json(key, footer.header_json)
-        if reason := _fault(header, records) or _topics_fault(header.spans, records):
+        with parsing(key):
+            records = from_stored(stored)
+        if reason := _fault(header, records):
             raise Corrupt(key, reason)
         return WalEntry(header, records)
 
@@ -198,11 +211,6 @@ class _SpanColumns:
         in_order = (topics > 0) | ((topics == 0) & (partitions > 0))
         return bool(np.all(in_order)) and all(left < right for left, right in pairwise(self.topic_ids))
 
-    def topic_rows(self) -> pa.DictionaryArray[Any, Any]:
-        """The topic id of each row."""
-        places = pa.array(np.repeat(self.topics, self.counts), pa.int32())
-        return pa.DictionaryArray.from_arrays(places, pa.array(self.topic_ids, pa.string()))
-
     def partition_rows(self) -> npt.NDArray[np.int64]:
         return np.repeat(self.partitions, self.counts)
 
@@ -226,7 +234,7 @@ def _columns(spans: Sequence[Span]) -> _SpanColumns:
 
 
 def _fault(header: WalHeader, records: pa.Table) -> str | None:
-    """How `records` differs from `header`, apart from topic ids; None if it does not."""
+    """How `records` differs from `header`; None if it does not."""
     if header.kind is EntryKind.RECORDS and len(header.spans) == 1:
         return _fault_of_one(header.spans[0], records)
     return _mismatch(header.kind, _columns(header.spans), records)
@@ -238,7 +246,7 @@ def _fault_of_one(span: Span, records: pa.Table) -> str | None:
         return f"its spans do not count its {records.num_rows} rows"
     if span.first_row:
         return "its spans do not follow each other"
-    if any(records.column(place).null_count for place in range(4)):
+    if any(records.column(place).null_count for place in range(3)):
         return "a record lacks its place or timestamp"
     if not np.array_equal(_numbers(records["offset"]), np.arange(span.base_offset, span.next_offset)):
         return "its offsets are not those of its spans (inv. 4)"
@@ -247,15 +255,8 @@ def _fault_of_one(span: Span, records: pa.Table) -> str | None:
     return None
 
 
-def _topic_rows(spans: Sequence[Span]) -> pa.DictionaryArray[Any, Any]:
-    if len(spans) != 1:
-        return _columns(spans).topic_rows()
-    places = pa.array(np.zeros(spans[0].count, np.int32), pa.int32())
-    return pa.DictionaryArray.from_arrays(places, pa.array([spans[0].topic_partition.topic_id]))
-
-
 def _mismatch(kind: EntryKind, spans: _SpanColumns, records: pa.Table) -> str | None:
-    """How `records` differs from the spans, apart from topic ids; None if it does not."""
+    """How `records` differs from the spans; None if it does not."""
     counts = spans.counts
     if (kind is EntryKind.RECORDS) != bool(len(counts)):
         return f"a {kind.value} entry has {len(counts)} spans"
@@ -265,23 +266,13 @@ def _mismatch(kind: EntryKind, spans: _SpanColumns, records: pa.Table) -> str | 
         return "its spans do not follow each other"
     if not spans.ascending:
         return "its spans are not ascending"
-    if any(column.null_count for column in records.columns[:4]):
+    if any(column.null_count for column in records.columns[:3]):
         return "a record lacks its place or timestamp"
     if not np.array_equal(_numbers(records["offset"]), spans.offset_rows()):
         return "its offsets are not those of its spans (inv. 4)"
     if not np.array_equal(_numbers(records["partition"]), spans.partition_rows()):
         return "its partitions are not those of its spans"
     return None
-
-
-def _topics_fault(spans: Sequence[Span], records: pa.Table) -> str | None:
-    topics: pa.Array[Any]
-    if len(spans) == 1:
-        topics = pa.repeat(pa.scalar(spans[0].topic_partition.topic_id, pa.string()), spans[0].count)
-    else:
-        topics = _topic_rows(spans).cast(pa.string())
-    expected = pa.chunked_array([topics])
-    return None if expected.equals(records["topic_id"]) else "its topics are not those of its spans"
 
 
 def _numbers(column: pa.ChunkedArray[Any]) -> npt.NDArray[np.int64]:

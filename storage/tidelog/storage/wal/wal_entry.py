@@ -76,7 +76,7 @@ class WalEntry:
     def records_of(self, span: Span) -> pa.Table:
         """The rows of `span` with `records.RECORD_SCHEMA`, without a copy."""
         rows = self.records.slice(span.first_row, span.count)
-        return rows.drop_columns(["topic_id", "partition"])
+        return rows.drop_columns(["partition"])
 
 
 @dataclass(frozen=True)

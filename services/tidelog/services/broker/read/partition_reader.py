@@ -41,7 +41,7 @@ ENDS_MAX = 10_000
 
 IS_MISSING = "is missing, and nothing has replaced it"
 
-_PLACES = ["topic_id", "partition"]
+_PLACES = ["partition"]
 
 
 class Partitions(Protocol):

@@ -22,8 +22,8 @@ _Int64s = npt.NDArray[np.int64]
 SMALL_CHUNK_BYTES = 256 * 1024
 """Chunks that are smaller on average are copied into one, which is cheaper than to write and read each."""
 
-PLACE_BYTES = 16
-"""Per record: the partition, the offset and the end of the topic id."""
+PLACE_BYTES = 12
+"""Per record: the partition and the offset."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,11 @@ def _draft_of_one(append: Append) -> EntryDraft:
     """The entry of an idle log: nothing to sort or join, and its producer waits for this alone."""
     place, count = append.partition.topic_partition, append.count
     columns: list[Any] = [
-        pa.repeat(pa.scalar(place.topic_id), count),
         pa.array(np.full(count, place.partition, np.int32)),
         pa.array(np.arange(append.base_offset, append.base_offset + count)),
         *append.records.columns,
     ]
-    held_bytes = append.held_bytes + count * (PLACE_BYTES + len(place.topic_id))
+    held_bytes = append.held_bytes + count * PLACE_BYTES
     return EntryDraft(
         pa.Table.from_arrays(columns, schema=WAL_SCHEMA),
         _spans((append,), (0,)),
@@ -96,27 +95,16 @@ def _draft_of_one(append: Append) -> EntryDraft:
 
 
 def _with_places(payload: pa.Table, ordered: Sequence[Append], counts: _Int64s, first_rows: _Int64s) -> pa.Table:
-    """`payload` with the columns topic id, partition and offset in front (`WAL_SCHEMA`)."""
+    """`payload` with the columns partition and offset in front (`WAL_SCHEMA`)."""
     bases = np.fromiter((append.base_offset for append in ordered), np.int64, len(ordered))
     numbers = np.fromiter((append.partition.topic_partition.partition for append in ordered), np.int32, len(ordered))
     offsets = np.arange(payload.num_rows) + np.repeat(bases - first_rows, counts)
     columns: list[Any] = [
-        _topic_ids(ordered, counts),
         pa.array(np.repeat(numbers, counts)),
         pa.array(offsets),
         *payload.columns,
     ]
     return pa.Table.from_arrays(columns, schema=WAL_SCHEMA)
-
-
-def _topic_ids(ordered: Sequence[Append], counts: _Int64s) -> pa.Array[Any]:
-    topic_ids = [append.partition.topic_partition.topic_id for append in ordered]
-    known = sorted(set(topic_ids))
-    if len(known) == 1:
-        return pa.repeat(pa.scalar(known[0]), int(counts.sum()))
-    place = {topic_id: index for index, topic_id in enumerate(known)}
-    indices = np.repeat(np.fromiter((place[topic_id] for topic_id in topic_ids), np.int32, len(topic_ids)), counts)
-    return pa.array(known).take(indices)
 
 
 def _spans(ordered: Sequence[Append], first_rows: Sequence[int]) -> tuple[SpanDraft, ...]:
