@@ -6,7 +6,7 @@ key-value metadata are Tidelog's:
 - ``tidelog.format``: kind and version, such as ``wal/2``. An unknown one is refused.
 - ``tidelog.header``: JSON that belongs to the kind (`wal_codec`, `segment_codec`).
 - ``tidelog.checksums``: CRC32s of eight hexadecimal digits each: of the footer, of each row group, and of the indexes
-  (of pages, bloom filters) if the flavor has any.
+  (of pages, bloom filters) if there are any.
 
 Parquet's own page checksums do not cover page headers and the footer. A flipped bit there makes readers allocate
 gigabytes, crash, or return wrong records. So the footer is checked before anything parses it, and a row group before
@@ -107,10 +107,11 @@ def decode_footer(key: str, flavor: ParquetFlavor, tail: bytes | memoryview, obj
         header_json = _header(key, flavor, metadata)
         if not metadata.schema.to_arrow_schema().equals(flavor.schema):
             raise Corrupt(key, f"its columns are not those of {flavor.name}")
-        if len(checked.others) != metadata.num_row_groups + flavor.has_index:
+        has_index = len(checked.others) > metadata.num_row_groups
+        if len(checked.others) != metadata.num_row_groups + has_index:
             raise Corrupt(key, f"has {metadata.num_row_groups} row groups and {len(checked.others)} checksums")
         groups = _row_groups(key, flavor, metadata, checked.others, start)
-    index_crc32 = checked.others[-1] if flavor.has_index else None
+    index_crc32 = checked.others[-1] if has_index else None
     return Footer(header_json, start, object_bytes, groups, metadata, index_crc32)
 
 
@@ -215,7 +216,8 @@ def _row_groups(
 ) -> tuple[RowGroup, ...]:
     """The row groups. Together with the indexes they must fill the object from the magic to `end`, the footer."""
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    last = [_end(group.column(group.num_columns - 1)) for group in groups[-1:]] if flavor.has_index else [end]
+    has_index = len(checksums) > len(groups)
+    last = [_end(group.column(group.num_columns - 1)) for group in groups[-1:]] if has_index else [end]
     edges = [*(_start(group.column(0)) for group in groups), *last]
     if edges[:1] != [len(MAGIC)] or edges != sorted(edges) or edges[-1] > end:
         raise Corrupt(key, "its row groups do not fill it")

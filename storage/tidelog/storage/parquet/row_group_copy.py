@@ -126,12 +126,18 @@ class RowGroupCopier:
         self._ends: list[int] = []
         self._rows = 0
         self._groups: list[Struct] = []
+        self._copied: list[RowGroup] = []
         self._like: CopySource | None = None
 
     @property
     def size_bytes(self) -> int:
         """The size of the object so far."""
         return self._size
+
+    @property
+    def row_groups(self) -> Sequence[RowGroup]:
+        """The row groups that were added, as their sources describe them."""
+        return self._copied
 
     def add(self, source: CopySource, index: int) -> None:
         """Append row group `index` of `source`. Raises `Corrupt` if its bytes are damaged."""
@@ -143,6 +149,7 @@ class RowGroupCopier:
         self._size += stored.end - stored.start
         self._ends.append(self._size)
         self._rows += stored.rows
+        self._copied.append(stored)
 
     def finish(self, header_json: bytes) -> memoryview:
         """The whole object."""

@@ -1,0 +1,171 @@
+"""Plans the segments of a pass of the archiver, purely: one for each topic that has records in the entries.
+
+A segment is sorted by (partition, offset). For each partition, its pieces are the spans of the entries, in their order.
+A piece that fills row groups of its own in its entry is copied as it is stored; the rows between are decoded and
+encoded together. So at a high rate, where each partition has hundreds of KB in an entry, almost nothing is decoded, and
+at a low rate there is little to decode. A piece below `COPY_BYTES_MIN` is never copied, because a reader pays for each
+row group.
+
+    entry 17   | web-0 | web-1 | shop-0, shop-1 |        web:   copy 17:0, copy 18:0, copy 17:1, rows of 18
+    entry 18   | web-0 | web-1, shop-0 |                 shop:  rows of 17 and 18
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidelog.storage.errors import Corrupt, RecordsLost
+from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifests.losses import past_losses
+from tidelog.storage.manifests.shard_values import EMPTY, LeaderEpoch, PartitionState
+from tidelog.storage.wal.wal_entry import ProducerMark, Span, WalHeader
+
+COPY_BYTES_MIN = 128 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class EntryGroups:
+    """The header of an entry, the rows before which its row groups end, and their uncompressed bytes."""
+
+    header: WalHeader
+    group_ends: Sequence[int]
+    group_bytes: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Row groups `first_group` up to `end_group` of entry number `entry` of the pass are copied."""
+
+    entry: int
+    first_group: int
+    end_group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """`count` rows from `first_row` of entry number `entry` of the pass are encoded again."""
+
+    entry: int
+    first_row: int
+    count: int
+
+
+Part = Copy | Rows
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPart:
+    """The records ``[base_offset, next_offset)`` of a partition, but for recorded losses: their number, and what the
+    manifest will say of them."""
+
+    base_offset: int
+    next_offset: int
+    records: int
+    epochs: tuple[LeaderEpoch, ...]
+    producers: tuple[ProducerMark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A segment of one topic: its parts in order, and its partitions, ascending."""
+
+    topic_id: str
+    parts: tuple[Part, ...]
+    partitions: Mapping[int, PartitionPart]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    entry: int
+    epoch: int
+    span: Span
+    groups: tuple[int, int] | None
+
+
+def plan_topics(entries: Sequence[EntryGroups], states: Mapping[TopicPartition, PartitionState]) -> Sequence[TopicPlan]:
+    """The segments for the records of `entries`, neighbours in the log, that the manifest with the `states` lacks, by
+    topic id. Raises `RecordsLost` if records between the manifest and the entries are in neither (inv. 5), and
+    `Corrupt` where offsets are not dense (inv. 4)."""
+    pieces: defaultdict[TopicPartition, list[_Piece]] = defaultdict(list)
+    marks: defaultdict[TopicPartition, list[ProducerMark]] = defaultdict(list)
+    for number, entry in enumerate(entries):
+        for piece in _pieces(number, entry):
+            pieces[piece.span.topic_partition].append(piece)
+        for mark in entry.header.producers:
+            marks[mark.topic_partition].append(mark)
+    topics: defaultdict[str, dict[int, list[_Piece]]] = defaultdict(dict)
+    for place in sorted(pieces):
+        if lacking := _lacking(place, pieces[place], states.get(place, EMPTY)):
+            topics[place.topic_id][place.partition] = lacking
+    return [_plan(topic_id, partitions, marks) for topic_id, partitions in topics.items()]
+
+
+def _pieces(number: int, entry: EntryGroups) -> Iterator[_Piece]:
+    """The spans of an entry, each with the row groups that it fills alone."""
+    begins = {first: group for group, first in enumerate([0, *entry.group_ends[:-1]])}
+    ends = {end: group + 1 for group, end in enumerate(entry.group_ends)}
+    for span in entry.header.spans:
+        first, end = begins.get(span.first_row), ends.get(span.first_row + span.count)
+        groups = None
+        if first is not None and end is not None and sum(entry.group_bytes[first:end]) >= COPY_BYTES_MIN:
+            groups = (first, end)
+        yield _Piece(number, entry.header.epoch, span, groups)
+
+
+def _lacking(place: TopicPartition, pieces: Sequence[_Piece], state: PartitionState) -> list[_Piece]:
+    """The pieces from the cold end on, dense but for recorded losses; the first may be cut."""
+    expected = past_losses(state.losses, state.cold_end)
+    lacking: list[_Piece] = []
+    for piece in pieces:
+        span = piece.span
+        if span.next_offset <= expected:
+            continue
+        if span.base_offset > expected:
+            raise _gap(place, piece, expected, known=bool(lacking))
+        if skipped := expected - span.base_offset:
+            cut = Span(place, expected, span.count - skipped, span.first_row + skipped)
+            piece = _Piece(piece.entry, piece.epoch, cut, None)
+        lacking.append(piece)
+        expected = past_losses(state.losses, span.next_offset)
+    return lacking
+
+
+def _gap(place: TopicPartition, piece: _Piece, expected: int, *, known: bool) -> Exception:
+    name = f"{place.topic_id}/{place.partition}"
+    if known:
+        return Corrupt(name, f"has offset {piece.span.base_offset} after {expected - 1} in the WAL (inv. 4)")
+    text = f"offsets {expected} to {piece.span.base_offset - 1} are neither in a segment nor in the WAL"
+    return RecordsLost(name, text, first_offset=expected, next_offset=piece.span.base_offset)
+
+
+def _plan(
+    topic_id: str, partitions: Mapping[int, list[_Piece]], marks: Mapping[TopicPartition, list[ProducerMark]]
+) -> TopicPlan:
+    parts = [_part(piece) for pieces in partitions.values() for piece in pieces]
+    described = {
+        number: _described(pieces, marks.get(TopicPartition(topic_id, number), []))
+        for number, pieces in partitions.items()
+    }
+    return TopicPlan(topic_id, tuple(parts), described)
+
+
+def _part(piece: _Piece) -> Part:
+    if piece.groups is None:
+        return Rows(piece.entry, piece.span.first_row, piece.span.count)
+    return Copy(piece.entry, *piece.groups)
+
+
+def _described(pieces: Sequence[_Piece], marks: Sequence[ProducerMark]) -> PartitionPart:
+    epochs: list[LeaderEpoch] = []
+    for piece in pieces:
+        if not epochs or epochs[-1].epoch != piece.epoch:
+            epochs.append(LeaderEpoch(piece.epoch, piece.span.base_offset))
+    return PartitionPart(
+        base_offset=pieces[0].span.base_offset,
+        next_offset=pieces[-1].span.next_offset,
+        records=sum(piece.span.count for piece in pieces),
+        epochs=tuple(epochs),
+        producers=tuple(marks),
+    )

@@ -1,0 +1,162 @@
+"""Segments of a pass hold exactly the records that the manifest lacks, sorted, whether they were copied or encoded."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.storage.record_tables import records_header, spans_of, wal_table
+
+from tidelog.storage.archive import topic_plan
+from tidelog.storage.archive.segment_assembly import PassEntry, SegmentFacts, assembled
+from tidelog.storage.archive.topic_plan import Copy, EntryGroups, Rows, plan_topics
+from tidelog.storage.errors import Corrupt, RecordsLost
+from tidelog.storage.layout import TopicPartition
+from tidelog.storage.manifests.losses import Loss
+from tidelog.storage.manifests.shard_values import LeaderEpoch, PartitionState
+from tidelog.storage.records import as_stored
+from tidelog.storage.segments.topic_segment import SegmentPlace, decode_topic_segment
+from tidelog.storage.wal import entry_groups
+from tidelog.storage.wal.wal_codec import ParquetWalCodec
+from tidelog.storage.wal.wal_entry import ProducerMark, Span
+
+FACTS = SegmentFacts("ab" * 16, run=4, archived_at_ms=9)
+SHARD = 2
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_groups, "TOPIC_BYTES", 300)
+    monkeypatch.setattr(entry_groups, "PARTITION_BYTES", 700)
+    monkeypatch.setattr(entry_groups, "ROW_GROUP_RAW_BYTES", 3_000)
+    monkeypatch.setattr(topic_plan, "COPY_BYTES_MIN", 1_000)
+
+
+def place(topic: int, partition: int) -> TopicPartition:
+    return TopicPartition(f"{topic:032x}", partition)
+
+
+def entry(number: int, spans: tuple[Span, ...], value_bytes: int = 60, epoch: int = 1) -> PassEntry:
+    rows = sum(span.count for span in spans)
+    payloads = [(b"k%d" % row, b"%0*d" % (value_bytes, row), None) for row in range(rows)]
+    body = ParquetWalCodec().encode(records_header(spans, seq=number, epoch=epoch), wal_table(spans, payloads))
+    return PassEntry(f"wal/0002/{number}", memoryview(bytes(body)))
+
+
+Counts = list[dict[tuple[int, int], int]]
+COUNTS: st.SearchStrategy[Counts] = st.lists(
+    st.dictionaries(st.tuples(st.integers(0, 2), st.integers(0, 3)), st.integers(1, 60), min_size=1, max_size=6),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(COUNTS, st.dictionaries(st.tuples(st.integers(0, 2), st.integers(0, 3)), st.integers(0, 80), max_size=6))
+def test_a_pass_makes_what_the_manifest_lacks(counts: Counts, archived: dict[tuple[int, int], int]) -> None:
+    """`archived`: the cold ends of some partitions."""
+    ends: defaultdict[tuple[int, int], int] = defaultdict(int)
+    entries, tables = [], []
+    for number, parts in enumerate(counts):
+        spans = spans_of(*((place(*where), ends[where], count) for where, count in sorted(parts.items())))
+        for where, count in parts.items():
+            ends[where] += count
+        entries.append(entry(number, spans))
+        tables.append((spans, entries[-1].records))
+    states = {place(*where): PartitionState(cold_end=min(end, ends[where])) for where, end in archived.items()}
+    plans = plan_topics([each.groups for each in entries], states)
+    made = {}
+    for plan in plans:
+        at = SegmentPlace("web", plan.topic_id, SHARD)
+        encoded = assembled(plan, at, entries, FACTS)
+        made[plan.topic_id] = decode_topic_segment(encoded.segment, at, encoded.body)
+        stamps = pc.min_max(made[plan.topic_id]["timestamp"].cast(pa.int64()))
+        bounds = (encoded.segment.min_timestamp_ms, encoded.segment.max_timestamp_ms)
+        assert bounds == (stamps["min"].as_py() // 1_000, stamps["max"].as_py() // 1_000)
+    for topic in range(3):
+        wanted = []
+        for partition in range(4):
+            start = states.get(place(topic, partition), PartitionState()).cold_end
+            for spans, table in tables:
+                for span in spans:
+                    if span.topic_partition == place(topic, partition):
+                        rows = table.slice(span.first_row, span.count)
+                        wanted.append(rows.filter(pc.greater_equal(rows["offset"], start)))
+        expected = pa.concat_tables(wanted) if wanted else None
+        found = made.get(f"{topic:032x}")
+        if expected is None or not expected.num_rows:
+            assert found is None
+        else:
+            assert found is not None
+            assert found.equals(expected)
+
+
+def test_large_partitions_are_copied_and_small_pieces_between_are_encoded() -> None:
+    sizes = [(40, 40), (40, 2), (40, 40)]
+    entries, ends = [], [0, 0]
+    for number, (first, second) in enumerate(sizes):
+        entries.append(entry(number, spans_of((place(0, 0), ends[0], first), (place(0, 1), ends[1], second))))
+        ends = [ends[0] + first, ends[1] + second]
+    (plan,) = plan_topics([each.groups for each in entries], {})
+    kinds = [(type(part), part.entry) for part in plan.parts]
+    assert kinds == [(Copy, 0), (Copy, 1), (Copy, 2), (Copy, 0), (Rows, 1), (Copy, 2)]
+
+
+def test_a_copied_entry_is_not_decoded() -> None:
+    one = entry(0, spans_of((place(0, 0), 0, 60), (place(0, 1), 0, 60)))
+    (plan,) = plan_topics([one.groups], {})
+    assembled(plan, SegmentPlace("web", plan.topic_id, SHARD), [one], FACTS)
+    assert "records" not in one.__dict__
+
+
+def test_the_plan_knows_epochs_and_producers() -> None:
+    spans = [spans_of((place(0, 0), 5 * n, 5)) for n in range(4)]
+    mark = ProducerMark(place(0, 0), "p", 0, 1, 5, 10)
+    headers = [records_header(each, epoch=epoch) for each, epoch in zip(spans, (3, 3, 4, 6), strict=True)]
+    headers[2] = replace(headers[2], producers=(mark,))
+    (plan,) = plan_topics([EntryGroups(header, [5], [100]) for header in headers], {})
+    part = plan.partitions[0]
+    assert part.epochs == (LeaderEpoch(3, 0), LeaderEpoch(4, 10), LeaderEpoch(6, 15))
+    assert (part.producers, part.base_offset, part.next_offset, part.records) == ((mark,), 0, 20, 20)
+
+
+def test_records_that_are_nowhere_are_named() -> None:
+    header = records_header(spans_of((place(0, 0), 10, 5)))
+    with pytest.raises(RecordsLost, match="offsets 3 to 9 are neither in a segment nor in the WAL"):
+        plan_topics([EntryGroups(header, [5], [100])], {place(0, 0): PartitionState(cold_end=3)})
+
+
+def test_a_recorded_loss_is_passed_over() -> None:
+    headers = [records_header(spans_of((place(0, 0), base, 5))) for base in (0, 8)]
+    state = PartitionState(losses=(Loss(5, 8, "wal/1", 0),))
+    (plan,) = plan_topics([EntryGroups(header, [5], [100]) for header in headers], {place(0, 0): state})
+    assert plan.partitions[0].records == 10
+
+
+def test_a_gap_within_the_entries_is_corrupt() -> None:
+    headers = [records_header(spans_of((place(0, 0), base, 5))) for base in (0, 8)]
+    with pytest.raises(Corrupt, match="has offset 8 after 4"):
+        plan_topics([EntryGroups(header, [5], [100]) for header in headers], {})
+
+
+def test_a_damaged_row_group_names_its_entry() -> None:
+    good = entry(7, spans_of((place(0, 0), 0, 60)))
+    body = bytearray(good.body)
+    body[60] ^= 1
+    bad = PassEntry(good.key, memoryview(bytes(body)))
+    (plan,) = plan_topics([bad.groups], {})
+    with pytest.raises(Corrupt, match="wal/0002/7"):
+        assembled(plan, SegmentPlace("web", plan.topic_id, SHARD), [bad], FACTS)
+
+
+def test_decoded_rows_are_those_of_the_entry() -> None:
+    spans = spans_of((place(0, 0), 0, 3), (place(1, 2), 4, 2))
+    assert entry(0, spans, 10).records.num_rows == 5
+    assert entry(0, spans, 10).records.equals(
+        as_stored(wal_table(spans, [(b"k%d" % row, b"%010d" % row, None) for row in range(5)]))
+    )
