@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.storage.archive.topic_plan import Copy, EntryGroups, Rows, TopicPlan
+from tidelog.storage.manifests.shard_upload import EncodedSegment
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.parquet.parquet_format import decode_parquet
 from tidelog.storage.parquet.row_group_copy import CopySource, RowGroupCopier
 from tidelog.storage.segments.topic_segment import (
     SEGMENT_FLAVOR,
-    EncodedTopicSegment,
     SegmentPlace,
     encode_header,
     max_timestamp_ms,
@@ -67,7 +67,7 @@ class SegmentFacts:
 
 def assembled(
     plan: TopicPlan, place: SegmentPlace, entries: Sequence[PassEntry], facts: SegmentFacts
-) -> EncodedTopicSegment:
+) -> EncodedSegment:
     """The segment of `plan`. Raises `Corrupt`, naming an entry."""
     copier = RowGroupCopier(SEGMENT_FLAVOR)
     for source, index in _row_groups(plan, entries):
@@ -86,7 +86,7 @@ def assembled(
         archived_at_ms=facts.archived_at_ms,
         spans=spans,
     )
-    return EncodedTopicSegment(segment, body)
+    return EncodedSegment(plan.topic_id, segment, body)
 
 
 def _row_groups(plan: TopicPlan, entries: Sequence[PassEntry]) -> Iterator[tuple[CopySource, int]]:

@@ -80,6 +80,14 @@ class Cleaning:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownProducer:
+    """The last batch of an idempotent producer, and when it was archived, in ms since 1970 UTC."""
+
+    mark: ProducerMark
+    archived_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionState:
     """Everything about a partition but its segments. `producers` has the last batch of each idempotent producer at the
     cold end, so that inv. 7 outlives the WAL. Below `clean_end` each key is there once; `cleanings`, ascending, say
@@ -92,7 +100,7 @@ class PartitionState:
     cleanings: tuple[Cleaning, ...] = ()
     losses: tuple[Loss, ...] = ()
     epochs: tuple[LeaderEpoch, ...] = ()
-    producers: tuple[ProducerMark, ...] = ()
+    producers: tuple[KnownProducer, ...] = ()
 
 
 EMPTY = PartitionState()

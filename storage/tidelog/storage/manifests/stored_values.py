@@ -12,7 +12,14 @@ import msgspec
 
 from tidelog.storage.layout import TopicPartition, shard_segment_id, shard_segment_key
 from tidelog.storage.manifests.losses import Loss
-from tidelog.storage.manifests.shard_values import Cleaning, LeaderEpoch, PartitionState, SegmentSpan, TopicSegment
+from tidelog.storage.manifests.shard_values import (
+    Cleaning,
+    KnownProducer,
+    LeaderEpoch,
+    PartitionState,
+    SegmentSpan,
+    TopicSegment,
+)
 from tidelog.storage.wal.wal_entry import ProducerMark
 
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -53,6 +60,7 @@ class _Mark(msgspec.Struct, array_like=True):
     first_sequence: int
     last_sequence: int
     base_offset: Natural
+    archived_at_ms: Natural
 
 
 class StoredState(msgspec.Struct, omit_defaults=True):
@@ -111,8 +119,11 @@ def stored_state(state: PartitionState) -> StoredState:
         losses=tuple(_Loss(loss.first_offset, loss.next_offset, loss.key, loss.at_ms) for loss in state.losses),
         epochs=tuple((each.epoch, each.first_offset) for each in state.epochs),
         producers=tuple(
-            _Mark(mark.producer_id, mark.producer_epoch, mark.first_sequence, mark.last_sequence, mark.base_offset)
-            for mark in state.producers
+            _Mark(
+                *(each.mark.producer_id, each.mark.producer_epoch, each.mark.first_sequence),
+                *(each.mark.last_sequence, each.mark.base_offset, each.archived_at_ms),
+            )
+            for each in state.producers
         ),
     )
 
@@ -127,9 +138,12 @@ def state_of(stored: StoredState, place: TopicPartition) -> PartitionState:
         losses=tuple(Loss(loss.first_offset, loss.next_offset, loss.key, loss.at_ms) for loss in stored.losses),
         epochs=tuple(LeaderEpoch(*each) for each in stored.epochs),
         producers=tuple(
-            ProducerMark(
-                *(place, mark.producer_id, mark.producer_epoch),
-                *(mark.first_sequence, mark.last_sequence, mark.base_offset),
+            KnownProducer(
+                ProducerMark(
+                    *(place, mark.producer_id, mark.producer_epoch),
+                    *(mark.first_sequence, mark.last_sequence, mark.base_offset),
+                ),
+                mark.archived_at_ms,
             )
             for mark in stored.producers
         ),

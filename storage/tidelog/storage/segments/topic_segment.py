@@ -65,14 +65,6 @@ class SegmentPlace:
         return shard_segment_key(self.topic, self.topic_id, self.shard, segment_id)
 
 
-@dataclass(frozen=True)
-class EncodedTopicSegment:
-    """A segment that is not uploaded yet. `segment.key` is its key."""
-
-    segment: TopicSegment
-    body: Body
-
-
 def encode_header(place: SegmentPlace, spans: Sequence[SegmentSpan]) -> bytes:
     """The header in a segment's footer."""
     stated = [(span.partition, span.base_offset, span.last_offset, span.records) for span in spans]
