@@ -113,7 +113,7 @@ def test_a_damaged_row_group_is_not_copied() -> None:
     body = bytearray(encode_parquet(FLAVOR, table(1, 100), b"{}"))
     body[40] ^= 1
     with pytest.raises(Corrupt, match="row group 0 does not have its checksum"):
-        RowGroupCopier(FLAVOR).add(CopySource("damaged", FLAVOR, body), 0)
+        CopySource("damaged", FLAVOR, body).check()
 
 
 def test_a_source_of_another_format_is_refused() -> None:

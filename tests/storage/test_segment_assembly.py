@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,17 +14,20 @@ from hypothesis import strategies as st
 from tests.storage.record_tables import records_header, spans_of, wal_table
 
 from tidelog.storage.archive import topic_plan
-from tidelog.storage.archive.segment_assembly import PassEntry, SegmentFacts, assembled
-from tidelog.storage.archive.topic_plan import Copy, EntryGroups, Rows, plan_topics
+from tidelog.storage.archive.segment_assembly import SegmentFacts, assembled
+from tidelog.storage.archive.topic_plan import Copy, Rows, plan_topics
 from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import Loss
 from tidelog.storage.manifests.shard_values import LeaderEpoch, PartitionState
+from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.records import as_stored
 from tidelog.storage.segments.topic_segment import SegmentPlace, decode_topic_segment
 from tidelog.storage.wal import entry_groups
-from tidelog.storage.wal.wal_codec import ParquetWalCodec
-from tidelog.storage.wal.wal_entry import ProducerMark, Span
+from tidelog.storage.wal.entry_groups import row_group_ends
+from tidelog.storage.wal.stored_entry import StoredEntry
+from tidelog.storage.wal.wal_codec import WAL_FLAVOR, ParquetWalCodec, encode_header
+from tidelog.storage.wal.wal_entry import ProducerMark, Span, WalHeader
 
 FACTS = SegmentFacts("ab" * 16, run=4, archived_at_ms=9)
 SHARD = 2
@@ -41,11 +45,26 @@ def place(topic: int, partition: int) -> TopicPartition:
     return TopicPartition(f"{topic:032x}", partition)
 
 
-def entry(number: int, spans: tuple[Span, ...], value_bytes: int = 60, epoch: int = 1) -> PassEntry:
+@dataclass(frozen=True)
+class Headed:
+    """An entry of which nothing can be copied."""
+
+    header: WalHeader
+    group_bytes: Sequence[int] = ()
+
+    def groups_of(self, span: Span) -> range | None:
+        return None
+
+
+def entry(number: int, spans: tuple[Span, ...], value_bytes: int = 60, epoch: int = 1) -> StoredEntry:
+    return StoredEntry(f"wal/0002/{number}", stored(number, spans, value_bytes, epoch))
+
+
+def stored(number: int, spans: tuple[Span, ...], value_bytes: int = 60, epoch: int = 1) -> bytes:
     rows = sum(span.count for span in spans)
     payloads = [(b"k%d" % row, b"%0*d" % (value_bytes, row), None) for row in range(rows)]
-    body = ParquetWalCodec().encode(records_header(spans, seq=number, epoch=epoch), wal_table(spans, payloads))
-    return PassEntry(f"wal/0002/{number}", memoryview(bytes(body)))
+    header = records_header(spans, seq=number, epoch=epoch)
+    return bytes(ParquetWalCodec().encode(header, wal_table(spans, payloads)))
 
 
 Counts = list[dict[tuple[int, int], int]]
@@ -69,7 +88,7 @@ def test_a_pass_makes_what_the_manifest_lacks(counts: Counts, archived: dict[tup
         entries.append(entry(number, spans))
         tables.append((spans, entries[-1].records))
     states = {place(*where): PartitionState(cold_end=min(end, ends[where])) for where, end in archived.items()}
-    plans = plan_topics([each.groups for each in entries], states)
+    plans = plan_topics(entries, states)
     made = {}
     for plan in plans:
         at = SegmentPlace("web", plan.topic_id, SHARD)
@@ -102,14 +121,14 @@ def test_large_partitions_are_copied_and_small_pieces_between_are_encoded() -> N
     for number, (first, second) in enumerate(sizes):
         entries.append(entry(number, spans_of((place(0, 0), ends[0], first), (place(0, 1), ends[1], second))))
         ends = [ends[0] + first, ends[1] + second]
-    (plan,) = plan_topics([each.groups for each in entries], {})
+    (plan,) = plan_topics(entries, {})
     kinds = [(type(part), part.entry) for part in plan.parts]
     assert kinds == [(Copy, 0), (Copy, 1), (Copy, 2), (Copy, 0), (Rows, 1), (Copy, 2)]
 
 
 def test_a_copied_entry_is_not_decoded() -> None:
     one = entry(0, spans_of((place(0, 0), 0, 60), (place(0, 1), 0, 60)))
-    (plan,) = plan_topics([one.groups], {})
+    (plan,) = plan_topics([one], {})
     assembled(plan, SegmentPlace("web", plan.topic_id, SHARD), [one], FACTS)
     assert "records" not in one.__dict__
 
@@ -119,7 +138,7 @@ def test_the_plan_knows_epochs_and_producers() -> None:
     mark = ProducerMark(place(0, 0), "p", 0, 1, 5, 10)
     headers = [records_header(each, epoch=epoch) for each, epoch in zip(spans, (3, 3, 4, 6), strict=True)]
     headers[2] = replace(headers[2], producers=(mark,))
-    (plan,) = plan_topics([EntryGroups(header, [5], [100]) for header in headers], {})
+    (plan,) = plan_topics([Headed(header) for header in headers], {})
     part = plan.partitions[0]
     assert part.epochs == (LeaderEpoch(3, 0), LeaderEpoch(4, 10), LeaderEpoch(6, 15))
     assert (part.producers, part.base_offset, part.next_offset, part.records) == ((mark,), 0, 20, 20)
@@ -128,30 +147,36 @@ def test_the_plan_knows_epochs_and_producers() -> None:
 def test_records_that_are_nowhere_are_named() -> None:
     header = records_header(spans_of((place(0, 0), 10, 5)))
     with pytest.raises(RecordsLost, match="offsets 3 to 9 are neither in a segment nor in the WAL"):
-        plan_topics([EntryGroups(header, [5], [100])], {place(0, 0): PartitionState(cold_end=3)})
+        plan_topics([Headed(header)], {place(0, 0): PartitionState(cold_end=3)})
 
 
 def test_a_recorded_loss_is_passed_over() -> None:
     headers = [records_header(spans_of((place(0, 0), base, 5))) for base in (0, 8)]
     state = PartitionState(losses=(Loss(5, 8, "wal/1", 0),))
-    (plan,) = plan_topics([EntryGroups(header, [5], [100]) for header in headers], {place(0, 0): state})
+    (plan,) = plan_topics([Headed(header) for header in headers], {place(0, 0): state})
     assert plan.partitions[0].records == 10
 
 
 def test_a_gap_within_the_entries_is_corrupt() -> None:
     headers = [records_header(spans_of((place(0, 0), base, 5))) for base in (0, 8)]
     with pytest.raises(Corrupt, match="has offset 8 after 4"):
-        plan_topics([EntryGroups(header, [5], [100]) for header in headers], {})
+        plan_topics([Headed(header) for header in headers], {})
 
 
 def test_a_damaged_row_group_names_its_entry() -> None:
-    good = entry(7, spans_of((place(0, 0), 0, 60)))
-    body = bytearray(good.body)
+    body = bytearray(stored(7, spans_of((place(0, 0), 0, 60))))
     body[60] ^= 1
-    bad = PassEntry(good.key, memoryview(bytes(body)))
-    (plan,) = plan_topics([bad.groups], {})
     with pytest.raises(Corrupt, match="wal/0002/7"):
-        assembled(plan, SegmentPlace("web", plan.topic_id, SHARD), [bad], FACTS)
+        StoredEntry("wal/0002/7", bytes(body))
+
+
+def test_row_groups_that_contradict_the_header_are_corrupt() -> None:
+    right, wrong = spans_of((place(0, 0), 0, 60)), spans_of((place(0, 0), 5, 60))
+    rows = wal_table(right)
+    ends = row_group_ends(right, rows)
+    body = encode_parquet(WAL_FLAVOR, as_stored(rows), encode_header(records_header(wrong)), ends)
+    with pytest.raises(Corrupt, match="does not hold the offsets of its span"):
+        plan_topics([StoredEntry("wal/0002/7", bytes(body))], {place(0, 0): PartitionState(cold_end=5)})
 
 
 def test_decoded_rows_are_those_of_the_entry() -> None:

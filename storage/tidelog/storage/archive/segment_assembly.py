@@ -7,8 +7,7 @@ CPU time, so it runs in a thread.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
@@ -16,11 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.storage.archive.topic_plan import Copy, EntryGroups, Rows, TopicPlan
+from tidelog.storage.archive.topic_plan import Copy, Rows, TopicPlan
 from tidelog.storage.manifests.shard_upload import EncodedSegment
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
-from tidelog.storage.parquet.parquet_format import decode_parquet
 from tidelog.storage.parquet.row_group_copy import CopySource, RowGroupCopier
 from tidelog.storage.segments.topic_segment import (
     SEGMENT_FLAVOR,
@@ -30,30 +28,7 @@ from tidelog.storage.segments.topic_segment import (
     min_timestamp_ms,
     sha256_of,
 )
-from tidelog.storage.wal.wal_codec import WAL_FLAVOR, decode_header_json
-
-
-@dataclass(frozen=True)
-class PassEntry:
-    """An entry of a pass: the object `key` with the bytes `body`. Raises `Corrupt` if its footer is damaged."""
-
-    key: str
-    body: memoryview
-    source: CopySource = field(init=False)
-    groups: EntryGroups = field(init=False)
-
-    def __post_init__(self) -> None:
-        source = CopySource(self.key, WAL_FLAVOR, self.body)
-        groups = source.footer.row_groups
-        ends = np.cumsum([group.rows for group in groups]).tolist()
-        header = decode_header_json(self.key, source.footer.header_json)
-        object.__setattr__(self, "source", source)
-        object.__setattr__(self, "groups", EntryGroups(header, ends, [group.raw_bytes for group in groups]))
-
-    @cached_property
-    def records(self) -> pa.Table:
-        """All its records (`STORED_SCHEMA`). Raises `Corrupt`."""
-        return decode_parquet(self.key, WAL_FLAVOR, self.body)[1]
+from tidelog.storage.wal.stored_entry import StoredEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +41,7 @@ class SegmentFacts:
 
 
 def assembled(
-    plan: TopicPlan, place: SegmentPlace, entries: Sequence[PassEntry], facts: SegmentFacts
+    plan: TopicPlan, place: SegmentPlace, entries: Sequence[StoredEntry], facts: SegmentFacts
 ) -> EncodedSegment:
     """The segment of `plan`. Raises `Corrupt`, naming an entry."""
     copier = RowGroupCopier(SEGMENT_FLAVOR)
@@ -89,7 +64,7 @@ def assembled(
     return EncodedSegment(plan.topic_id, segment, body)
 
 
-def _row_groups(plan: TopicPlan, entries: Sequence[PassEntry]) -> Iterator[tuple[CopySource, int]]:
+def _row_groups(plan: TopicPlan, entries: Sequence[StoredEntry]) -> Iterator[tuple[CopySource, int]]:
     """The row groups of the segment in order, each in the object that holds it."""
     for kind, parts in groupby(plan.parts, type):
         if kind is Rows:
@@ -103,11 +78,11 @@ def _row_groups(plan: TopicPlan, entries: Sequence[PassEntry]) -> Iterator[tuple
                 yield from ((entries[part.entry].source, index) for index in range(part.first_group, part.end_group))
 
 
-def _rows(entries: Sequence[PassEntry], part: Rows) -> pa.Table:
+def _rows(entries: Sequence[StoredEntry], part: Rows) -> pa.Table:
     return entries[part.entry].records.slice(part.first_row, part.count)
 
 
-def _spans(plan: TopicPlan, entries: Sequence[PassEntry]) -> tuple[SegmentSpan, ...]:
+def _spans(plan: TopicPlan, entries: Sequence[StoredEntry]) -> tuple[SegmentSpan, ...]:
     raw_bytes = _raw_bytes(plan, entries)
     return tuple(
         SegmentSpan(number, part.base_offset, part.next_offset - 1, part.records, raw_bytes[place])
@@ -115,7 +90,7 @@ def _spans(plan: TopicPlan, entries: Sequence[PassEntry]) -> tuple[SegmentSpan, 
     )
 
 
-def _raw_bytes(plan: TopicPlan, entries: Sequence[PassEntry]) -> Sequence[int]:
+def _raw_bytes(plan: TopicPlan, entries: Sequence[StoredEntry]) -> Sequence[int]:
     """The uncompressed bytes of each partition, in the order of the plan. The parts of a partition are neighbours, and
     count its records."""
     records: list[int] = []

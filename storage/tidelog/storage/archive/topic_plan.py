@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import TopicPartition
@@ -25,13 +26,20 @@ from tidelog.storage.wal.wal_entry import ProducerMark, Span, WalHeader
 COPY_BYTES_MIN = 128 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class EntryGroups:
-    """The header of an entry, the rows before which its row groups end, and their uncompressed bytes."""
+class PlannedEntry(Protocol):
+    """What a plan needs of an entry (`wal.stored_entry`)."""
 
-    header: WalHeader
-    group_ends: Sequence[int]
-    group_bytes: Sequence[int]
+    @property
+    def header(self) -> WalHeader: ...
+
+    @property
+    def group_bytes(self) -> Sequence[int]:
+        """The uncompressed bytes of its row groups."""
+        ...
+
+    def groups_of(self, span: Span) -> range | None:
+        """The row groups that hold the rows of `span` and no others."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +89,12 @@ class _Piece:
     entry: int
     epoch: int
     span: Span
-    groups: tuple[int, int] | None
+    groups: range | None
 
 
-def plan_topics(entries: Sequence[EntryGroups], states: Mapping[TopicPartition, PartitionState]) -> Sequence[TopicPlan]:
+def plan_topics(
+    entries: Sequence[PlannedEntry], states: Mapping[TopicPartition, PartitionState]
+) -> Sequence[TopicPlan]:
     """The segments for the records of `entries`, neighbours in the log, that the manifest with the `states` lacks, by
     topic id. Raises `RecordsLost` if records between the manifest and the entries are in neither (inv. 5), and
     `Corrupt` where offsets are not dense (inv. 4)."""
@@ -102,15 +112,12 @@ def plan_topics(entries: Sequence[EntryGroups], states: Mapping[TopicPartition, 
     return [_plan(topic_id, partitions, marks) for topic_id, partitions in topics.items()]
 
 
-def _pieces(number: int, entry: EntryGroups) -> Iterator[_Piece]:
-    """The spans of an entry, each with the row groups that it fills alone."""
-    begins = {first: group for group, first in enumerate([0, *entry.group_ends[:-1]])}
-    ends = {end: group + 1 for group, end in enumerate(entry.group_ends)}
+def _pieces(number: int, entry: PlannedEntry) -> Iterator[_Piece]:
+    """The spans of an entry, each with the row groups that can be copied for it."""
     for span in entry.header.spans:
-        first, end = begins.get(span.first_row), ends.get(span.first_row + span.count)
-        groups = None
-        if first is not None and end is not None and sum(entry.group_bytes[first:end]) >= COPY_BYTES_MIN:
-            groups = (first, end)
+        groups = entry.groups_of(span)
+        if groups is not None and sum(entry.group_bytes[groups.start : groups.stop]) < COPY_BYTES_MIN:
+            groups = None
         yield _Piece(number, entry.header.epoch, span, groups)
 
 
@@ -154,7 +161,7 @@ def _plan(
 def _part(piece: _Piece) -> Part:
     if piece.groups is None:
         return Rows(piece.entry, piece.span.first_row, piece.span.count)
-    return Copy(piece.entry, *piece.groups)
+    return Copy(piece.entry, piece.groups.start, piece.groups.stop)
 
 
 def _described(pieces: Sequence[_Piece], marks: Sequence[ProducerMark]) -> PartitionPart:

@@ -1,8 +1,9 @@
 """Copies row groups from Parquet objects into a new one as they are stored, without decoding a page.
 
     source = CopySource(key, flavor, body)          # checks the footer
+    source.check()                                  # checks all row groups
     copier = RowGroupCopier(target_flavor)
-    copier.add(source, 3)                           # checks the bytes of row group 3
+    copier.add(source, 3)
     body = copier.finish(header_json)
 
 The bytes of a row group do not say where they are in the file. Only the footer does: for each column, the position of
@@ -92,13 +93,16 @@ class CopySource:
         except Damaged as error:
             raise Corrupt(key, f"its footer is not Thrift: {error}") from error
 
+    def check(self) -> None:
+        """Compare the bytes of every row group with its checksum. Raises `Corrupt`. Call it before the first copy."""
+        for group in self.footer.row_groups:
+            if zlib.crc32(self.bytes_of(group.index)) != group.crc32:
+                raise Corrupt(self.key, f"row group {group.index} does not have its checksum")
+
     def bytes_of(self, index: int) -> memoryview:
-        """The bytes of a row group, checked."""
+        """The bytes of a row group."""
         group = self.footer.row_groups[index]
-        data = self._body[group.start : group.end]
-        if zlib.crc32(data) != group.crc32:
-            raise Corrupt(self.key, f"row group {index} does not have its checksum")
-        return data
+        return self._body[group.start : group.end]
 
     def _read(self, reader: StructReader) -> None:
         self.groups: list[_Group] = []
@@ -140,7 +144,7 @@ class RowGroupCopier:
         return self._copied
 
     def add(self, source: CopySource, index: int) -> None:
-        """Append row group `index` of `source`. Raises `Corrupt` if its bytes are damaged."""
+        """Append row group `index` of `source`."""
         like = self._like = self._like or source
         assert source.schema == like.schema, "all sources have the same columns"
         group, stored = source.groups[index], source.footer.row_groups[index]

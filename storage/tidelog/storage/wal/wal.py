@@ -27,6 +27,7 @@ from tidelog.storage.json_checksum import check_checksum, with_checksum
 from tidelog.storage.layout import floor_key, wal_prefix, wal_suffix
 from tidelog.storage.object_log import EntryInfo, ObjectLog
 from tidelog.storage.object_store import ByteRange, ObjectStore
+from tidelog.storage.wal.stored_entry import StoredEntry
 from tidelog.storage.wal.wal_entry import PreparedEntry, WalCodec, WalEntry, WalHeader
 
 FLOOR_FORMAT_VERSION = 1
@@ -121,6 +122,12 @@ class Wal:
         """Entry `seq` from its bytes, checked. A large entry takes about ten milliseconds: on an event loop, read with
         `log.read` and decode in a thread."""
         entry = self.codec.decode(self.key(seq), data)
+        self._own(seq, entry.header)
+        return entry
+
+    def stored(self, seq: int, data: bytes) -> StoredEntry:
+        """Entry `seq` from its bytes, checked and not decoded. On an event loop, call it in a thread."""
+        entry = StoredEntry(self.key(seq), data)
         self._own(seq, entry.header)
         return entry
 
