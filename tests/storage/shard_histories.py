@@ -10,7 +10,8 @@ from random import Random
 
 from tidelog.storage.layout import shard_segment_key
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange, applied
-from tidelog.storage.manifests.shard_values import ChangeKind, Floor, PartitionState, SegmentSpan, TopicSegment
+from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan, TopicSegment
+from tidelog.storage.wal.floor import Floor
 
 TOPIC, TOPIC_ID = "web", "0" * 32
 SHARD = 3
@@ -103,11 +104,11 @@ class TopicHistory:
     def end(self, partition: int) -> int:
         return self.known(partition).cold_end
 
-    def state(self, partition: int, **changes: int) -> PartitionState:
+    def state(self, partition: int, **changes: int) -> ColdState:
         known = self.known(partition)
         offsets = {"log_start_offset": known.log_start_offset, "cold_end": known.cold_end, **changes}
-        return PartitionState(**offsets)
+        return ColdState(**offsets)
 
-    def known(self, partition: int) -> PartitionState:
+    def known(self, partition: int) -> ColdState:
         topic = self.manifest.topics.get(TOPIC_ID)
-        return topic.partition(partition) if topic else PartitionState()
+        return topic.partition(partition) if topic else ColdState()

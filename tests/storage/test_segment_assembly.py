@@ -19,7 +19,7 @@ from tidelog.storage.archive.topic_plan import Copy, Rows, plan_topics
 from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import Loss
-from tidelog.storage.manifests.shard_values import LeaderEpoch, PartitionState
+from tidelog.storage.manifests.shard_values import ColdState, LeaderEpoch
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.records import as_stored
 from tidelog.storage.segments.topic_segment import SegmentPlace, decode_topic_segment
@@ -87,7 +87,7 @@ def test_a_pass_makes_what_the_manifest_lacks(counts: Counts, archived: dict[tup
             ends[where] += count
         entries.append(entry(number, spans))
         tables.append((spans, entries[-1].records))
-    states = {place(*where): PartitionState(cold_end=min(end, ends[where])) for where, end in archived.items()}
+    states = {place(*where): ColdState(cold_end=min(end, ends[where])) for where, end in archived.items()}
     plans = plan_topics(entries, states)
     made = {}
     for plan in plans:
@@ -100,7 +100,7 @@ def test_a_pass_makes_what_the_manifest_lacks(counts: Counts, archived: dict[tup
     for topic in range(3):
         wanted = []
         for partition in range(4):
-            start = states.get(place(topic, partition), PartitionState()).cold_end
+            start = states.get(place(topic, partition), ColdState()).cold_end
             for spans, table in tables:
                 for span in spans:
                     if span.topic_partition == place(topic, partition):
@@ -147,12 +147,12 @@ def test_the_plan_knows_epochs_and_producers() -> None:
 def test_records_that_are_nowhere_are_named() -> None:
     header = records_header(spans_of((place(0, 0), 10, 5)))
     with pytest.raises(RecordsLost, match="offsets 3 to 9 are neither in a segment nor in the WAL"):
-        plan_topics([Headed(header)], {place(0, 0): PartitionState(cold_end=3)})
+        plan_topics([Headed(header)], {place(0, 0): ColdState(cold_end=3)})
 
 
 def test_a_recorded_loss_is_passed_over() -> None:
     headers = [records_header(spans_of((place(0, 0), base, 5))) for base in (0, 8)]
-    state = PartitionState(losses=(Loss(5, 8, "wal/1", 0),))
+    state = ColdState(losses=(Loss(5, 8, "wal/1", 0),))
     (plan,) = plan_topics([Headed(header) for header in headers], {place(0, 0): state})
     assert plan.partitions[0].records == 10
 
@@ -176,7 +176,7 @@ def test_row_groups_that_contradict_the_header_are_corrupt() -> None:
     ends = row_group_ends(right, rows)
     body = encode_parquet(WAL_FLAVOR, as_stored(rows), encode_header(records_header(wrong)), ends)
     with pytest.raises(Corrupt, match="does not hold the offsets of its span"):
-        plan_topics([StoredEntry("wal/0002/7", bytes(body))], {place(0, 0): PartitionState(cold_end=5)})
+        plan_topics([StoredEntry("wal/0002/7", bytes(body))], {place(0, 0): ColdState(cold_end=5)})
 
 
 def test_decoded_rows_are_those_of_the_entry() -> None:

@@ -14,12 +14,13 @@ from tidelog.storage.errors import Conflict, Corrupt, Unavailable
 from tidelog.storage.manifests import shard_log
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
-from tidelog.storage.manifests.shard_values import ChangeKind, Floor
+from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.stores.wrapping import Verb
+from tidelog.storage.wal.floor import Floor
 from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
 
 

@@ -14,9 +14,10 @@ from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests.list_codec import decode_list, encode_list
 from tidelog.storage.manifests.segment_list import DoesNotApply
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange, applied, head_of
-from tidelog.storage.manifests.shard_values import ChangeKind, Floor, PartitionState
+from tidelog.storage.manifests.shard_values import ChangeKind, ColdState
 from tidelog.storage.manifests.topic_state import TopicState
 from tidelog.storage.manifests.version_codec import decode_version, encode_version
+from tidelog.storage.wal.floor import Floor
 
 HISTORIES = st.builds(lambda seed: TopicHistory(Random(seed)), st.integers(0, 2**32))
 
@@ -81,7 +82,7 @@ def test_the_head_covers_every_change(history: TopicHistory, steps: int) -> None
         assert history.manifest.previous_head == before.head
         assert head_of(history.manifest) == history.manifest.head
         floor = replace(change, floor=Floor(before.floor.number + 77))
-        states = dict(change.topics[TOPIC_ID].partitions) | {9: PartitionState(cold_end=5)}
+        states = dict(change.topics[TOPIC_ID].partitions) | {9: ColdState(cold_end=5)}
         moved = replace(change, topics={TOPIC_ID: replace(change.topics[TOPIC_ID], partitions=states)})
         heads += [history.manifest.head, applied(before, floor).head, applied(before, moved).head]
     assert len(set(heads)) == len(heads)
@@ -112,7 +113,7 @@ def test_a_change_that_does_not_fit_is_refused() -> None:
         applied(once, change)
     with pytest.raises(DoesNotApply, match="is not listed"):
         applied(once, ManifestChange(ChangeKind.MERGE, {TOPIC_ID: TopicChange(TOPIC, removed=("other",))}))
-    back = {partition: PartitionState() for partition in change.topics[TOPIC_ID].partitions}
+    back = {partition: ColdState() for partition in change.topics[TOPIC_ID].partitions}
     with pytest.raises(DoesNotApply, match="would move back"):
         applied(once, ManifestChange(ChangeKind.EXPIRE, {TOPIC_ID: TopicChange(TOPIC, partitions=back)}))
     with pytest.raises(DoesNotApply, match="the floor is"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tidelog.storage.archive.topic_plan import PartitionPart
 from tidelog.storage.manifests.losses import past_losses
-from tidelog.storage.manifests.shard_values import KnownProducer, LeaderEpoch, PartitionState
+from tidelog.storage.manifests.shard_values import ColdState, KnownProducer, LeaderEpoch
 from tidelog.storage.wal.wal_entry import ProducerMark
 
 
@@ -20,7 +20,7 @@ class ProducerLimits:
     expiration_ms: int = 86_400_000
 
 
-def state_after(state: PartitionState, part: PartitionPart, limits: ProducerLimits, now_ms: int) -> PartitionState:
+def state_after(state: ColdState, part: PartitionPart, limits: ProducerLimits, now_ms: int) -> ColdState:
     """`state` after the records of `part`."""
     return replace(
         state,
@@ -30,7 +30,7 @@ def state_after(state: PartitionState, part: PartitionPart, limits: ProducerLimi
     )
 
 
-def _epochs(state: PartitionState, added: Sequence[LeaderEpoch]) -> tuple[LeaderEpoch, ...]:
+def _epochs(state: ColdState, added: Sequence[LeaderEpoch]) -> tuple[LeaderEpoch, ...]:
     """All epochs from that of the log start on, ascending."""
     last = state.epochs[-1].epoch if state.epochs else -1
     joined = (*state.epochs, *(epoch for epoch in added if epoch.epoch > last))

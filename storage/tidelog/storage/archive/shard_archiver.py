@@ -36,10 +36,11 @@ from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
 from tidelog.storage.manifests.shard_upload import ShardUpload
-from tidelog.storage.manifests.shard_values import EMPTY, ChangeKind, Floor, PartitionState, TopicSegment
+from tidelog.storage.manifests.shard_values import EMPTY, ChangeKind, ColdState, TopicSegment
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.segments.topic_segment import SegmentPlace
+from tidelog.storage.wal.floor import Floor
 from tidelog.storage.wal.stored_entry import StoredEntry
 from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_run import read_run, width_after
@@ -163,7 +164,7 @@ class _Pass:
         return ManifestChange(ChangeKind.ARCHIVE, topics, self.floor)
 
     def _topic(self, plan: TopicPlan, latest: ShardManifest, segment: TopicSegment, now_ms: int) -> TopicChange:
-        states: dict[int, PartitionState] = {}
+        states: dict[int, ColdState] = {}
         for number, part in plan.partitions.items():
             state = _state(latest, plan.topic_id, number)
             if state.cold_end != _state(self.began, plan.topic_id, number).cold_end:
@@ -178,11 +179,11 @@ def _topic_ids(entries: Sequence[StoredEntry]) -> set[str]:
     return {span.topic_partition.topic_id for entry in entries for span in entry.header.spans}
 
 
-def _states(manifest: ShardManifest, entries: Sequence[StoredEntry]) -> Mapping[TopicPartition, PartitionState]:
+def _states(manifest: ShardManifest, entries: Sequence[StoredEntry]) -> Mapping[TopicPartition, ColdState]:
     places = {span.topic_partition for entry in entries for span in entry.header.spans}
     return {place: _state(manifest, place.topic_id, place.partition) for place in places}
 
 
-def _state(manifest: ShardManifest, topic_id: str, partition: int) -> PartitionState:
+def _state(manifest: ShardManifest, topic_id: str, partition: int) -> ColdState:
     topic = manifest.topics.get(topic_id)
     return topic.partition(partition) if topic else EMPTY

@@ -20,7 +20,7 @@ from typing import Protocol
 from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import past_losses
-from tidelog.storage.manifests.shard_values import EMPTY, LeaderEpoch, PartitionState
+from tidelog.storage.manifests.shard_values import EMPTY, ColdState, LeaderEpoch
 from tidelog.storage.wal.wal_entry import ProducerMark, Span, WalHeader
 
 COPY_BYTES_MIN = 128 * 1024
@@ -92,9 +92,7 @@ class _Piece:
     groups: range | None
 
 
-def plan_topics(
-    entries: Sequence[PlannedEntry], states: Mapping[TopicPartition, PartitionState]
-) -> Sequence[TopicPlan]:
+def plan_topics(entries: Sequence[PlannedEntry], states: Mapping[TopicPartition, ColdState]) -> Sequence[TopicPlan]:
     """The segments for the records of `entries`, neighbours in the log, that the manifest with the `states` lacks, by
     topic id. Raises `RecordsLost` if records between the manifest and the entries are in neither (inv. 5), and
     `Corrupt` where offsets are not dense (inv. 4)."""
@@ -121,7 +119,7 @@ def _pieces(number: int, entry: PlannedEntry) -> Iterator[_Piece]:
         yield _Piece(number, entry.header.epoch, span, groups)
 
 
-def _lacking(place: TopicPartition, pieces: Sequence[_Piece], state: PartitionState) -> list[_Piece]:
+def _lacking(place: TopicPartition, pieces: Sequence[_Piece], state: ColdState) -> list[_Piece]:
     """The pieces from the cold end on, dense but for recorded losses; the first may be cut."""
     expected = past_losses(state.losses, state.cold_end)
     lacking: list[_Piece] = []

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 
 from cachetools import LRUCache
@@ -37,8 +37,10 @@ from tidelog.storage.manifests.version_codec import decode_version, encode_versi
 from tidelog.storage.object_log import ObjectLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
+from tidelog.storage.wal.floor import Floor
 from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
 
+CHANGES_MAX = 8
 LARGE_BYTES = 1024 * 1024
 """A larger object is decoded in a thread, so that a list of a hundred thousand segments does not block other tasks."""
 DIFFERENCES_MIN = 256
@@ -50,7 +52,8 @@ LISTS_BYTES = 64 * 1024 * 1024
 
 
 class ShardLog:
-    """The manifest of `shard`. Not for two tasks at once."""
+    """The manifest of `shard`. One object serves all tasks of a process, which take turns. It is also the source of the
+    log's floor (`wal.floor.Floors`)."""
 
     def __init__(self, store: ObjectStore, shard: int, runtime: Runtime) -> None:
         self.shard = shard
@@ -58,6 +61,7 @@ class ShardLog:
         self._log = ObjectLog(store, manifests_prefix(shard), ".json")
         self._runtime = runtime
         self._clock = runtime.clock
+        self._turn = asyncio.Lock()
         self._latest = ShardManifest(shard)
         self._known_s = -math.inf  # when `_latest` was known to be the newest
         self._asked = False  # whether `_latest` was read or appended, and no append is in doubt
@@ -86,21 +90,17 @@ class ShardLog:
     async def latest(self) -> ShardManifest:
         """The newest version, or one of number -1 if there is none yet. One LIST, and a GET unless that version is
         known already. Raises `Corrupt`, `Unavailable`."""
-        tried = -1
-        while True:
-            asked_s = self._clock.monotonic()
-            newest = await self._log.newest(self._latest.version)
-            if newest == self._latest.version:
-                break
-            try:
-                self._latest, self._tag = await self.read(newest), None
-                break
-            except (NotFound, Corrupt):
-                if newest == tried:
-                    raise
-                tried = newest  # it may have been collected while this process was paused: look again
-        self._known_s, self._asked = asked_s, True
-        return self._latest
+        async with self._turn:
+            return await self._read_latest()
+
+    async def newest(self) -> ShardManifest:
+        """Like `latest`, but by one HEAD if the newest version is the one that is known."""
+        async with self._turn:
+            return self._latest if self._asked and await self._is_newest() else await self._read_latest()
+
+    async def floor(self) -> Floor:
+        """The floor in the newest version; requests as `newest`."""
+        return (await self.newest()).floor
 
     async def renew(self) -> bool:
         """Whether the version that `latest` returned is still the newest, by one HEAD of the next one; if False, call
@@ -108,16 +108,8 @@ class ShardLog:
 
         The next version may have been collected if this one was the newest long ago. Within `FLOOR_TRUST_S` it cannot
         have been (`floor_trust`), so within that time its absence is proof."""
-        asked_s, trusted_until_s = self._clock.monotonic(), self._known_s + FLOOR_TRUST_S
-        if asked_s >= trusted_until_s:
-            return False
-        try:
-            await self._log.version_of(self._latest.version + 1)
-        except NotFound:
-            if self._clock.monotonic() < trusted_until_s:
-                self._known_s = asked_s
-                return True
-        return False
+        async with self._turn:
+            return await self._is_newest()
 
     async def read(self, version: int) -> ShardManifest:
         """One version, without its lists. Raises `NotFound`, `Corrupt`."""
@@ -144,15 +136,73 @@ class ShardLog:
         }
         return replace(manifest, topics={**manifest.topics, **read})
 
-    async def append(self, change: ManifestChange) -> ShardManifest:
-        """Append the version that `change` makes of the newest one that is known. Returns it.
+    async def change(
+        self, topic_ids: Iterable[str], plan: Callable[[ShardManifest], ManifestChange | None]
+    ) -> ShardManifest:
+        """Append the change that `plan` makes of the newest version, in which the lists of `topic_ids` were read.
+        `plan` is called again if another worker was faster; None: there is nothing to change. Returns the newest
+        version. Raises `Conflict` if others were faster `CHANGES_MAX` times."""
+        topic_ids = tuple(topic_ids)
+        manifest = self.known or await self.latest()
+        for _ in range(CHANGES_MAX):
+            manifest = await self.with_lists(manifest, topic_ids)
+            change = plan(manifest)
+            if change is None:
+                return manifest
+            try:
+                return await self.append(change, manifest)
+            except Conflict:
+                manifest = await self.latest()
+        raise Conflict(f"other workers were faster {CHANGES_MAX} times")
 
-        Raises `Conflict` if another version took the number, or if the change does not fit the known version: start
-        over from `latest`. If the stored body is the same as this one, the append succeeded, and an earlier answer was
-        lost. Segment ids make a body unique. Two workers can only write the same body if it adds no segment, and then
-        the result is what both wanted.
+    async def append(self, change: ManifestChange, before: ShardManifest | None = None) -> ShardManifest:
+        """Append the version that `change` makes of `before` (None: the newest that is known). Returns it.
+
+        Raises `Conflict` if `before` is not the newest version, or if the change does not fit it: start over from
+        `latest`. If the stored body is the same as this one, the append succeeded, and an earlier answer was lost.
+        Segment ids make a body unique. Two workers can only write the same body if it adds no segment, and then the
+        result is what both wanted.
         """
-        before = await self.with_lists(self._latest, (*change.topics, *change.dropped))
+        async with self._turn:
+            if before is not None and before.version != self._latest.version:
+                raise Conflict(f"version {before.version} of shard {self.shard} is not the newest: start over")
+            return await self._append(change, before or self._latest)
+
+    async def delete(self, version: int) -> None:
+        """Remove an old version, whose step is in the history; that it is absent is no error."""
+        await self._log.delete(version)
+
+    async def _read_latest(self) -> ShardManifest:
+        tried = -1
+        while True:
+            asked_s = self._clock.monotonic()
+            newest = await self._log.newest(self._latest.version)
+            if newest == self._latest.version:
+                break
+            try:
+                self._latest, self._tag = await self.read(newest), None
+                break
+            except (NotFound, Corrupt):
+                if newest == tried:
+                    raise
+                tried = newest  # it may have been collected while this process was paused: look again
+        self._known_s, self._asked = asked_s, True
+        return self._latest
+
+    async def _is_newest(self) -> bool:
+        asked_s, trusted_until_s = self._clock.monotonic(), self._known_s + FLOOR_TRUST_S
+        if asked_s >= trusted_until_s:
+            return False
+        try:
+            await self._log.version_of(self._latest.version + 1)
+        except NotFound:
+            if self._clock.monotonic() < trusted_until_s:
+                self._known_s = asked_s
+                return True
+        return False
+
+    async def _append(self, change: ManifestChange, before: ShardManifest) -> ShardManifest:
+        before = await self.with_lists(before, (*change.topics, *change.dropped))
         try:
             made = applied(before, change)
         except DoesNotApply as error:
@@ -169,10 +219,6 @@ class ShardLog:
             await self._expect_first(made)
         self._latest, self._tag, self._known_s, self._asked = made, tag, sent_s, True
         return made
-
-    async def delete(self, version: int) -> None:
-        """Remove an old version, whose step is in the history; that it is absent is no error."""
-        await self._log.delete(version)
 
     async def _base(self, topic_id: str, topic: TopicState) -> TopicBase:
         stored = topic.stored

@@ -27,14 +27,13 @@ import msgspec
 from tidelog.storage.manifests.losses import from_log_start
 from tidelog.storage.manifests.segment_list import DoesNotApply
 from tidelog.storage.manifests.shard_values import (
-    BEGINNING,
     ChangeKind,
-    Floor,
+    ColdState,
     Garbage,
-    PartitionState,
     TopicSegment,
 )
 from tidelog.storage.manifests.topic_state import ListRef, TopicState
+from tidelog.storage.wal.floor import BEGINNING, Floor
 
 GENESIS = "0" * 64
 """The `head` before the first version."""
@@ -48,7 +47,7 @@ class TopicChange:
     name: str
     removed: tuple[str, ...] = ()
     added: tuple[TopicSegment, ...] = ()
-    partitions: Mapping[int, PartitionState] = field(default_factory=dict)
+    partitions: Mapping[int, ColdState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def _changed(was: TopicState, wanted: TopicChange) -> TopicState:
     )
 
 
-def _trimmed(state: PartitionState) -> PartitionState:
+def _trimmed(state: ColdState) -> ColdState:
     return replace(state, losses=from_log_start(state.losses, state.log_start_offset))
 
 

@@ -70,7 +70,7 @@ class ShardUpload:
                 upload = await self._upload([self._renamed(encoded) for encoded in upload.segments])
             seen = latest.version
             try:
-                return await log.append(successor(latest, upload.named))
+                return await log.append(successor(latest, upload.named), latest)
             except Conflict:
                 newer = await log.with_lists(await log.latest(), topic_ids)
                 successor(newer, upload.named)  # raises if the inputs are gone

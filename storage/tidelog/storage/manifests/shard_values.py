@@ -88,7 +88,7 @@ class KnownProducer:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class ColdState:
     """Everything about a partition but its segments. `producers` has the last batch of each idempotent producer at the
     cold end, so that inv. 7 outlives the WAL. Below `clean_end` each key is there once; `cleanings`, ascending, say
     when each stretch below it was first compacted. `losses`, ascending, may lie beyond the cold end. `epochs`,
@@ -103,7 +103,7 @@ class PartitionState:
     producers: tuple[KnownProducer, ...] = ()
 
 
-EMPTY = PartitionState()
+EMPTY = ColdState()
 
 
 class ChangeKind(Enum):
@@ -118,17 +118,6 @@ class ChangeKind(Enum):
     LOSE = "lose"  # a repair recorded losses and removed lost segments
     COLLECT = "collect"  # deleted garbage
     SWEEP = "sweep"  # changed nothing, so that earlier uploads can no longer be named
-
-
-@dataclass(frozen=True, slots=True)
-class Floor:
-    """The log of the shard begins at entry `number`; `epoch` is the highest epoch below it."""
-
-    number: int = 0
-    epoch: int = 0
-
-
-BEGINNING = Floor()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from tidelog.storage.layout import TopicPartition, shard_segment_id, shard_segme
 from tidelog.storage.manifests.losses import Loss
 from tidelog.storage.manifests.shard_values import (
     Cleaning,
+    ColdState,
     KnownProducer,
     LeaderEpoch,
-    PartitionState,
     SegmentSpan,
     TopicSegment,
 )
@@ -110,7 +110,7 @@ def segment_of(stored: StoredSegment, topic: str, topic_id: str, shard: int) -> 
     )
 
 
-def stored_state(state: PartitionState) -> StoredState:
+def stored_state(state: ColdState) -> StoredState:
     return StoredState(
         cold_end=state.cold_end,
         log_start_offset=state.log_start_offset,
@@ -128,9 +128,9 @@ def stored_state(state: PartitionState) -> StoredState:
     )
 
 
-def state_of(stored: StoredState, place: TopicPartition) -> PartitionState:
+def state_of(stored: StoredState, place: TopicPartition) -> ColdState:
     """The state of partition `place` that `stored` describes."""
-    return PartitionState(
+    return ColdState(
         log_start_offset=stored.log_start_offset,
         cold_end=stored.cold_end,
         clean_end=stored.clean_end,

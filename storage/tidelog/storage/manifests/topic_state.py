@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tidelog.storage.manifests.segment_list import NO_COLUMNS, SegmentColumns, SegmentList
-from tidelog.storage.manifests.shard_values import EMPTY, PartitionState, TopicSegment
+from tidelog.storage.manifests.shard_values import EMPTY, ColdState, TopicSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class TopicBase:
     """The content of a list."""
 
     columns: SegmentColumns = NO_COLUMNS
-    partitions: Mapping[int, PartitionState] = field(default_factory=dict)
+    partitions: Mapping[int, ColdState] = field(default_factory=dict)
 
 
 NO_BASE = TopicBase()
@@ -47,19 +47,19 @@ class TopicState:
     base: TopicBase | None = NO_BASE
     removed: frozenset[int] = frozenset()
     added: tuple[TopicSegment, ...] = ()
-    partitions: Mapping[int, PartitionState] = field(default_factory=dict)
+    partitions: Mapping[int, ColdState] = field(default_factory=dict)
 
     @property
     def segments(self) -> SegmentList:
         """All segments; needs `base`."""
         return SegmentList(self._base.columns, self.removed, self.added)
 
-    def partition(self, number: int) -> PartitionState:
+    def partition(self, number: int) -> ColdState:
         """The state of a partition; needs `base`."""
         return self.partitions.get(number) or self._base.partitions.get(number, EMPTY)
 
     @property
-    def all_partitions(self) -> Mapping[int, PartitionState]:
+    def all_partitions(self) -> Mapping[int, ColdState]:
         """The states of all partitions that have one; needs `base`."""
         return {**self._base.partitions, **self.partitions}
 

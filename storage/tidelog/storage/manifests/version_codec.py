@@ -14,7 +14,7 @@ from tidelog.storage.errors import Corrupt
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.json_envelope import seal, unseal
 from tidelog.storage.manifests.shard_manifest import GENESIS, Recorded, ShardManifest, head_of
-from tidelog.storage.manifests.shard_values import ChangeKind, Floor, Garbage
+from tidelog.storage.manifests.shard_values import ChangeKind, Garbage
 from tidelog.storage.manifests.stored_values import (
     Natural,
     StoredSegment,
@@ -25,6 +25,7 @@ from tidelog.storage.manifests.stored_values import (
     stored_state,
 )
 from tidelog.storage.manifests.topic_state import NO_BASE, ListRef, TopicState
+from tidelog.storage.wal.floor import Floor
 
 VERSION_FORMAT_VERSION = 3
 

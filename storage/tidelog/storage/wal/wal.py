@@ -6,9 +6,8 @@ long may create that number again. Its entry is **below the floor and therefore 
 create succeeded. The floor also carries the highest epoch below it, so that a log whose entries are all deleted still
 knows that epoch (inv. 3).
 
-The floor only rises. It is replaced by compare-and-swap on the store's version tag. Its content never recurs, so a tag
-that follows from the content (an ETag) is as good as a counter: a truncator that stalled between its read and its write
-gets `Conflict`, and cannot move the floor back. The floor's checksum follows from the rest and does not change this.
+The floor only rises. The shard's manifest holds it, so one append both lists the archived records and moves the floor
+(`floor`, `archive.shard_archiver`).
 
 A process that reads several entries by number, to replay or to archive them, must read the floor once more at the end
 and discard the entries below it: they may have been deleted, and created again by a stalled writer, in between.
@@ -18,44 +17,31 @@ and discard the entries below it: they may have been deleted, and created again 
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
-from tidelog.storage.errors import Conflict, Corrupt, Invalid, NotFound
-from tidelog.storage.json_checksum import check_checksum, with_checksum
-from tidelog.storage.layout import floor_key, wal_prefix, wal_suffix
+from tidelog.storage.errors import Corrupt, Invalid
+from tidelog.storage.layout import wal_prefix, wal_suffix
 from tidelog.storage.object_log import EntryInfo, ObjectLog
 from tidelog.storage.object_store import ByteRange, ObjectStore
+from tidelog.storage.wal.floor import Floor, Floors
 from tidelog.storage.wal.stored_entry import StoredEntry
 from tidelog.storage.wal.wal_entry import PreparedEntry, WalCodec, WalEntry, WalHeader
 
-FLOOR_FORMAT_VERSION = 1
 HEADER_TAIL_BYTES = 64 * 1024
 """The part of an entry's end that is read first for its header. The footer of an ordinary entry fits."""
 HEADER_TAIL_BYTES_MAX = 16 * 1024 * 1024
 """The most that is read first, however long the footers of this log have been."""
 
 
-@dataclass(frozen=True)
-class Floor:
-    """A log begins at entry `number`; `epoch` is the highest epoch below it. `version` is the store's tag, None if no
-    floor was written yet."""
-
-    number: int = 0
-    epoch: int = 0
-    version: str | None = None
-
-
 class Wal:
-    """The write-ahead log of `shard`. Raises `Corrupt`, naming the object, for an entry of another log or number."""
+    """The write-ahead log of `shard`, whose floor comes from `floors`. Raises `Corrupt`, naming the object, for an
+    entry of another log or number."""
 
-    def __init__(self, store: ObjectStore, shard: int, codec: WalCodec) -> None:
+    def __init__(self, store: ObjectStore, shard: int, codec: WalCodec, floors: Floors) -> None:
         self.shard = shard
         self.codec = codec
         self.log = ObjectLog(store, wal_prefix(shard), wal_suffix())
-        self._store = store
-        self._floor_key = floor_key(shard)
+        self._floors = floors
         self._floor_seen = 0
         self._header_tail_bytes = HEADER_TAIL_BYTES
 
@@ -64,34 +50,10 @@ class Wal:
         return self.log.key(seq)
 
     async def floor(self) -> Floor:
-        """The current floor, in one request; number 0, epoch 0 if the log was never truncated."""
-        try:
-            stored = await self._store.get(self._floor_key)
-        except NotFound:
-            return Floor()
-        floor = _decode_floor(self._floor_key, stored.data, stored.info.version)
+        """The current floor. Raises `Unavailable`, `Corrupt`."""
+        floor = await self._floors.floor()
         self._floor_seen = max(self._floor_seen, floor.number)
         return floor
-
-    async def advance_floor(self, number: int, epoch: int) -> Floor:
-        """Raise the floor to `number`, and return the current floor. `epoch` is the epoch of entry ``number - 1``, the
-        highest below `number`. Takes two requests.
-
-        Everything below `number` must be archived (inv. 5, 6). A floor at or above `number` is not changed, so it is
-        safe to call this again after `Unavailable`.
-        """
-        current = await self.floor()
-        while current.number < number:
-            body = _encode_floor(number, max(epoch, current.epoch))
-            try:
-                if current.version is None:
-                    await self._store.create(self._floor_key, body)
-                else:
-                    await self._store.put(self._floor_key, body, if_version=current.version)
-            except Conflict:
-                pass  # another process moved it, or an earlier try of this call did: read it
-            current = await self.floor()
-        return current
 
     def entries(self, start: int = 0) -> AsyncIterator[EntryInfo]:
         """Numbers and sizes of the entries from `start` on; one request per page."""
@@ -149,22 +111,3 @@ class Wal:
         if (header.shard, header.seq) != (self.shard, seq):
             raise Corrupt(self.key(seq), f"holds entry {header.seq} of shard {header.shard}")
         return header
-
-
-def _encode_floor(number: int, epoch: int) -> bytes:
-    document = {"format_version": FLOOR_FORMAT_VERSION, "number": number, "epoch": epoch}
-    return with_checksum(json.dumps(document).encode())
-
-
-def _decode_floor(key: str, data: bytes, version: str) -> Floor:
-    try:
-        document = json.loads(data)
-    except ValueError as error:
-        raise Corrupt(key, "is not JSON") from error
-    if not isinstance(document, dict) or document.get("format_version") != FLOOR_FORMAT_VERSION:
-        raise Corrupt(key, f"is not a floor of format version {FLOOR_FORMAT_VERSION}, the only one known")
-    check_checksum(key, data)
-    number, epoch = document.get("number"), document.get("epoch")
-    if type(number) is not int or type(epoch) is not int or number < 0 or epoch < 0:
-        raise Corrupt(key, "its number and epoch are not integers from 0 on")
-    return Floor(number, epoch, version)

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 from tidelog.storage.errors import Corrupt, NotFound
 from tidelog.storage.layout import floor_key
-from tidelog.storage.wal.wal import Floor, Wal
+from tidelog.storage.wal.floor import Floor
+from tidelog.storage.wal.wal import Wal
 
 UNREADABLE_MAX = 16
 """The number of damaged entries at the end of a log that a search can pass."""
