@@ -8,6 +8,7 @@ directions, so that others run in between, and a process may stall or crash in e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from tests.simulation.scheduler import Scheduler, Wait
@@ -62,6 +63,10 @@ class Witnessed:
     async def delete(self, key: str) -> None:
         await self._inner.delete(key)
         self._truth.deleted(key)
+
+    async def delete_many(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            await self.delete(key)
 
 
 class Ambush:

@@ -1,4 +1,4 @@
-"""The interface of every object store: seven calls, and errors by what the caller does next.
+"""The interface of every object store: eight calls, and errors by what the caller does next.
 
 Concepts
 --------
@@ -24,7 +24,7 @@ Implementations: `stores.memory`, `stores.local`, `stores.s3`. Wrappers, one con
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,6 +35,8 @@ Body = bytes | bytearray | memoryview
 
 KEY_BYTES_MAX = 1_024
 LIST_PAGE_MAX = 1_000
+DELETE_BATCH_MAX = 1_000
+"""The keys that one request removes. S3 takes no more."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,13 @@ class ObjectStore(Protocol):
         """Remove `key`. It is no error if `key` is absent."""
         ...
 
+    async def delete_many(self, keys: Sequence[str]) -> None:
+        """Remove `keys`, absent ones too, in one request for each `DELETE_BATCH_MAX` of them.
+
+        The keys of a request go in no particular order. If some cannot be removed, the others are, and then the error
+        of one of them is raised; later requests are not sent. Call it again with the same keys to finish."""
+        ...
+
     async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
         """One page in one request: the keys that start with `prefix` (a plain string) and sort after `start_after`,
         ascending by their bytes. Fewer than `limit` (1 to 1,000) keys mean that no more follow."""
@@ -144,6 +153,11 @@ def checked_limit(limit: int) -> int:
 def flat_view(data: Body) -> memoryview:
     """The bytes of `data` as a view without a copy. Each item is one byte, so `len` is the number of bytes."""
     return memoryview(data).cast("B")
+
+
+def delete_batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    """`keys` in parts of one request each."""
+    return (keys[start : start + DELETE_BATCH_MAX] for start in range(0, len(keys), DELETE_BATCH_MAX))
 
 
 async def list_all(store: ObjectStore, prefix: str, *, start_after: str = "") -> AsyncIterator[ObjectInfo]:

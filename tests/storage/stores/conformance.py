@@ -19,7 +19,7 @@ import pytest
 from tests.storage.stores.conformance_cases import BAD_KEYS, CONTENT, RANGES, WEIRD_KEYS
 
 from tidelog.storage.errors import Conflict, Contended, Invalid, NotFound
-from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectStore, list_all
+from tidelog.storage.object_store import DELETE_BATCH_MAX, LIST_PAGE_MAX, Body, ByteRange, ObjectStore, list_all
 
 RACERS = 16
 RACES = 10
@@ -153,6 +153,21 @@ class ObjectStoreConformance:
             await store.delete(absent)
         assert [info.key for info in await store.list("")] == ["a/b"]
 
+    async def test_many_are_deleted_and_absent_ones_are_no_error(self, store: ObjectStore) -> None:
+        keys = [*WEIRD_KEYS, "many/1", "many/2"]
+        for key in (*keys, "many/11"):
+            await store.create(key, b"")
+        await store.delete_many([*keys, "many/absent", "absent"])
+        assert [info.key for info in await store.list("")] == ["many/11"]
+        await store.delete_many(keys)
+        await store.delete_many([])
+
+    async def test_more_are_deleted_than_one_request_takes(self, store: ObjectStore) -> None:
+        await asyncio.gather(store.create("a", b""), store.create("z", b""))
+        absent = [f"n/{number:05d}" for number in range(DELETE_BATCH_MAX)]
+        await store.delete_many(["a", *absent, "z"])
+        assert list(await store.list("")) == []
+
     @pytest.mark.parametrize(
         "body",
         [bytearray(CONTENT), memoryview(CONTENT), memoryview(b"x" + CONTENT)[1:]],
@@ -256,6 +271,7 @@ class ObjectStoreConformance:
                 store.put(key, b""),
                 store.create(key, b""),
                 store.delete(key),
+                store.delete_many(["a", key]),
                 store.head(key),
             ):
                 with pytest.raises(Invalid):

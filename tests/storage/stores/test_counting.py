@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.storage import layout
 from tidelog.storage.errors import Conflict, NotFound
-from tidelog.storage.object_store import ByteRange
+from tidelog.storage.object_store import DELETE_BATCH_MAX, ByteRange
 from tidelog.storage.stores import counting
 from tidelog.storage.stores.counting import (
     OTHER,
@@ -34,6 +34,12 @@ async def test_each_call_is_one_request_of_its_verb_with_its_bytes() -> None:
     assert usage.total(Verb.GET) == Tally(requests=1, received_bytes=3)
     assert [usage.requests(verb) for verb in (Verb.HEAD, Verb.LIST, Verb.DELETE)] == [1, 1, 1]
     assert usage.requests(kind=Kind.WAL) == usage.requests() == 6
+
+
+async def test_a_delete_of_many_is_one_request_for_each_thousand() -> None:
+    store = CountingObjectStore(MemoryObjectStore())
+    await store.delete_many([f"wal/0000/{number}" for number in range(2 * DELETE_BATCH_MAX + 1)])
+    assert store.usage().requests(Verb.DELETE) == store.usage().requests(kind=Kind.WAL) == 3
 
 
 async def test_a_refused_request_is_counted_too() -> None:

@@ -117,6 +117,7 @@ async def test_one_that_hangs_is_sent_again_and_the_first_answer_counts(
     [
         ("put", lambda store: store.put("a", b"2")),
         ("delete", lambda store: store.delete("a")),
+        ("delete", lambda store: store.delete_many(["a"])),
         ("create", lambda store: store.create("b", b"x" * (HEDGED_BYTES_MAX + 1))),
     ],
 )

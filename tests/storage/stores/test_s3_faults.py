@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -27,6 +28,7 @@ CALLS: dict[str, Call] = {
     "put if version": lambda store: store.put("a", b"body", if_version='"tag"'),
     "create": lambda store: store.create("a", b"body"),
     "delete": lambda store: store.delete("a"),
+    "delete many": lambda store: store.delete_many(["a", "b"]),
     "list": lambda store: store.list("a"),
     "head": lambda store: store.head("a"),
 }
@@ -243,3 +245,67 @@ async def test_no_keys_at_all_are_denied_with_what_to_set(monkeypatch: pytest.Mo
     async with store_at("http://127.0.0.1:9", access_key_id=None, secret_access_key=None) as store:
         with pytest.raises(Denied, match="AWS_ACCESS_KEY_ID"):
             await store.head("a")
+
+
+def undeleted(*refusals: tuple[str, str]) -> Act:
+    errors = "".join(
+        f"<Error><Key>prefix/{key}</Key><Code>{code}</Code><Message>told</Message></Error>" for key, code in refusals
+    )
+    return answer("200 OK", f"<DeleteResult>{errors}</DeleteResult>".encode())
+
+
+async def test_a_delete_of_many_is_one_request_with_both_hashes_of_its_body() -> None:
+    with MisbehavingServer(undeleted()) as server:
+        async with store_at(server.url) as store:
+            await store.delete_many(["a", "b & <c>"])
+        (request,) = server.requests
+    assert (request.method, request.target.split("=")[0]) == ("POST", "/bucket?delete")
+    assert b"<Key>prefix/a</Key>" in request.body
+    assert b"<Key>prefix/b &amp; &lt;c&gt;</Key>" in request.body
+    assert base64.b64decode(request.headers["content-md5"]) == hashlib.md5(request.body).digest()
+    assert base64.b64decode(request.headers["x-amz-checksum-crc32"]) == zlib.crc32(request.body).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize(
+    ("act", "expected"),
+    [
+        (undeleted(("a", "InternalError")), Unavailable),
+        (undeleted(("a", "SlowDown")), Unavailable),
+        (undeleted(("b", "SlowDown"), ("a", "AccessDenied")), Denied),
+        (undeleted(("a", "InvalidArgument")), Invalid),
+    ],
+)
+async def test_keys_that_were_not_deleted_are_an_error_that_names_one(act: Act, expected: type[TidelogError]) -> None:
+    with MisbehavingServer(act) as server:
+        async with store_at(server.url) as store:
+            with pytest.raises(expected, match="prefix/a") as told:
+                await store.delete_many(["a", "b", "c"])
+        assert type(told.value) is expected
+        assert len(server.requests) == 1
+
+
+async def test_a_key_that_was_absent_when_many_were_deleted_is_no_error() -> None:
+    with MisbehavingServer(undeleted(("a", "NoSuchKey"))) as server:
+        async with store_at(server.url) as store:
+            await store.delete_many(["a", "b"])
+
+
+@pytest.mark.parametrize("lacks", ["501 NotImplemented", "405 MethodNotAllowed"])
+async def test_a_server_without_deletes_of_many_gets_single_ones_and_is_asked_once(lacks: str) -> None:
+    with MisbehavingServer(refusal(lacks, lacks.split()[1]), answer("204 No Content")) as server:
+        async with store_at(server.url) as store:
+            await store.delete_many(["a", "b"])
+            await store.delete_many(["c"])
+        assert [request.method for request in server.requests] == ["POST", "DELETE", "DELETE", "DELETE"]
+        assert {request.target.split("?")[0] for request in server.requests[1:]} == {
+            f"/bucket/prefix/{key}" for key in "abc"
+        }
+
+
+async def test_a_single_delete_that_fails_is_raised_after_all_were_tried() -> None:
+    acts = refusal("501 NotImplemented", "NotImplemented"), refusal("403 Forbidden", "AccessDenied")
+    with MisbehavingServer(*acts, answer("204 No Content")) as server:
+        async with store_at(server.url) as store:
+            with pytest.raises(Denied):
+                await store.delete_many(["a", "b", "c"])
+        assert len(server.requests) == 4

@@ -30,6 +30,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -41,6 +42,7 @@ from tidelog.storage.object_store import (
     ObjectInfo,
     StoredObject,
     checked_limit,
+    delete_batches,
     flat_view,
 )
 from tidelog.storage.runtime import Runtime
@@ -97,6 +99,10 @@ class LocalObjectStore:
 
     async def delete(self, key: str) -> None:
         await self._in_thread(key, lambda: self._unlink(key))
+
+    async def delete_many(self, keys: Sequence[str]) -> None:
+        for batch in delete_batches(keys):
+            await self._in_thread(f"{batch[0]} and others", partial(self._unlink_many, batch))
 
     async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
         checked_limit(limit)
@@ -164,6 +170,23 @@ class LocalObjectStore:
                 return
             path.unlink()
         self._directory.sync(path.parent)
+
+    def _unlink_many(self, keys: Sequence[str]) -> None:
+        """Remove all that can be removed, sync each folder once, and raise the first error."""
+        failed: list[OSError] = []
+        folders: set[Path] = set()
+        for path in [self._directory.path(key) for key in keys]:
+            try:
+                with self._directory.locked():
+                    if path.is_file():
+                        path.unlink()
+                        folders.add(path.parent)
+            except OSError as error:
+                failed.append(error)
+        for folder in folders:
+            self._directory.sync(folder)
+        if failed:
+            raise failed[0]
 
     def _page(self, prefix: str, start_after: str, limit: int) -> Sequence[ObjectInfo]:
         page = []

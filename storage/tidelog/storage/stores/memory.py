@@ -60,6 +60,10 @@ class MemoryObjectStore:
         if self._objects.pop(checked_key(key), None) is not None:
             del self._keys[bisect_left(self._keys, key)]
 
+    async def delete_many(self, keys: Sequence[str]) -> None:
+        for key in [checked_key(key) for key in keys]:
+            await self.delete(key)
+
     async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
         first = max(bisect_left(self._keys, prefix), bisect_right(self._keys, start_after))
         page = self._keys[first : first + checked_limit(limit)]

@@ -47,12 +47,14 @@ from tidelog.storage.object_store import (
     StoredObject,
     checked_key,
     checked_limit,
+    delete_batches,
     flat_view,
     is_key_prefix,
 )
 from tidelog.storage.stores.loop_thread import LoopThread
 from tidelog.storage.stores.s3_answers import RANGE_NOT_SATISFIABLE, Refusal, error_of, refusal_of
 from tidelog.storage.stores.s3_client import Connection, connect
+from tidelog.storage.stores.s3_deletes import S3Deletes
 from tidelog.storage.stores.s3_limits import RequestLimits
 from tidelog.storage.stores.s3_partials import S3PartialUploads
 from tidelog.storage.stores.s3_reads import S3Reads, range_header, stored_of
@@ -67,6 +69,8 @@ T = TypeVar("T")
 LIST_BYTES = 4 << 20
 """A listing may take as long as an answer of this size, since the store may search for long before it answers."""
 
+SINGLE_DELETES_MAX = 16
+
 _NO_ACCESS = (NoCredentialsError, PartialCredentialsError, TokenRetrievalError, ProfileNotFound)
 _WRONG_INPUT = (ParamValidationError, NoRegionError)
 
@@ -76,6 +80,7 @@ class _Opened:
     connection: Connection
     reads: S3Reads
     writes: S3Writes
+    deletes: S3Deletes
 
     @property
     def client(self) -> S3Client:
@@ -94,6 +99,7 @@ class S3ObjectStore:
         self._open = AsyncExitStack()
         self._opened: _Opened | None = None
         self._connecting = asyncio.Lock()
+        self._deletes_many = True  # until the server says that it cannot
 
     @property
     def url(self) -> str:
@@ -120,11 +126,16 @@ class S3ObjectStore:
 
     async def delete(self, key: str) -> None:
         name = self._name(key)
+        what = f"delete {self.url}/{key}"
+        await self._thread.run(self._answered(what, lambda opened: opened.deletes.delete(name), 0))
 
-        async def delete(client: S3Client) -> None:
-            await client.delete_object(Bucket=self._bucket, Key=name)
-
-        await self._asked("delete", key, delete)
+    async def delete_many(self, keys: Sequence[str]) -> None:
+        """A server without DeleteObjects gets single deletes, `SINGLE_DELETES_MAX` at once."""
+        for batch in delete_batches([self._name(key) for key in keys]):
+            if self._deletes_many:
+                self._deletes_many = await self._delete_batch(batch)
+            if not self._deletes_many:
+                await self._delete_singly(batch)
 
     async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
         checked_limit(limit)
@@ -180,6 +191,25 @@ class S3ObjectStore:
             raise
         self._limits.answered(clock() - began_s)
         return answer
+
+    async def _delete_batch(self, names: Sequence[str]) -> bool:
+        """One request. False: the server has no DeleteObjects."""
+        what = f"delete {len(names)} objects of {self.url}, from {names[0]} on"
+        return await self._thread.run(
+            self._answered(what, lambda opened: opened.deletes.delete_many(names), LIST_BYTES)
+        )
+
+    async def _delete_singly(self, names: Sequence[str]) -> None:
+        turns = asyncio.Semaphore(SINGLE_DELETES_MAX)
+
+        async def delete(name: str) -> None:
+            async with turns:
+                await self.delete(name.removeprefix(self._prefix))
+
+        ended = await asyncio.gather(*map(delete, names), return_exceptions=True)
+        for error in ended:
+            if error is not None:
+                raise error
 
     async def _written(self, verb: str, key: str, data: Body, **condition: str) -> str:
         name, body = self._name(key), flat_view(data)
@@ -241,7 +271,10 @@ class S3ObjectStore:
             if self._opened is None:
                 connection = await connect(self._settings, self._open)
                 reads = S3Reads(connection, self._bucket, self._limits)
-                self._opened = _Opened(connection, reads, S3Writes(connection.client, self._bucket))
+                client = connection.client
+                self._opened = _Opened(
+                    connection, reads, S3Writes(client, self._bucket), S3Deletes(client, self._bucket)
+                )
             return self._opened
 
 

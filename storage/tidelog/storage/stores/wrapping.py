@@ -8,9 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from tidelog.storage.object_store import LIST_PAGE_MAX, Body, ByteRange, ObjectInfo, ObjectStore, StoredObject
+from tidelog.storage.object_store import (
+    LIST_PAGE_MAX,
+    Body,
+    ByteRange,
+    ObjectInfo,
+    ObjectStore,
+    StoredObject,
+    delete_batches,
+)
 
 T = TypeVar("T")
 Attempt = Callable[[], Coroutine[Any, Any, T]]
@@ -27,8 +36,8 @@ class Verb(Enum):
 
 
 class Request(NamedTuple):
-    """One call. `key` is the prefix for a list. `body_bytes` is the size of the body that the call sends, or that a get
-    of a range asks for; None if the size is not known before the answer."""
+    """One call. `key` is the prefix for a list, and the first key of several to delete. `body_bytes` is the size of the
+    body that the call sends, or that a get of a range asks for; None if the size is not known before the answer."""
 
     verb: Verb
     key: str
@@ -68,6 +77,10 @@ class WrappingObjectStore:
 
     async def delete(self, key: str) -> None:
         await self._send(Request(Verb.DELETE, key), lambda: self._inner.delete(key))
+
+    async def delete_many(self, keys: Sequence[str]) -> None:
+        for batch in delete_batches(keys):
+            await self._send(Request(Verb.DELETE, batch[0]), partial(self._inner.delete_many, batch))
 
     async def list(self, prefix: str, *, start_after: str = "", limit: int = LIST_PAGE_MAX) -> Sequence[ObjectInfo]:
         request = Request(Verb.LIST, prefix, None)
