@@ -4,7 +4,7 @@ import pytest
 
 from tidelog.coordinator.journal import Journal
 from tidelog.coordinator.topics.catalog import Catalog
-from tidelog.coordinator.topics.topic import PARTITIONS_MAX, TopicLimits
+from tidelog.coordinator.topics.topic import PARTITIONS_MAX, SEGMENT_BYTES_MAX, TopicLimits, upkeep_rules
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
@@ -47,6 +47,22 @@ async def test_altering_changes_what_is_named_and_puts_defaults_back() -> None:
     await catalog.create("web", 1, {"retention.ms": 5, "segment.bytes": 2_000_000}, shard_count=1)
     altered = await catalog.alter("web", None, {"retention.ms": None}, shard_count=1)
     assert (altered.config.retention_ms, altered.config.segment_bytes) == (604_800_000, 2_000_000)
+
+
+@pytest.mark.parametrize("size_bytes", [SEGMENT_BYTES_MAX + 1, (1 << 20) - 1])
+async def test_a_segment_that_some_store_would_refuse_cannot_be_asked_for(size_bytes: int) -> None:
+    catalog = await opened(MemoryObjectStore())
+    with pytest.raises(Invalid, match=r"segment\.bytes is a number from 1048576 to 1073741824"):
+        await catalog.create("web", 1, {"segment.bytes": size_bytes}, shard_count=1)
+
+
+async def test_the_delay_of_deletions_reaches_the_upkeep_of_the_topic() -> None:
+    catalog = await opened(MemoryObjectStore())
+    plain = await catalog.create("web", 1, {}, shard_count=1)
+    quick = await catalog.create("shop", 1, {"file.delete.delay.ms": 60_000}, shard_count=1)
+    assert [upkeep_rules(topic.config).grace_ms for topic in (plain, quick)] == [86_400_000, 60_000]
+    with pytest.raises(Invalid, match=r"file\.delete\.delay\.ms"):
+        await catalog.alter("shop", None, {"file.delete.delay.ms": -1}, shard_count=1)
 
 
 async def test_partitions_are_added_where_the_shards_have_fewest_and_never_move() -> None:

@@ -19,6 +19,8 @@ PARTITIONS_MAX = 100_000
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 UNLIMITED = -1
+SEGMENT_BYTES_MAX = 1 << 30
+"""Every store takes an object of this size, and of the third more that a final segment may have, in one request."""
 CLEANUP_POLICIES = ("delete", "compact", "compact,delete")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
@@ -35,8 +37,14 @@ def checked_topic_name(name: str) -> str:
     return name
 
 
-def _config(kafka_name: str, default: int | float | str, low: int | None = None, choices: tuple[str, ...] = ()) -> Any:
-    metadata = {"kafka": kafka_name, "default": default, "low": low, "choices": choices}
+def _config(
+    kafka_name: str,
+    default: int | float | str,
+    low: int | None = None,
+    high: int = 2**63 - 1,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    metadata = {"kafka": kafka_name, "default": default, "low": low, "high": high, "choices": choices}
     return field(default=default, metadata=metadata)
 
 
@@ -51,8 +59,9 @@ class TopicConfig:
     min_compaction_lag_ms: int = _config("min.compaction.lag.ms", 0, low=0)
     max_compaction_lag_ms: int = _config("max.compaction.lag.ms", 2**63 - 1, low=1)
     min_cleanable_dirty_ratio: float = _config("min.cleanable.dirty.ratio", 0.5)
-    segment_bytes: int = _config("segment.bytes", 134_217_728, low=1_048_576)
+    segment_bytes: int = _config("segment.bytes", 134_217_728, low=1_048_576, high=SEGMENT_BYTES_MAX)
     segment_ms: int = _config("segment.ms", 604_800_000, low=1)
+    file_delete_delay_ms: int = _config("file.delete.delay.ms", 86_400_000, low=0)
     segment_key_bloom_filter: str = _config("segment.key.bloom.filter", "false", choices=("false", "true"))
     max_message_bytes: int = _config("max.message.bytes", 1_048_588, low=0)
     message_timestamp_type: str = _config("message.timestamp.type", "CreateTime", choices=TIMESTAMP_TYPES)
@@ -66,11 +75,7 @@ class TopicConfig:
                 raise Invalid(f"{name!r} is not a topic config; the known are {', '.join(sorted(known))}", field=name)
             spec = known[name]
             default: int | float | str = spec.metadata["default"]
-            values[spec.name] = (
-                default
-                if value is None
-                else _parsed(name, value, default, spec.metadata["low"], spec.metadata["choices"])
-            )
+            values[spec.name] = default if value is None else _parsed(name, value, spec.metadata)
         return replace(self, **values)  # type: ignore[arg-type]
 
     def as_kafka(self) -> dict[str, str]:
@@ -78,9 +83,8 @@ class TopicConfig:
         return {f.metadata["kafka"]: str(getattr(self, f.name)) for f in fields(self)}
 
 
-def _parsed(
-    name: str, value: str | int, default: int | float | str, low: int | None, choices: tuple[str, ...]
-) -> int | float | str:
+def _parsed(name: str, value: str | int, spec: Mapping[str, Any]) -> int | float | str:
+    default, low, high, choices = (spec[key] for key in ("default", "low", "high", "choices"))
     if isinstance(default, str):
         text = ",".join(sorted(part.strip() for part in str(value).split(",")))
         if text not in choices:
@@ -92,8 +96,8 @@ def _parsed(
         number = int(str(value))
     except ValueError:
         raise Invalid(f"{name} is a whole number, not {str(value)[:80]!r}", field=name) from None
-    if low is not None and not low <= number < 2**63:
-        raise Invalid(f"{name} is at least {low} and below 2**63, not {number}", field=name)
+    if low is not None and not low <= number <= high:
+        raise Invalid(f"{name} is a number from {low} to {high}, not {number}", field=name)
     return number
 
 
@@ -174,6 +178,7 @@ def upkeep_rules(config: TopicConfig) -> UpkeepRules:
         retention_bytes=config.retention_bytes,
         segment_bytes=config.segment_bytes,
         segment_ms=config.segment_ms,
+        grace_ms=config.file_delete_delay_ms,
         key_bloom_filter=config.segment_key_bloom_filter == "true",
         delete_retention_ms=config.delete_retention_ms,
         min_compaction_lag_ms=config.min_compaction_lag_ms,

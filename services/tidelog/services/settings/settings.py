@@ -155,14 +155,18 @@ class Settings:
     archiver_interval_ms: int = duration(
         "1m",
         "10ms to 1d",
-        "An older write-ahead log is archived; with many partitions and few entries, one ten times as old.",
+        "An older write-ahead log is archived; with many topics and few entries, one ten times as old.",
         group="Archive",
     )
-    archiver_min_bytes: int = size(
-        "64MiB", "1 to 1TiB", "A larger write-ahead log is archived; under load, one four times as large."
-    )
+    archiver_min_bytes: int = size("64MiB", "1 to 1TiB", "A larger write-ahead log is archived.")
     archiver_batch_bytes: int = size(
-        "32MiB", "1KiB to 1TiB", "Raw records that one pass of the archiver holds in memory."
+        "64MiB", "1KiB to 1GiB", "Stored bytes of the write-ahead log that one pass of the archiver holds in memory."
+    )
+    archiver_debt_max_bytes: int = size(
+        "1GiB",
+        "1MiB to 1TiB",
+        "Stored bytes of the write-ahead logs of a broker that are not archived. From three quarters on, produces are "
+        "delayed; at the limit they get 503.",
     )
     archiver_upkeep: bool = switch(
         True,
@@ -183,7 +187,8 @@ class Settings:
     delete_grace_ms: int = duration(
         "15m",
         f"{GRACE_S_MIN:.0f}s to 30d",  # the commit protocol relies on it
-        "How long an unneeded object is kept, for example an archived WAL entry or a merged segment.",
+        "How long an unneeded object is kept, for example an archived WAL entry or an old manifest. Segments have the "
+        "topic config file.delete.delay.ms.",
     )
 
     etcd_endpoints: str | None = text(

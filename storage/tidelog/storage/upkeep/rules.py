@@ -12,9 +12,9 @@ DAY_MS = 86_400_000
 class UpkeepRules:
     """The rules of one topic. Durations in ms, sizes in bytes; `retention_ms` and `retention_bytes` may be `UNLIMITED`.
 
-    `deletes` and `compacts` are the two parts of ``cleanup.policy``. `key_bloom_filter`: merged segments have a bloom
-    filter of their keys. The others are Kafka's settings of the same names.
-    """
+    `grace_ms` is ``file.delete.delay.ms``: how long a segment stays in the bucket after it left the list, for queries
+    that were planned before. `deletes` and `compacts` are the two parts of ``cleanup.policy``. `key_bloom_filter`:
+    merged segments have a bloom filter of their keys. The others are Kafka's settings of the same names."""
 
     deletes: bool = True
     compacts: bool = False
@@ -22,6 +22,7 @@ class UpkeepRules:
     retention_bytes: int = UNLIMITED
     segment_bytes: int = 128 * 1024 * 1024
     segment_ms: int = 7 * DAY_MS
+    grace_ms: int = DAY_MS
     key_bloom_filter: bool = False
     delete_retention_ms: int = DAY_MS
     min_compaction_lag_ms: int = 0
