@@ -15,6 +15,7 @@ from tidelog.storage.manifests import shard_log
 from tidelog.storage.manifests.shard_log import ShardLog
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
 from tidelog.storage.manifests.shard_values import ChangeKind
+from tidelog.storage.manifests.topic_state import Totals
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.counting import CountingObjectStore
@@ -64,6 +65,7 @@ async def test_a_new_process_reads_what_was_appended(store: MemoryObjectStore, m
         topic, expected = found.topics[TOPIC_ID], history.manifest.topics[TOPIC_ID]
         assert list(topic.segments) == list(expected.segments)
         assert topic.all_partitions == expected.all_partitions
+        assert topic.totals == Totals().after((), list(topic.segments)), "without a list one knows the sums"
         assert (found.floor, found.head) == (history.manifest.floor, history.manifest.head)
     lists = {info.key async for info in list_all(store, "manifests/0003/lists/")}
     live = {topic.stored.key for topic in history.manifest.topics.values() if topic.stored}

@@ -19,7 +19,7 @@ of one topic can be proved with the digests of the others, without their data.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -72,7 +72,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class ShardManifest:
-    """One version. `version` is -1 for a shard that has none yet."""
+    """One version. `version` is -1 for a shard that has none yet. `change`: what made it, None if it was read."""
 
     shard: int
     version: int = -1
@@ -82,6 +82,7 @@ class ShardManifest:
     previous_head: str = GENESIS
     head: str = GENESIS
     recorded: Recorded | None = None
+    change: ManifestChange | None = field(default=None, compare=False, repr=False)
 
 
 def applied(before: ShardManifest, change: ManifestChange) -> ShardManifest:
@@ -92,8 +93,8 @@ def applied(before: ShardManifest, change: ManifestChange) -> ShardManifest:
     digests: dict[str, str] = {}
     for topic_id, wanted in change.topics.items():
         was = before.topics.get(topic_id) or TopicState(wanted.name)
-        topics[topic_id] = _changed(was, wanted)
         left = [found for key in wanted.removed if (found := was.segments.named(key))]
+        topics[topic_id] = _changed(was, wanted, left)
         garbage += [Garbage(each.key, each.size_bytes, version) for each in left]
         digests[topic_id] = _digest(topic_id, change.kind, left, wanted)
     for topic_id in change.dropped:
@@ -111,6 +112,7 @@ def applied(before: ShardManifest, change: ManifestChange) -> ShardManifest:
         garbage=tuple(garbage),
         previous_head=before.head,
         recorded=recorded,
+        change=change,
     )
     return replace(made, head=head_of(made))
 
@@ -127,7 +129,7 @@ def head_of(manifest: ShardManifest) -> str:
     return hashlib.sha256(msgspec.json.encode(hashed)).hexdigest()
 
 
-def _changed(was: TopicState, wanted: TopicChange) -> TopicState:
+def _changed(was: TopicState, wanted: TopicChange, left: Sequence[TopicSegment]) -> TopicState:
     for number, state in wanted.partitions.items():
         before = was.partition(number)
         if state.log_start_offset < before.log_start_offset or state.cold_end < before.cold_end:
@@ -139,6 +141,7 @@ def _changed(was: TopicState, wanted: TopicChange) -> TopicState:
         was.with_segments(segments),
         next_run=max(was.next_run, last_run + 1),
         partitions={**was.partitions, **states},
+        totals=was.totals.after(left, wanted.added),
     )
 
 

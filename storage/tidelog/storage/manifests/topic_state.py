@@ -7,7 +7,7 @@ it does not change, so `TopicState.base` may be absent. `topic_lists` reads it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidelog.storage.manifests.segment_list import NO_COLUMNS, SegmentColumns, SegmentList
@@ -22,6 +22,26 @@ class ListRef:
     sha256: str
     size_bytes: int
     segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over the segments of a topic, which need no list. `raw_bytes`: keys and values, uncompressed."""
+
+    segments: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    raw_bytes: int = 0
+
+    def after(self, removed: Iterable[TopicSegment], added: Iterable[TopicSegment]) -> Totals:
+        """The sums after a change."""
+        changes = [*((-1, each) for each in removed), *((1, each) for each in added)]
+        return Totals(
+            self.segments + sum(sign for sign, _ in changes),
+            self.records + sum(sign * each.records for sign, each in changes),
+            self.size_bytes + sum(sign * each.size_bytes for sign, each in changes),
+            self.raw_bytes + sum(sign * each.raw_bytes for sign, each in changes),
+        )
 
 
 @dataclass(frozen=True)
@@ -39,7 +59,8 @@ NO_BASE = TopicBase()
 class TopicState:
     """`name`: the topic's. `stored`: its list, None if it has none yet. `base`: the content of that list, None if it
     was not read. `removed`: places of segments in the list; `added`: segments, in the order of their place;
-    `partitions`: states that differ from the list's. `next_run`: the number of the next run."""
+    `partitions`: states that differ from the list's. `next_run`: the number of the next run. `totals`: of all
+    segments."""
 
     name: str
     next_run: int = 0
@@ -48,6 +69,7 @@ class TopicState:
     removed: frozenset[int] = frozenset()
     added: tuple[TopicSegment, ...] = ()
     partitions: Mapping[int, ColdState] = field(default_factory=dict)
+    totals: Totals = Totals()
 
     @property
     def segments(self) -> SegmentList:
@@ -83,7 +105,7 @@ class TopicState:
 
     def listed(self, stored: ListRef, base: TopicBase) -> TopicState:
         """The same topic with `base` as its list, and no differences."""
-        return TopicState(self.name, self.next_run, stored, base)
+        return TopicState(self.name, self.next_run, stored, base, totals=self.totals)
 
     @property
     def _base(self) -> TopicBase:

@@ -24,7 +24,7 @@ from tidelog.storage.manifests.stored_values import (
     stored_segment,
     stored_state,
 )
-from tidelog.storage.manifests.topic_state import NO_BASE, ListRef, TopicState
+from tidelog.storage.manifests.topic_state import NO_BASE, ListRef, TopicState, Totals
 from tidelog.storage.wal.floor import Floor
 
 VERSION_FORMAT_VERSION = 3
@@ -37,6 +37,13 @@ class _ListRef(msgspec.Struct, array_like=True):
     segments: Natural
 
 
+class _Totals(msgspec.Struct, array_like=True):
+    segments: Natural = 0
+    records: Natural = 0
+    size_bytes: Natural = 0
+    raw_bytes: Natural = 0
+
+
 class _Topic(msgspec.Struct, omit_defaults=True):
     name: str
     next_run: Natural
@@ -44,6 +51,7 @@ class _Topic(msgspec.Struct, omit_defaults=True):
     removed: list[Natural] = []
     added: list[StoredSegment] = []
     partitions: dict[int, StoredState] = {}
+    totals: _Totals = _Totals()
 
 
 class _Garbage(msgspec.Struct, array_like=True):
@@ -115,7 +123,7 @@ def decode_version(key: str, data: bytes) -> ShardManifest:
 
 
 def _stored_topic(topic: TopicState) -> _Topic:
-    stored = topic.stored
+    stored, totals = topic.stored, topic.totals
     return _Topic(
         name=topic.name,
         next_run=topic.next_run,
@@ -123,6 +131,7 @@ def _stored_topic(topic: TopicState) -> _Topic:
         removed=sorted(topic.removed),
         added=[stored_segment(segment) for segment in topic.added],
         partitions={number: stored_state(state) for number, state in sorted(topic.partitions.items())},
+        totals=_Totals(totals.segments, totals.records, totals.size_bytes, totals.raw_bytes),
     )
 
 
@@ -138,4 +147,5 @@ def _topic(topic_id: str, found: _Topic, shard: int) -> TopicState:
         partitions={
             number: state_of(state, TopicPartition(topic_id, number)) for number, state in found.partitions.items()
         },
+        totals=Totals(*msgspec.structs.astuple(found.totals)),
     )
