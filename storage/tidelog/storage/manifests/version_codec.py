@@ -37,7 +37,7 @@ class _ListRef(msgspec.Struct, array_like=True):
     segments: Natural
 
 
-class _Totals(msgspec.Struct, array_like=True):
+class _Totals(msgspec.Struct, array_like=True, frozen=True):
     segments: Natural = 0
     records: Natural = 0
     size_bytes: Natural = 0
