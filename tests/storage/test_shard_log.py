@@ -143,6 +143,28 @@ async def test_a_number_that_was_collected_is_not_won_again(store: MemoryObjectS
     assert (await stalled.latest()).version == newest.version
 
 
+async def test_a_number_that_was_collected_is_not_won_by_a_rival_that_restored_its_predecessor(
+    store: MemoryObjectStore,
+) -> None:
+    """Two workers want the same change, which adds no segment. Both stall, and both versions are collected. The rival
+    then creates its version again, and tags follow content: only the writer's id in it tells the two apart."""
+    clock, sweep = ManualClock(), ManifestChange(ChangeKind.SWEEP)
+    stalled, rival, other = log_of(store, clock), log_of(store, clock), log_of(store)
+    await stalled.latest()
+    await rival.latest()
+    assert (await stalled.append(sweep)).version == 0
+    await other.latest()
+    for _ in range(3):
+        await other.append(sweep)
+    for version in range(3):
+        await other.delete(version)
+    clock.now_s += FLOOR_TRUST_S + 1
+    with pytest.raises(Conflict):
+        await rival.append(sweep)
+    with pytest.raises(Conflict, match="was used and collected"):
+        await stalled.append(sweep)
+
+
 async def test_after_a_long_pause_the_own_predecessor_proves_the_append(store: MemoryObjectStore) -> None:
     clock, counting = ManualClock(), CountingObjectStore(store)
     log = log_of(counting, clock)

@@ -12,8 +12,9 @@ after reading version v could then create v + 1 a second time, and readers would
 Defence: `append` checks the log again unless its answer arrived within `FLOOR_TRUST_S` of the last proof that v was the
 newest version. `floor_trust` explains why that bound is safe. The check is:
 
-- A HEAD of v, if this worker appended v. Versions are deleted in ascending order. So if v still exists, v + 1 was never
-  deleted, and this create was its first.
+- A HEAD of v, if this worker appended v. Versions are deleted in ascending order. So if that v still exists, v + 1 was
+  never deleted, and this create was its first. On S3 a tag follows from the bytes. So each worker puts an id of its own
+  into them (`ShardManifest.writer`): otherwise a rival that stalled, too, could restore v by the same change.
 - Otherwise a LIST of the versions after v + 1.
 """
 
@@ -60,6 +61,7 @@ class ShardLog:
         self._store = store
         self._log = ObjectLog(store, manifests_prefix(shard), ".json")
         self._runtime = runtime
+        self._writer = runtime.entropy.new_id()
         self._clock = runtime.clock
         self._turn = asyncio.Lock()
         self._latest = ShardManifest(shard)
@@ -160,8 +162,6 @@ class ShardLog:
 
         Raises `Conflict` if `before` is not the newest version, or if the change does not fit it: start over from
         `latest`. If the stored body is the same as this one, the append succeeded, and an earlier answer was lost.
-        Segment ids make a body unique. Two workers can only write the same body if it adds no segment, and then the
-        result is what both wanted.
         """
         async with self._turn:
             if before is not None and before.version != self._latest.version:
@@ -207,7 +207,7 @@ class ShardLog:
             made = applied(before, change)
         except DoesNotApply as error:
             raise Conflict(f"the change does not fit version {before.version}: {error}") from error
-        made = await self._with_new_lists(made, change.topics)
+        made = await self._with_new_lists(replace(made, writer=self._writer), change.topics)
         body = await asyncio.to_thread(encode_version, made)
         sent_s = self._clock.monotonic()
         self._asked = False  # until it is known how this ends

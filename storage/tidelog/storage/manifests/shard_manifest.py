@@ -72,7 +72,8 @@ class Recorded:
 
 @dataclass(frozen=True)
 class ShardManifest:
-    """One version. `version` is -1 for a shard that has none yet. `change`: what made it, None if it was read."""
+    """One version. `version` is -1 for a shard that has none yet. `writer`: the id of the `ShardLog` that appended it,
+    so that no two of them write the same bytes. `change`: what made it, None if it was read."""
 
     shard: int
     version: int = -1
@@ -82,6 +83,7 @@ class ShardManifest:
     previous_head: str = GENESIS
     head: str = GENESIS
     recorded: Recorded | None = None
+    writer: str = ""
     change: ManifestChange | None = field(default=None, compare=False, repr=False)
 
 

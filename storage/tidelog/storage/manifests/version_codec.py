@@ -75,6 +75,7 @@ class _Version(msgspec.Struct):
     change: _Change
     topics: dict[str, _Topic]
     garbage: list[_Garbage]
+    writer: str
 
 
 _decoder = msgspec.json.Decoder(_Version)
@@ -94,6 +95,7 @@ def encode_version(manifest: ShardManifest) -> bytes:
         change=_Change(recorded.kind, dict(sorted(recorded.digests.items()))),
         topics={topic_id: _stored_topic(topic) for topic_id, topic in sorted(manifest.topics.items())},
         garbage=[_Garbage(each.key, each.size_bytes, each.since_version) for each in manifest.garbage],
+        writer=manifest.writer,
     )
     return seal(VERSION_FORMAT_VERSION, msgspec.json.encode(document))
 
@@ -114,6 +116,7 @@ def decode_version(key: str, data: bytes) -> ShardManifest:
         previous_head=found.previous_head,
         head=found.head,
         recorded=Recorded(found.change.kind, found.change.digests),
+        writer=found.writer,
     )
     if found.version == 0 and found.previous_head != GENESIS:
         raise Corrupt(key, "is the first version and follows another")
