@@ -52,7 +52,7 @@ class Between:
 @dataclass(frozen=True)
 class Archive:
     """The segments of a topic that count, as `tidelog topic segments` lists them: `keys` in `bucket` at `endpoint`.
-    Each key contains ``partition=<p>/``."""
+    Their column `partition` says whose each record is."""
 
     endpoint: str
     key_id: str
@@ -87,7 +87,7 @@ class DuckDb:
                 "URL_STYLE 'path', USE_SSL false)",
                 {"key": archive.key_id, "secret": archive.secret, "endpoint": urlsplit(archive.endpoint).netloc},
             )
-            query = f"SELECT {_quoted(COLUMNS)} FROM read_parquet($files, hive_partitioning = true)"
+            query = f"SELECT {_quoted(COLUMNS)} FROM read_parquet($files)"
             named: dict[str, object] = {"files": archive.urls("s3://")}
             if wanted is not None:
                 named["low"], named["high"] = wanted.edges()
@@ -115,7 +115,7 @@ class Pandas:
         frame = pd.read_parquet(
             archive.urls(""),
             engine="pyarrow",
-            partitioning="hive",
+            partitioning=None,
             filesystem=files,
             columns=list(COLUMNS),
             filters=filters,
@@ -142,8 +142,7 @@ class PlainSpark:
             f"fs.s3a.bucket.{archive.bucket}.path.style.access": "true",
             "fs.s3a.impl.disable.cache": "true",  # otherwise Spark reuses a file system of another endpoint
         }
-        base = {"basePath": f"s3a://{archive.bucket}/"}  # above the partition folders, so that `partition` is a column
-        frame = self._spark.read.options(**options, **base).parquet(*archive.urls("s3a://"))
+        frame = self._spark.read.options(**options).parquet(*archive.urls("s3a://"))
         if wanted is not None:
             low, high = wanted.edges()
             frame = frame.where((f.col(wanted.column) >= f.lit(low)) & (f.col(wanted.column) < f.lit(high)))

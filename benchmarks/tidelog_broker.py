@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from infra.loopback_ports import free_port
 
 from benchmarks.processes import Child, Children
-from tidelog.client import Admin, ClusterDescription, PartitionLogDescription, TopicDescription
+from tidelog.client import (
+    Admin,
+    ClusterDescription,
+    PartitionLogDescription,
+    SegmentDescription,
+    TopicDescription,
+    TopicLogRequest,
+)
 from tidelog.storage.errors import Unavailable
 
 ARROW_CLIENT = "prebuilt Arrow bodies over plain sockets: no work per record"
@@ -52,8 +59,12 @@ class TidelogBroker:
         return self._admin.topic(topic)
 
     def log(self, topic: str, partition: int = 0) -> PartitionLogDescription:
-        """Offsets and segments of a partition."""
-        return self._admin.partition_log(topic, partition)
+        """The ends of a partition."""
+        return self._admin.topic_log(topic, TopicLogRequest(partitions=(partition,))).partition(partition)
+
+    def segments(self, topic: str) -> Sequence[SegmentDescription]:
+        """The segments of all partitions."""
+        return self._admin.topic_log(topic).segments
 
     def cluster(self) -> ClusterDescription:
         return self._admin.cluster()

@@ -47,8 +47,8 @@ def from_broker(url: str, topic: str, offset: int) -> pa.Table:
 
 def measure(options: argparse.Namespace) -> dict[str, object]:
     with Admin(options.broker, deadline_s=60) as admin:
-        log = admin.partition_log(options.topic, 0)
-    middle = log.cold_end // 2
+        log = admin.topic_log(options.topic)
+    middle = log.partition(0).cold_end // 2
     expected = from_broker(options.broker, options.topic, middle)
     times = expected["timestamp"].to_pylist()
     filters = {

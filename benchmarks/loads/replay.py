@@ -17,7 +17,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem
 
 from benchmarks.loads.fetch_arrow import value_bytes_of
 from benchmarks.loads.result import LoadResult, own_cpu_seconds
-from tidelog.client import Admin, Consumer
+from tidelog.client import Admin, Consumer, TopicLogRequest
 
 
 def by_consumer(url: str, topic: str, partitions: int) -> Iterator[pa.RecordBatch]:
@@ -28,9 +28,9 @@ def by_consumer(url: str, topic: str, partitions: int) -> Iterator[pa.RecordBatc
 
 def by_pyarrow(url: str, topic: str, partitions: int) -> Iterator[pa.RecordBatch]:
     with Admin(url, deadline_s=60) as admin:
-        logs = [admin.partition_log(topic, number) for number in range(partitions)]
-    scheme, _, root = logs[0].store.partition("://")
-    files = [f"{root}/{segment.key}" for log in logs for segment in log.segments]
+        log = admin.topic_log(topic, TopicLogRequest(partitions=tuple(range(partitions))))
+    scheme, _, root = log.store.partition("://")
+    files = [f"{root}/{segment.key}" for segment in log.segments]
     yield from ds.dataset(files, format="parquet", filesystem=file_system(scheme)).to_batches()
 
 

@@ -46,9 +46,10 @@ def _segments_mb(bench: Bench, store: str, records: int) -> float:
     broker.create_topic("t", configs={"segment.ms": FINAL_AFTER_MS})
     prebuilt(bench, broker, "events", 2_500, records, "t")
     deadline = time.monotonic() + ARCHIVE_SECONDS
-    while (log := broker.log("t")).cold_end < records or len(log.segments) > 1:
+    while (cold := broker.log("t").cold_end) < records or len(broker.segments("t")) > 1:
         if time.monotonic() > deadline:
-            raise Failed(f"{log.cold_end} of {records} records are in {len(log.segments)} segments")
+            raise Failed(f"{cold} of {records} records are in {len(broker.segments('t'))} segments")
         time.sleep(0.2)
+    segments = broker.segments("t")
     broker.stop()
-    return sum(segment.size_bytes for segment in log.segments) / 1e6
+    return sum(segment.size_bytes for segment in segments) / 1e6

@@ -58,7 +58,7 @@ def _created_ms(brokers: Cluster, topic: str) -> tuple[float, float]:
 
 def _knows(brokers: Cluster, broker: str, topic: str) -> bool:
     try:
-        return brokers.admin(broker).partition_log(topic, PARTITIONS - 1).high_watermark == 0
+        return brokers.admin(broker).topic_log(topic).partition(PARTITIONS - 1).high_watermark == 0
     except NotFound:
         return False
 

@@ -8,12 +8,13 @@ from typing import TypeVar
 
 from tidelog.services.broker.api.broker import Broker
 from tidelog.services.broker.api.cluster import Leader
-from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, PartitionLog, Position
+from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, Position
 from tidelog.services.broker.api.produce import Appended, Draft, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.write.routing import Share
 from tidelog.storage.errors import LeaderUnknown
 from tidelog.wire.groups import GroupRequest
+from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest
 
 A = TypeVar("A")
 
@@ -57,10 +58,10 @@ class DirectPeers:
     ) -> int:
         return await self._peer(leader).resolve(_forwarded(context), topic, partition, position, fresh=fresh)
 
-    async def partition_log(
-        self, context: RequestContext, leader: Leader, topic: str, partition: int, *, fresh: bool
-    ) -> PartitionLog:
-        return await self._peer(leader).partition_log(_forwarded(context), topic, partition, fresh=fresh)
+    async def topic_log(
+        self, context: RequestContext, leader: Leader, topic: str, request: TopicLogRequest
+    ) -> TopicLogDescription:
+        return await self._peer(leader).topic_log(_forwarded(context), topic, request)
 
     async def delete_records(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, before_offset: int

@@ -6,6 +6,7 @@ import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker, until
 from tests.broker.drafts import numbered, offsets_of
+from tests.broker.logs import partition_log
 from tests.broker.set_clock import GRACE_S, SetClock
 
 from tidelog.services.broker.api.fetch import FetchLimits
@@ -164,7 +165,7 @@ async def test_archiving_continues_by_itself_and_moves_the_floor(store: ObjectSt
         await broker.create_topic(ANYBODY, "t", 1, {})
         await broker.produce(ANYBODY, "t", numbered(0, 50), ProduceOptions())
         await until(lambda: broker.status().shards[0].wal_bytes == 0)
-        log = await broker.partition_log(ANYBODY, "t", 0)
+        log = await partition_log(broker, "t", 0)
         assert (log.cold_end, log.high_watermark) == (50, 50)
         assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 0, FetchLimits(100, 1 << 20))) == list(range(50))
 

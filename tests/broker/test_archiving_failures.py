@@ -9,6 +9,7 @@ import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered, offsets_of
+from tests.broker.logs import partition_log
 from tests.storage.archive_scenes import NEVER, CrashingStore
 
 from tidelog.services.broker.api.fetch import FetchLimits
@@ -68,7 +69,7 @@ async def check_reads(broker: LocalBroker, count: int) -> None:
 
 
 async def cold_ends(broker: LocalBroker) -> Mapping[int, int]:
-    return {number: (await broker.partition_log(ANYBODY, "t", number)).cold_end for number in range(PARTITIONS)}
+    return {number: (await partition_log(broker, "t", number)).cold_end for number in range(PARTITIONS)}
 
 
 async def delete_log(store: ObjectStore) -> None:

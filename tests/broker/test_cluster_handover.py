@@ -9,6 +9,7 @@ from tests.broker.cluster_load import check_log, load_on, whole_log
 from tests.broker.cluster_world import running_world
 from tests.broker.drafts import numbered, values_of
 from tests.broker.gated_store import GatedObjectStore
+from tests.broker.logs import partition_log
 
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions, ProducerSequence
@@ -219,7 +220,7 @@ async def test_archiving_ends_with_leadership_and_the_next_leader_continues_with
         await archiving
         await b.produce(ANYBODY, "t", numbered(50, 50), TO_ZERO)
         await b.archive_now()
-        log = await a.partition_log(ANYBODY, "t", 0)
+        log = await partition_log(a, "t", 0)
         assert (log.cold_end, log.high_watermark) == (100, 100)
         gated.gate.set()
         assert values_of(await a.fetch(ANYBODY, "t", 0, 0, ALL)) == [b"%d" % n for n in range(100)]

@@ -8,6 +8,7 @@ from tests.anybody import ANYBODY, FORWARDED
 from tests.broker.brokers import until
 from tests.broker.cluster_world import CLUSTER, World, running_world
 from tests.broker.drafts import draft, numbered, offsets_of, values_of
+from tests.broker.logs import partition_log
 
 from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
 from tidelog.services.broker.api.produce import ProduceOptions
@@ -42,7 +43,7 @@ async def test_every_broker_takes_produces_and_fetches_of_every_partition() -> N
             for number in range(3):
                 assert values_of(await world.brokers[name].fetch(ANYBODY, "t", number, 0, ALL)) == [b"0", b"1", b"2"]
                 assert await world.brokers[name].resolve(ANYBODY, "t", number, Position(Anchor.LATEST)) == 3
-                log = await world.brokers[name].partition_log(ANYBODY, "t", number)
+                log = await partition_log(world.brokers[name], "t", number)
                 assert (log.partition, log.high_watermark) == (number, 3)
 
 
@@ -73,7 +74,7 @@ async def test_a_request_is_forwarded_at_most_once() -> None:
         with pytest.raises(NotLeader):
             await asked.resolve(FORWARDED, "t", there, Position(Anchor.LATEST))
         with pytest.raises(NotLeader):
-            await asked.partition_log(FORWARDED, "t", there)
+            await partition_log(asked, "t", there, context=FORWARDED)
         assert world.brokers["b"].measurements().topics == {}
 
 

@@ -11,6 +11,7 @@ from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import numbered, offsets_of
 from tests.broker.fast_clock import FastClock
+from tests.broker.logs import partition_log
 from tests.storage.damage_by_hand import Harm, cut, delete, flip
 
 from tidelog.services.broker.api.fetch import FetchLimits
@@ -41,7 +42,7 @@ async def produce(broker: LocalBroker, partition: int, first: int, count: int = 
 
 
 async def cold_ends(broker: LocalBroker, partitions: int) -> list[int]:
-    logs = [await broker.partition_log(ANYBODY, "t", number, fresh=False) for number in range(partitions)]
+    logs = [await partition_log(broker, "t", number, fresh=False) for number in range(partitions)]
     return [log.cold_end for log in logs]
 
 
@@ -188,7 +189,7 @@ async def test_a_reader_is_told_which_offsets_are_lost_and_continues_behind_them
                 await broker.archive_now()
         key = entry_key(2)
         if archived:
-            key = (await broker.partition_log(ANYBODY, "t", 0)).segments[1].key
+            key = (await partition_log(broker, "t", 0)).segments[1].key
         await harm(store, key)
         before = await broker.fetch(ANYBODY, "t", 0, 5, ALL)
         assert (offsets_of(before), before.next_offset) == (list(range(5, 10)), 10)

@@ -8,6 +8,7 @@ from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker, until
 from tests.broker.drafts import numbered, values_of
 from tests.broker.gated_store import GatedObjectStore
+from tests.broker.logs import partition_log
 
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import Acks, ProduceOptions, ProducerSequence
@@ -100,7 +101,7 @@ async def test_topics_that_the_first_broker_made_while_the_second_opened_are_not
         gated.gate.set()
         await opening
         await second.archive_now()
-        log = await second.partition_log(ANYBODY, "late", 0)
+        log = await partition_log(second, "late", 0)
         assert (log.cold_end, log.high_watermark) == (5, 5)
         assert values_of(await second.fetch(ANYBODY, "late", 0, 0, ALL)) == [b"%d" % n for n in range(5)]
         await second.aclose()

@@ -8,6 +8,7 @@ import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import draft, numbered, offsets_of, values_of
+from tests.broker.logs import partition_log
 
 from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, Position
 from tidelog.services.broker.api.produce import ProduceOptions
@@ -233,9 +234,9 @@ async def test_the_log_of_a_partition_is_whole_while_it_is_archived(store: Objec
         async def look() -> int:
             looks = 0
             while not done:
-                log = await broker.partition_log(ANYBODY, "t", 0)
-                ends = [log.log_start_offset, *(segment.next_offset for segment in log.segments)]
-                assert [segment.base_offset for segment in log.segments] == ends[:-1]
+                log = await partition_log(broker, "t", 0)
+                ends = [log.log_start_offset, *(span.last_offset + 1 for span in log.spans)]
+                assert [span.base_offset for span in log.spans] == ends[:-1]
                 assert ends[-1] == log.cold_end <= log.high_watermark
                 fetched = await broker.fetch(ANYBODY, "t", 0, 0, ALL)
                 assert offsets_of(fetched) == list(range(fetched.next_offset))

@@ -13,6 +13,7 @@ from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.cluster_world import CLUSTER, World, running_world
 from tests.broker.drafts import numbered, values_of
+from tests.broker.logs import partition_log
 from tests.broker.set_clock import SetClock
 from tests.coordinator.stepped_clock import SteppedClock
 from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
@@ -52,7 +53,7 @@ QUESTIONS: dict[str, Question] = {
     "earliest": lambda broker: broker.resolve(ANYBODY, "t", 0, Position(Anchor.EARLIEST)),
     "from the end": lambda broker: broker.resolve(ANYBODY, "t", 0, Position(Anchor.FROM_END, 1)),
     "a time beyond the end": lambda broker: broker.resolve(ANYBODY, "t", 0, FAR_FUTURE),
-    "log": lambda broker: broker.partition_log(ANYBODY, "t", 0),
+    "log": lambda broker: partition_log(broker, "t", 0),
     "fetch at its end": lambda broker: broker.fetch(ANYBODY, "t", 0, 3, ALL),
     "fetch beyond its end": lambda broker: broker.fetch(ANYBODY, "t", 0, 4, ALL),
     "long poll": lambda broker: broker.fetch(ANYBODY, "t", 0, 3, FetchLimits(10, 1 << 20, wait_ms=50)),
@@ -103,7 +104,7 @@ async def test_a_replaced_leader_that_hears_of_the_new_one_asks_it() -> None:
         await world.usurp(0, "b")
         await b.produce(ANYBODY, "t", numbered(3, 2), TO_ZERO)
         assert await a.resolve(ANYBODY, "t", 0, LATEST) == 5
-        assert (await a.partition_log(ANYBODY, "t", 0)).high_watermark == 5
+        assert (await partition_log(a, "t", 0)).high_watermark == 5
         assert values_of(await a.fetch(ANYBODY, "t", 0, 3, ALL)) == [b"3", b"4"]
 
 
@@ -111,7 +112,7 @@ async def test_a_request_with_fresh_false_gets_the_older_end_and_no_leader_steps
     async with running_world(two(), shards=1, settings=HASTY) as world:
         a, _ = await deposed(world)
         assert await a.resolve(ANYBODY, "t", 0, LATEST, fresh=False) == 3
-        assert (await a.partition_log(ANYBODY, "t", 0, fresh=False)).high_watermark == 3
+        assert (await partition_log(a, "t", 0, fresh=False)).high_watermark == 3
         assert values_of(await a.fetch(ANYBODY, "t", 0, 3, replace(ALL, fresh=False))) == []
         assert a.route(ANYBODY, "t", 0).local
 

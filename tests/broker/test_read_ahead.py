@@ -12,6 +12,7 @@ import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker, until
 from tests.broker.drafts import draft, offsets_of
+from tests.broker.logs import partition_log
 
 from tidelog.services.broker.api.fetch import Fetched, FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
@@ -48,7 +49,7 @@ async def filled() -> Bucket:
             values = [noise.randbytes(1_000) for _ in range(BATCH)]
             await broker.produce(ANYBODY, "t", draft(values), ProduceOptions(partition=0))
         await broker.archive_now()
-        [segment] = (await broker.partition_log(ANYBODY, "t", 0)).segments
+        [segment] = (await partition_log(broker, "t", 0)).segments
     return Bucket(store, segment)
 
 

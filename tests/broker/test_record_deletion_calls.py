@@ -8,6 +8,7 @@ import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import draft, numbered, offsets_of
+from tests.broker.logs import partition_log
 
 from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
 from tidelog.services.broker.api.produce import ProduceOptions
@@ -30,10 +31,10 @@ async def test_records_of_segments_and_of_the_wal_are_deleted(store: ObjectStore
         await broker.archive_now()
         await broker.produce(ANYBODY, "t", numbered(10, 10), ProduceOptions())
         assert await broker.delete_records(ANYBODY, "t", 0, 4) == 4
-        assert (await broker.partition_log(ANYBODY, "t", 0)).cold_end == 10
+        assert (await partition_log(broker, "t", 0)).cold_end == 10
         assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 4, ALL)) == list(range(4, 20))
         assert await broker.delete_records(ANYBODY, "t", 0, 13) == 13
-        assert (await broker.partition_log(ANYBODY, "t", 0)).cold_end == 20
+        assert (await partition_log(broker, "t", 0)).cold_end == 20
         assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 13, ALL)) == list(range(13, 20))
         with pytest.raises(OutOfRange) as refused:
             await broker.fetch(ANYBODY, "t", 0, 12, ALL)
@@ -54,10 +55,10 @@ async def test_an_offset_below_the_beginning_changes_nothing() -> None:
     async with running_broker(MemoryObjectStore(), shards=1) as broker:
         await with_records(broker)
         await broker.delete_records(ANYBODY, "t", 0, 6)
-        version = (await broker.partition_log(ANYBODY, "t", 0)).manifest_version
+        version = (await partition_log(broker, "t", 0)).manifest_version
         for offset in (0, 5, 6):
             assert await broker.delete_records(ANYBODY, "t", 0, offset) == 6
-        assert (await broker.partition_log(ANYBODY, "t", 0)).manifest_version == version
+        assert (await partition_log(broker, "t", 0)).manifest_version == version
 
 
 async def test_a_position_that_no_log_has_is_refused() -> None:

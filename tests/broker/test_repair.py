@@ -11,6 +11,7 @@ from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered, offsets_of, values_of
 from tests.broker.fast_clock import FastClock
+from tests.broker.logs import partition_log
 from tests.broker.test_recovery import s3_store
 from tests.components.s3_endpoint import S3Bucket
 from tests.storage.copy_scenes import Source
@@ -164,7 +165,7 @@ async def test_a_lost_segment(harm: Harm) -> None:
     async with running_broker(store, shards=1) as broker:
         await broker.create_topic(ANYBODY, "t", PARTITIONS, {})
         await fill(broker, archived=True)
-        key = (await broker.partition_log(ANYBODY, "t", 1)).segments[2].key
+        key = (await partition_log(broker, "t", 1)).segments[2].key
     await harm(store, key)
     plan = await repaired(store)
     assert [repair.damaged.keys() for repair in plan.partitions] == [{key}]

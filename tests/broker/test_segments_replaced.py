@@ -13,6 +13,7 @@ from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.cluster_world import running_world
 from tests.broker.drafts import draft, offsets_of
+from tests.broker.logs import partition_log
 
 from tidelog.services.broker.api.fetch import Anchor, FetchLimits, Position
 from tidelog.services.broker.api.produce import ProduceOptions
@@ -148,6 +149,6 @@ async def test_a_segment_that_is_gone_though_its_manifest_is_the_newest_is_lost(
 async def test_the_log_names_the_segments_that_count_now() -> None:
     store = MemoryObjectStore()
     async with leading_reader(store) as broker:
-        assert len((await broker.partition_log(ANYBODY, "t", 0)).segments) == BATCHES
+        assert len((await partition_log(broker, "t", 0)).segments) == BATCHES
         merged = await merge_and_collect(store, await manifest_log(store, broker))
-        assert (await broker.partition_log(ANYBODY, "t", 0)).segments == merged.segments
+        assert (await partition_log(broker, "t", 0)).segments == merged.segments

@@ -12,6 +12,7 @@ from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker, until
 from tests.broker.drafts import draft, numbered, offsets_of, values_of
 from tests.broker.gated_store import GatedObjectStore
+from tests.broker.logs import partition_log
 from tests.broker.set_clock import GRACE_S, SetClock
 
 from tidelog.coordinator.topics.topic import Topic
@@ -48,7 +49,7 @@ async def a_segment(
 
 
 async def log_start(broker: LocalBroker, topic: str = "t") -> int:
-    return (await broker.partition_log(ANYBODY, topic, 0)).log_start_offset
+    return (await partition_log(broker, topic, 0)).log_start_offset
 
 
 async def until_log_start(broker: LocalBroker, offset: int) -> None:
@@ -118,7 +119,7 @@ async def test_a_restart_in_between_continues_and_waits_a_whole_grace(bucket: Ca
         clock.pass_time(GRACE_S)
         await broker.upkeep_now()
         assert await segments_of(looked) == 0
-        assert await broker.partition_log(ANYBODY, "t", 0)
+        assert await partition_log(broker, "t", 0)
         await broker.produce(ANYBODY, "t", numbered(20, 1), TO_ZERO)
         assert offsets_of(await broker.fetch(ANYBODY, "t", 0, 20, ALL)) == [20]
     await looked.aclose()

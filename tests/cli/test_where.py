@@ -13,14 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.services.cli.where import selection as selection_module
-from tidelog.services.cli.where.bounds import HIGHEST, Bounds, Span, bounds_of, ranges
+from tidelog.services.cli.where.bounds import HIGHEST, Bounds, Span, TimedSpan, bounds_of, ranges
 from tidelog.services.cli.where.expression import Constant, Expression
 from tidelog.services.cli.where.json_columns import JsonColumns
 from tidelog.services.cli.where.parser import NESTING_MAX, TEXT_CHARACTERS_MAX, parsed
 from tidelog.services.cli.where.selection import Selection
 from tidelog.storage.errors import Invalid
 from tidelog.storage.records import RECORD_SCHEMA
-from tidelog.wire.topics import SegmentDescription
 
 DAY_MS = 1_769_860_800_000  # 2026-01-31T12:00:00Z
 
@@ -245,7 +244,7 @@ def test_bounds_follow_from_the_expression(where: str, expected: Bounds) -> None
 
 def test_segments_that_cannot_match_in_time_are_not_read() -> None:
     bounds = [(0, 9, 100, 199), (10, 19, 150, 299), (25, 39, 300, 399), (40, 49, 120, 130)]
-    segments = [segment(*each) for each in bounds]
+    segments = [TimedSpan(last, Span(since, until)) for _, last, since, until in bounds]
     assert ranges(0, 60, Bounds(timestamp=Span(200, 250)), segments) == [(10, 20), (50, 60)]
     assert ranges(0, 60, Bounds(timestamp=Span(0, 160)), segments) == [(0, 20), (40, 60)]
     assert ranges(5, HIGHEST, Bounds(timestamp=Span(150, 350)), segments) == [(5, 40), (50, HIGHEST)]
@@ -253,23 +252,21 @@ def test_segments_that_cannot_match_in_time_are_not_read() -> None:
     assert ranges(0, 20, Bounds(timestamp=Span(300)), segments) == []
 
 
-def segment(first: int, last: int, since: int, until: int) -> SegmentDescription:
-    return SegmentDescription("key", first, last, last + 1 - first, 1, since, until, "")
-
-
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), max_size=30), st.integers(0, 30), st.integers(0, 30))
 def test_no_record_that_matches_is_left_out(times: list[tuple[int, int]], since: int, until: int) -> None:
     """Records with any times, in segments of any sizes."""
-    segments, offset = [], 0
+    segments: list[tuple[int, TimedSpan]] = []
+    offset = 0
     for first, size in times:
         if size:
-            segments.append(segment(offset, offset + size - 1, first, first + size))
+            segments.append((offset, TimedSpan(offset + size - 1, Span(first, first + size))))
         offset += size + 1  # the last offset was compacted away
-    kept = ranges(0, offset + 3, bounds_of(parsed(f"timestamp >= {since} and timestamp <= {until}")), segments)
-    for one in segments if since <= until else ():
-        if one.max_timestamp >= since and one.min_timestamp <= until:
-            assert any(begin <= one.base_offset and one.last_offset < end for begin, end in kept)
+    bounds = bounds_of(parsed(f"timestamp >= {since} and timestamp <= {until}"))
+    kept = ranges(0, offset + 3, bounds, [span for _, span in segments])
+    for first, span in segments if since <= until else ():
+        if not span.timestamps.within(Span(since, until)).empty:
+            assert any(begin <= first and span.last_offset < end for begin, end in kept)
     assert any(begin <= offset + 2 < end for begin, end in kept)  # the tail, whose times are unknown
 
 

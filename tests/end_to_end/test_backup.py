@@ -23,7 +23,7 @@ MERGED_AT_ONCE = {"segment.ms": "1"}
 def marks(broker: BrokerProcess, topic: str = "web") -> list[int]:
     """The committed end of each partition."""
     with Admin(broker.url) as admin:
-        return [admin.partition_log(topic, number).high_watermark for number in range(PARTITIONS)]
+        return [found.high_watermark for found in admin.topic_log(topic).partitions]
 
 
 def lines_of(*arguments: str) -> list[Mapping[str, object]]:
@@ -54,7 +54,7 @@ def test_beside_a_broker_under_load(start_broker: StartBroker, tmp_path: Path) -
         admin.create_topic("web", partitions=PARTITIONS, configs=MERGED_AT_ONCE)
         with SteadyLoad(broker.url, "web") as load:
             load.await_acknowledged(RECORDS)
-            wait_until(lambda: len(admin.partition_log("web", 0).segments) > 0, 30.0, broker.log)
+            wait_until(lambda: len(admin.topic_log("web").segments) > 0, 30.0, broker.log)
             expect_sound(store)
             swept = lines_of("sweep", "--delete", "--grace", "1m", "--store", store)
             assert [line for line in swept if "reason" in line] == []

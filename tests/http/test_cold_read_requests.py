@@ -13,6 +13,7 @@ import pytest
 from tests.anybody import ANYBODY
 from tests.broker.brokers import SETTINGS, running_broker
 from tests.broker.drafts import draft
+from tests.broker.logs import partition_log
 from tests.http.requests import ARROW, read_arrow
 
 from tidelog.services.broker.api.produce import ProduceOptions
@@ -48,7 +49,7 @@ async def archive() -> MemoryObjectStore:
             values = [noise.randbytes(VALUE_BYTES) for _ in offsets]
             await broker.produce(ANYBODY, "t", draft(values, timestamps=[time_of(at) for at in offsets]), TO_ZERO)
         await broker.archive_now()
-        [segment] = (await broker.partition_log(ANYBODY, "t", 0)).segments
+        [segment] = (await partition_log(broker, "t", 0)).segments
         assert segment.size_bytes > RECORDS * VALUE_BYTES
     return store
 

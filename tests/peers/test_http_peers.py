@@ -31,11 +31,11 @@ from tidelog.storage.errors import (
     SequenceConflict,
     Unavailable,
 )
-from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.part_records import PART_RECORD_SCHEMA
 from tidelog.storage.records import DRAFT_SCHEMA
 from tidelog.storage.runtime import Runtime
 from tidelog.wire.polls import ARROW_STATE
+from tidelog.wire.topic_log import TopicLogRequest
 
 LIMITS = FetchLimits(1_000, 1 << 20)
 ONE_HEADER = [("h", b"x"), ("i", None)]
@@ -165,15 +165,11 @@ async def test_positions_and_the_log_are_the_leaders(
     }
     assert {at: await peers.resolve(ANYBODY, leader, "web", 0, at, fresh=False) for at in expected} == expected
     await listening.broker.archive_now()
-    log = await peers.partition_log(ANYBODY, leader, "web", 0, fresh=True)
-    whole = await listening.broker.partition_log(ANYBODY.not_forwarded(), "web", 0)
-    assert log == replace(whole, segments=tuple(as_readers_see(segment) for segment in whole.segments))
-    assert log.segments[0].sha256
-
-
-def as_readers_see(segment: Segment) -> Segment:
-    """Without the columns that only upkeep uses."""
-    return replace(segment, raw_bytes=0, level=0, archived_at_ms=0)
+    shard = listening.broker.topic(ANYBODY, "web").shards[0]
+    asked = TopicLogRequest(partitions=(0,), shard=shard)
+    log = await peers.topic_log(ANYBODY, leader, "web", asked)
+    assert log == await listening.broker.topic_log(ANYBODY.not_forwarded(), "web", asked)
+    assert [(span.base_offset, span.last_offset) for _, span in log.spans(0)] == [(0, 2)]
 
 
 async def test_a_fetch_waits_at_the_leader(peers: HttpPeers, leader: Leader, listening: ListeningBroker) -> None:

@@ -42,9 +42,10 @@ def check_sessions(url: str, source: YearSource) -> Check:
     kept_ms = int(str(topic.configs["retention.ms"]))
     judged_ms = int(time.time() * 1_000)
     with Admin(url) as admin:
-        logs = [admin.partition_log(topic.name, number) for number in range(topic.partitions)]
-    ends = [log.high_watermark for log in logs]
-    oldest = [log.segments[0].max_timestamp for log in logs if log.segments]
+        log = admin.topic_log(topic.name)
+    logs = log.partitions
+    ends = [found.high_watermark for found in logs]
+    oldest = [segment.max_timestamp for segment in log.segments]
     expired = all(at_ms >= judged_ms - kept_ms - PASS_MS for at_ms in oldest)
     held = sum(log.high_watermark - log.log_start_offset for log in logs)
     whole = ends == source.records[topic.name] and held >= source.younger_than(topic.name, kept_ms, judged_ms)

@@ -66,7 +66,7 @@ class KindOfObject:
 
 @dataclass(frozen=True)
 class YearOutcome:
-    """`costs`: of every life of the broker; stored bytes are those of the last. `segments` by topic and partition."""
+    """`costs`: of every life of the broker; stored bytes are those of the last. `segments` by topic."""
 
     options: YearOptions
     records: Mapping[str, Sequence[int]]
@@ -78,7 +78,7 @@ class YearOutcome:
     at_rest: bool
     costs: ClusterCost
     kinds: Sequence[KindOfObject]
-    segments: Mapping[str, Sequence[Sequence[SegmentDescription]]]
+    segments: Mapping[str, Sequence[SegmentDescription]]
     reads: Sequence[Reads]
     replay_s: float
     verified: Summary

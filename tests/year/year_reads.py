@@ -40,11 +40,12 @@ class ColdReader:
         self._http = httpx.Client(base_url=broker, timeout=60, trust_env=False, headers={"accept": ARROW})
         with Admin(broker) as admin:
             self._partitions = [found for found in admin.topic(topic).partitions if found.cold_end > 0]
-            logs = [admin.partition_log(topic, found.partition) for found in self._partitions]
+            log = admin.topic_log(topic)
+        held = {found.partition: [segment for segment, _ in log.spans(found.partition)] for found in self._partitions}
         self._times = {
-            log.partition: (min(s.min_timestamp for s in log.segments), max(s.max_timestamp for s in log.segments))
-            for log in logs
-            if log.segments
+            partition: (min(s.min_timestamp for s in segments), max(s.max_timestamp for s in segments))
+            for partition, segments in held.items()
+            if segments
         }
         self._partitions = [found for found in self._partitions if found.partition in self._times]
 

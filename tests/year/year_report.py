@@ -10,6 +10,7 @@ import msgspec
 from msgspec import structs
 from tests.year.year_outcome import YearOutcome
 
+from tidelog.client import SegmentDescription
 from tidelog.client.costs import TopicCostDescription
 from tidelog.client.prices import S3_STANDARD
 from tidelog.services.cli.console import size_text
@@ -72,10 +73,10 @@ def _bucket(outcome: YearOutcome) -> Iterator[str]:
         ("topic", "PUT", "GET", "LIST", "DELETE", "$ so far", "$ per GB written", "$ per month, storage"),
         [_requests(topic) for topic in (*outcome.costs.topics, _rest(outcome))],
     )
-    yield from _section("Segments of each partition")
+    yield from _section("Segments of each topic and shard")
     yield from _table(
-        ("topic", "partition", "segments", "largest", "together", "sizes"),
-        [row for topic, partitions in outcome.segments.items() for row in _segments(topic, partitions)],
+        ("topic", "shard", "segments", "largest", "together", "sizes"),
+        [row for topic, segments in outcome.segments.items() for row in _segments(topic, segments)],
     )
 
 
@@ -150,9 +151,9 @@ def _rest(outcome: YearOutcome) -> TopicCostDescription:
     return TopicCostDescription.summed("(no topic)", (), outcome.costs.rest)
 
 
-def _segments(topic: str, partitions: Sequence[Sequence[object]]) -> Iterator[Sequence[object]]:
-    for number, segments in enumerate(partitions):
-        sizes = [segment.size_bytes for segment in segments]  # type: ignore[attr-defined]
+def _segments(topic: str, segments: Sequence[SegmentDescription]) -> Iterator[Sequence[object]]:
+    for number in sorted({segment.shard for segment in segments}):
+        sizes = [segment.size_bytes for segment in segments if segment.shard == number]
         shown = ", ".join(size_text(size) for size in sizes[:8]) + (", …" if len(sizes) > 8 else "")
         yield topic, number, len(sizes), size_text(max(sizes, default=0)), size_text(sum(sizes)), shown
 

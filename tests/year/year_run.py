@@ -187,12 +187,9 @@ class YearRun:
             check_profiles(url, self._source),
         ]
 
-    def _segments(self) -> Mapping[str, Sequence[Sequence[SegmentDescription]]]:
+    def _segments(self) -> Mapping[str, Sequence[SegmentDescription]]:
         with Admin(self._broker.url) as admin:
-            return {
-                topic.name: [admin.partition_log(topic.name, n).segments for n in range(topic.partitions)]
-                for topic in self._topics
-            }
+            return {topic.name: admin.topic_log(topic.name).segments for topic in self._topics}
 
     def _cost(self) -> CostDescription:
         with Admin(self._broker.url) as admin:

@@ -29,12 +29,17 @@ from tidelog.wire.cluster import (
     PlacementDescription,
     ShardDescription,
 )
+from tidelog.wire.topic_log import (
+    PartitionLogDescription,
+    SegmentDescription,
+    SpanDescription,
+    TopicLogDescription,
+    TopicLogRequest,
+)
 from tidelog.wire.topics import (
     ListedPartition,
     ListedTopic,
     PartitionDescription,
-    PartitionLogDescription,
-    SegmentDescription,
     TopicDescription,
 )
 
@@ -73,8 +78,11 @@ __all__ = [
     "Refused",
     "SegmentDescription",
     "ShardDescription",
+    "SpanDescription",
     "TopicCostDescription",
     "TopicDescription",
+    "TopicLogDescription",
+    "TopicLogRequest",
     "TopicPartition",
     "read_prices",
     "read_table",

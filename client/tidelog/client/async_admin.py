@@ -26,7 +26,7 @@ class AsyncAdmin:
     delete_records = in_thread(Admin.delete_records)
     topics = in_thread(Admin.topics)
     topic = in_thread(Admin.topic)
-    partition_log = in_thread(Admin.partition_log)
+    topic_log = in_thread(Admin.topic_log)
     offset = in_thread(Admin.offset)
     cluster = in_thread(Admin.cluster)
     cost = in_thread(Admin.cost)

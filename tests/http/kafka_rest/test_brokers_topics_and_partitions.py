@@ -144,7 +144,7 @@ async def test_only_reads_are_told_that_a_leader_is_missing(
     async def missing(*_: object, **__: object) -> None:
         raise LeaderUnknown("the shard is moving", retry_after_s=2)
 
-    for name in ("produce", "partition_log"):
+    for name in ("produce", "resolve"):
         monkeypatch.setattr(broker, name, missing)
     monkeypatch.setattr(broker.local_groups, "call", missing)
     answers = (

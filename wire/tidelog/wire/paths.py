@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
 
+def topic_target(topic: str, call: str, query: Mapping[str, str]) -> str:
+    """Path and query, encoded, of a call on a topic."""
+    path = f"/v1/topics/{quote(topic, safe='')}/{call}"
+    return f"{path}?{urlencode(query)}" if query else path
+
+
 def partition_target(topic: str, partition: int, call: str, query: Mapping[str, str]) -> str:
     """Path and query, encoded, of a call on a partition."""
-    path = f"/v1/topics/{quote(topic, safe='')}/partitions/{partition}/{call}"
-    return f"{path}?{urlencode(query)}" if query else path
+    return topic_target(topic, f"partitions/{partition}/{call}", query)
 
 
 GROUP_CALLS = "/peers/groups/{group}"

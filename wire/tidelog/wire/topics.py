@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
 
 import msgspec
 
@@ -82,39 +81,6 @@ class TopicPage(msgspec.Struct, frozen=True, omit_defaults=True):
     topics: tuple[ListedTopic, ...]
     next: str | None = None
     failed: tuple[FailedTopic, ...] = ()
-
-
-class SegmentDescription(msgspec.Struct, frozen=True):
-    """One cold Parquet object of a partition. `key` is relative to the store's URL."""
-
-    key: str
-    base_offset: Count
-    last_offset: Count
-    records: Count
-    size_bytes: Count
-    min_timestamp: int
-    max_timestamp: int
-    sha256: str
-
-
-class PartitionLogDescription(msgspec.Struct, frozen=True):
-    """One consistent picture of a partition: `segments` hold ``[log_start_offset, cold_end)``, the broker the rest."""
-
-    topic: str
-    topic_id: str
-    partition: Count
-    shard: Count
-    log_start_offset: Count
-    cold_end: Count
-    high_watermark: Count
-    manifest_version: Annotated[int, msgspec.Meta(ge=-1)]
-    store: str
-    segments: tuple[SegmentDescription, ...]
-
-    @property
-    def name(self) -> str:
-        """The partition's name in messages, as ``web-0``."""
-        return f"{self.topic}-{self.partition}"
 
 
 class OffsetAnswer(msgspec.Struct, frozen=True):

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from tidelog.coordinator.cluster.identity import check_standalone
 from tidelog.coordinator.topics.topic import Topic
-from tidelog.services.broker.api.broker import TopicConfigs
+from tidelog.services.broker.api.broker import WHOLE_LOG, TopicConfigs
 from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Route
 from tidelog.services.broker.api.costs import BrokerCosts
-from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, PartitionLog, Position
+from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, Position
 from tidelog.services.broker.api.groups import Groups
 from tidelog.services.broker.api.produce import Acks, Appended, Draft, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
@@ -29,6 +29,7 @@ from tidelog.services.broker.peer_secrets import PeerSecrets
 from tidelog.services.broker.read.local_reads import LocalReads
 from tidelog.services.broker.read.long_poll import LongPolls, PollWatch
 from tidelog.services.broker.read.part_fetches import PartFetches
+from tidelog.services.broker.read.topic_log import topic_log_page
 from tidelog.services.broker.shard.append_buffer import RETRY_AFTER_S
 from tidelog.services.broker.status import broker_status, sole_broker_id, sole_cluster
 from tidelog.services.broker.telemetry.measurements import BrokerMeasurements, ClusterCounts, PartitionLag
@@ -37,6 +38,7 @@ from tidelog.services.broker.write.producing import ProducePath
 from tidelog.services.broker.write.routing import RequestSplitter, Share
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import AlreadyExists, Invalid, NotFound, Overloaded
+from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest
 
 DRAIN_SHARE = 0.8
 """The fraction of ``shutdown.timeout.ms`` for committing accepted records; the rest is for closing."""
@@ -64,7 +66,7 @@ class LocalBroker:
         )
         self._deletion = RecordDeletion(parts.shards, parts.archive_loop, self._clock)
         self._polls = LongPolls()
-        self._reads = LocalReads(parts.reader, parts.shards, self.known_topics, self._polls, parts.store.url)
+        self._reads = LocalReads(parts.reader, parts.shards, self.known_topics, self._polls)
         self._part_fetches = PartFetches(self._reads, parts.reader, parts.shards, self.known_topics, self._polls)
         topics = GroupTopics(self.known_topics, self._clock)
         self.local_groups = LocalGroups(
@@ -231,10 +233,15 @@ class LocalBroker:
         leader, state = await self._reads.state(topic, partition)
         return await self._deletion.delete(self.known_topics.get(topic), leader, state, before_offset)
 
-    async def partition_log(
-        self, _context: RequestContext, /, topic: str, partition: int, *, fresh: bool = True
-    ) -> PartitionLog:
-        return await self._reads.partition_log(topic, partition, fresh=fresh)
+    async def topic_log(
+        self, _context: RequestContext, /, topic: str, request: TopicLogRequest = WHOLE_LOG
+    ) -> TopicLogDescription:
+        found = await self.known_topics.known(topic)
+
+        async def ask(shard: int, asked: TopicLogRequest) -> TopicLogDescription:
+            return await self._reads.shard_log(found, shard, asked)
+
+        return await topic_log_page(found, self._parts.store.url, request, ask)
 
     async def archive_now(self) -> None:
         """Archive everything that is committed in the shards led here."""

@@ -22,7 +22,6 @@ from tidelog.services.broker.api.fetch import (
     FetchedPart,
     FetchLimits,
     FetchPart,
-    PartitionLog,
     Position,
 )
 from tidelog.services.broker.api.produce import Appended, ProduceOptions
@@ -34,14 +33,14 @@ from tidelog.services.peers.pool import PeerAnswer, PeerPool, PeerRequest, error
 from tidelog.services.peers.proof import PeerProofs
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.errors import Corrupt
-from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.runtime import Runtime
 from tidelog.wire import headers
 from tidelog.wire.group_calls import answer_type, waits
 from tidelog.wire.groups import GroupRequest
-from tidelog.wire.paths import group_target, partition_target
+from tidelog.wire.paths import group_target, partition_target, topic_target
 from tidelog.wire.records import ProduceAnswer
-from tidelog.wire.topics import LogStartAnswer, OffsetAnswer, PartitionLogDescription
+from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest
+from tidelog.wire.topics import LogStartAnswer, OffsetAnswer
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -129,12 +128,11 @@ class HttpPeers:
         request = PeerRequest("GET", partition_target(topic, partition, "offset", query), context)
         return _decoded(await self._whole(leader, request, self._call_timeout_s), OffsetAnswer).offset
 
-    async def partition_log(
-        self, context: RequestContext, leader: Leader, topic: str, partition: int, *, fresh: bool
-    ) -> PartitionLog:
-        request = PeerRequest("GET", partition_target(topic, partition, "log", _freshness(fresh=fresh)), context)
-        answer = await self._whole(leader, request, self._call_timeout_s)
-        return _partition_log(_decoded(answer, PartitionLogDescription))
+    async def topic_log(
+        self, context: RequestContext, leader: Leader, topic: str, request: TopicLogRequest
+    ) -> TopicLogDescription:
+        call = PeerRequest("GET", topic_target(topic, "log", request.query()), context)
+        return _decoded(await self._whole(leader, call, self._call_timeout_s), TopicLogDescription)
 
     async def delete_records(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, before_offset: int
@@ -194,21 +192,6 @@ def _producer_headers(options: ProduceOptions) -> list[tuple[str, str]]:
         (headers.PRODUCER_EPOCH, str(producer.producer_epoch)),
         (headers.SEQUENCE, str(producer.first_sequence)),
     ]
-
-
-def _partition_log(log: PartitionLogDescription) -> PartitionLog:
-    return PartitionLog(
-        topic=log.topic,
-        topic_id=log.topic_id,
-        partition=log.partition,
-        shard=log.shard,
-        log_start_offset=log.log_start_offset,
-        cold_end=log.cold_end,
-        high_watermark=log.high_watermark,
-        manifest_version=log.manifest_version,
-        segments=tuple(Segment(*msgspec.structs.astuple(segment)) for segment in log.segments),
-        store_url=log.store,
-    )
 
 
 def _number(answered: Mapping[str, str], name: str) -> int:

@@ -19,10 +19,13 @@ from typing import Protocol
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Route
 from tidelog.services.broker.api.costs import BrokerCosts
-from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, PartitionLog, Position
+from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, Position
 from tidelog.services.broker.api.groups import Groups
 from tidelog.services.broker.api.produce import Appended, Draft, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
+from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest
+
+WHOLE_LOG = TopicLogRequest()
 
 TopicConfigs = Mapping[str, str | int | None]
 """Configs by Kafka's names; None puts the default back."""
@@ -92,12 +95,13 @@ class RecordCalls(Protocol):
         which is higher if the log begins there already. Safe to repeat. Raises `OutOfRange` beyond the high watermark,
         `Invalid`, `NotFound`, `Unavailable`, `Corrupt`."""
 
-    async def partition_log(
-        self, context: RequestContext, /, topic: str, partition: int, *, fresh: bool = True
-    ) -> PartitionLog:
-        """Segments and offsets for a direct reader, in one consistent answer with a linearizable end. Not `fresh`: as
-        the leader knows them, without a proof that it still leads and without a look at the bucket, where another
-        worker may have merged segments. Raises `NotFound`, `Unavailable`."""
+    async def topic_log(
+        self, context: RequestContext, /, topic: str, request: TopicLogRequest = WHOLE_LOG
+    ) -> TopicLogDescription:
+        """One page of the segments and ends of partitions, for a direct reader. All that the pages say about a shard is
+        one moment, with a linearizable end. Not `fresh`: as the leaders know them, without a proof that they still lead
+        and without a look at the bucket, where another worker may have merged segments. Raises `NotFound`, `Invalid`,
+        `Unavailable`, and `Conflict` for a page of a version that is gone: begin again."""
 
 
 class Routing(Protocol):

@@ -1,4 +1,4 @@
-"""Values of a read: where it starts, its limits, the records and the log of a partition."""
+"""Values of a read: where it starts, its limits, and the records of partitions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from enum import Enum
 import pyarrow as pa
 
 from tidelog.storage.errors import TidelogError
-from tidelog.storage.manifests.manifest import Segment
 
 
 class Anchor(Enum):
@@ -96,20 +95,3 @@ class FetchedPart:
         if self.fetched:
             return self.fetched.next_offset
         return self.part.offset if isinstance(self.part.offset, int) else None
-
-
-@dataclass(frozen=True)
-class PartitionLog:
-    """A consistent snapshot of a partition: segments hold ``[log_start_offset, cold_end)``, the broker's hot tail
-    ``[cold_end, high_watermark)``."""
-
-    topic: str
-    topic_id: str
-    partition: int
-    shard: int
-    log_start_offset: int
-    cold_end: int
-    high_watermark: int
-    manifest_version: int
-    segments: Sequence[Segment]
-    store_url: str

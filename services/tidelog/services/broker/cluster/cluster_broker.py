@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from tidelog.coordinator.topics.catalog_sync import CatalogChange
 from tidelog.coordinator.topics.topic import Topic
+from tidelog.services.broker.api.broker import WHOLE_LOG
 from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus, Route
 from tidelog.services.broker.api.costs import BrokerCosts
 from tidelog.services.broker.api.fetch import (
@@ -25,7 +26,6 @@ from tidelog.services.broker.api.fetch import (
     FetchedPart,
     FetchLimits,
     FetchPart,
-    PartitionLog,
     Position,
 )
 from tidelog.services.broker.api.groups import Groups
@@ -43,10 +43,12 @@ from tidelog.services.broker.cluster.part_calls import PartCalls, PartSources
 from tidelog.services.broker.cluster.peers import Peers
 from tidelog.services.broker.cluster.share_delivery import ShareDelivery
 from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.services.broker.read.topic_log import topic_log_page
 from tidelog.services.broker.shard.append_buffer import RETRY_AFTER_S
 from tidelog.services.broker.telemetry.measurements import BrokerMeasurements
 from tidelog.services.broker.topics import check_partition
 from tidelog.storage.errors import Overloaded, RecordsLost
+from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest
 
 
 @dataclass(frozen=True)
@@ -205,20 +207,23 @@ class ClusterBroker(LocalBroker):
             lambda leader: self._peers.resolve(context, leader, topic, partition, position, fresh=fresh),
         )
 
-    async def partition_log(
-        self, context: RequestContext, /, topic: str, partition: int, *, fresh: bool = True
-    ) -> PartitionLog:
-        log_here = super().partition_log
+    async def topic_log(
+        self, context: RequestContext, /, topic: str, request: TopicLogRequest = WHOLE_LOG
+    ) -> TopicLogDescription:
+        log_here = super().topic_log
         if not context.may_forward:
-            return await log_here(context, topic, partition, fresh=fresh)
+            return await log_here(context, topic, request)
         calls = self._joined.calls
-        found = await self.known_topics.known(topic, partition)
-        return await calls.read(
-            context,
-            found.shards[partition],
-            lambda: log_here(context, topic, partition, fresh=fresh),
-            lambda leader: self._peers.partition_log(context, leader, topic, partition, fresh=fresh),
-        )
+
+        async def ask(shard: int, asked: TopicLogRequest) -> TopicLogDescription:
+            return await calls.read(
+                context,
+                shard,
+                lambda: log_here(context, topic, asked),
+                lambda leader: self._peers.topic_log(context, leader, topic, asked),
+            )
+
+        return await topic_log_page(await self.known_topics.known(topic), self._parts.store.url, request, ask)
 
     async def delete_records(self, context: RequestContext, /, topic: str, partition: int, before_offset: int) -> int:
         delete_here = super().delete_records

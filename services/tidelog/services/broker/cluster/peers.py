@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from tidelog.services.broker.api.cluster import Leader
-from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, PartitionLog, Position
+from tidelog.services.broker.api.fetch import Fetched, FetchedPart, FetchLimits, FetchPart, Position
 from tidelog.services.broker.api.produce import Appended, ProduceOptions
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.broker.write.routing import Share
 from tidelog.wire.groups import GroupRequest
+from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest
 
 A = TypeVar("A")
 
@@ -42,9 +43,10 @@ class Peers(Protocol):
         self, context: RequestContext, leader: Leader, topic: str, partition: int, position: Position, *, fresh: bool
     ) -> int: ...
 
-    async def partition_log(
-        self, context: RequestContext, leader: Leader, topic: str, partition: int, *, fresh: bool
-    ) -> PartitionLog: ...
+    async def topic_log(
+        self, context: RequestContext, leader: Leader, topic: str, request: TopicLogRequest
+    ) -> TopicLogDescription:
+        """A page of the one shard that `request` names."""
 
     async def delete_records(
         self, context: RequestContext, leader: Leader, topic: str, partition: int, before_offset: int

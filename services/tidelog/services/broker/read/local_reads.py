@@ -12,21 +12,23 @@ docs/adr/0017-linearizable-reads.md states the guarantee and why it holds.
 from __future__ import annotations
 
 from tidelog.coordinator.topics.topic import Topic
-from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, PartitionLog, Position
+from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, Position
 from tidelog.services.broker.read.long_poll import LongPolls
 from tidelog.services.broker.read.partition_reader import PartitionReader
+from tidelog.services.broker.read.topic_log import described_shard, partitions_in, place_of, version_with_list
 from tidelog.services.broker.shard.partition_state import PartitionState
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.broker.shard.shard_set import ShardSet
 from tidelog.services.broker.topics import Topics
+from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest
 
 COUNTED_FROM_END = (Anchor.LATEST, Anchor.FROM_END)
 """Positions that depend on the end of the log."""
 
 
 class LocalReads:
-    """`resolve`, `fetch` and `partition_log` of `api.Broker` for shards led here. Raises `NotLeader` or `LeaderUnknown`
-    for the others."""
+    """`resolve`, `fetch` and `topic_log` of `api.Broker` for shards led here. Raises `NotLeader` or `LeaderUnknown` for
+    the others."""
 
     def __init__(
         self,
@@ -34,11 +36,9 @@ class LocalReads:
         shards: ShardSet,
         topics: Topics,
         polls: LongPolls,
-        store_url: str,
     ) -> None:
         self._reader = reader
         self._shards = shards
-        self._store_url = store_url
         self._topics = topics
         self._polls = polls
 
@@ -76,13 +76,21 @@ class LocalReads:
             batches, next_offset = await self._reader.read(leader.partitions, state, offset, limits)
         return Fetched(batches, next_offset, state.log_start_offset, state.high_watermark)
 
-    async def partition_log(self, topic: str, partition: int, *, fresh: bool) -> PartitionLog:
-        leader, state = await self.state(topic, partition)
-        if fresh:
+    async def shard_log(self, topic: Topic, shard: int, request: TopicLogRequest) -> TopicLogDescription:
+        """The page of one shard (`topic_log`)."""
+        leader, place = self._shards.leading(shard), place_of(request)
+        numbers = partitions_in(topic, shard, request)
+        states = {number: (await self.state_of(topic, number))[1] for number in numbers}
+        log = leader.partitions.log
+        if place is not None and place.version is not None:
+            return described_shard(topic, await version_with_list(log, place.version, topic), request)
+        if request.fresh and states:
             await self._shards.prove_leading(leader)
             with self._shards.reading(leader):
-                await leader.partitions.refresh(state)
-        return self._log_of(state)
+                await leader.partitions.refresh(next(iter(states.values())))
+        manifest = await log.with_lists(log.known or await log.newest(), [topic.topic_id])
+        ends = {number: state.high_watermark for number, state in states.items()}
+        return described_shard(topic, manifest, request, ends)
 
     async def state(self, name: str, partition: int) -> tuple[ShardLeader, PartitionState]:
         return await self.state_of(await self._topics.known(name, partition), partition)
@@ -107,19 +115,3 @@ class LocalReads:
         """Prove the leadership as far as an answer from `offset` on needs it."""
         beyond = offset > state.high_watermark
         await self.prove(leader, by_end=offset >= state.high_watermark, fresh=fresh or beyond)
-
-    def _log_of(self, state: PartitionState) -> PartitionLog:
-        """All of it from one version of the manifest (inv. 5)."""
-        manifest = state.manifest
-        return PartitionLog(
-            topic=state.topic,
-            topic_id=manifest.topic_partition.topic_id,
-            partition=manifest.topic_partition.partition,
-            shard=state.shard,
-            log_start_offset=manifest.log_start_offset,
-            cold_end=manifest.cold_end,
-            high_watermark=state.high_watermark,
-            manifest_version=manifest.version,
-            segments=manifest.segments,
-            store_url=self._store_url,
-        )

@@ -20,7 +20,6 @@ from tidelog.services.cli.where.expression import (
     Not,
     Test,
 )
-from tidelog.wire.topics import SegmentDescription
 
 Numbered = Literal["offset", "timestamp", "partition"]
 Range: TypeAlias = tuple[int, int]
@@ -86,17 +85,25 @@ def bounds_of(expression: Expression) -> Bounds:
     return _bounds_of_test(expression)
 
 
-def ranges(start: int, end: int, bounds: Bounds, segments: Sequence[SegmentDescription]) -> list[Range]:
-    """The parts of ``[start, end)`` of a partition that can match. `segments` are its cold ones; what lies behind the
-    last of them can always match in time."""
+@dataclass(frozen=True)
+class TimedSpan:
+    """The offsets of a partition up to `last_offset` that a segment holds, and the times of that segment."""
+
+    last_offset: int
+    timestamps: Span
+
+
+def ranges(start: int, end: int, bounds: Bounds, spans: Sequence[TimedSpan]) -> list[Range]:
+    """The parts of ``[start, end)`` of a partition that can match. `spans` are its archived ones, by offset; the
+    records behind the last of them can always match in time."""
     first, last = max(start, bounds.offset.first), min(end, bounds.offset.last + 1)
     kept: list[Range] = []
     place = first
-    for segment in segments:
-        stop = min(last, segment.last_offset + 1)
+    for span in spans:
+        stop = min(last, span.last_offset + 1)
         if place >= stop:
             continue
-        if not Span(segment.min_timestamp, segment.max_timestamp).within(bounds.timestamp).empty:
+        if not span.timestamps.within(bounds.timestamp).empty:
             _add(kept, (place, stop))
         place = stop
     if place < last:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidelog.services.cli.where.bounds import HIGHEST, Range, bounds_of, ranges
+from tidelog.services.cli.where.bounds import HIGHEST, Range, Span, TimedSpan, bounds_of, ranges
 from tidelog.services.cli.where.selection import Selection
+from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest
 
 if TYPE_CHECKING:
     from tidelog.client import Admin, Batch, Consumer, TopicPartition
@@ -28,6 +29,7 @@ class Scan:
     follow: bool
     on_read: Callable[[int], None] = lambda _: None
     _open: dict[TopicPartition, list[Range]] = field(init=False)
+    _logs: dict[str, TopicLogDescription] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._bounds, self._ends = bounds_of(self.selection.expression), dict(self.consumer.end_offsets())
@@ -99,4 +101,13 @@ class Scan:
             return ranges(start, end, bounds, ())
         since = f"@{max(0, bounds.timestamp.first)}"
         first = max(start, self.admin.offset(topic, partition, since))
-        return ranges(first, end, bounds, self.admin.partition_log(topic, partition, fresh=False).segments)
+        return ranges(first, end, bounds, self._spans(topic, partition))
+
+    def _spans(self, topic: str, partition: int) -> Sequence[TimedSpan]:
+        """The archived spans of a partition. All partitions of its topic are asked for together, once."""
+        if topic not in self._logs:
+            self._logs[topic] = self.admin.topic_log(topic, TopicLogRequest(fresh=False))
+        return [
+            TimedSpan(span.last_offset, Span(segment.min_timestamp, segment.max_timestamp))
+            for segment, span in self._logs[topic].spans(partition)
+        ]

@@ -26,6 +26,7 @@ from tidelog.services.http.kafka_rest.rest_media import answer_format
 from tidelog.services.http.kafka_rest.rest_routes import RestRoutes
 from tidelog.services.http.listener.waiting_requests import Draining
 from tidelog.services.http.service import Service
+from tidelog.services.http.v1.positions import EARLIEST
 
 TIMEOUT_MS_DEFAULT = 1_000
 PAGE_BYTES_DEFAULT = 1 << 20
@@ -51,7 +52,7 @@ class ReadCalls:
         number = partition_number(request)
         check_partition(topic, number)
         if offset is None:
-            offset = (await self._broker.partition_log(context, topic.name, number)).log_start_offset
+            offset = await self._broker.resolve(context, topic.name, number, EARLIEST)
         fetched = await self._fetch(request, topic.name, number, offset, limits)
         size_bytes = sum(batch.nbytes for batch in fetched.batches)
         page = await page_of([Run(topic.name, number, fetched.batches)], kind, size_bytes)

@@ -19,6 +19,7 @@ from tidelog.services.http.kafka_rest.rest_answer import (
 from tidelog.services.http.kafka_rest.rest_media import management_media
 from tidelog.services.http.kafka_rest.rest_routes import RestRoutes
 from tidelog.services.http.service import Service
+from tidelog.services.http.v1.positions import EARLIEST, LATEST
 
 
 class Brokers(msgspec.Struct, frozen=True):
@@ -99,8 +100,9 @@ class TopicCalls:
         media, topic = await self._asked(request)
         number = partition_number(request)
         check_partition(topic, number)
-        log = await self._broker.partition_log(context_of(request), topic.name, number)
-        return rest_answer(Offsets(log.log_start_offset, log.high_watermark), media)
+        context = context_of(request)
+        first = await self._broker.resolve(context, topic.name, number, EARLIEST)
+        return rest_answer(Offsets(first, await self._broker.resolve(context, topic.name, number, LATEST)), media)
 
     async def _asked(self, request: Request) -> tuple[str, Topic]:
         """The media type of the answer, and the topic."""

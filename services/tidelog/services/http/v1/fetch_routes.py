@@ -1,4 +1,4 @@
-"""``GET …/partitions/{p}/records``, ``…/log`` and ``…/offset``: reads one partition."""
+"""``GET …/partitions/{p}/records`` and ``…/offset``: reads one partition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, PartitionLog, Position
+from tidelog.services.broker.api.fetch import Anchor, Fetched, FetchLimits, Position
 from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.answers.arrow_answer import ARROW_CODECS, arrow_answer
 from tidelog.services.http.answers.json_answer import json_answer
@@ -36,7 +36,7 @@ from tidelog.services.http.v1.partition_events import PartitionEvents
 from tidelog.services.http.v1.positions import EARLIEST, parse_position
 from tidelog.wire import headers
 from tidelog.wire.errors import Unreadable
-from tidelog.wire.topics import OffsetAnswer, PartitionLogDescription, SegmentDescription
+from tidelog.wire.topics import OffsetAnswer
 
 if TYPE_CHECKING:
     from tidelog.services.http.forwarding.forwarding import Forwarding
@@ -75,7 +75,6 @@ class FetchRoutes:
     def add_to(self, router: APIRouter) -> None:
         under = "/v1/topics/{topic}/partitions/{partition}"
         router.add_api_route(f"{under}/records", self.fetch, **openapi_records.FETCH)
-        router.add_api_route(f"{under}/log", self.log, **openapi_records.LOG)
         router.add_api_route(f"{under}/offset", self.offset, **openapi_records.OFFSET)
 
     async def fetch(self, request: Request) -> Response:
@@ -146,18 +145,6 @@ class FetchRoutes:
         except Draining:
             return fetched
 
-    async def log(self, request: Request) -> Response:
-        """Where the records of a partition are, in one consistent answer: for programs that read the bucket
-        directly."""
-        query = query_of(request, frozenset({"fresh"}))
-        fresh = flag(query, "fresh", default=True)
-
-        async def read_log(context: RequestContext, ref: PartitionRef) -> Response:
-            log = await self._broker.partition_log(context, ref.topic, ref.partition, fresh=fresh)
-            return json_answer(_log_description(log))
-
-        return await self._answer(request, Read(_ref(request), "log", query), read_log)
-
     async def offset(self, request: Request) -> Response:
         """Resolve a position to an offset."""
         query = query_of(request, frozenset({"at", "fresh"}))
@@ -195,33 +182,6 @@ def wants_base64(query: Mapping[str, str]) -> bool:
     if encoding not in (None, "base64"):
         raise Unreadable(f"encoding must be base64 or left out, not {encoding[:80]!r}", field="encoding")
     return encoding == "base64"
-
-
-def _log_description(log: PartitionLog) -> PartitionLogDescription:
-    return PartitionLogDescription(
-        topic=log.topic,
-        topic_id=log.topic_id,
-        partition=log.partition,
-        shard=log.shard,
-        log_start_offset=log.log_start_offset,
-        cold_end=log.cold_end,
-        high_watermark=log.high_watermark,
-        manifest_version=log.manifest_version,
-        store=log.store_url,
-        segments=tuple(
-            SegmentDescription(
-                s.key,
-                s.base_offset,
-                s.last_offset,
-                s.records,
-                s.size_bytes,
-                s.min_timestamp_ms,
-                s.max_timestamp_ms,
-                s.sha256,
-            )
-            for s in log.segments
-        ),
-    )
 
 
 def _headers(fetched: Fetched) -> dict[str, str]:

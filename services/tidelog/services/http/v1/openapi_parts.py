@@ -41,11 +41,11 @@ from tidelog.wire.polls import (
     SeekRequest,
 )
 from tidelog.wire.records import FetchAnswer, ProduceAnswer
+from tidelog.wire.topic_log import TopicLogDescription
 from tidelog.wire.topics import (
     ListedPartition,
     LogStartAnswer,
     OffsetAnswer,
-    PartitionLogDescription,
     TopicDescription,
     TopicPage,
 )
@@ -88,7 +88,7 @@ _ANSWERS: tuple[type[msgspec.Struct], ...] = (
     LagAnswer,
     OffsetAnswer,
     LogStartAnswer,
-    PartitionLogDescription,
+    TopicLogDescription,
     TopicDescription,
     TopicPage,
     ListedPartition,

@@ -12,13 +12,21 @@ from tidelog.services.http.v1.request_forms import DeleteRecordsForm
 from tidelog.wire import headers
 from tidelog.wire.polls import PartRequest, PartsAnswer, PartsRequest, PartState, TopicRecord
 from tidelog.wire.records import AppendedRecords, FetchAnswer, JsonRecord, ProduceAnswer
-from tidelog.wire.topics import LogStartAnswer, OffsetAnswer, PartitionLogDescription
+from tidelog.wire.topic_log import (
+    SPANS_MAX,
+    PartitionLogDescription,
+    SegmentDescription,
+    SpanDescription,
+    TopicLogDescription,
+)
+from tidelog.wire.topics import LogStartAnswer, OffsetAnswer
 
 _JSON, _NDJSON, _TEXT, _ARROW, _EVENTS = (media.value for media in Media)
 _INT32, _INT64 = whole(0, 2**31 - 1), whole(0, 2**63 - 1)
 _LIMIT = whole(1, 2**63 - 1)
 _PRODUCER_ID = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"}
 _START = {"type": "string", "pattern": r"^(earliest|latest|-?[0-9]{1,18}|@.+)$"}
+_PLACE = {"type": "string", "pattern": r"^[0-9]{1,9}(\.[0-9]{1,18}\.[0-9]{1,18})?$"}
 _FIELD = {"type": "string", "minLength": 1}
 _TIME_MS = 1_763_712_000_000
 
@@ -51,6 +59,16 @@ _FOLLOW_PARAMETERS = (
     query("positions", {"type": "boolean"}, "JSON lines: send lines with the position, too.", True),
     header("Last-Event-ID", TEXT, "Continue from this position.", "0:41,1:7"),
 )
+_LOG_PARAMETERS = (
+    query("partitions", TEXT, "Only these partitions: a list of numbers and ranges.", "0-3,7"),
+    query("min_offset", _INT64, "Only spans with records at or after this offset.", 0),
+    query("max_offset", _INT64, "Only spans with records at or before this offset.", 1_000_000),
+    query("min_timestamp", _INT64, "Only segments with records at or after this time, in ms since 1970.", _TIME_MS),
+    query("max_timestamp", _INT64, "Only segments with records at or before this time, in ms since 1970.", _TIME_MS),
+    query("shard", _INT32, "Only the partitions of this shard.", 0),
+    query("limit", _LIMIT, f"The most spans of a page, at most {SPANS_MAX}.", SPANS_MAX),
+    query("after", _PLACE, "`next` of the page before.", "0"),
+)
 _AT = query("at", _START, "A position, as `offset` of a fetch.", "@2026-01-31T12:00:00Z", required=True)
 
 _RECORDS = {"records": [{"key": "user-1", "value": {"json": {"path": "/", "ms": 12}}}, {"value": "plain text"}]}
@@ -65,7 +83,11 @@ _APPENDED = answer(ProduceAnswer("web", (AppendedRecords(0, 41, 2, _TIME_MS),)))
 _FETCHED = answer(FetchAnswer("web", 0, (JsonRecord(41, _TIME_MS, "user-1", "plain text", []),), 42, 42, 0))
 _EVENT = 'id: 41\ndata: {"offset":41,"timestamp":1763712000000,"key":null,"value":"text","headers":[]}\n\n'
 _STREAMED = {**body(_NDJSON, TEXT, "one record per line"), **body(_EVENTS, TEXT, _EVENT)}
-_LOG = PartitionLogDescription("web", parts.EXAMPLE_ID, 0, 0, 0, 0, 42, -1, "file:./tidelog-data", ())
+_KEY = f"topics/web/{parts.EXAMPLE_ID}/0000-5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e.parquet"
+_SPAN = SpanDescription(0, 0, 40, 41, 0)
+_SEGMENT = SegmentDescription(_KEY, 0, 0, 4_096, "ab" * 32, _TIME_MS, _TIME_MS, 41, 1, (_SPAN,))
+_ENDS = PartitionLogDescription(0, 0, 7, 0, 41, 0, 42)
+_LOG = TopicLogDescription("web", parts.EXAMPLE_ID, "s3://bucket/log", (_ENDS,), (_SEGMENT,))
 
 _PARTS = PartsRequest((PartRequest("web", 0, 41), PartRequest("web", 1, "earliest")), wait_ms=1_000)
 _PARTS_FETCHED = answer(
@@ -97,7 +119,7 @@ FETCH = operation(
     (*_ONE, *_FETCH_PARAMETERS, _BASE64, _FRESH),
 )
 FOLLOW = operation("GET", "fetch", {200: _STREAMED}, _READ_REFUSALS, (parts.TOPIC, *_FOLLOW_PARAMETERS, _BASE64))
-LOG = operation("GET", "fetch", {200: answer(_LOG)}, (400, 404, 422), (*_ONE, _FRESH))
+LOG = operation("GET", "fetch", {200: answer(_LOG)}, (400, 404, 406, 409, 422), (parts.TOPIC, *_LOG_PARAMETERS, _FRESH))
 OFFSET = operation("GET", "fetch", {200: answer(OffsetAnswer(41))}, _READ_REFUSALS, (*_ONE, _AT, _FRESH))
 FETCH_PARTS = operation(
     "POST",

@@ -15,6 +15,7 @@ NO_QUERY: frozenset[str] = frozenset()
 """The parameters of a call that has none."""
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
+SHARD_MAX = 2**31 - 1
 PARTITIONS_NAMED_MAX = 100_000
 _PARTITION_RANGE = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
