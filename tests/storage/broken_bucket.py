@@ -13,7 +13,7 @@ from tidelog.storage.bucket.finding import Finding
 from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.layout import manifest_prefix
 from tidelog.storage.manifests.json_envelope import seal, unseal
-from tidelog.storage.manifests.manifest import MANIFEST_FORMAT_VERSION, ChangeKind, Manifest, Segment
+from tidelog.storage.manifests.manifest import MANIFEST_FORMAT, ChangeKind, Manifest, Segment
 from tidelog.storage.manifests.manifest_log import ManifestLog
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal.wal_index import IndexedEntry, WalIndex, encode_block, index_row
@@ -61,9 +61,9 @@ class Bucket:
         """Change a manifest's text and make its checksum fit, so that only the content shows the damage."""
 
         def changed(data: bytes) -> bytes:
-            content = unseal("", data, MANIFEST_FORMAT_VERSION)
+            content = unseal("", data, MANIFEST_FORMAT)
             assert old in content, content
-            return seal(MANIFEST_FORMAT_VERSION, content.replace(old, new, 1))
+            return seal(MANIFEST_FORMAT, content.replace(old, new, 1))
 
         await self.change(self.manifest(version), changed)
 

@@ -13,7 +13,7 @@ from tests.storage.record_tables import SHOP, WEB
 from tidelog.storage.errors import Corrupt
 from tidelog.storage.manifests import manifest_codec
 from tidelog.storage.manifests.json_envelope import seal, unseal
-from tidelog.storage.manifests.manifest import MANIFEST_FORMAT_VERSION, ChangeKind, Manifest
+from tidelog.storage.manifests.manifest import MANIFEST_FORMAT, ChangeKind, Manifest
 from tidelog.storage.manifests.manifest_chain import chain_fault
 from tidelog.storage.manifests.manifest_codec import StoredDifference, decode_version
 from tidelog.storage.manifests.manifest_log import ManifestLog
@@ -147,9 +147,9 @@ async def test_another_base_than_the_one_it_was_made_from_is_refused(store: Memo
 @pytest.mark.usefixtures("short")
 async def test_a_base_that_is_missing_or_itself_a_difference_is_reported(store: MemoryObjectStore) -> None:
     history, good = await long_history(store)
-    content = msgspec.json.decode(unseal("", good, MANIFEST_FORMAT_VERSION))
+    content = msgspec.json.decode(unseal("", good, MANIFEST_FORMAT))
     content["base_version"] = 3
-    await store.put(history.log.key(4), seal(MANIFEST_FORMAT_VERSION, msgspec.json.encode(content)))
+    await store.put(history.log.key(4), seal(MANIFEST_FORMAT, msgspec.json.encode(content)))
     with pytest.raises(Corrupt, match="is a difference to version 3, which is one itself"):
         await ManifestLog(store, TOPIC, WEB).latest()
     await store.put(history.log.key(4), good)
@@ -167,11 +167,11 @@ async def test_a_difference_that_does_not_make_a_list_is_refused(
     store: MemoryObjectStore, name: str, value: object
 ) -> None:
     history, good = await long_history(store)
-    content = msgspec.json.decode(unseal("", good, MANIFEST_FORMAT_VERSION))
+    content = msgspec.json.decode(unseal("", good, MANIFEST_FORMAT))
     content["segments"][name] = value
     if value == []:
         content["log_start_offset"] = content["cold_end"] + 1
-    await store.put(history.log.key(4), seal(MANIFEST_FORMAT_VERSION, msgspec.json.encode(content)))
+    await store.put(history.log.key(4), seal(MANIFEST_FORMAT, msgspec.json.encode(content)))
     with pytest.raises(Corrupt) as caught:
         await ManifestLog(store, TOPIC, WEB).latest()
     assert caught.value.name == history.log.key(4)

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.storage.errors import Corrupt
+from tidelog.storage.errors import Corrupt, NewerFormat
+from tidelog.storage.formats import Format
 from tidelog.storage.parquet.parquet_encoder import ParquetEncoder, encode_parquet, fill_in_checksums
 from tidelog.storage.parquet.parquet_flavor import ParquetFlavor
 from tidelog.storage.parquet.parquet_format import decode_parquet
@@ -28,7 +29,12 @@ SCHEMA = pa.schema(
     ]
 )
 FLAVOR = ParquetFlavor(
-    "test/1", SCHEMA, zstd_levels=(1,), lengths_first=False, statistics=("offset",), dictionary_columns=("key",)
+    Format("test", 1, 1),
+    SCHEMA,
+    zstd_levels=(1,),
+    lengths_first=False,
+    statistics=("offset",),
+    dictionary_columns=("key",),
 )
 KEYS = [b"a", b"b", None]
 
@@ -117,6 +123,6 @@ def test_a_damaged_row_group_is_not_copied() -> None:
 
 
 def test_a_source_of_another_format_is_refused() -> None:
-    body = encode_parquet(replace(FLAVOR, name="test/2"), table(1, 10), b"{}")
-    with pytest.raises(Corrupt, match=r"is test/2; this version of Tidelog reads test/1"):
+    body = encode_parquet(replace(FLAVOR, form=Format("test", 2, 2)), table(1, 10), b"{}")
+    with pytest.raises(NewerFormat, match=r"version 2 of the format .test., and this Tidelog reads up to 1"):
         CopySource("other", FLAVOR, body)

@@ -22,7 +22,8 @@ from tests.storage.record_tables import (
     wal_table,
 )
 
-from tidelog.storage.errors import Corrupt, Invalid
+from tidelog.storage.errors import Corrupt, Invalid, NewerFormat
+from tidelog.storage.formats import Format
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
 from tidelog.storage.parquet.parquet_flavor import ROW_GROUP_ROWS_MAX, ParquetFlavor, row_group_rows
@@ -178,11 +179,11 @@ def test_a_header_that_does_not_fit_the_rows_is_corrupt(header_json: str) -> Non
 
 
 def test_an_unknown_format_version_is_refused_with_both_versions_named() -> None:
-    later = replace(WAL_FLAVOR, name="wal/3")
+    later = replace(WAL_FLAVOR, form=Format("wal", 3, 3))
     body = _object(GOOD, wal_table(spans_of((WEB, 0, 4))), later)
-    with pytest.raises(Corrupt, match=r"is wal/3; this version of Tidelog reads wal/2"):
+    with pytest.raises(NewerFormat, match=r"version 3 of the format .wal., and this Tidelog reads up to 2"):
         codec.decode(KEY, body)
-    with pytest.raises(Corrupt, match=r"wal/2"):
+    with pytest.raises(NewerFormat):
         codec.decode_header(KEY, body)
 
 

@@ -21,13 +21,13 @@ from typing import Protocol
 import msgspec
 
 from tidelog.storage.errors import Conflict, Corrupt, NotFound, Unavailable
+from tidelog.storage.formats import JOURNAL
 from tidelog.storage.json_checksum import check_checksum, with_checksum
 from tidelog.storage.layout import META_PREFIX
 from tidelog.storage.object_log import ObjectLog
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 
-JOURNAL_FORMAT_VERSION = 1
 JOURNAL_SUFFIX = ".json"
 CHECKPOINT_EVERY = 64
 
@@ -160,7 +160,7 @@ class Journal:
     def _entry(self, number: int, changes: tuple[Change, ...]) -> JournalEntry:
         checkpoint = applied(self._state, changes) if number % CHECKPOINT_EVERY == 0 else None
         return JournalEntry(
-            JOURNAL_FORMAT_VERSION,
+            JOURNAL.newest,
             self._runtime.entropy.new_id(),
             self._runtime.clock.now_ms(),
             changes,
@@ -194,9 +194,8 @@ def decode_entry(key: str, data: bytes) -> JournalEntry:
     """The entry in `data`. Raises `Corrupt` naming `key`."""
     try:
         version = msgspec.json.decode(data, type=_Version).format_version
-        if version != JOURNAL_FORMAT_VERSION:
-            raise Corrupt(key, f"has format version {version}; this Tidelog reads {JOURNAL_FORMAT_VERSION}")
         check_checksum(key, data)
+        JOURNAL.check(key, version)
         return msgspec.json.decode(data, type=JournalEntry)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(key, f"is no journal entry: {error}") from error

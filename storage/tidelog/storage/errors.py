@@ -28,6 +28,7 @@
     │       ├── GroupFull        the group has as many members as it may have
     │       ├── NotLeader        another broker leads the shard; carries its address
     │       └── LeaderUnknown    the shard is moving from one broker to another
+    ├── NewerFormat          a later version of Tidelog wrote it: an operator has to install that version
     └── Corrupt              the bytes are not those that were written; carries the object's name
         └── RecordsLost          so records cannot be read; carries their offsets and the next readable one
 
@@ -204,8 +205,12 @@ class LeaderUnknown(Overloaded):
     """The partition's shard has no leader at this moment, or none is known. Nothing was done."""
 
 
+class NewerFormat(TidelogError):
+    """A later version of Tidelog wrote the object, or raised the cluster's feature level. Nothing is damaged."""
+
+
 class Corrupt(TidelogError):
-    """The object `name` is truncated, damaged, foreign, or of an unknown version."""
+    """The object `name` is truncated, damaged, foreign, or of a version that no released Tidelog wrote."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name}: {reason}")

@@ -99,6 +99,7 @@ ERRORS: tuple[ErrorMapping, ...] = (
     ErrorMapping(errors.LeaderUnknown, 503, "leader_unknown"),
     ErrorMapping(errors.Overloaded, 503, "overloaded"),
     ErrorMapping(errors.Unavailable, 503, "unavailable"),
+    ErrorMapping(errors.NewerFormat, 503, "newer_format"),
     ErrorMapping(errors.Corrupt, 500, "corrupt"),
 )
 INTERNAL = ErrorMapping(errors.TidelogError, 500, "internal", errors.Unavailable)

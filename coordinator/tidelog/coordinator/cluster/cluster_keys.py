@@ -33,7 +33,8 @@ class ClusterIdentity(msgspec.Struct, frozen=True):
     """Binds a cluster to a bucket: the same value in the key-value store (`identity`) and in the journal (`cluster`).
 
     `coordinator`: ``etcd`` or ``embedded``. `shards`: the number of write-ahead logs. `founded` is False between the
-    journal's first write and the store's, so that an interrupted first start can continue."""
+    journal's first write and the store's, so that an interrupted first start can continue. `feature_level`: what
+    writers may use (`storage.formats`)."""
 
     format_version: int
     cluster_id: str
@@ -41,6 +42,7 @@ class ClusterIdentity(msgspec.Struct, frozen=True):
     coordinator: str
     shards: int
     founded: bool
+    feature_level: int = 1
 
 
 class PeerSecret(msgspec.Struct, frozen=True):
@@ -56,7 +58,7 @@ class PeerSecret(msgspec.Struct, frozen=True):
 class BrokerRecord(msgspec.Struct, frozen=True):
     """A live broker. `address`: ``http://HOST:PORT`` for peers and clients. `incarnation` differs between two processes
     with the same `broker_id`. `eligible`: it has been up long enough to get shards. `stopping`: it hands its shards
-    over."""
+    over. `feature_level`: the highest that it knows."""
 
     broker_id: str
     incarnation: str
@@ -66,6 +68,7 @@ class BrokerRecord(msgspec.Struct, frozen=True):
     started_at_ms: int
     eligible: bool
     stopping: bool
+    feature_level: int = 1
 
 
 class LeaderRecord(msgspec.Struct, frozen=True):

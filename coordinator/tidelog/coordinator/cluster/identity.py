@@ -37,7 +37,8 @@ from tidelog.coordinator.cluster.cluster_keys import (
 )
 from tidelog.coordinator.journal import Change, Delete, Journal, Put
 from tidelog.coordinator.kv.key_value import KeyValue, KeyValueStore, update_key
-from tidelog.storage.errors import Corrupt, Denied
+from tidelog.storage.errors import Corrupt, Denied, NewerFormat
+from tidelog.storage.formats import FEATURE_LEVEL
 from tidelog.storage.runtime import Entropy, Runtime
 
 ETCD = "etcd"
@@ -107,7 +108,15 @@ def check_standalone(journal: Journal) -> None:
 def standalone_claim(journal: Journal, *, shards: int, runtime: Runtime) -> Callable[[], Sequence[Change]]:
     """Makes the changes by which a broker without etcd claims the bucket along with its first topic; none if the bucket
     has an identity. The call raises `WrongCluster` if a cluster with etcd has claimed the bucket since the start."""
-    new = ClusterIdentity(FORMAT_VERSION, runtime.entropy.new_id(), STANDALONE_NAME, EMBEDDED, shards, founded=True)
+    new = ClusterIdentity(
+        FORMAT_VERSION,
+        runtime.entropy.new_id(),
+        STANDALONE_NAME,
+        EMBEDDED,
+        shards,
+        founded=True,
+        feature_level=FEATURE_LEVEL,
+    )
 
     def changes() -> Sequence[Change]:
         check_standalone(journal)
@@ -129,28 +138,28 @@ async def store_identity(kv: KeyValueStore, keys: ClusterKeys) -> ClusterIdentit
 
 
 async def write_bucket_identity(journal: Journal, identity: ClusterIdentity) -> ClusterIdentity:
-    """Write `identity` to the journal and return what the journal holds then; the number of shards is never lowered.
-    Raises `WrongCluster` if another cluster owns the bucket."""
+    """Write `identity` to the journal and return what the journal holds then; shards and feature level are never
+    lowered. Raises `WrongCluster` if another cluster owns the bucket."""
 
     def decide() -> Sequence[Change]:
         found = bucket_identity(journal)
         if found is not None and found.cluster_id != identity.cluster_id:
             raise WrongCluster(f"the bucket belongs to {named(found)}, not to {named(identity)}")
-        return _changes_to(journal, _with_shards_of(found, identity))
+        return _changes_to(journal, _grown_with(found, identity))
 
     await journal.update(decide)
     return bucket_identity(journal) or identity
 
 
 async def write_store_identity(kv: KeyValueStore, keys: ClusterKeys, identity: ClusterIdentity) -> None:
-    """Write `identity` to the store; the number of shards is never lowered. Raises `WrongCluster` if the store holds
-    another cluster's."""
+    """Write `identity` to the store; shards and feature level are never lowered. Raises `WrongCluster` if the store
+    holds another cluster's."""
 
     def decide(item: KeyValue | None) -> bytes | None:
         stored = _decoded(keys.identity, item.value) if item else None
         if stored is not None and stored.cluster_id != identity.cluster_id:
             raise WrongCluster(_mismatch(identity, stored))
-        wanted = _with_shards_of(stored, identity)
+        wanted = _grown_with(stored, identity)
         return None if wanted == stored else encode_value(wanted)
 
     await update_key(kv, keys.identity, decide)
@@ -161,8 +170,11 @@ def named(identity: ClusterIdentity) -> str:
     return f"cluster {identity.name!r} ({identity.cluster_id})"
 
 
-def _with_shards_of(found: ClusterIdentity | None, identity: ClusterIdentity) -> ClusterIdentity:
-    return msgspec.structs.replace(identity, shards=max(identity.shards, found.shards if found else 0))
+def _grown_with(found: ClusterIdentity | None, identity: ClusterIdentity) -> ClusterIdentity:
+    if found is None:
+        return identity
+    shards, level = max(identity.shards, found.shards), max(identity.feature_level, found.feature_level)
+    return msgspec.structs.replace(identity, shards=shards, feature_level=level)
 
 
 def _changes_to(journal: Journal, identity: ClusterIdentity) -> Sequence[Change]:
@@ -184,7 +196,9 @@ async def _begin_founding(
     runtime: Runtime,
 ) -> ClusterIdentity:
     """Write the first step, or return the identity that another broker has written."""
-    new = ClusterIdentity(FORMAT_VERSION, runtime.entropy.new_id(), keys.name, ETCD, shards, founded=False)
+    new = ClusterIdentity(
+        FORMAT_VERSION, runtime.entropy.new_id(), keys.name, ETCD, shards, founded=False, feature_level=FEATURE_LEVEL
+    )
     founder = msgspec.Raw(msgspec.json.encode(await kv.incarnation()))
 
     def decide() -> Sequence[Change]:
@@ -245,4 +259,9 @@ def _decoded(key: str, value: bytes) -> ClusterIdentity:
     identity = decode_value(key, value, ClusterIdentity)
     if identity.format_version != FORMAT_VERSION:
         raise Corrupt(key, f"has format version {identity.format_version}; this Tidelog reads {FORMAT_VERSION}")
+    if identity.feature_level > FEATURE_LEVEL:
+        raise NewerFormat(
+            f"{named(identity)} is at feature level {identity.feature_level}, and this Tidelog knows up to "
+            f"{FEATURE_LEVEL}: install the version that the other brokers run"
+        )
     return identity

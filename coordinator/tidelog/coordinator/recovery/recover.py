@@ -28,6 +28,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from tidelog.coordinator.cluster.cluster_keys import FORMAT_VERSION, ClusterIdentity, ClusterKeys
 from tidelog.coordinator.cluster.identity import (
     EMBEDDED,
@@ -138,7 +140,7 @@ async def plan_recovery(
     if stored is None or any(epoch.rises for epoch in epochs):
         groups = await plan_group_recovery(bucket, kv, keys, shards=count, now_ms=runtime.clock.now_ms())
     return RecoveryPlan(
-        identity=ClusterIdentity(FORMAT_VERSION, known.cluster_id, keys.name, ETCD, count, founded=True),
+        identity=msgspec.structs.replace(known, name=keys.name, coordinator=ETCD, shards=count, founded=True),
         identity_missing=stored is None or not known.founded,
         binds=known.coordinator == EMBEDDED,
         peer_secret_missing=await kv.get(keys.peer_secret) is None,

@@ -19,6 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from tidelog.storage.errors import Corrupt
+from tidelog.storage.formats import Format
 
 PACKED_BYTES_MIN = 64 * 1024
 """Shorter content stays readable by eye, in an object of about the smallest size that a store bills."""
@@ -46,27 +47,26 @@ _envelope_decoder = msgspec.json.Decoder(_Envelope)
 _packed_decoder = msgspec.json.Decoder(_PackedEnvelope)
 
 
-def seal(format_version: int, content: bytes) -> bytes:
+def seal(form: Format, content: bytes) -> bytes:
     """The stored form of `content`, a JSON text."""
     crc32 = f"{zlib.crc32(content):08x}"
     if len(content) < PACKED_BYTES_MIN:
-        return msgspec.json.encode(_Envelope(format_version, crc32, msgspec.Raw(content)))
-    envelope = msgspec.json.encode(_PackedEnvelope(format_version, crc32, len(content)))
+        return msgspec.json.encode(_Envelope(form.newest, crc32, msgspec.Raw(content)))
+    envelope = msgspec.json.encode(_PackedEnvelope(form.newest, crc32, len(content)))
     return b"\n".join((envelope, pa.Codec("zstd", _ZSTD_LEVEL).compress(content, asbytes=True)))
 
 
-def unseal(key: str, data: bytes, format_version: int) -> bytes:
-    """The content of the object `key`. Raises `Corrupt` naming it."""
+def unseal(key: str, data: bytes, form: Format) -> bytes:
+    """The content of the object `key`. Raises `Corrupt` and `NewerFormat` naming it."""
     line, newline, frame = data.partition(b"\n")
     try:
         envelope = _packed_decoder.decode(line) if newline else _envelope_decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(key, f"has no envelope: {error}") from error
-    if envelope.format_version != format_version:
-        raise Corrupt(key, f"is of format version {envelope.format_version}; known is {format_version}")
     content = bytes(envelope.content) if isinstance(envelope, _Envelope) else _unpacked(key, envelope, frame)
     if envelope.crc32 != f"{zlib.crc32(content):08x}":
         raise Corrupt(key, "does not have its checksum")
+    form.check(key, envelope.format_version)
     return content
 
 

@@ -14,13 +14,12 @@ import msgspec
 import numpy as np
 
 from tidelog.storage.errors import Corrupt
+from tidelog.storage.formats import SEGMENT_LIST
 from tidelog.storage.layout import TopicPartition, shard_segment_id, shard_segment_key
 from tidelog.storage.manifests.json_envelope import seal, unseal
 from tidelog.storage.manifests.segment_list import SegmentColumns
 from tidelog.storage.manifests.stored_values import Natural, StoredState, state_of, stored_state
 from tidelog.storage.manifests.topic_state import ListRef, TopicBase
-
-LIST_FORMAT_VERSION = 1
 
 
 class _Segments(msgspec.Struct):
@@ -60,7 +59,7 @@ def encode_list(key: str, topic: str, topic_id: str, shard: int, base: TopicBase
     numbers = {name: getattr(columns, name).tolist() for name in (*_OF_SEGMENTS, *_OF_SPANS)}
     segments = _Segments([shard_segment_id(name) for name in columns.keys], list(columns.sha256), **numbers)
     states = {number: stored_state(state) for number, state in sorted(base.partitions.items())}
-    body = seal(LIST_FORMAT_VERSION, msgspec.json.encode(_List(topic, topic_id, shard, segments, states)))
+    body = seal(SEGMENT_LIST, msgspec.json.encode(_List(topic, topic_id, shard, segments, states)))
     return ListRef(key, hashlib.sha256(body).hexdigest(), len(body), len(columns)), body
 
 
@@ -69,7 +68,7 @@ def decode_list(stored: ListRef, topic: str, topic_id: str, shard: int, data: by
     if hashlib.sha256(data).hexdigest() != stored.sha256:
         raise Corrupt(stored.key, "is not the list that its manifest names: another sha256")
     try:
-        found = _decoder.decode(unseal(stored.key, data, LIST_FORMAT_VERSION))
+        found = _decoder.decode(unseal(stored.key, data, SEGMENT_LIST))
     except msgspec.DecodeError as error:
         raise Corrupt(stored.key, f"is no list of segments: {error}") from error
     if (found.topic, found.topic_id, found.shard) != (topic, topic_id, shard):

@@ -14,11 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from tidelog.storage.formats import Format
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import Loss
 from tidelog.storage.wal.wal_entry import ProducerMark
 
-MANIFEST_FORMAT_VERSION = 2
+MANIFEST_FORMAT = Format("old manifest", 2, 2)
 
 GENESIS = "0" * 64
 """The `head` before the first version."""

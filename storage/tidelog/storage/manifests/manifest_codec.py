@@ -22,7 +22,7 @@ from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.json_envelope import seal, unseal
 from tidelog.storage.manifests.losses import Loss, losses_fault
 from tidelog.storage.manifests.manifest import (
-    MANIFEST_FORMAT_VERSION,
+    MANIFEST_FORMAT,
     Change,
     ChangeKind,
     Cleaning,
@@ -201,7 +201,7 @@ def short_difference(manifest: Manifest, base: Manifest | None) -> ManifestDiffe
 def decode_version(key: str, data: bytes) -> Manifest | StoredDifference:
     """A version, or the part of it in its own object. Raises `Corrupt` naming `key`."""
     try:
-        document = _decoder.decode(unseal(key, data, MANIFEST_FORMAT_VERSION))
+        document = _decoder.decode(unseal(key, data, MANIFEST_FORMAT))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(key, f"is not a manifest: {error}") from error
     if isinstance(document, _Difference):
@@ -234,7 +234,7 @@ def put_on(key: str, stored: StoredDifference, base: Manifest) -> Manifest:
 def _encode(manifest: Manifest, document: dict[str, Any]) -> bytes:
     if fault := _fault(manifest):
         raise Invalid(f"a manifest {fault}")
-    return seal(MANIFEST_FORMAT_VERSION, msgspec.json.encode(document))
+    return seal(MANIFEST_FORMAT, msgspec.json.encode(document))
 
 
 def _common_fields(manifest: Manifest) -> dict[str, Any]:

@@ -19,13 +19,14 @@ from typing import Annotated
 import msgspec
 
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
+from tidelog.storage.formats import Format
 from tidelog.storage.layout import TopicPartition, history_key, history_prefix, history_versions
 from tidelog.storage.manifests.json_envelope import seal, unseal
 from tidelog.storage.manifests.manifest import Change, ChangeKind
 from tidelog.storage.manifests.manifest_chain import Step, head_after
 from tidelog.storage.object_store import ObjectStore, list_all
 
-HISTORY_FORMAT_VERSION = 1
+HISTORY_FORMAT = Format("history", 1, 1)
 
 BLOCK_VERSIONS = 256
 """A partition that gets a version per minute has 2,000 blocks after a year, and at most this many old versions."""
@@ -75,13 +76,13 @@ def encode_block(block: HistoryBlock) -> bytes:
         previous_head=block.previous_head,
         steps=[_stored(step) for step in block.steps],
     )
-    return seal(HISTORY_FORMAT_VERSION, msgspec.json.encode(document))
+    return seal(HISTORY_FORMAT, msgspec.json.encode(document))
 
 
 def decode_block(key: str, data: bytes) -> HistoryBlock:
     """Raises `Corrupt` naming `key`. It does not check the hashes: see `block_fault`."""
     try:
-        document = _decoder.decode(unseal(key, data, HISTORY_FORMAT_VERSION))
+        document = _decoder.decode(unseal(key, data, HISTORY_FORMAT))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(key, f"is not a history block: {error}") from error
     steps = tuple(_step(step) for step in document.steps)

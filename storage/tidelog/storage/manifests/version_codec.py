@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.storage.errors import Corrupt
+from tidelog.storage.formats import MANIFEST
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.json_envelope import seal, unseal
 from tidelog.storage.manifests.shard_manifest import GENESIS, Recorded, ShardManifest, head_of
@@ -26,8 +27,6 @@ from tidelog.storage.manifests.stored_values import (
 )
 from tidelog.storage.manifests.topic_state import NO_BASE, ListRef, TopicState, Totals
 from tidelog.storage.wal.floor import Floor
-
-VERSION_FORMAT_VERSION = 3
 
 
 class _ListRef(msgspec.Struct, array_like=True):
@@ -97,13 +96,13 @@ def encode_version(manifest: ShardManifest) -> bytes:
         garbage=[_Garbage(each.key, each.size_bytes, each.since_version) for each in manifest.garbage],
         writer=manifest.writer,
     )
-    return seal(VERSION_FORMAT_VERSION, msgspec.json.encode(document))
+    return seal(MANIFEST, msgspec.json.encode(document))
 
 
 def decode_version(key: str, data: bytes) -> ShardManifest:
     """The version in the object `key`, without its lists. Raises `Corrupt`."""
     try:
-        found = _decoder.decode(unseal(key, data, VERSION_FORMAT_VERSION))
+        found = _decoder.decode(unseal(key, data, MANIFEST))
         topics = {topic_id: _topic(topic_id, topic, found.shard) for topic_id, topic in found.topics.items()}
     except msgspec.DecodeError as error:
         raise Corrupt(key, f"is no version of a manifest: {error}") from error

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidelog.storage.formats import Format
+
 ROW_GROUP_ROWS_MAX = 1_000_000
 ROW_GROUP_RAW_BYTES = 8 * 1024 * 1024
 """The approximate size of a row group in raw bytes. A read from the middle must fetch and decode one row group."""
@@ -38,6 +40,7 @@ _DELTA_COLUMNS = ("partition", "offset", "timestamp")
 class ParquetFlavor:
     """The settings in which WAL entries and segments differ.
 
+    - `form`: the format and its versions.
     - `zstd_levels`, the cheapest first: a later level is used if it makes a sample of the values smaller by
       `SAVING_MIN`. Level 5 takes four times the work of 1; it saves 8 % of JSON events, and nothing of random text.
     - `lengths_first`: write all values lengths first, not only short ones. Saves about 2 %.
@@ -47,7 +50,7 @@ class ParquetFlavor:
     - `plain_bytes`: an object with fewer bytes of values is not compressed.
     """
 
-    name: str
+    form: Format
     schema: pa.Schema
     zstd_levels: tuple[int, ...]
     lengths_first: bool
@@ -56,6 +59,11 @@ class ParquetFlavor:
     dictionary_columns: tuple[str, ...] = ()
     bloom_column: str | None = None
     plain_bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        """The format and its version, as objects state it."""
+        return f"{self.form.name}/{self.form.newest}"
 
     @property
     def has_index(self) -> bool:

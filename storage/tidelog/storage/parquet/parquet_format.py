@@ -206,8 +206,10 @@ def parsing(key: str) -> Iterator[None]:
 def _header(key: str, flavor: ParquetFlavor, metadata: pq.FileMetaData) -> bytes:
     ours = metadata.metadata or {}
     name = ours.get(FORMAT_KEY.encode(), b"of no format of Tidelog's").decode(errors="replace")
-    if name != flavor.name:
-        raise Corrupt(key, f"is {name}; this version of Tidelog reads {flavor.name} here")
+    kind, _, version = name.partition("/")
+    if kind != flavor.form.name or not version.isdecimal():
+        raise Corrupt(key, f"is {name}; here belongs an object of the format {flavor.form.name!r}")
+    flavor.form.check(key, int(version))
     return ours.get(HEADER_KEY.encode(), b"")
 
 

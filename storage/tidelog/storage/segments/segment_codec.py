@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.storage.errors import Corrupt, Invalid
+from tidelog.storage.formats import Format
 from tidelog.storage.layout import SegmentName, TopicPartition, parse_segment_key, segment_key
 from tidelog.storage.manifests.manifest import Segment
 from tidelog.storage.object_store import Body
@@ -33,7 +34,7 @@ from tidelog.storage.parquet.parquet_format import (
 from tidelog.storage.records import RECORD_SCHEMA
 
 SEGMENT_FLAVOR = ParquetFlavor(
-    "segment/2",
+    Format("segment", 2, 2),
     RECORD_SCHEMA,
     zstd_levels=(1, 3),
     lengths_first=True,

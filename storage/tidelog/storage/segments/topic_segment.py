@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.storage.errors import Corrupt
+from tidelog.storage.formats import SEGMENT
 from tidelog.storage.layout import shard_segment_key
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 from tidelog.storage.object_store import Body
@@ -25,7 +26,7 @@ from tidelog.storage.parquet.parquet_format import Footer, RowGroup, decode_parq
 from tidelog.storage.records import STORED_SCHEMA
 
 SEGMENT_FLAVOR = ParquetFlavor(
-    "segment/3",
+    SEGMENT,
     STORED_SCHEMA,
     zstd_levels=(1, 3),
     lengths_first=True,

@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidelog.storage.errors import Corrupt, Invalid
+from tidelog.storage.formats import WAL
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.object_store import Body
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
@@ -39,7 +40,7 @@ from tidelog.storage.wal.entry_groups import row_group_ends
 from tidelog.storage.wal.wal_entry import EntryKind, ProducerMark, Span, WalEntry, WalHeader
 
 WAL_FLAVOR = ParquetFlavor(
-    "wal/2",
+    WAL,
     STORED_SCHEMA,
     zstd_levels=(1,),
     lengths_first=False,

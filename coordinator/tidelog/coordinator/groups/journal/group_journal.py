@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from tidelog.coordinator.groups.group_step import Change
 from tidelog.coordinator.groups.journal.group_keys import GroupKeys
 from tidelog.coordinator.groups.journal.journal_entry import (
-    FORMAT_VERSION,
     JournalEntry,
     StoredChange,
     encode_entry,
@@ -35,6 +34,7 @@ from tidelog.coordinator.groups.journal.journal_entry import (
 )
 from tidelog.coordinator.groups.journal.journal_reading import JournalReader, JournalState
 from tidelog.storage.errors import Conflict, Fenced, NotFound
+from tidelog.storage.formats import GROUP_JOURNAL
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
@@ -151,7 +151,7 @@ class GroupJournal:
 
     def _new_entry(self, changes: Sequence[StoredChange], complete_for: int) -> _Pending:
         entry = JournalEntry(
-            format_version=FORMAT_VERSION,
+            format_version=GROUP_JOURNAL.newest,
             number=self.state.next_number,
             entry_id=self._runtime.entropy.new_id(),
             epoch=self._epoch,

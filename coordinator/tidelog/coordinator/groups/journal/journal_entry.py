@@ -13,10 +13,10 @@ import msgspec
 from tidelog.coordinator.groups.group_step import Change
 from tidelog.coordinator.kv.key_value import DeleteKey, PutKey
 from tidelog.storage.errors import Corrupt
+from tidelog.storage.formats import GROUP_JOURNAL
 from tidelog.storage.json_checksum import check_checksum, with_checksum
 from tidelog.storage.runtime import Clock
 
-FORMAT_VERSION = 1
 SUFFIX = ".json"
 _KEYS_AT_ONCE = 2_000
 """A snapshot is encoded so many keys at a time, in less than a millisecond, so that the event loop goes on."""
@@ -80,7 +80,7 @@ async def encode_snapshot(
 ) -> bytes:
     """Lets other tasks run in between; `keys` must not change meanwhile."""
     empty = Snapshot(
-        format_version=FORMAT_VERSION, next_number=next_number, epoch=epoch, complete_for=complete_for, keys={}
+        format_version=GROUP_JOURNAL.newest, next_number=next_number, epoch=epoch, complete_for=complete_for, keys={}
     )
     head = msgspec.json.encode(empty).removesuffix(b"}}")  # `keys` is its last field
     parts = []
@@ -101,9 +101,8 @@ def decode_snapshot(key: str, next_number: int, data: bytes) -> Snapshot:
 def _decoded(key: str, data: bytes, shape: type[_Shape]) -> _Shape:
     try:
         version = msgspec.json.decode(data, type=_Version).format_version
-        if version != FORMAT_VERSION:
-            raise Corrupt(key, f"has format version {version}; this Tidelog reads {FORMAT_VERSION}")
         check_checksum(key, data)
+        GROUP_JOURNAL.check(key, version)
         return msgspec.json.decode(data, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(key, f"is no {shape.__name__} of a journal of groups: {error}") from error

@@ -25,6 +25,7 @@ from tidelog.services.broker.groups.group_stores import GroupStores
 from tidelog.services.settings.settings import Settings
 from tidelog.storage.backoff import Backoff
 from tidelog.storage.errors import Unavailable
+from tidelog.storage.formats import FEATURE_LEVEL
 
 STOP_SHARE = 0.4
 """The fraction of ``shutdown.timeout.ms`` for handing over shards."""
@@ -162,4 +163,5 @@ def _record(settings: Settings, incarnation: str, now_ms: int) -> BrokerRecord:
         started_at_ms=now_ms,
         eligible=False,
         stopping=False,
+        feature_level=FEATURE_LEVEL,
     )
