@@ -15,7 +15,7 @@ from tidelog.coordinator.journal import (
     decode_entry,
     encode_entry,
 )
-from tidelog.storage.errors import Conflict, Corrupt, Unavailable
+from tidelog.storage.errors import Conflict, Corrupt, NewerFormat, Unavailable
 from tidelog.storage.layout import META_PREFIX, numbered_key
 from tidelog.storage.object_store import Body, ByteRange, StoredObject
 from tidelog.storage.runtime import Runtime, SeededEntropy
@@ -204,7 +204,7 @@ def test_an_entry_that_cannot_be_read_is_corrupt_and_named(data: bytes) -> None:
 
 
 def test_an_unknown_format_version_is_refused_by_its_number() -> None:
-    with pytest.raises(Corrupt, match="format version 9"):
+    with pytest.raises(NewerFormat, match="version 9 of the format"):
         decode_entry("meta/0.json", b'{"format_version": 9, "more": true}')
 
 

@@ -12,6 +12,7 @@ from tidelog.coordinator.recovery.journal_check import JournalCheck
 from tidelog.coordinator.topics.catalog import Catalog
 from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.storage.bucket.finding import Finding, Looked, Severity
+from tidelog.storage.errors import NewerFormat
 from tidelog.storage.runtime import Runtime, SeededEntropy, SystemClock
 from tidelog.storage.stores.memory import MemoryObjectStore
 
@@ -124,7 +125,6 @@ FAULTS: list[tuple[Fault, str, bool]] = [
     (old_hole, "is missing", False),
     (truncated, "no journal entry", False),
     (no_json, "no journal entry", False),
-    (unknown_version, "format version 9", False),
     (duplicated, "duplicate", False),
     (swapped_checkpoint, "must carry a checkpoint", False),
     (no_topic, "is no topic", False),
@@ -142,6 +142,13 @@ async def test_a_fault_is_named_by_key_and_cause(fault: Fault, cause: str, only_
         found = await checked(store, deep=deep)
         here = [finding for finding in found if finding.key == named and cause in finding.text]
         assert [finding.severity for finding in here] == [Severity.ERROR], found
+
+
+async def test_a_later_version_ends_the_check_and_is_no_fault() -> None:
+    store = await a_journal()
+    await unknown_version(store)
+    with pytest.raises(NewerFormat, match="version 9"):
+        await checked(store, deep=False)
 
 
 async def test_strangers_are_warned_of() -> None:
