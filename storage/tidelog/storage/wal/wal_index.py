@@ -24,6 +24,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from tidelog.storage.errors import Corrupt, NotFound
+from tidelog.storage.formats import WAL_INDEX
 from tidelog.storage.layout import index_prefix, number_of, numbered_key, wal_suffix
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.parquet.parquet_encoder import encode_parquet
@@ -44,7 +45,7 @@ _FIELDS: list[pa.Field[Any]] = [
 INDEX_SCHEMA = pa.schema(_FIELDS)
 """`value` is the entry's header as JSON, `size_bytes` the size of its object."""
 
-_FLAVOR = ParquetFlavor("wal-index/1", INDEX_SCHEMA, zstd_levels=(1,), lengths_first=True, statistics=())
+_FLAVOR = ParquetFlavor(WAL_INDEX, INDEX_SCHEMA, zstd_levels=(1,), lengths_first=True, statistics=())
 
 _log = logging.getLogger(__name__)
 
