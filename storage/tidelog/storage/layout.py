@@ -170,6 +170,17 @@ def manifests_prefix(shard: int) -> str:
     return f"{MANIFESTS_PREFIX}{shard:04d}/"
 
 
+def shard_history_prefix(shard: int) -> str:
+    """The history of collected versions of a shard's manifest (`shard_history`)."""
+    return f"{manifests_prefix(shard)}history/"
+
+
+def segment_topic_id(key: str) -> str | None:
+    """The id of the topic whose segment `key` is; None for an object that is no segment."""
+    parts = key.split("/")
+    return parts[2] if len(parts) == 4 and key.startswith(TOPICS_PREFIX) else None
+
+
 def list_key(shard: int, topic_id: str, list_id: str) -> str:
     """The key of a list of a topic's segments in `shard`."""
     return f"{manifests_prefix(shard)}lists/{topic_id}-{list_id}.json"

@@ -204,7 +204,7 @@ class ShardLog:
     async def _append(self, change: ManifestChange, before: ShardManifest) -> ShardManifest:
         before = await self.with_lists(before, (*change.topics, *change.dropped))
         try:
-            made = applied(before, change)
+            made = applied(before, change, self._clock.now_ms())
         except DoesNotApply as error:
             raise Conflict(f"the change does not fit version {before.version}: {error}") from error
         made = await self._with_new_lists(replace(made, writer=self._writer), change.topics)
@@ -244,7 +244,8 @@ class ShardLog:
             return made
         listed = {topic_id: await self._write_list(topic_id, made.topics[topic_id]) for topic_id in grown}
         former = [stored for topic_id in grown if (stored := made.topics[topic_id].stored)]
-        left = [Garbage(stored.key, stored.size_bytes, made.version) for stored in former]
+        now_ms = self._clock.now_ms()
+        left = [Garbage(stored.key, stored.size_bytes, made.version, now_ms) for stored in former]
         return replace(made, topics={**made.topics, **listed}, garbage=(*made.garbage, *left))
 
     async def _write_list(self, topic_id: str, topic: TopicState) -> TopicState:

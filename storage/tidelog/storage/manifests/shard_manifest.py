@@ -7,25 +7,17 @@ partitions of the shard together (ADR 0030).
 `ManifestChange` says what a worker wants to change. `applied` makes the next version of it; it is pure, and refuses a
 change that does not fit the version, so that a worker that lost a race can try the same change on the newer version.
 
-A version also has a hash over its predecessor's hash and its own change:
-
-    digest(topic)  = sha256 of (topic id, kind, the removed and added segments' sha256, the new offsets of partitions)
-    head(v)        = sha256 of (head(v - 1), shard, v, kind, floor, the digests of all topics that changed)
-
-So a `head` that was noted once proves later that nothing of the past was altered (`tidelog bucket attest`). The history
-of one topic can be proved with the digests of the others, without their data.
+A version also has a hash over the whole history of the shard (`shard_chain`).
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
 from tidelog.storage.manifests.losses import from_log_start
 from tidelog.storage.manifests.segment_list import DoesNotApply
+from tidelog.storage.manifests.shard_chain import GENESIS, Recorded, Step, TopicStep, head_after
 from tidelog.storage.manifests.shard_values import (
     ChangeKind,
     ColdState,
@@ -34,9 +26,6 @@ from tidelog.storage.manifests.shard_values import (
 )
 from tidelog.storage.manifests.topic_state import ListRef, TopicState
 from tidelog.storage.wal.floor import BEGINNING, Floor
-
-GENESIS = "0" * 64
-"""The `head` before the first version."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +52,6 @@ class ManifestChange:
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """The part of a change that is kept for ever: its kind, and the digest of each topic that it changed."""
-
-    kind: ChangeKind
-    digests: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class ShardManifest:
     """One version. `version` is -1 for a shard that has none yet. `writer`: the id of the `ShardLog` that appended it,
     so that no two of them write the same bytes. `change`: what made it, None if it was read."""
@@ -87,25 +68,26 @@ class ShardManifest:
     change: ManifestChange | None = field(default=None, compare=False, repr=False)
 
 
-def applied(before: ShardManifest, change: ManifestChange) -> ShardManifest:
-    """The version after `before`, with `change`. The lists of the topics that it changes were read. Raises
-    `DoesNotApply` if it removes a segment that is not listed, or moves the floor or a partition backwards."""
+def applied(before: ShardManifest, change: ManifestChange, at_ms: int = 0) -> ShardManifest:
+    """The version after `before`, with `change`, appended at `at_ms`. The lists of the topics that it changes were
+    read. Raises `DoesNotApply` if it removes a segment that is not listed, or moves the floor or a partition
+    backwards."""
     version = before.version + 1
-    topics, garbage = dict(before.topics), [each for each in before.garbage if each.key not in change.collected]
-    digests: dict[str, str] = {}
+    topics, steps = dict(before.topics), dict[str, TopicStep]()
+    gone: list[TopicSegment | ListRef] = []
     for topic_id, wanted in change.topics.items():
         was = before.topics.get(topic_id) or TopicState(wanted.name)
         left = [found for key in wanted.removed if (found := was.segments.named(key))]
         topics[topic_id] = _changed(was, wanted, left)
-        garbage += [Garbage(each.key, each.size_bytes, version) for each in left]
-        digests[topic_id] = _digest(topic_id, change.kind, left, wanted)
+        steps[topic_id] = _step(left, wanted)
+        gone += left
     for topic_id in change.dropped:
         was = topics.pop(topic_id)
         left = list(was.segments)
-        objects: list[TopicSegment | ListRef] = [*left, *([was.stored] if was.stored else [])]
-        garbage += [Garbage(each.key, each.size_bytes, version) for each in objects]
-        digests[topic_id] = _digest(topic_id, change.kind, left, TopicChange(was.name))
-    recorded = Recorded(change.kind, digests)
+        steps[topic_id] = _step(left, TopicChange(was.name))
+        gone += [*left, *([was.stored] if was.stored else [])]
+    garbage = [each for each in before.garbage if each.key not in change.collected]
+    garbage += [Garbage(each.key, each.size_bytes, version, at_ms) for each in gone]
     made = replace(
         before,
         version=version,
@@ -113,22 +95,21 @@ def applied(before: ShardManifest, change: ManifestChange) -> ShardManifest:
         topics=topics,
         garbage=tuple(garbage),
         previous_head=before.head,
-        recorded=recorded,
+        recorded=Recorded(change.kind, steps),
         change=change,
     )
     return replace(made, head=head_of(made))
 
 
+def step_of(manifest: ShardManifest) -> Step:
+    """The step of a version that was appended."""
+    assert manifest.recorded is not None, "an appended version has a change"
+    return Step(manifest.version, manifest.floor, manifest.recorded, manifest.head)
+
+
 def head_of(manifest: ShardManifest) -> str:
     """The hash of the history up to `manifest`; its own `head` is ignored."""
-    recorded = manifest.recorded
-    assert recorded is not None, "an appended version has a change"
-    floor = (manifest.floor.number, manifest.floor.epoch)
-    hashed = (
-        *(manifest.previous_head, manifest.shard, manifest.version),
-        *(recorded.kind, floor, sorted(recorded.digests.items())),
-    )
-    return hashlib.sha256(msgspec.json.encode(hashed)).hexdigest()
+    return head_after(manifest.previous_head, manifest.shard, step_of(manifest))
 
 
 def _changed(was: TopicState, wanted: TopicChange, left: Sequence[TopicSegment]) -> TopicState:
@@ -159,8 +140,8 @@ def _moved(before: Floor, wanted: Floor | None) -> Floor:
     return Floor(wanted.number, max(before.epoch, wanted.epoch))
 
 
-def _digest(topic_id: str, kind: ChangeKind, left: Iterable[TopicSegment], wanted: TopicChange) -> str:
+def _step(left: Iterable[TopicSegment], wanted: TopicChange) -> TopicStep:
+    removed, added = (tuple(segment.sha256 for segment in segments) for segments in (left, wanted.added))
     states = sorted(wanted.partitions.items())
-    offsets = [(number, state.log_start_offset, state.cold_end, state.clean_end) for number, state in states]
-    removed, added = ([segment.sha256 for segment in segments] for segments in (left, wanted.added))
-    return hashlib.sha256(msgspec.json.encode((topic_id, kind, removed, added, offsets))).hexdigest()
+    offsets = ((number, state.log_start_offset, state.cold_end, state.clean_end) for number, state in states)
+    return TopicStep(removed, added, tuple(offsets))

@@ -122,9 +122,10 @@ class ChangeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """An object that left a list with `since_version`. It is deleted a grace later, because readers may hold plans
-    over it."""
+    """An object that left a list with `since_version`, at `since_ms` by that worker's clock. It is deleted a grace
+    later, because readers may hold plans over it (`upkeep.collect`)."""
 
     key: str
     size_bytes: int
     since_version: int
+    since_ms: int = 0

@@ -12,7 +12,9 @@ import msgspec
 
 from tidelog.storage.layout import TopicPartition, shard_segment_id, shard_segment_key
 from tidelog.storage.manifests.losses import Loss
+from tidelog.storage.manifests.shard_chain import Recorded, TopicStep
 from tidelog.storage.manifests.shard_values import (
+    ChangeKind,
     Cleaning,
     ColdState,
     KnownProducer,
@@ -73,6 +75,32 @@ class StoredState(msgspec.Struct, omit_defaults=True):
     losses: tuple[_Loss, ...] = ()
     epochs: tuple[tuple[Natural, Natural], ...] = ()
     producers: tuple[_Mark, ...] = ()
+
+
+class StoredTopicStep(msgspec.Struct, array_like=True):
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+    offsets: tuple[tuple[Natural, Natural, Natural, Natural], ...]
+
+
+class StoredRecorded(msgspec.Struct):
+    kind: ChangeKind
+    topics: dict[str, StoredTopicStep]
+
+
+def stored_recorded(recorded: Recorded) -> StoredRecorded:
+    steps = sorted(recorded.topics.items())
+    return StoredRecorded(
+        recorded.kind, {topic_id: StoredTopicStep(step.removed, step.added, step.offsets) for topic_id, step in steps}
+    )
+
+
+def recorded_of(stored: StoredRecorded) -> Recorded:
+    """The part of a change that `stored` describes."""
+    topics = stored.topics.items()
+    return Recorded(
+        stored.kind, {topic_id: TopicStep(step.removed, step.added, step.offsets) for topic_id, step in topics}
+    )
 
 
 def stored_segment(segment: TopicSegment) -> StoredSegment:

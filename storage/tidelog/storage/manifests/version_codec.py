@@ -14,14 +14,18 @@ from tidelog.storage.errors import Corrupt
 from tidelog.storage.formats import MANIFEST
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.json_envelope import seal, unseal
-from tidelog.storage.manifests.shard_manifest import GENESIS, Recorded, ShardManifest, head_of
-from tidelog.storage.manifests.shard_values import ChangeKind, Garbage
+from tidelog.storage.manifests.shard_chain import GENESIS
+from tidelog.storage.manifests.shard_manifest import ShardManifest, head_of
+from tidelog.storage.manifests.shard_values import Garbage
 from tidelog.storage.manifests.stored_values import (
     Natural,
+    StoredRecorded,
     StoredSegment,
     StoredState,
+    recorded_of,
     segment_of,
     state_of,
+    stored_recorded,
     stored_segment,
     stored_state,
 )
@@ -57,11 +61,7 @@ class _Garbage(msgspec.Struct, array_like=True):
     key: str
     size_bytes: Natural
     since_version: Natural
-
-
-class _Change(msgspec.Struct):
-    kind: ChangeKind
-    digests: dict[str, str]
+    since_ms: Natural = 0
 
 
 class _Version(msgspec.Struct):
@@ -71,7 +71,7 @@ class _Version(msgspec.Struct):
     floor_epoch: Natural
     previous_head: str
     head: str
-    change: _Change
+    change: StoredRecorded
     topics: dict[str, _Topic]
     garbage: list[_Garbage]
     writer: str
@@ -91,9 +91,9 @@ def encode_version(manifest: ShardManifest) -> bytes:
         floor_epoch=manifest.floor.epoch,
         previous_head=manifest.previous_head,
         head=manifest.head,
-        change=_Change(recorded.kind, dict(sorted(recorded.digests.items()))),
+        change=stored_recorded(recorded),
         topics={topic_id: _stored_topic(topic) for topic_id, topic in sorted(manifest.topics.items())},
-        garbage=[_Garbage(each.key, each.size_bytes, each.since_version) for each in manifest.garbage],
+        garbage=[_Garbage(each.key, each.size_bytes, each.since_version, each.since_ms) for each in manifest.garbage],
         writer=manifest.writer,
     )
     return seal(MANIFEST, msgspec.json.encode(document))
@@ -111,10 +111,10 @@ def decode_version(key: str, data: bytes) -> ShardManifest:
         version=found.version,
         floor=Floor(found.floor, found.floor_epoch),
         topics=topics,
-        garbage=tuple(Garbage(each.key, each.size_bytes, each.since_version) for each in found.garbage),
+        garbage=tuple(_garbage(each) for each in found.garbage),
         previous_head=found.previous_head,
         head=found.head,
-        recorded=Recorded(found.change.kind, found.change.digests),
+        recorded=recorded_of(found.change),
         writer=found.writer,
     )
     if found.version == 0 and found.previous_head != GENESIS:
@@ -122,6 +122,10 @@ def decode_version(key: str, data: bytes) -> ShardManifest:
     if head_of(manifest) != found.head:
         raise Corrupt(key, "does not hash to its head: its change was altered")
     return manifest
+
+
+def _garbage(found: _Garbage) -> Garbage:
+    return Garbage(found.key, found.size_bytes, found.since_version, found.since_ms)
 
 
 def _stored_topic(topic: TopicState) -> _Topic:

@@ -1,0 +1,137 @@
+"""The history of a shard: the steps of all versions that were collected, kept for ever.
+
+Old versions of the manifest are deleted (`upkeep.collect`). Their steps are kept, so that the chain of hashes can be
+followed from its beginning (`attest`). The steps of versions ``[n * 256, (n + 1) * 256)`` are in one object, a block,
+which is written before the first of them is deleted:
+
+    manifests/0003/history/<first>-<last>.json      JSON with a checksum (`json_envelope`)
+
+A block is made of objects that never change, so every worker makes the same block. It is created once; a worker that
+finds it there need not write it. It is never deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+
+from tidelog.storage.errors import Conflict, Corrupt, NotFound
+from tidelog.storage.layout import history_key, history_versions, shard_history_prefix
+from tidelog.storage.manifests.json_envelope import seal, unseal
+from tidelog.storage.manifests.shard_chain import Step, head_after
+from tidelog.storage.manifests.stored_values import Natural, StoredRecorded, recorded_of, stored_recorded
+from tidelog.storage.object_store import ObjectStore, list_all
+from tidelog.storage.wal.floor import Floor
+
+HISTORY_FORMAT_VERSION = 2
+
+BLOCK_VERSIONS = 256
+"""A shard that gets a version per minute has 2,000 blocks after a year, and at most twice this many old versions."""
+
+
+class _Step(msgspec.Struct, array_like=True):
+    floor: Natural
+    floor_epoch: Natural
+    recorded: StoredRecorded
+    head: str
+
+
+class _Block(msgspec.Struct):
+    shard: Natural
+    first: Natural
+    previous_head: str
+    steps: Annotated[list[_Step], msgspec.Meta(min_length=1)]
+
+
+_decoder = msgspec.json.Decoder(_Block)
+
+
+@dataclass(frozen=True)
+class HistoryBlock:
+    """Steps of versions that follow each other, at least one; `previous_head` is the head before the first."""
+
+    shard: int
+    previous_head: str
+    steps: tuple[Step, ...]
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        """The first and the last version."""
+        return self.steps[0].version, self.steps[-1].version
+
+
+def encode_block(block: HistoryBlock) -> bytes:
+    steps = [
+        _Step(step.floor.number, step.floor.epoch, stored_recorded(step.recorded), step.head) for step in block.steps
+    ]
+    document = _Block(block.shard, block.versions[0], block.previous_head, steps)
+    return seal(HISTORY_FORMAT_VERSION, msgspec.json.encode(document))
+
+
+def decode_block(key: str, data: bytes) -> HistoryBlock:
+    """Raises `Corrupt` naming `key`. It does not check the hashes: see `block_fault`."""
+    try:
+        found = _decoder.decode(unseal(key, data, HISTORY_FORMAT_VERSION))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Corrupt(key, f"is not a history block: {error}") from error
+    steps = (
+        Step(version, Floor(step.floor, step.floor_epoch), recorded_of(step.recorded), step.head)
+        for version, step in enumerate(found.steps, found.first)
+    )
+    return HistoryBlock(found.shard, found.previous_head, tuple(steps))
+
+
+def block_fault(block: HistoryBlock) -> str | None:
+    """Why the heads in `block` do not follow from each other; None if they do."""
+    head = block.previous_head
+    for step in block.steps:
+        if head_after(head, block.shard, step) != step.head:
+            return f"version {step.version} does not hash to its head, or does not follow the version before it"
+        head = step.head
+    return None
+
+
+class ShardHistory:
+    """The blocks of `shard`."""
+
+    def __init__(self, store: ObjectStore, shard: int) -> None:
+        self._store = store
+        self._shard = shard
+        self._prefix = shard_history_prefix(shard)
+
+    def key(self, first: int, last: int) -> str:
+        """The name of the block that holds versions `first` to `last`."""
+        return history_key(self._prefix, first, last)
+
+    async def blocks(self) -> Sequence[tuple[int, int]]:
+        """The first and last version of each block, ascending. Raises `Unavailable`."""
+        found = [history_versions(info.key, self._prefix) async for info in list_all(self._store, self._prefix)]
+        return [versions for versions in found if versions is not None]
+
+    async def has(self, first: int, last: int) -> bool:
+        """Whether the block is there. Raises `Unavailable`."""
+        try:
+            await self._store.head(self.key(first, last))
+        except NotFound:
+            return False
+        return True
+
+    async def read(self, first: int, last: int) -> HistoryBlock:
+        """Raises `NotFound`, `Corrupt`."""
+        key = self.key(first, last)
+        block = decode_block(key, (await self._store.get(key)).data)
+        if (block.shard, block.versions) != (self._shard, (first, last)):
+            raise Corrupt(key, "is the history of another shard or of other versions")
+        return block
+
+    async def write(self, block: HistoryBlock) -> None:
+        """Create `block`, or find it there. Raises `Corrupt` if the stored block is different."""
+        key = self.key(*block.versions)
+        try:
+            await self._store.create(key, encode_block(block))
+        except Conflict as error:
+            if await self.read(*block.versions) != block:
+                raise Corrupt(key, "contradicts the versions that are still stored") from error
