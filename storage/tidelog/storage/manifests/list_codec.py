@@ -17,7 +17,7 @@ from tidelog.storage.errors import Corrupt
 from tidelog.storage.formats import SEGMENT_LIST
 from tidelog.storage.layout import TopicPartition, shard_segment_id, shard_segment_key
 from tidelog.storage.manifests.json_envelope import seal, unseal
-from tidelog.storage.manifests.segment_list import SegmentColumns
+from tidelog.storage.manifests.segment_list import OF_SEGMENTS, OF_SPANS, SegmentColumns
 from tidelog.storage.manifests.stored_values import Natural, StoredState, state_of, stored_state
 from tidelog.storage.manifests.topic_state import ListRef, TopicBase
 
@@ -48,15 +48,13 @@ class _List(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(_List)
-_OF_SEGMENTS = ("run", "level", "size_bytes", "min_timestamp_ms", "max_timestamp_ms", "archived_at_ms", "span_ends")
-_OF_SPANS = ("partition", "base_offset", "last_offset", "records", "raw_bytes")
 
 
 def encode_list(key: str, topic: str, topic_id: str, shard: int, base: TopicBase) -> tuple[ListRef, bytes]:
     """`base` as the object `key`. Takes a second for some hundred thousand segments: on an event loop, call it in a
     thread."""
     columns = base.columns
-    numbers = {name: getattr(columns, name).tolist() for name in (*_OF_SEGMENTS, *_OF_SPANS)}
+    numbers = {name: getattr(columns, name).tolist() for name in (*OF_SEGMENTS, *OF_SPANS)}
     segments = _Segments([shard_segment_id(name) for name in columns.keys], list(columns.sha256), **numbers)
     states = {number: stored_state(state) for number, state in sorted(base.partitions.items())}
     body = seal(SEGMENT_LIST, msgspec.json.encode(_List(topic, topic_id, shard, segments, states)))
@@ -82,7 +80,7 @@ def decode_list(stored: ListRef, topic: str, topic_id: str, shard: int, data: by
 
 def _columns(found: _List) -> SegmentColumns:
     stored = found.segments
-    numbers = {name: np.array(getattr(stored, name), np.int64) for name in (*_OF_SEGMENTS, *_OF_SPANS)}
+    numbers = {name: np.array(getattr(stored, name), np.int64) for name in (*OF_SEGMENTS, *OF_SPANS)}
     keys = [shard_segment_key(found.topic, found.topic_id, found.shard, each) for each in stored.ids]
     return SegmentColumns(keys=keys, sha256=stored.sha256, **numbers)
 
@@ -91,10 +89,10 @@ def _fault(columns: SegmentColumns, segments: int) -> str | None:
     """Why these columns cannot be a list of `segments`; None if they can."""
     if len(columns.keys) != segments:
         return f"has {len(columns.keys)} segments, its manifest says {segments}"
-    if any(len(column) != segments for column in (columns.sha256, *_named(columns, _OF_SEGMENTS))):
+    if any(len(column) != segments for column in (columns.sha256, *_named(columns, OF_SEGMENTS))):
         return "has columns of different lengths"
     spans = len(columns.partition)
-    if any(len(column) != spans for column in _named(columns, _OF_SPANS)):
+    if any(len(column) != spans for column in _named(columns, OF_SPANS)):
         return "has columns of spans of different lengths"
     ends = columns.span_ends
     if (int(ends[-1]) if segments else 0) != spans or bool(np.any(np.diff(ends, prepend=0) < 1)):

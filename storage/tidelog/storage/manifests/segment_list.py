@@ -104,6 +104,16 @@ class SegmentColumns:
         return before - np.repeat(before[starts] if len(starts) else before, np.diff(self.span_ends, prepend=0))
 
     @cached_property
+    def span_bytes(self) -> Ints:
+        """The stored bytes of each span: the share of its segment's that its records have of the raw bytes, or of the
+        records if these have no bytes."""
+        starts, of_span = self.span_ends - np.diff(self.span_ends, prepend=0), self.segment_of_span
+        has_bytes = (np.add.reduceat(self.raw_bytes, starts) > 0)[of_span]
+        weight = np.where(has_bytes, self.raw_bytes, self.records)
+        whole = np.maximum(np.add.reduceat(weight, starts), 1)
+        return (self.size_bytes[of_span] * (weight / whole[of_span])).astype(np.int64)
+
+    @cached_property
     def sorted_partitions(self) -> Ints:
         """The partition of each span, in the order of `by_partition`."""
         return self.partition[self.by_partition]
@@ -112,6 +122,34 @@ class SegmentColumns:
         """The places of the spans of `partition`, by offset."""
         first, end = np.searchsorted(self.sorted_partitions, [partition, partition + 1])
         return self.by_partition[first:end]
+
+    def taken(self, places: Ints) -> SegmentColumns:
+        """The segments at `places`, in that order."""
+        lengths = np.diff(self.span_ends, prepend=0)
+        starts, taken = self.span_ends - lengths, lengths[places]
+        ends = np.cumsum(taken)
+        spans = np.repeat(starts[places] - (ends - taken), taken) + np.arange(int(taken.sum()))
+        numbers = {name: getattr(self, name)[places] for name in OF_SEGMENTS}
+        numbers |= {name: getattr(self, name)[spans] for name in OF_SPANS}
+        listed = places.tolist()
+        keys, sha256 = ([column[at] for at in listed] for column in (self.keys, self.sha256))
+        return SegmentColumns(keys, sha256, **{**numbers, "span_ends": ends})
+
+
+OF_SEGMENTS = ("run", "level", "size_bytes", "min_timestamp_ms", "max_timestamp_ms", "archived_at_ms", "span_ends")
+OF_SPANS = ("partition", "base_offset", "last_offset", "records", "raw_bytes")
+
+
+def joined(one: SegmentColumns, removed: frozenset[int], two: SegmentColumns) -> SegmentColumns:
+    """The segments of `one` that are not at the places `removed`, and those of `two`, in the order of their place."""
+    numbers = {name: np.concatenate((getattr(one, name), getattr(two, name))) for name in (*OF_SEGMENTS, *OF_SPANS)}
+    numbers["span_ends"] = np.concatenate((one.span_ends, two.span_ends + len(one.partition)))
+    both = SegmentColumns([*one.keys, *two.keys], [*one.sha256, *two.sha256], **numbers)
+    starts = both.span_ends - np.diff(both.span_ends, prepend=0)
+    order = np.lexsort((both.base_offset[starts], both.partition[starts], both.run))
+    stays = np.ones(len(both), np.bool_)
+    stays[sorted(removed)] = False
+    return both.taken(order[stays[order]])
 
 
 def columns_of(segments: Sequence[TopicSegment]) -> SegmentColumns:
@@ -215,9 +253,12 @@ class SegmentList:
             left[segment.key] = segment
         return SegmentList(self.stored, frozenset(places), tuple(sorted(left.values(), key=_place)))
 
-    def consolidated(self) -> SegmentList:
-        """The same segments, all in `stored`."""
-        return SegmentList(columns_of(tuple(self)))
+    @cached_property
+    def columns(self) -> SegmentColumns:
+        """All segments as columns; `stored` itself if nothing differs."""
+        if not self.differences:
+            return self.stored
+        return joined(self.stored, self.removed, columns_of(self.added))
 
     def _found(self, at: int) -> FoundSpan:
         segment = self.stored.segment(int(self.stored.segment_of_span[at]))

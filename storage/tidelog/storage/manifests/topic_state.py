@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tidelog.storage.manifests.segment_list import NO_COLUMNS, SegmentColumns, SegmentList
 from tidelog.storage.manifests.shard_values import EMPTY, ColdState, TopicSegment
@@ -71,7 +72,7 @@ class TopicState:
     partitions: Mapping[int, ColdState] = field(default_factory=dict)
     totals: Totals = Totals()
 
-    @property
+    @cached_property
     def segments(self) -> SegmentList:
         """All segments; needs `base`."""
         return SegmentList(self._base.columns, self.removed, self.added)
@@ -101,7 +102,7 @@ class TopicState:
 
     def consolidated(self) -> TopicBase:
         """The content of a list that makes the differences unnecessary; needs `base`."""
-        return TopicBase(self.segments.consolidated().stored, self.all_partitions)
+        return TopicBase(self.segments.columns, self.all_partitions)
 
     def listed(self, stored: ListRef, base: TopicBase) -> TopicState:
         """The same topic with `base` as its list, and no differences."""

@@ -1,153 +1,187 @@
-"""Deletes objects that no version of a manifest needs any more: segments that left its list, and old versions.
+"""Deletes objects that a shard's manifest does not need any more: garbage, and old versions.
 
-**Garbage.** Segments that left the list stay named in the manifest as garbage. A grace after this process first saw the
-version that removed them, it deletes the objects, and then appends a version that no longer names them. In this order a
-crash leaves a name without an object, and the next run deletes it again; nothing is forgotten.
+**Garbage.** Segments and lists that left the manifest stay named in it as garbage. Once an object is ripe, the
+collector deletes it, and then appends a version that no longer names it. In this order a crash leaves a name without an
+object, and the next run deletes it again; nothing is forgotten. An object is ripe
 
-**Versions.** Readers need the newest version and its base. All others are deleted a grace after a newer one was seen,
-256 at a time; before that, their changes go into a block of the history (`manifest_history`). The base of every version
-that may still be read is kept. Bases never go back, so these are the base of the newest version that was seen a grace
-ago, and everything after it.
+- `grace_s` after this process first saw the version that removed it, on the monotonic clock (`sightings`). Brokers
+  hold plans no longer than that, whatever the wall clocks say.
+- If it is a segment, also not before its topic's ``file.delete.delay.ms`` has passed since it was removed, by the wall
+  clock. That is for long queries of other programs, which plan again if they lose a segment. It counts on while no
+  collector runs, so that brokers that restart daily still delete.
+
+To save requests, ripe garbage is collected together: at most one version a grace, if a step can take it all.
+
+**Versions.** Readers need the newest version, and a repair the one before it. All others are deleted a grace after a
+newer one was seen, 256 at a time; before that, their steps go into a block of the history (`shard_history`). They are
+deleted one by one in ascending order, because `ShardLog` relies on that order.
 
 Two collectors at once are safe: a deletion can be repeated, both write the same block, and of two appends one succeeds.
-A segment's key is never used again, so even a late deletion hits no live object. A partition in which nothing was
-written since costs no request, because `due_at_ms` returns None.
+A key is never used again, so even a late deletion hits no live object. A shard in which nothing was written since costs
+no request, because `due_at_ms` returns None.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from tidelog.storage.errors import Corrupt, NotFound
-from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifests.manifest import ChangeKind, Manifest
-from tidelog.storage.manifests.manifest_chain import chain_fault, step_of
-from tidelog.storage.manifests.manifest_codec import stored_part
-from tidelog.storage.manifests.manifest_history import BLOCK_VERSIONS, HistoryBlock, ManifestHistory
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.layout import segment_topic_id
+from tidelog.storage.manifests.shard_chain import Step
+from tidelog.storage.manifests.shard_history import BLOCK_VERSIONS, HistoryBlock, ShardHistory
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, step_of
+from tidelog.storage.manifests.shard_values import ChangeKind, Garbage
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
-from tidelog.storage.upkeep.rules import UpkeepRules
 from tidelog.storage.upkeep.sightings import Sightings
-from tidelog.storage.upkeep.task import Place
 
-GARBAGE_PER_STEP = 512
-PARTITIONS_MAX = 200_000
-"""The number of partitions that are remembered; a forgotten one waits for its whole grace again."""
+GARBAGE_PER_STEP = 1_000
+"""As many as one request deletes (S3 DeleteObjects)."""
 
-
-@dataclass
-class _Partition:
-    """The versions of a partition that this process saw, and the version below which everything is collected."""
-
-    sightings: Sightings
-    collected: int = 0
+Graces = Callable[[str], int]
+"""The ``file.delete.delay.ms`` of a topic, by its id; of a deleted topic, any."""
 
 
-class CollectTask:
-    """The `UpkeepTask` of collection. `grace_s` as in `UpkeepLimits`."""
+class Collector:
+    """The collection of one shard. `grace_s` as in `UpkeepLimits`. One caller at a time."""
 
     def __init__(
-        self, store: ObjectStore, runtime: Runtime, grace_s: float, *, block_versions: int = BLOCK_VERSIONS
+        self,
+        store: ObjectStore,
+        runtime: Runtime,
+        grace_s: float,
+        graces: Graces,
+        *,
+        block_versions: int = BLOCK_VERSIONS,
     ) -> None:
         self._store = store
         self._clock = runtime.clock
         self._grace_s = grace_s
+        self._graces = graces
         self._block_versions = block_versions
-        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._sightings = Sightings(runtime.clock, grace_s)
+        self._rests_until_s = -math.inf
+        self._collected = 0  # no version below it is left
 
-    def due_at_ms(self, manifest: Manifest, rules: UpkeepRules, now_ms: int) -> int | None:  # noqa: ARG002
-        """When the oldest garbage, or the next block of old versions, is ripe. By this call the task sees a version."""
-        known = self._seen(manifest)
-        awaited = [garbage.since_version for garbage in manifest.garbage]
-        next_block_end = known.collected + self._block_versions
-        if next_block_end <= manifest.version:
-            awaited.append(next_block_end)
-        if not awaited:
-            return None
-        wait_s = known.sightings.ripens_in_s(min(awaited))
+    def due_at_ms(self, manifest: ShardManifest, now_ms: int) -> int | None:
+        """When the oldest garbage, or the next block of old versions, is ripe; None: not before another version. By
+        this call the collector sees a version, so call it soon after each one."""
+        self._sightings.see(manifest.version)
+        times_ms = []
+        if manifest.garbage:
+            rested_ms = now_ms + _ms(self._rests_until_s - self._clock.monotonic())
+            times_ms.append(max(rested_ms, min(ripe for _, ripe in self._ripening(manifest.garbage, now_ms))))
+        if (first_kept := self._collected + self._block_versions) < manifest.version:
+            times_ms.append(self._seen_long_ms(first_kept + 1, now_ms))
+        return min(times_ms, default=None)
+
+    async def run(self, log: ShardLog) -> ShardManifest | None:
+        """Collect what is ripe, at most `GARBAGE_PER_STEP` objects. Returns the version that does not name them any
+        more, None if nothing was ripe. Raises `Unavailable`, `Conflict`, and `Corrupt` if a list or version is damaged:
+        its objects stay, and everything else is collected. Running again is always right."""
+        manifest = await log.newest()
+        self._sightings.see(manifest.version)
+        collected, fault = await self._collect_garbage(log, manifest)
+        await self._collect_versions(log)
+        if fault:
+            raise fault
+        return collected
+
+    def _ripening(self, garbage: Sequence[Garbage], now_ms: int) -> Iterable[tuple[Garbage, int]]:
+        """Each with the time when it may be deleted."""
+        seen_ms: dict[int, int] = {}
+        graces_ms: dict[str, int] = {}
+        for each in garbage:
+            since, topic_id = each.since_version, segment_topic_id(each.key)
+            ripe_ms = seen_ms.get(since)
+            if ripe_ms is None:
+                ripe_ms = seen_ms[since] = self._seen_long_ms(since, now_ms)
+            if topic_id is not None:
+                grace_ms = graces_ms.get(topic_id)
+                if grace_ms is None:
+                    grace_ms = graces_ms[topic_id] = self._graces(topic_id)
+                ripe_ms = max(ripe_ms, each.since_ms + grace_ms)
+            yield each, ripe_ms
+
+    def _seen_long_ms(self, version: int, now_ms: int) -> int:
+        wait_s = self._sightings.ripens_in_s(version)
         assert wait_s is not None, "an awaited version was seen, at the latest with this one"
-        return now_ms + math.ceil(wait_s * 1_000)
+        return now_ms + _ms(wait_s)
 
-    async def run(self, place: Place, log: ManifestLog, rules: UpkeepRules) -> Manifest | None:  # noqa: ARG002
-        """Garbage first: a damaged version stops only the collection of versions."""
-        manifest = await log.latest()
-        known = self._seen(manifest)
-        appended = await self._collect_garbage(log, manifest, known.sightings.ripe())
-        await self._collect_versions(place, log, known)
-        return appended
-
-    def _seen(self, manifest: Manifest) -> _Partition:
-        place = manifest.topic_partition
-        known = self._partitions.pop(place, None) or _Partition(Sightings(self._clock, self._grace_s))
-        self._partitions[place] = known  # the most recently used is last
-        while len(self._partitions) > PARTITIONS_MAX:
-            del self._partitions[next(iter(self._partitions))]
-        known.sightings.see(manifest.version)
-        return known
-
-    async def _collect_garbage(self, log: ManifestLog, manifest: Manifest, ripe: int) -> Manifest | None:
-        going = [garbage for garbage in manifest.garbage if garbage.since_version <= ripe][:GARBAGE_PER_STEP]
+    async def _collect_garbage(
+        self, log: ShardLog, manifest: ShardManifest
+    ) -> tuple[ShardManifest | None, Corrupt | None]:
+        now_ms = self._clock.now_ms()
+        ripe = [each for each, ripe_ms in self._ripening(manifest.garbage, now_ms) if ripe_ms <= now_ms]
+        going, live, fault = await _checked(log, manifest, ripe[:GARBAGE_PER_STEP])
         if not going:
-            return None
-        live = {segment.key for segment in manifest.segments}
-        for garbage in going:
-            if garbage.key not in live:  # no worker names a key again; if one did, keep its records (inv. 5)
-                await self._store.delete(garbage.key)
-        gone = {garbage.key for garbage in going}
-        left = tuple(garbage for garbage in manifest.garbage if garbage.key not in gone)
-        return await log.append(replace(manifest, garbage=left), ChangeKind.COLLECT)
+            return None, fault
+        await self._store.delete_many(sorted(going - live))
 
-    async def _collect_versions(self, place: Place, log: ManifestLog, known: _Partition) -> None:
-        ripe = known.sightings.ripe()
-        end = ripe - ripe % self._block_versions
-        if end <= known.collected:
+        def collected(newest: ShardManifest) -> ManifestChange | None:
+            named = going & {each.key for each in newest.garbage}
+            return ManifestChange(ChangeKind.COLLECT, collected=named) if named else None
+
+        after = await log.change((), collected)
+        self._sightings.see(after.version)
+        if len(ripe) <= GARBAGE_PER_STEP:
+            self._rests_until_s = self._clock.monotonic() + self._grace_s
+        return after, fault
+
+    async def _collect_versions(self, log: ShardLog) -> None:
+        superseded = self._sightings.ripe() - 1
+        end = superseded - superseded % self._block_versions
+        if end <= self._collected:
             return
-        try:
-            base_version = stored_part(await log.stored(ripe)).base_version
-        except NotFound:
-            return  # another collector is ahead of this one
-        base = ripe if base_version is None else base_version
-        history = ManifestHistory(self._store, place.topic, place.topic_partition)
+        history = ShardHistory(self._store, log.shard)
         old = await _below(log, end)
         for block, versions in groupby(old, lambda version: version // self._block_versions):
-            await self._collect_block(log, history, block * self._block_versions, list(versions), base)
-        known.collected = end
+            await self._collect_block(log, history, block * self._block_versions, list(versions))
+        self._collected = end
 
-    async def _collect_block(
-        self, log: ManifestLog, history: ManifestHistory, first: int, versions: Sequence[int], base: int
-    ) -> None:
-        """Delete `versions` of a block, except `base`, once the block is stored."""
+    async def _collect_block(self, log: ShardLog, history: ShardHistory, first: int, versions: Sequence[int]) -> None:
+        """Delete `versions` of a block, once the block is stored."""
         last = first + self._block_versions - 1
         if not await history.has(first, last):
-            block = await self._block(log, history, first, last)
+            block = await _block(log, history, first, last)
             if block is not None:
                 await history.write(block)
         for version in versions:
-            if version != base:
-                await log.delete(version)
-
-    async def _block(self, log: ManifestLog, history: ManifestHistory, first: int, last: int) -> HistoryBlock | None:
-        """The block of versions `first` to `last`; None if another collector has written it meanwhile."""
-        manifests: list[Manifest] = []
-        for version in range(first, last + 1):
-            try:
-                manifests.append(stored_part(await log.stored(version)))
-            except NotFound:
-                if await history.has(first, last):
-                    return None
-                raise Corrupt(log.key(version), "is missing, and no block of the history has it") from None
-            if fault := _link_fault(manifests):
-                raise Corrupt(log.key(version), fault)
-        return HistoryBlock(
-            manifests[0].topic_partition, manifests[0].previous_head, tuple(step_of(manifest) for manifest in manifests)
-        )
+            await log.delete(version)
 
 
-async def _below(log: ManifestLog, end: int) -> Sequence[int]:
+def _ms(seconds: float) -> int:
+    return math.ceil(max(0.0, seconds) * 1_000)
+
+
+async def _checked(
+    log: ShardLog, manifest: ShardManifest, ripe: Sequence[Garbage]
+) -> tuple[frozenset[str], frozenset[str], Corrupt | None]:
+    """The keys that can be collected, those of them that are live after all, and why others cannot be collected. No
+    worker names a key again; if one did, its records are kept (inv. 5)."""
+    keys: dict[str | None, list[str]] = defaultdict(list)
+    for each in ripe:
+        keys[segment_topic_id(each.key)].append(each.key)
+    live = {topic.stored.key for topic in manifest.topics.values() if topic.stored}
+    damaged: list[Corrupt] = []
+    for topic_id in [topic_id for topic_id in keys if topic_id in manifest.topics]:
+        assert topic_id is not None
+        try:
+            segments = (await log.with_lists(manifest, [topic_id])).topics[topic_id].segments
+        except Corrupt as fault:
+            damaged.append(fault)
+            del keys[topic_id]
+        else:
+            live |= {key for key in keys[topic_id] if segments.named(key)}
+    going = frozenset(key for some in keys.values() for key in some)
+    return going, going & live, damaged[0] if damaged else None
+
+
+async def _below(log: ShardLog, end: int) -> Sequence[int]:
     """The versions below `end` that exist."""
     found = []
     async for version in log.versions():
@@ -157,8 +191,20 @@ async def _below(log: ManifestLog, end: int) -> Sequence[int]:
     return found
 
 
-def _link_fault(manifests: Sequence[Manifest]) -> str | None:
-    """Why the last of `manifests` does not follow the one before it."""
-    if len(manifests) > 1 and manifests[-1].previous_head != manifests[-2].head:
-        return "does not follow the version before it"
-    return chain_fault(manifests[-1])
+async def _block(log: ShardLog, history: ShardHistory, first: int, last: int) -> HistoryBlock | None:
+    """The block of versions `first` to `last`; None if another collector has written it meanwhile."""
+    steps: list[Step] = []
+    previous_head = ""
+    for version in range(first, last + 1):
+        try:
+            manifest = await log.read(version)
+        except NotFound:
+            if await history.has(first, last):
+                return None
+            raise Corrupt(log.key(version), "is missing, and no block of the history has it") from None
+        if not steps:
+            previous_head = manifest.previous_head
+        elif manifest.previous_head != steps[-1].head:
+            raise Corrupt(log.key(version), "does not follow the version before it")
+        steps.append(step_of(manifest))
+    return HistoryBlock(log.shard, previous_head, tuple(steps))

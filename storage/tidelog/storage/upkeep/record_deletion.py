@@ -1,43 +1,45 @@
-"""Deletes the records below an offset on request: Kafka's ``DeleteRecords``.
+"""Deletes the records of a partition below an offset on request: Kafka's ``DeleteRecords``.
 
-The log start moves to that offset, and segments that lie wholly below it leave the list in the same version; their
-objects are deleted a grace later. If the offset cuts a segment, the records below it are no longer read, and are
-deleted with the segment.
+The log start moves to that offset, and segments that have no other records leave the list in the same version; their
+objects are deleted a grace later. A segment that the offset cuts, or that has records of other partitions, stays whole:
+the records below the log start are no longer read, and go with the segment or at its next merge.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import numpy as np
 
-from tidelog.storage.errors import Conflict
-from tidelog.storage.manifests.manifest import ChangeKind, Manifest
-from tidelog.storage.manifests.manifest_log import ManifestLog
-
-CONFLICTS_MAX = 8
-
-
-def deleted_below(manifest: Manifest, offset: int) -> Manifest:
-    """`manifest` with its log start at `offset`, at most its cold end; itself if it begins there or later."""
-    assert offset <= manifest.cold_end, "only archived records are deleted here"
-    if offset <= manifest.log_start_offset:
-        return manifest
-    left = tuple(segment for segment in manifest.segments if segment.next_offset > offset)
-    return replace(manifest, log_start_offset=offset, segments=left)
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange
+from tidelog.storage.manifests.shard_values import ChangeKind
+from tidelog.storage.manifests.topic_state import TopicState
+from tidelog.storage.segments.topic_segment import SegmentPlace
+from tidelog.storage.upkeep.log_starts import beginning_at, spans_of
 
 
-async def delete_records(log: ManifestLog, before_offset: int) -> Manifest:
-    """Delete the records below `before_offset`, or below the cold end if that is less. Returns the newest manifest,
-    whose log may begin later than `before_offset`, or earlier if records up to it are not archived yet. Raises
-    `Conflict` if other workers keep being faster; `Unavailable`, `Corrupt`. Running again is always right."""
-    for _ in range(CONFLICTS_MAX - 1):
-        try:
-            return await _delete_once(log, before_offset)
-        except Conflict:
-            continue  # another worker was faster: start over from its version
-    return await _delete_once(log, before_offset)
+def deleted_below(topic: TopicState, partition: int, offset: int) -> TopicChange | None:
+    """The change that moves the log start of a partition to `offset`, at most its cold end; None if it begins there or
+    later."""
+    state = topic.partition(partition)
+    assert offset <= state.cold_end, "only archived records are deleted here"
+    if offset <= state.log_start_offset:
+        return None
+    spans = spans_of(topic)
+    dead = spans.dead_segments(np.where(spans.numbers == partition, offset, spans.log_starts))
+    return TopicChange(topic.name, removed=dead, partitions={partition: beginning_at(state, offset)})
 
 
-async def _delete_once(log: ManifestLog, before_offset: int) -> Manifest:
-    manifest = await log.latest()
-    after = deleted_below(manifest, min(before_offset, manifest.cold_end))
-    return manifest if after is manifest else await log.append(after, ChangeKind.DELETE_RECORDS)
+async def delete_records(log: ShardLog, place: SegmentPlace, partition: int, before_offset: int) -> ShardManifest:
+    """Delete the records of `partition` below `before_offset`, or below the cold end if that is less. Returns the
+    newest version, whose log may begin later than `before_offset`, or earlier if records up to it are not archived
+    yet. Raises `Conflict` if other workers keep being faster; `Unavailable`, `Corrupt`. Running again is always
+    right."""
+
+    def plan(manifest: ShardManifest) -> ManifestChange | None:
+        topic = manifest.topics.get(place.topic_id)
+        if topic is None:
+            return None
+        change = deleted_below(topic, partition, min(before_offset, topic.partition(partition).cold_end))
+        return ManifestChange(ChangeKind.DELETE_RECORDS, {place.topic_id: change}) if change else None
+
+    return await log.change([place.topic_id], plan)

@@ -1,9 +1,10 @@
-"""Looks after the segments of partitions: asks each task whether something is due, and runs it, until nothing is due.
+"""Looks after a topic in a shard: asks each task whether something is due, and runs it, until nothing is due.
 
-    tasks in order: expire, compact, merge, collect      expired segments are neither compacted nor merged first
+    tasks in order: expire, compact, merge       expired segments are neither compacted nor merged first
 
 After every version all tasks are asked again, because each changes the manifest for the others. If two workers look
-after one partition, the slower one finds a version that it did not make (`Conflict`), and starts over from that.
+after one shard, the slower one finds a version that it did not make (`Conflict`), and starts over from that. Garbage
+and old versions belong to the whole shard: `collect`.
 """
 
 from __future__ import annotations
@@ -12,43 +13,44 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.storage.errors import Conflict
-from tidelog.storage.manifests.manifest import Manifest
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ShardManifest
 from tidelog.storage.runtime import Runtime
+from tidelog.storage.segments.topic_segment import SegmentPlace
 from tidelog.storage.upkeep.rules import UpkeepRules
-from tidelog.storage.upkeep.task import Place, UpkeepTask
+from tidelog.storage.upkeep.task import TopicInShard, UpkeepTask
 
 CONFLICTS_MAX = 8
 STEPS_MAX = 10_000
-"""More than any backlog takes. A partition that needs more has two tasks that undo each other's work."""
+"""More than any backlog takes. A topic that needs more has two tasks that undo each other's work."""
 ASK_AGAIN_MS = 60_000
 """After this time a task is asked again that was due and then found nothing to do."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """The result of one step: the newest `manifest`, whether this step `appended` it, and when something is due (as
-    `UpkeepTask.due_at_ms`)."""
+    """The result of one step: the newest `manifest`, in which the topic's list was read, whether this step `appended`
+    it, and when something of the topic is due (as `UpkeepTask.due_at_ms`)."""
 
-    manifest: Manifest
+    manifest: ShardManifest
     appended: bool
     due_at_ms: int | None
 
 
 class Upkeep:
-    """`tasks` by priority. Partitions may be tended side by side, each by one caller at a time."""
+    """`tasks` by priority. Topics and shards may be tended side by side, each by one caller at a time."""
 
     def __init__(self, tasks: Sequence[UpkeepTask], runtime: Runtime) -> None:
         self._tasks = tuple(tasks)
         self._clock = runtime.clock
 
-    def due_at_ms(self, manifest: Manifest, rules: UpkeepRules) -> int | None:
-        """When something is due; `now` or earlier means now, None means not before another version. Pure except for the
-        clock."""
+    def due_at_ms(self, topic: TopicInShard, rules: UpkeepRules) -> int | None:
+        """When something is due; `now` or earlier means now, None means not before another version changes the topic.
+        Pure except for the clock."""
         now_ms = self._clock.now_ms()
-        return _earliest(*(task.due_at_ms(manifest, rules, now_ms) for task in self._tasks))
+        return _earliest(*(task.due_at_ms(topic, rules, now_ms) for task in self._tasks))
 
-    async def tend(self, place: Place, log: ManifestLog, rules: UpkeepRules) -> Step:
+    async def tend(self, place: SegmentPlace, log: ShardLog, rules: UpkeepRules) -> Step:
         """Run tasks until nothing is due. Returns the last step. Raises `Conflict` (other workers kept being faster),
         `Unavailable`, `Corrupt`; running again is always right."""
         for _ in range(STEPS_MAX):
@@ -57,8 +59,9 @@ class Upkeep:
                 return step
         return step
 
-    async def step(self, place: Place, log: ManifestLog, rules: UpkeepRules) -> Step:
-        """Append at most one version: of the first task that is due and has something to do. Raises like `tend`."""
+    async def step(self, place: SegmentPlace, log: ShardLog, rules: UpkeepRules) -> Step:
+        """Append at most one version: of the first task that is due and has something to do. One HEAD if nothing is
+        due and the newest version is known. Raises like `tend`."""
         for _ in range(CONFLICTS_MAX - 1):
             try:
                 return await self._step(place, log, rules)
@@ -66,15 +69,17 @@ class Upkeep:
                 continue  # another worker was faster: start over from its version
         return await self._step(place, log, rules)
 
-    async def _step(self, place: Place, log: ManifestLog, rules: UpkeepRules) -> Step:
-        manifest = await log.latest()
-        due_at_ms: int | None = None
+    async def _step(self, place: SegmentPlace, log: ShardLog, rules: UpkeepRules) -> Step:
+        manifest = await log.with_lists(await log.newest(), [place.topic_id])
+        if place.topic_id not in manifest.topics:
+            return Step(manifest, False, None)
+        topic, due_at_ms = TopicInShard(place, manifest), None
         for task in self._tasks:
             now_ms = self._clock.now_ms()
-            at_ms = task.due_at_ms(manifest, rules, now_ms)
+            at_ms = task.due_at_ms(topic, rules, now_ms)
             if at_ms is not None and at_ms <= now_ms:
                 if appended := await task.run(place, log, rules):
-                    return Step(appended, True, self.due_at_ms(appended, rules))
+                    return Step(appended, True, self.due_at_ms(TopicInShard(place, appended), rules))
                 at_ms = now_ms + ASK_AGAIN_MS
             due_at_ms = _earliest(due_at_ms, at_ms)
         return Step(manifest, False, due_at_ms)

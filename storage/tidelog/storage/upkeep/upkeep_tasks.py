@@ -1,4 +1,4 @@
-"""The tasks that look after segments, in their order, for every worker."""
+"""The tasks that look after a topic's segments, in their order, for every worker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.rationing import ThrottledObjectStore
-from tidelog.storage.upkeep.collect import CollectTask
 from tidelog.storage.upkeep.compact import CompactTask
 from tidelog.storage.upkeep.merge import MergeTask
 from tidelog.storage.upkeep.retention import ExpireTask
@@ -25,11 +24,10 @@ def upkeep_store(store: ObjectStore, runtime: Runtime, limits: UpkeepLimits) -> 
 def upkeep_tasks(
     store: ObjectStore, runtime: Runtime, limits: UpkeepLimits, executor: Executor | None, spill_folder: Path
 ) -> Sequence[UpkeepTask]:
-    """Expire, compact, merge, collect. `executor` runs the computations (None: the event loop's default);
+    """Expire, compact, merge. `executor` runs the computations (None: the event loop's default);
     `spill_folder` holds the data that does not fit in memory."""
     return (
         ExpireTask(runtime),
         CompactTask(store, runtime, limits, executor, spill_folder),
         MergeTask(store, runtime, limits, executor, spill_folder),
-        CollectTask(store, runtime, limits.grace_s),
     )
