@@ -39,6 +39,7 @@ class Format:
 JOURNAL = Format("journal", 1, 1)
 GROUP_JOURNAL = Format("journal of groups", 1, 1)
 MANIFEST = Format("manifest", 3, 3)
+HISTORY = Format("history of a manifest", 1, 1)
 SEGMENT_LIST = Format("list of segments", 1, 1)
 SEGMENT = Format("segment", 3, 3)
 WAL = Format("wal", 2, 2)

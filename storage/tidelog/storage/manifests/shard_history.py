@@ -19,14 +19,13 @@ from typing import Annotated
 import msgspec
 
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
+from tidelog.storage.formats import HISTORY
 from tidelog.storage.layout import history_key, history_versions, shard_history_prefix
 from tidelog.storage.manifests.json_envelope import seal, unseal
 from tidelog.storage.manifests.shard_chain import Step, head_after
 from tidelog.storage.manifests.stored_values import Natural, StoredRecorded, recorded_of, stored_recorded
 from tidelog.storage.object_store import ObjectStore, list_all
 from tidelog.storage.wal.floor import Floor
-
-HISTORY_FORMAT_VERSION = 2
 
 BLOCK_VERSIONS = 256
 """A shard that gets a version per minute has 2,000 blocks after a year, and at most twice this many old versions."""
@@ -68,13 +67,13 @@ def encode_block(block: HistoryBlock) -> bytes:
         _Step(step.floor.number, step.floor.epoch, stored_recorded(step.recorded), step.head) for step in block.steps
     ]
     document = _Block(block.shard, block.versions[0], block.previous_head, steps)
-    return seal(HISTORY_FORMAT_VERSION, msgspec.json.encode(document))
+    return seal(HISTORY, msgspec.json.encode(document))
 
 
 def decode_block(key: str, data: bytes) -> HistoryBlock:
     """Raises `Corrupt` naming `key`. It does not check the hashes: see `block_fault`."""
     try:
-        found = _decoder.decode(unseal(key, data, HISTORY_FORMAT_VERSION))
+        found = _decoder.decode(unseal(key, data, HISTORY))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(key, f"is not a history block: {error}") from error
     steps = (
