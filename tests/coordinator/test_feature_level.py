@@ -35,13 +35,13 @@ async def test_the_level_rises_in_bucket_and_store_and_stays(monkeypatch: pytest
     for module in (feature_level, identity):
         monkeypatch.setattr(module, "FEATURE_LEVEL", NEXT)
     journal = await opened(bucket)
-    raised = await raise_feature_level(journal, kv, KEYS, NEXT, [broker("a", NEXT), broker("b", NEXT)])
+    raised = await raise_feature_level(journal, (kv, KEYS), NEXT, [broker("a", NEXT), broker("b", NEXT)])
     assert (before.feature_level, raised.feature_level) == (FEATURE_LEVEL, NEXT)
     assert await write_bucket_identity(journal, before) == raised, "a broker that is late does not lower it"
     assert await start(bucket, kv, seed=2) == raised
     assert await store_identity(kv, KEYS) == raised
     with pytest.raises(Invalid, match="never lowered"):
-        await raise_feature_level(journal, kv, KEYS, FEATURE_LEVEL, [])
+        await raise_feature_level(journal, (kv, KEYS), FEATURE_LEVEL, [])
 
 
 async def test_a_broker_that_does_not_know_the_level_keeps_it_down(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,11 +49,11 @@ async def test_a_broker_that_does_not_know_the_level_keeps_it_down(monkeypatch: 
     before = await start(bucket, kv)
     journal = await opened(bucket)
     with pytest.raises(Invalid, match="this broker does not know"):
-        await raise_feature_level(journal, kv, KEYS, NEXT, [broker("a", NEXT)])
+        await raise_feature_level(journal, (kv, KEYS), NEXT, [broker("a", NEXT)])
     monkeypatch.setattr(feature_level, "FEATURE_LEVEL", NEXT)
     live = [broker("older", 1), broker("a", NEXT), broker("old", FEATURE_LEVEL)]
     with pytest.raises(Invalid, match="old, older does not know feature level"):
-        await raise_feature_level(journal, kv, KEYS, NEXT, live)
+        await raise_feature_level(journal, (kv, KEYS), NEXT, live)
     assert bucket_identity(journal) == before
 
 

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.http.requests import problem
 
 from tidelog.services.broker.local_broker import LocalBroker
+from tidelog.storage.formats import FEATURE_LEVEL
 
 
 async def test_a_started_broker_is_alive_and_ready(client: httpx.AsyncClient) -> None:
@@ -50,6 +51,17 @@ async def test_a_broker_alone_cannot_be_drained(client: httpx.AsyncClient) -> No
         headers = {"content-type": "application/json"}
         answer = await client.request(method, "/v1/cluster/brokers/broker/drain", headers=headers)
         assert "only broker" in problem(answer, 422, "invalid")["detail"]
+
+
+async def test_the_feature_level_rises_no_further_than_the_broker_knows(
+    client: httpx.AsyncClient, web: dict[int, int]
+) -> None:
+    level = (await client.get("/v1/cluster")).json()["cluster"]["feature_level"]
+    assert level == FEATURE_LEVEL
+    assert (await client.put("/v1/cluster/feature-level", json={"level": level})).status_code == 204
+    refused = await client.put("/v1/cluster/feature-level", json={"level": level + 1})
+    assert "install a later version" in problem(refused, 422, "invalid")["detail"]
+    problem(await client.put("/v1/cluster/feature-level", json={"level": 0}), 422, "invalid")
 
 
 async def metrics(client: httpx.AsyncClient) -> dict[tuple[str, str], float]:

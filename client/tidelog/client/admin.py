@@ -178,6 +178,13 @@ class Admin(GroupAdmin):
         request = Request("DELETE", path) if undo else Request("POST", path, headers={"content-type": JSON})
         self._connection.call(request)
 
+    def raise_feature_level(self, level: int) -> None:
+        """Let writers use the formats of feature level `level`, for ever. Raises `Invalid` if a live broker does not
+        know it."""
+        body = [memoryview(msgspec.json.encode({"level": level}))]
+        request = Request("PUT", "/v1/cluster/feature-level", headers={"content-type": JSON}, body=body)
+        self._connection.call(request)
+
     def health(self) -> Health:
         """Whether the broker runs and takes requests. It is asked once. This never raises `Unavailable`."""
         try:

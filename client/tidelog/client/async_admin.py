@@ -32,6 +32,7 @@ class AsyncAdmin:
     cost = in_thread(Admin.cost)
     cluster_cost = in_thread(Admin.cluster_cost)
     drain = in_thread(Admin.drain)
+    raise_feature_level = in_thread(Admin.raise_feature_level)
     health = in_thread(Admin.health)
     groups = in_thread(Admin.groups)
     group = in_thread(Admin.group)

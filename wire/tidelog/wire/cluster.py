@@ -22,7 +22,8 @@ class ShardDescription(msgspec.Struct, frozen=True):
 
 
 class MemberDescription(msgspec.Struct, frozen=True):
-    """A broker of the cluster. `shards`: how many it leads. `draining`: it must lead none."""
+    """A broker of the cluster. `shards`: how many it leads. `draining`: it must lead none. `feature_level`: the highest
+    that it knows."""
 
     broker: str
     address: str
@@ -31,6 +32,7 @@ class MemberDescription(msgspec.Struct, frozen=True):
     started_at_ms: Count
     shards: Count
     draining: bool
+    feature_level: Count = 1
 
 
 class PlacementDescription(msgspec.Struct, frozen=True):
@@ -44,7 +46,7 @@ class PlacementDescription(msgspec.Struct, frozen=True):
 
 class MembershipDescription(msgspec.Struct, frozen=True):
     """The cluster as the answering broker sees it. `coordinator` is ``etcd`` or ``embedded``; `trouble` says what is
-    wrong with it and what to do; it is empty if nothing is wrong."""
+    wrong with it and what to do; it is empty if nothing is wrong. `feature_level`: what its writers may use."""
 
     cluster_id: str
     name: str
@@ -52,6 +54,7 @@ class MembershipDescription(msgspec.Struct, frozen=True):
     trouble: str
     brokers: tuple[MemberDescription, ...]
     shards: tuple[PlacementDescription, ...]
+    feature_level: Count = 1
 
     def led_by(self, broker: str) -> int:
         """How many shards `broker` leads."""

@@ -19,12 +19,18 @@ from tidelog.storage.errors import Invalid
 from tidelog.storage.formats import FEATURE_LEVEL
 
 
+def feature_level_of(journal: Journal) -> int:
+    """The level of the bucket's cluster; a bucket without an identity gets the highest. Raises `Corrupt`."""
+    found = bucket_identity(journal)
+    return FEATURE_LEVEL if found is None else found.feature_level
+
+
 async def raise_feature_level(
-    journal: Journal, kv: KeyValueStore | None, keys: ClusterKeys, level: int, brokers: Iterable[BrokerRecord]
+    journal: Journal, store: tuple[KeyValueStore, ClusterKeys] | None, level: int, brokers: Iterable[BrokerRecord]
 ) -> ClusterIdentity:
-    """Let writers use feature level `level`, and return the identity. `kv`: None for a broker without etcd. `brokers`
-    are the live ones. A level that the cluster has is no error. Raises `Invalid` if this program or one of `brokers`
-    does not know it, or if the cluster is at a later one."""
+    """Let writers use feature level `level`, and return the identity. `store`: None for a broker without etcd.
+    `brokers` are the live ones. A level that the cluster has is no error. Raises `Invalid` if this program or one of
+    `brokers` does not know it, or if the cluster is at a later one."""
     knowing = {record.broker_id: record.feature_level for record in brokers}
     behind = sorted(broker for broker, known in knowing.items() if known < level)
     if level > FEATURE_LEVEL or behind:
@@ -38,6 +44,6 @@ async def raise_feature_level(
             f"{named(found)} is at feature level {found.feature_level}, which is never lowered", field="level"
         )
     raised = await write_bucket_identity(journal, msgspec.structs.replace(found, feature_level=level))
-    if kv is not None:
-        await write_store_identity(kv, keys, raised)
+    if store is not None:
+        await write_store_identity(*store, raised)
     return raised

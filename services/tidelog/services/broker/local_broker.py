@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tidelog.coordinator.cluster.feature_level import feature_level_of, raise_feature_level
 from tidelog.coordinator.cluster.identity import check_standalone
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.broker import WHOLE_LOG, TopicConfigs
@@ -302,10 +303,13 @@ class LocalBroker:
         await self._clock.sleep(timeout_s)
 
     def cluster(self, _context: RequestContext, /) -> ClusterStatus:
-        return sole_cluster(self._settings, self.status())
+        return sole_cluster(self._settings, self.status(), feature_level_of(self._parts.journal))
 
     async def drain(self, _context: RequestContext, /, broker_id: str, *, undo: bool = False) -> None:  # noqa: ARG002
         raise Invalid(f"{broker_id} cannot be drained: it is the only broker, so no other one can lead its shards")
+
+    async def raise_feature_level(self, _context: RequestContext, /, level: int) -> None:
+        await raise_feature_level(self._parts.journal, None, level, ())
 
     def check_open(self) -> None:
         """Raises `Overloaded` unless this broker accepts calls."""

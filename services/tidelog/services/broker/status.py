@@ -15,6 +15,7 @@ from tidelog.services.broker.api.cluster import (
 )
 from tidelog.services.broker.shard.shard_leader import ShardLeader
 from tidelog.services.settings.settings import Settings
+from tidelog.storage.formats import FEATURE_LEVEL
 
 VERSION = version("tidelog")
 
@@ -35,12 +36,13 @@ def sole_broker_id(settings: Settings) -> str:
     return settings.broker_id or "broker"
 
 
-def sole_cluster(settings: Settings, status: BrokerStatus) -> ClusterStatus:
+def sole_cluster(settings: Settings, status: BrokerStatus, feature_level: int) -> ClusterStatus:
     broker_id = sole_broker_id(settings)
     led = sum(shard.leading for shard in status.shards)
-    place = BrokerPlace(broker_id, settings.own_address, settings.broker_zone, status.version, 0, led, draining=False)
+    address, zone = settings.own_address, settings.broker_zone
+    place = BrokerPlace(broker_id, address, zone, status.version, 0, led, False, FEATURE_LEVEL)
     shards = [ShardPlace(s.shard, broker_id if s.leading else None, s.epoch, broker_id) for s in status.shards]
-    return ClusterStatus("", settings.cluster_name, "embedded", "", (place,), shards)
+    return ClusterStatus("", settings.cluster_name, "embedded", "", (place,), shards, feature_level)
 
 
 def _trouble(leader: ShardLeader) -> str:

@@ -1,4 +1,4 @@
-"""`tidelog cluster info | drain | health`."""
+"""`tidelog cluster info | drain | upgrade | health`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from tidelog.services.cli.broker_options import BrokerChoice
 from tidelog.services.cli.console import (
     complain,
+    confirm,
     print_answer,
     print_facts,
     print_json,
@@ -18,7 +19,7 @@ from tidelog.services.cli.console import (
     time_text,
 )
 from tidelog.services.cli.exit_codes import UNAVAILABLE
-from tidelog.services.cli.options import JsonOption
+from tidelog.services.cli.options import JsonOption, YesOption
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.runtime import SystemClock, pause
 
@@ -30,6 +31,9 @@ DRAIN_POLL_S = 0.25
 BrokerArgument = Annotated[str, typer.Argument(help="The broker's id, as `cluster info` shows it.", metavar="BROKER")]
 UndoOption = Annotated[bool, typer.Option("--undo", help="End the drain: let it lead shards again.")]
 WaitOption = Annotated[bool, typer.Option("--wait", help="Return once other brokers lead its shards.")]
+LevelOption = Annotated[
+    int | None, typer.Option("--level", help="Default: the highest that all brokers know.", metavar="N", min=1)
+]
 TimeoutOption = Annotated[float, typer.Option("--timeout", help="Seconds to wait with --wait.", metavar="S")]
 
 
@@ -66,6 +70,26 @@ def drain(
             print(f"{broker_id} leads no shard")
         else:
             print(f"{broker_id} is draining: it still leads {admin.cluster().cluster.led_by(broker_id)} shards")
+
+
+def upgrade(broker: BrokerChoice, level: LevelOption = None, yes: YesOption = False) -> None:
+    """Let brokers write the formats of a later feature level, once all of them run a version that knows it.
+
+    There is no way back: a broker of an earlier version refuses to start from then on.
+
+    [dim]tidelog cluster upgrade[/dim]
+    """
+    with broker.admin() as admin:
+        found = admin.cluster().cluster
+        known = min((member.feature_level for member in found.brokers), default=found.feature_level)
+        wanted = known if level is None else level
+        if wanted == found.feature_level:
+            print(f"the cluster is at feature level {wanted}; its brokers know up to {known}")
+            return
+        if not yes:
+            confirm(f"Raise the feature level from {found.feature_level} to {wanted}, for ever?")
+        admin.raise_feature_level(wanted)
+        print(f"raised the feature level from {found.feature_level} to {wanted}")
 
 
 def health(broker: BrokerChoice, as_json: JsonOption = False) -> None:
@@ -110,6 +134,7 @@ def _print_cluster(found: ClusterDescription, broker: str) -> None:
     if in_cluster:
         facts.append(("cluster", f"{members.name} ({members.cluster_id})"))
         facts.append((members.coordinator, members.trouble or "healthy"))
+        facts.append(("feature level", members.feature_level))
         facts.append(("shards a broker", balance_text(members)))
     if found.reason:
         facts.append(("not ready", found.reason))

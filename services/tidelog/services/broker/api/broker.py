@@ -138,6 +138,10 @@ class Operations(Protocol):
         """Let a broker lead no shard from now on, until it starts again or the drain is undone. Returns once that is
         stored; the shards move afterwards. Raises `NotFound`, `Unavailable`, `Invalid` (a broker alone)."""
 
+    async def raise_feature_level(self, context: RequestContext, /, level: int) -> None:
+        """Let writers use feature level `level` (ADR 0031), for ever. Raises `Invalid` if a live broker does not know
+        it, or if the cluster is at a later one; `Unavailable`."""
+
 
 class Broker(TopicCalls, RecordCalls, Routing, Operations, Protocol):
     """One broker's service. Every call may run at the same time as every other."""

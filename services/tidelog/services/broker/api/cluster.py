@@ -69,7 +69,8 @@ class BrokerStatus:
 
 @dataclass(frozen=True)
 class BrokerPlace:
-    """A broker of the cluster. `shards`: how many it leads; `draining`: it must lead none."""
+    """A broker of the cluster. `shards`: how many it leads; `draining`: it must lead none; `feature_level`: the highest
+    that it knows."""
 
     broker_id: str
     address: str
@@ -78,6 +79,7 @@ class BrokerPlace:
     started_at_ms: int
     shards: int
     draining: bool
+    feature_level: int = 1
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class ShardPlace:
 @dataclass(frozen=True)
 class ClusterStatus:
     """The cluster as one broker sees it. `coordinator`: ``etcd`` or ``embedded``; `trouble`: its problem and what to
-    do, empty if there is none."""
+    do, empty if there is none; `feature_level`: what its writers may use."""
 
     cluster_id: str
     name: str
@@ -101,3 +103,4 @@ class ClusterStatus:
     trouble: str
     brokers: Sequence[BrokerPlace]
     shards: Sequence[ShardPlace]
+    feature_level: int = 1

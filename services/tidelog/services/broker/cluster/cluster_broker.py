@@ -291,3 +291,6 @@ class ClusterBroker(LocalBroker):
 
     async def drain(self, _context: RequestContext, /, broker_id: str, *, undo: bool = False) -> None:
         await self._coordination.drain(broker_id, undo=undo)
+
+    async def raise_feature_level(self, _context: RequestContext, /, level: int) -> None:
+        await self._coordination.raise_feature_level(level)

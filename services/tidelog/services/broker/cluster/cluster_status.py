@@ -42,6 +42,7 @@ def cluster_status(view: ClusterView, identity: ClusterIdentity) -> ClusterStatu
                 started_at_ms=record.started_at_ms,
                 shards=led[record.broker_id],
                 draining=record.stopping or record.broker_id in draining,
+                feature_level=record.feature_level,
             )
             for record in brokers
         ),
@@ -54,4 +55,5 @@ def cluster_status(view: ClusterView, identity: ClusterIdentity) -> ClusterStatu
             )
             for shard in range(identity.shards)
         ),
+        feature_level=identity.feature_level,
     )

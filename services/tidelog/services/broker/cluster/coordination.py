@@ -46,3 +46,6 @@ class Coordination(Protocol):
 
     async def drain(self, broker_id: str, *, undo: bool = False) -> None:
         """See `api.Broker.drain`."""
+
+    async def raise_feature_level(self, level: int) -> None:
+        """See `api.Broker.raise_feature_level`."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from tidelog.coordinator.cluster.cluster_keys import BrokerRecord, ClusterIdentity, ClusterKeys, PeerSecret
+from tidelog.coordinator.cluster.feature_level import raise_feature_level
 from tidelog.coordinator.cluster.identity import bucket_identity, ensure_peer_secret, join_or_found
 from tidelog.coordinator.kv.key_value import KeyValueStore
 from tidelog.coordinator.leadership.cluster_follower import LeadershipSettings
@@ -122,6 +123,11 @@ class Membership:
 
     async def drain(self, broker_id: str, *, undo: bool = False) -> None:
         await self._here().leadership.drain(broker_id, undo=undo)
+
+    async def raise_feature_level(self, level: int) -> None:
+        brokers = self.view.brokers()
+        assert self._kv is not None, "it has joined"
+        await raise_feature_level(self._parts.journal, (self._kv, self._keys), level, brokers)
 
     async def must_stop(self) -> str:
         return await self._here().leadership.must_stop()

@@ -1,4 +1,5 @@
-"""``/v1/cluster``: describes this broker, its costs and the cluster as it sees it, and drains brokers."""
+"""``/v1/cluster``: describes this broker, its costs and the cluster as it sees it, drains brokers, and raises the
+feature level."""
 
 from __future__ import annotations
 
@@ -10,10 +11,13 @@ from starlette.responses import Response
 from tidelog.services.broker.api.cluster import BrokerStatus, ClusterStatus
 from tidelog.services.broker.api.costs import BrokerCosts, TopicCost
 from tidelog.services.http.answers.json_answer import json_answer
+from tidelog.services.http.bodies.typed_json import parse_typed
 from tidelog.services.http.front.request_context import context_of
 from tidelog.services.http.service import Service
 from tidelog.services.http.v1 import openapi_admin
+from tidelog.services.http.v1.json_bodies import json_body
 from tidelog.services.http.v1.parameters import NO_QUERY, query_of
+from tidelog.services.http.v1.request_forms import FeatureLevelForm
 from tidelog.storage.stores.counting import RequestCounts
 from tidelog.wire.cluster import (
     ClusterDescription,
@@ -26,6 +30,7 @@ from tidelog.wire.cluster import (
 from tidelog.wire.costs import CostDescription, TopicCostDescription
 
 _DIGITS = 3
+_FEATURE_LEVEL = msgspec.json.Decoder(FeatureLevelForm)
 
 
 class ClusterRoutes:
@@ -33,6 +38,7 @@ class ClusterRoutes:
 
     def __init__(self, service: Service) -> None:
         self._broker = service.broker
+        self._service = service
 
     def add_to(self, router: APIRouter) -> None:
         drain = "/v1/cluster/brokers/{broker}/drain"
@@ -40,6 +46,7 @@ class ClusterRoutes:
         router.add_api_route("/v1/cluster/cost", self.cost, **openapi_admin.COST)
         router.add_api_route(drain, self.drain, **openapi_admin.DRAIN)
         router.add_api_route(drain, self.undo_drain, **openapi_admin.UNDO_DRAIN)
+        router.add_api_route("/v1/cluster/feature-level", self.raise_feature_level, **openapi_admin.FEATURE_LEVEL)
 
     async def describe(self, request: Request) -> Response:
         """Describe this broker, the shards that it leads, and the cluster as it sees it: brokers, leaders, epochs."""
@@ -59,6 +66,12 @@ class ClusterRoutes:
     async def undo_drain(self, request: Request) -> Response:
         """Undo a drain: the broker gets its fair share of shards again."""
         return await self._drain(request, undo=True)
+
+    async def raise_feature_level(self, request: Request) -> Response:
+        """Let writers use the formats of a feature level, for ever. Every live broker must know it."""
+        level = parse_typed(_FEATURE_LEVEL, await json_body(self._service, request)).level
+        await self._broker.raise_feature_level(context_of(request), level)
+        return Response(status_code=204)
 
     async def _drain(self, request: Request, *, undo: bool) -> Response:
         query_of(request, NO_QUERY)
@@ -85,12 +98,20 @@ def _cluster(status: BrokerStatus, cluster: ClusterStatus) -> ClusterDescription
 
 def _membership(cluster: ClusterStatus) -> MembershipDescription:
     brokers = tuple(
-        MemberDescription(b.broker_id, b.address, b.zone, b.version, b.started_at_ms, b.shards, b.draining)
+        MemberDescription(
+            b.broker_id, b.address, b.zone, b.version, b.started_at_ms, b.shards, b.draining, b.feature_level
+        )
         for b in cluster.brokers
     )
     shards = tuple(PlacementDescription(s.shard, s.leader, s.epoch, s.preferred) for s in cluster.shards)
     return MembershipDescription(
-        cluster.cluster_id, cluster.name, cluster.coordinator, cluster.trouble, brokers, shards
+        cluster.cluster_id,
+        cluster.name,
+        cluster.coordinator,
+        cluster.trouble,
+        brokers,
+        shards,
+        cluster.feature_level,
     )
 
 

@@ -17,7 +17,7 @@ from tidelog.services.http.v1.openapi_parts import (
     ref,
     whole,
 )
-from tidelog.services.http.v1.request_forms import AlterForm, CreateForm
+from tidelog.services.http.v1.request_forms import AlterForm, CreateForm, FeatureLevelForm
 from tidelog.wire.cluster import ClusterDescription, HealthAnswer, ReadyAnswer
 from tidelog.wire.costs import CostDescription
 from tidelog.wire.topics import ListedPartition, ListedTopic, PartitionDescription, TopicDescription, TopicPage
@@ -28,6 +28,7 @@ _CONFIGS = {"retention.ms": "86400000", "cleanup.policy": "delete"}
 _DESCRIBED = answer(TopicDescription("web", EXAMPLE_ID, (PartitionDescription(0, 0, 0, 0, 42),), _CONFIGS, _TIME_MS))
 _LISTED = answer(TopicPage((ListedTopic("web", EXAMPLE_ID, (ListedPartition(0, 0),), _CONFIGS, _TIME_MS),), "web"))
 _CREATE = body(_JSON, ref(CreateForm), {"name": "web", "partitions": 4, "configs": {"retention.ms": 86_400_000}})
+_RAISE = body(_JSON, ref(FeatureLevelForm), {"level": 2})
 _ALTER = body(_JSON, ref(AlterForm), {"configs": {"retention.ms": None}, "partitions": 8})
 _LIST_PARAMETERS = (
     query("limit", whole(1, 2**63 - 1), "The largest number of topics: 1,000 by default and at most.", 100),
@@ -41,8 +42,8 @@ _CLUSTER = b"""
  "damage": [], "cluster": {
   "cluster_id": "0123456789abcdef0123456789abcdef", "name": "main", "coordinator": "etcd", "trouble": "",
   "brokers": [{"broker": "broker-1", "address": "http://10.0.0.7:8080", "zone": "a", "version": "0.1.0",
-               "started_at_ms": 1763712000000, "shards": 1, "draining": false}],
-  "shards": [{"shard": 0, "leader": "broker-1", "epoch": 3, "preferred": "broker-1"}]}}
+               "started_at_ms": 1763712000000, "shards": 1, "draining": false, "feature_level": 1}],
+  "shards": [{"shard": 0, "leader": "broker-1", "epoch": 3, "preferred": "broker-1"}], "feature_level": 1}}
 """
 _COST = b"""
 {"broker": "broker-1", "store": "s3://bucket/log", "since_ms": 1793491200000, "now_ms": 1793577600000, "shards": [0, 1],
@@ -65,6 +66,7 @@ ALTER = operation("PATCH", "topics", {200: _DESCRIBED}, (*_BODY_REFUSALS, 404), 
 DELETE = operation("DELETE", "topics", {204: None}, (400, 404, 422), (TOPIC,))
 CLUSTER = operation("GET", "cluster", {200: answer(msgspec.json.decode(_CLUSTER, type=ClusterDescription))}, (400,))
 DRAIN = operation("POST", "cluster", {204: None}, (400, 404, 422), (_BROKER,))
+FEATURE_LEVEL = operation("PUT", "cluster", {204: None}, _BODY_REFUSALS, request=_RAISE)
 UNDO_DRAIN = operation("DELETE", "cluster", {204: None}, (400, 404, 422), (_BROKER,))
 COST = operation("GET", "cluster", {200: _COSTED}, (400, 500))
 HEALTH = operation("GET", "broker", {200: answer(HealthAnswer("alive"))})

@@ -1,5 +1,5 @@
-"""The JSON bodies of requests that change a topic. OpenAPI is made from these types, too: `extra_json_schema` states
-bounds there that the broker itself checks."""
+"""The JSON bodies of requests that change a topic or the cluster. OpenAPI is made from these types, too:
+`extra_json_schema` states bounds there that the broker itself checks."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ class AlterForm(msgspec.Struct, forbid_unknown_fields=True):
 
     partitions: Partitions | None = None
     configs: Configs = {}
+
+
+class FeatureLevelForm(msgspec.Struct, forbid_unknown_fields=True):
+    """The feature level that writers may use from now on."""
+
+    level: Annotated[int, msgspec.Meta(ge=1, le=1_000)]
 
 
 class DeleteRecordsForm(msgspec.Struct, forbid_unknown_fields=True):

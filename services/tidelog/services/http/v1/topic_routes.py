@@ -15,9 +15,10 @@ from tidelog.services.broker.api.request_context import RequestContext
 from tidelog.services.http.answers.json_answer import json_answer
 from tidelog.services.http.bodies.typed_json import parse_typed
 from tidelog.services.http.front.request_context import context_of
-from tidelog.services.http.media import Media, answer_media, body_media
+from tidelog.services.http.media import Media, answer_media
 from tidelog.services.http.service import Service
 from tidelog.services.http.v1 import openapi_admin, openapi_records
+from tidelog.services.http.v1.json_bodies import json_body
 from tidelog.services.http.v1.parameters import (
     NO_QUERY,
     capped_number,
@@ -37,7 +38,6 @@ from tidelog.services.http.v1.topic_list import (
     listed,
     topic_range,
 )
-from tidelog.storage.object_store import Body
 from tidelog.wire.topics import LogStartAnswer, PartitionDescription, TopicDescription
 
 _ENDS_ONLY = FetchLimits(1, 0, fresh=False)
@@ -66,7 +66,7 @@ class TopicRoutes:
 
     async def create(self, request: Request) -> Response:
         """Create a topic. Names follow Kafka's rules; the configs have Kafka's names."""
-        form = parse_typed(_CREATE, await self._json_body(request))
+        form = parse_typed(_CREATE, await json_body(self._service, request))
         topic = await self._broker.create_topic(context_of(request), form.name, form.partitions, form.configs)
         partitions = [PartitionDescription(number, shard, 0, 0, 0) for number, shard in enumerate(topic.shards)]
         return json_answer(_description(topic, partitions), 201)
@@ -90,7 +90,7 @@ class TopicRoutes:
 
     async def alter(self, request: Request) -> Response:
         """Change configs (null sets the default again) or add partitions."""
-        form = parse_typed(_ALTER, await self._json_body(request))
+        form = parse_typed(_ALTER, await json_body(self._service, request))
         context = context_of(request)
         topic = await self._broker.alter_topic(context, topic_of(request), form.partitions, form.configs)
         return await self._described(context, topic)
@@ -105,15 +105,9 @@ class TopicRoutes:
         """Delete the records of a partition below an offset; -1 deletes all that are committed now. Their segments are
         deleted from the bucket after `delete.grace.ms`."""
         topic, partition = topic_of(request), partition_of(request)
-        before_offset = parse_typed(_DELETE_RECORDS, await self._json_body(request)).before_offset
+        before_offset = parse_typed(_DELETE_RECORDS, await json_body(self._service, request)).before_offset
         log_start = await self._broker.delete_records(context_of(request), topic, partition, before_offset)
         return json_answer(LogStartAnswer(log_start))
-
-    async def _json_body(self, request: Request) -> Body:
-        query_of(request, NO_QUERY)
-        body_media(request, (Media.JSON,))
-        with self._service.bodies.in_flight() as held:
-            return await self._service.bodies.read(request, held)
 
     async def _described(self, context: RequestContext, topic: Topic) -> Response:
         return json_answer(_description(topic, await described_partitions(topic, self._reader(context))))
