@@ -3,24 +3,28 @@ over."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from tests.storage.archive_scenes import ManualClock
-from tests.storage.record_tables import WEB
-from tests.storage.segment_lists import dense
+from tests.storage.segment_lists import PLACE, SHARD, TOPIC_ID, Pass, dense, log_starts, passes_of, seen
 
 from tidelog.storage.errors import Conflict
-from tidelog.storage.manifests.manifest import ChangeKind, Manifest
-from tidelog.storage.manifests.manifest_log import ManifestLog
-from tidelog.storage.object_store import Body
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest
+from tidelog.storage.manifests.shard_values import ChangeKind
+from tidelog.storage.object_store import Body, ObjectStore
 from tidelog.storage.runtime import Runtime
+from tidelog.storage.segments.topic_segment import SegmentPlace
+from tidelog.storage.stores.counting import CountingObjectStore
 from tidelog.storage.stores.memory import MemoryObjectStore
+from tidelog.storage.stores.wrapping import Verb
+from tidelog.storage.upkeep.record_deletion import delete_records
 from tidelog.storage.upkeep.rules import UpkeepRules
-from tidelog.storage.upkeep.task import Place
+from tidelog.storage.upkeep.task import TopicInShard
 from tidelog.storage.upkeep.upkeep import ASK_AGAIN_MS, CONFLICTS_MAX, Upkeep
 
-PLACE, RULES = Place("web", WEB), UpkeepRules()
+RULES = UpkeepRules()
 
 
 @dataclass
@@ -33,21 +37,22 @@ class StepsTask:
     later_ms: int | None = None
     in_vain: bool = field(default=False, kw_only=True)
 
-    def due_at_ms(self, manifest: Manifest, rules: UpkeepRules, now_ms: int) -> int | None:
+    def due_at_ms(self, topic: TopicInShard, rules: UpkeepRules, now_ms: int) -> int | None:
         return now_ms if self.steps else self.later_ms
 
-    async def run(self, place: Place, log: ManifestLog, rules: UpkeepRules) -> Manifest | None:
+    async def run(self, place: SegmentPlace, log: ShardLog, rules: UpkeepRules) -> ShardManifest | None:
         self.ran.append(self.name)
         if self.in_vain:
             return None
-        manifest = await log.append(await log.latest(), ChangeKind.MERGE)
+        manifest = await log.append(ManifestChange(ChangeKind.MERGE), await log.latest())
         self.steps -= 1
         return manifest
 
 
-async def a_log(store: MemoryObjectStore | None = None) -> ManifestLog:
-    log = ManifestLog(store or MemoryObjectStore(), "web", WEB)
-    await log.append(dense([(5, 0, 1)]))
+async def a_log(store: ObjectStore | None = None, clock: ManualClock | None = None) -> ShardLog:
+    log = ShardLog(store or MemoryObjectStore(), SHARD, Runtime(clock or ManualClock()))
+    await log.latest()
+    await log.append(passes_of(dense([Pass({0: 50})])))
     return log
 
 
@@ -92,9 +97,9 @@ class _RivalStore(MemoryObjectStore):
     async def create(self, key: str, data: Body) -> str:
         if self.rivals:
             rivals, self.rivals = self.rivals - 1, 0
-            log = ManifestLog(self, "web", WEB)
-            manifest = await log.latest()
-            await log.append(replace(manifest, log_start_offset=manifest.log_start_offset + 1))
+            log = ShardLog(self, SHARD, Runtime(ManualClock()))
+            start = log_starts((await log.latest()).topics[TOPIC_ID])[0]
+            await delete_records(log, PLACE, 0, start + 1)
             self.rivals = rivals
         return await super().create(key, data)
 
@@ -105,26 +110,45 @@ async def test_a_faster_worker_is_no_error() -> None:
     store.rivals = 2
     step = await upkeep_of(StepsTask("a", 1, ran)).step(PLACE, log, RULES)
     assert ran == ["a", "a", "a"]
-    assert (step.manifest.version, step.manifest.log_start_offset) == (3, 2)
+    assert (step.manifest.version, log_starts(step.manifest.topics[TOPIC_ID])) == (3, {0: 2})
 
 
 async def test_workers_that_are_faster_again_and_again_are_a_conflict() -> None:
     store, ran = _RivalStore(), list[str]()
     log = await a_log(store)
-    await log.append(replace(dense([(20, 0, 1)]), version=0), ChangeKind.MERGE)
     store.rivals = CONFLICTS_MAX
     with pytest.raises(Conflict):
         await upkeep_of(StepsTask("a", 1, ran)).step(PLACE, log, RULES)
     assert len(ran) == CONFLICTS_MAX
 
 
+NOTHING = seen(dense([]))
+
+
 def test_the_first_due_time_counts() -> None:
     ran: list[str] = []
-    assert upkeep_of().due_at_ms(dense([]), RULES) is None
-    assert upkeep_of(StepsTask("a", 0, ran)).due_at_ms(dense([]), RULES) is None
+    assert upkeep_of().due_at_ms(NOTHING, RULES) is None
+    assert upkeep_of(StepsTask("a", 0, ran)).due_at_ms(NOTHING, RULES) is None
     tasks = [
         StepsTask("a", 0, ran, later_ms=2_000_020),
         StepsTask("b", 0, ran, later_ms=2_000_010),
         StepsTask("c", 0, ran),
     ]
-    assert upkeep_of(*tasks).due_at_ms(dense([]), RULES) == 2_000_010
+    assert upkeep_of(*tasks).due_at_ms(NOTHING, RULES) == 2_000_010
+
+
+async def test_a_topic_that_left_the_shard_is_never_due() -> None:
+    ran: list[str] = []
+    log = await a_log()
+    await log.append(ManifestChange(ChangeKind.DELETE_TOPIC, dropped=(TOPIC_ID,)))
+    step = await upkeep_of(StepsTask("a", 1, ran)).tend(PLACE, log, RULES)
+    assert (ran, step.appended, step.due_at_ms) == ([], False, None)
+
+
+async def test_a_step_with_nothing_to_do_costs_one_head() -> None:
+    counting = CountingObjectStore(MemoryObjectStore())
+    log = await a_log(counting)
+    before = counting.usage()
+    await upkeep_of(StepsTask("a", 0, [])).step(PLACE, log, RULES)
+    spent = counting.usage() - before
+    assert spent.requests() == spent.requests(Verb.HEAD) == 1

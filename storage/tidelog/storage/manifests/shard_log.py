@@ -126,12 +126,12 @@ class ShardLog:
 
     async def with_lists(self, manifest: ShardManifest, topic_ids: Iterable[str]) -> ShardManifest:
         """`manifest` with the lists of these topics: one GET for each that is not in memory. Topics that it does not
-        have are passed over. Raises `Corrupt`, naming a list; `NotFound` if the version is so old that its lists were
-        collected."""
+        have are passed over. Raises `Corrupt`, naming a list; `Conflict` if the version is so old that one was
+        collected: start over from `latest`."""
         wanted = [topic_id for topic_id in topic_ids if _lacks_list(manifest.topics.get(topic_id))]
         if not wanted:
             return manifest
-        bases = await asyncio.gather(*(self._base(topic_id, manifest.topics[topic_id]) for topic_id in wanted))
+        bases = await asyncio.gather(*(self._base(manifest, topic_id) for topic_id in wanted))
         read = {
             topic_id: replace(manifest.topics[topic_id], base=base)
             for topic_id, base in zip(wanted, bases, strict=True)
@@ -147,12 +147,10 @@ class ShardLog:
         topic_ids = tuple(topic_ids)
         manifest = self.known or await self.latest()
         for _ in range(CHANGES_MAX):
-            manifest = await self.with_lists(manifest, topic_ids)
-            change = plan(manifest)
-            if change is None:
-                return manifest
             try:
-                return await self.append(change, manifest)
+                manifest = await self.with_lists(manifest, topic_ids)
+                change = plan(manifest)
+                return manifest if change is None else await self.append(change, manifest)
             except Conflict:
                 manifest = await self.latest()
         raise Conflict(f"other workers were faster {CHANGES_MAX} times")
@@ -220,7 +218,8 @@ class ShardLog:
         self._latest, self._tag, self._known_s, self._asked = made, tag, sent_s, True
         return made
 
-    async def _base(self, topic_id: str, topic: TopicState) -> TopicBase:
+    async def _base(self, manifest: ShardManifest, topic_id: str) -> TopicBase:
+        topic = manifest.topics[topic_id]
         stored = topic.stored
         assert stored is not None, "only a topic with a list lacks its content"
         if kept := self._bases.get(stored.key):
@@ -228,10 +227,18 @@ class ShardLog:
         try:
             data = (await self._store.get(stored.key)).data
         except NotFound as error:
-            raise Corrupt(stored.key, f"is named by the manifest of shard {self.shard} and does not exist") from error
+            raise await self._list_fault(manifest, stored.key) from error
         base = await asyncio.to_thread(decode_list, stored, topic.name, topic_id, self.shard, data)
         self._keep(stored, base)
         return base
+
+    async def _list_fault(self, manifest: ShardManifest, key: str) -> Conflict | Corrupt:
+        """Why the list `key` that `manifest` names does not exist: the version is old, or the list is lost."""
+        if await self._log.newest(manifest.version) == manifest.version:
+            return Corrupt(key, f"is named by the manifest of shard {self.shard} and does not exist")
+        if manifest.version == self._latest.version:
+            self._asked = False
+        return Conflict(f"version {manifest.version} is old, and {key} was collected: start over from the latest")
 
     def _keep(self, stored: ListRef, base: TopicBase) -> None:
         if stored.size_bytes <= self._bases.maxsize:
