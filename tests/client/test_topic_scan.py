@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -12,14 +13,19 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 from tests.components.s3_endpoint import S3Bucket
+from tests.counting_files import counting_files
 from tests.end_to_end.broker_process import BrokerProcess, wait_until
+from tests.topic_segments import Ends, log_of, table_of, with_noise, write_segment
 
 from tidelog.client import Admin, Producer, read_table, scan
-from tidelog.client.topic_scan import SCAN_SCHEMA, plan_partition
+from tidelog.client.topic_scan import SCAN_SCHEMA, dataset_of, plan_scan
 from tidelog.storage.errors import Invalid, NotFound
-from tidelog.wire.topics import PartitionLogDescription, SegmentDescription
+from tidelog.storage.manifests.shard_values import TopicSegment
+from tidelog.storage.stores import arrow_files
+from tidelog.wire.topic_log import TopicLogRequest
 
 COLD, HOT, PARTITIONS = 300, 60, 2
+Shared = tuple[Path, list[TopicSegment]]
 TIME_MS = 1_700_000_000_000
 
 
@@ -65,8 +71,8 @@ def numbers(table: pa.Table) -> list[int]:
 
 def test_a_table_has_each_record_once(broker: str) -> None:
     with Admin(broker) as admin:
-        log = admin.partition_log("web", 0)
-    assert log.cold_end < log.high_watermark
+        log = admin.topic_log("web")
+    assert all(ends.cold_end < ends.high_watermark for ends in log.partitions)
     assert len(log.segments) > 1
     table = read_table("web", broker)
     assert table.schema.equals(SCAN_SCHEMA)
@@ -90,7 +96,7 @@ def test_a_filter_skips_segments(broker: str) -> None:
     assert isinstance(web, ds.UnionDataset)
     segments = web.children[0]
     assert list(segments.get_fragments(filter=wanted)) == []
-    assert len(list(segments.get_fragments(filter=pc.field("offset") == 0))) == PARTITIONS
+    assert len(list(segments.get_fragments(filter=pc.field("offset") == 0))) == 1
 
 
 def test_duckdb_reads_a_scan(broker: str) -> None:
@@ -151,14 +157,83 @@ def test_a_store_in_memory_is_read_through_the_broker(tmp_path: Path) -> None:
         process.stop()
 
 
-def test_only_segments_within_the_bounds_are_planned() -> None:
-    segments = tuple(SegmentDescription(f"s{n}", 10 * n, 10 * n + 9, 10, 1, 0, 9, "") for n in range(5))
-    log = PartitionLogDescription("web", "id", 0, 0, 5, 50, 80, 1, "file:///data", segments)
-    plan = plan_partition(log, 0, 25)
-    assert [one.key for one in plan.segments] == ["s0", "s1", "s2"]
-    assert (plan.begin, plan.end, plan.hot_begin) == (5, 25, 50)
-    hot = plan_partition(log, 60, None)
-    assert (hot.segments, hot.begin, hot.end, hot.hot_begin) == ((), 60, 80, 60)
+ENDS = {0: Ends(5, 50, 80), 1: Ends(0, 50, 50), 2: Ends(40, 50, 50)}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
+    """Five segments of ten records of each of three partitions."""
+    root = tmp_path_factory.mktemp("shared")
+    segments = [write_segment(root, {p: range(10 * run, 10 * run + 10) for p in ENDS}, run) for run in range(5)]
+    return root, segments
+
+
+def places(found: ds.Dataset, **options: Any) -> list[tuple[int, int]]:
+    table = found.to_table(columns=["partition", "offset"], **options)
+    return sorted(zip(*(table.column(name).to_pylist() for name in ("partition", "offset")), strict=True))
+
+
+def test_only_segments_within_the_bounds_are_planned(shared: Shared) -> None:
+    log = log_of(*shared, ENDS)
+    plan = plan_scan(log, {0: (0, 25), 1: (0, 5), 2: (0, 5)})
+    assert [one.key for one in plan.segments] == [one.key for one in shared[1][:3]]
+    assert (plan.ranges, plan.hot) == ({0: (5, 25), 1: (0, 5), 2: (40, 40)}, {})
+    hot = plan_scan(log, {0: (60, 99), 1: (50, 99), 2: (50, 99)})
+    assert (hot.segments, hot.hot) == ((), {0: (60, 80)})
+
+
+@pytest.mark.parametrize("one", [True, False], ids=["the same bounds", "bounds by partition"])
+def test_a_scan_has_exactly_the_rows_of_its_ranges(shared: Shared, one: bool) -> None:
+    log = log_of(*shared, ENDS)
+    wanted = {p: (12, 33) if one else (12 + p, 33 - 2 * p) for p in ENDS}
+    plan = plan_scan(log, wanted)
+    expected = [(p, offset) for p in (0, 1) for offset in range(*wanted[p])]
+    assert places(dataset_of(plan, SCAN_SCHEMA.empty_table())) == expected
+
+
+def test_rows_of_other_partitions_and_below_the_log_start_are_left_out(shared: Shared) -> None:
+    log = log_of(*shared, ENDS, TopicLogRequest(partitions=(0, 2)))
+    plan = plan_scan(log, {0: (0, 80), 2: (0, 80)})
+    hot = pa.table({"partition": [0], "offset": [50]}).cast(pa.schema([SCAN_SCHEMA.field(0), SCAN_SCHEMA.field(1)]))
+    rest = [pa.nulls(1, field.type) for field in list(SCAN_SCHEMA)[2:]]
+    found = dataset_of(plan, pa.table([*hot.columns, *rest], schema=SCAN_SCHEMA))
+    expected = [*((0, offset) for offset in range(5, 51)), *((2, offset) for offset in range(40, 50))]
+    assert places(found) == expected
+    assert places(found, filter=ds.field("partition") == 1) == []
+    assert places(found, filter=(ds.field("partition") == 2) & (ds.field("offset") >= 45)) == expected[-5:]
+
+
+def test_whole_segments_need_no_condition(shared: Shared) -> None:
+    ends = {p: Ends(0, 50, 50) for p in ENDS}
+    plan = plan_scan(log_of(*shared, ends), dict.fromkeys(ends, (0, 99)))
+    assert plan.exact
+    assert len(places(dataset_of(plan, SCAN_SCHEMA.empty_table()))) == 150
+
+
+def test_a_thousand_partitions_are_looked_up_and_not_compared_one_by_one(tmp_path: Path) -> None:
+    ends = {p: Ends(p % 7, 10, 10) for p in range(1_000)}
+    segments = [write_segment(tmp_path, {p: range(10) for p in ends}, 0)]
+    plan = plan_scan(log_of(tmp_path, segments, ends), {p: (0, 9 - p % 2) for p in ends})
+    found = places(dataset_of(plan, SCAN_SCHEMA.empty_table()))
+    assert found == [(p, offset) for p in ends for offset in range(p % 7, 9 - p % 2)]
+
+
+def test_one_partition_and_a_hundredth_of_its_offsets_read_few_of_the_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segment is merged: large partitions have row groups of their own."""
+    partitions, records, group = 20, 4_000, 400
+    offsets = {p: range(records) for p in range(partitions)}
+    ends = range(group, partitions * records + 1, group)
+    table = with_noise(table_of(offsets), value_bytes=250)
+    segment = write_segment(tmp_path, offsets, 0, level=2, ends=ends, table=table)
+    log = log_of(tmp_path, [segment], {p: Ends(0, records, records) for p in offsets}, TopicLogRequest(partitions=(7,)))
+    plan = plan_scan(log, {7: (2_000, 2_040)})
+    files, reads = counting_files()
+    monkeypatch.setattr(arrow_files, "arrow_files", lambda _: (files, str(tmp_path)))
+    found = dataset_of(plan, SCAN_SCHEMA.empty_table())
+    assert places(found) == [(7, offset) for offset in range(2_000, 2_040)]
+    assert 0 < sum(reads) < 0.05 * segment.size_bytes
 
 
 def test_a_scan_reads_a_bucket(tmp_path: Path, moto_bucket: S3Bucket, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,13 @@
     polars.scan_pyarrow_dataset(web).filter(polars.col("partition") == 0).collect()
 
 A scan is a snapshot: exactly the segments that count when it is made, which are read from the store itself, and the hot
-tail, which the broker gives at once. So each record is there once. A filter on partition, offset or timestamp skips the
-segments that cannot match, and then row groups by their statistics.
+tail, which the broker gives at once. Segments hold records of many partitions, so a condition on partition and offset
+leaves out rows that do not belong to the scan. So each record is there once. A filter on partition, offset or timestamp
+skips the segments that cannot match, and then row groups by their statistics.
 
 The program needs access to the store: the files, or the AWS variables that brokers use. With a store in memory the
-broker gives everything. A scan stays readable for ``delete.grace.ms`` (15 minutes); then make a new one.
+broker gives everything. A scan stays readable for the topic's ``file.delete.delay.ms`` (24 hours); then make a new one.
+`read_table` does so itself, once, if a segment is gone.
 """
 
 from __future__ import annotations
@@ -23,16 +25,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from tidelog.client.admin import Admin
+from tidelog.client.admin import Admin, checked_position
 from tidelog.client.broker_access import Broker
 from tidelog.client.connection import DEFAULT_BROKER
 from tidelog.client.consumed import TopicPartition
 from tidelog.client.consumer import Consumer
-from tidelog.storage.errors import Invalid, Unavailable
+from tidelog.storage.errors import Unavailable
 from tidelog.storage.records import RECORD_SCHEMA, TIMESTAMP
-from tidelog.wire.topics import PartitionLogDescription, SegmentDescription
+from tidelog.wire.topic_log import (
+    PartitionLogDescription,
+    SegmentDescription,
+    SpanDescription,
+    TopicLogDescription,
+    TopicLogRequest,
+)
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -41,16 +50,20 @@ SCAN_SCHEMA = pa.schema([pa.field("partition", pa.int32()), *(field.with_nullabl
 DEADLINE_S = 60.0
 _READABLE = ("file", "s3")
 
+Range = tuple[int, int]
+"""Offsets from the first to before the second."""
+
 
 @dataclass(frozen=True)
-class PartitionScan:
-    """Offsets ``[begin, end)`` of a partition: from `segments`, and from the broker at and after `hot_begin`."""
+class TopicScan:
+    """The offsets of each partition in `ranges`: from `segments`, and in `hot` from the broker. `exact`: the segments
+    hold nothing else."""
 
-    log: PartitionLogDescription
-    begin: int
-    end: int
+    log: TopicLogDescription
+    ranges: Mapping[int, Range]
     segments: tuple[SegmentDescription, ...]
-    hot_begin: int
+    hot: Mapping[int, Range]
+    exact: bool
 
 
 def read_table(
@@ -65,8 +78,11 @@ def read_table(
 ) -> pa.Table:
     """The records of `topic` as a table with `columns` (None: partition, offset, timestamp, key, value, headers).
     Arguments as of `scan`; `filter` is an expression on the columns. Within a partition, offsets ascend."""
-    found = scan(topic, broker, partitions=partitions, start=start, end=end)
-    return found.to_table(columns=None if columns is None else list(columns), filter=filter)
+    names = None if columns is None else list(columns)
+    try:
+        return scan(topic, broker, partitions=partitions, start=start, end=end).to_table(columns=names, filter=filter)
+    except FileNotFoundError:  # a segment was merged or expired, and its grace was over
+        return scan(topic, broker, partitions=partitions, start=start, end=end).to_table(columns=names, filter=filter)
 
 
 def scan(
@@ -80,85 +96,127 @@ def scan(
     """A snapshot of `topic` as a pyarrow dataset with `SCAN_SCHEMA`, from position `start` of each partition up to, and
     without, position `end` (see `checked_position`). `partitions`: only these. Raises `NotFound`, `Invalid`,
     `Unavailable`; reading the dataset raises pyarrow's own errors."""
+    if partitions is not None and not partitions:
+        return ds.dataset(SCAN_SCHEMA.empty_table())
+    first, last = checked_position(start), checked_position(end)
     with Admin(broker, deadline_s=DEADLINE_S) as admin:
-        plans = [
-            plan_partition(
-                admin.partition_log(topic, number),
-                admin.offset(topic, number, start),
-                None if end == "latest" else admin.offset(topic, number, end),
-            )
-            for number in _numbers(admin, topic, partitions)
-        ]
-    parts: list[ds.Dataset] = [_hot_tail(plans, broker)]
-    if any(plan.segments for plan in plans):
-        parts.insert(0, _segments(plans))
-    whole = ds.dataset(parts) if len(parts) > 1 else parts[0]
-    edges = _edges(plans)
-    return whole if edges is None else whole.filter(edges)
+        asked = None if partitions is None else tuple(sorted(set(partitions)))
+        log = admin.topic_log(topic, TopicLogRequest(partitions=asked))
+        # A time is resolved after the log was read, so its offset can only lie beyond the log's end, and is cut to it.
+        ranges = {
+            ends.partition: (_offset(admin, log, ends, first), _offset(admin, log, ends, last))
+            for ends in log.partitions
+        }
+    plan = plan_scan(log, ranges)
+    wanted = {TopicPartition(topic, number): found for number, found in plan.hot.items()}
+    return dataset_of(plan, pa.concat_tables([SCAN_SCHEMA.empty_table(), *_read(wanted, broker)]))
 
 
-def plan_partition(log: PartitionLogDescription, start: int, end: int | None) -> PartitionScan:
-    """Where the records of ``[start, end)`` are. If the store cannot be read directly, the broker gives all of them."""
-    begin = max(start, log.log_start_offset)
-    last = log.high_watermark if end is None else min(end, log.high_watermark)
-    cold_end = log.cold_end if log.store.partition(":")[0] in _READABLE else begin
-    segments = tuple(
-        segment
-        for segment in log.segments
-        if segment.last_offset >= begin and segment.base_offset < min(last, cold_end)
+def plan_scan(log: TopicLogDescription, wanted: Mapping[int, Range]) -> TopicScan:
+    """Where the records of `wanted` are, cut to what the log holds. If the store cannot be read directly, the broker
+    gives all of them."""
+    direct = log.store.partition(":")[0] in _READABLE
+    ranges: dict[int, Range] = {}
+    hot: dict[int, Range] = {}
+    for ends in log.partitions:
+        start, end = wanted[ends.partition]
+        begin, last = max(start, ends.log_start_offset), min(end, ends.high_watermark)
+        ranges[ends.partition] = begin, max(begin, last)
+        hot_begin = max(begin, ends.cold_end) if direct else begin
+        if hot_begin < last:
+            hot[ends.partition] = hot_begin, last
+    segments = tuple(each for each in log.segments if direct and any(_meets(span, ranges) for span in each.spans))
+    return TopicScan(log, ranges, segments, hot, all(_all_within(segment, ranges) for segment in segments))
+
+
+def dataset_of(plan: TopicScan, hot: pa.Table) -> ds.Dataset:
+    """The scan as a dataset over its segments and the records `hot` (`SCAN_SCHEMA`)."""
+    if not plan.segments:
+        return ds.dataset(hot)
+    whole = ds.dataset([_segments(plan), ds.dataset(hot)])
+    return whole if plan.exact else whole.filter(_within(plan.ranges))
+
+
+def _offset(admin: Admin, log: TopicLogDescription, ends: PartitionLogDescription, position: str) -> int:
+    """The offset of a checked position."""
+    if position.startswith("@"):
+        return admin.offset(log.topic, ends.partition, position)
+    if position.startswith("-"):
+        return ends.high_watermark + int(position)
+    named = {"earliest": ends.log_start_offset, "latest": ends.high_watermark}
+    return named[position] if position in named else int(position)
+
+
+def _meets(span: SpanDescription, ranges: Mapping[int, Range]) -> bool:
+    begin, end = ranges[span.partition]
+    return span.base_offset < end and span.last_offset >= begin
+
+
+def _all_within(segment: SegmentDescription, ranges: Mapping[int, Range]) -> bool:
+    """Whether every row of the segment belongs to the scan."""
+    return _is_complete(segment) and all(
+        ranges[span.partition][0] <= span.base_offset and span.last_offset < ranges[span.partition][1]
+        for span in segment.spans
     )
-    return PartitionScan(log, begin, last, segments, max(begin, cold_end))
 
 
-def _numbers(admin: Admin, topic: str, partitions: Collection[int] | None) -> Iterable[int]:
-    known = [one.partition for one in admin.topic(topic).partitions]
-    for number in partitions or ():
-        if number not in known:
-            raise Invalid(f"{topic} has no partition {number}: it has 0 to {len(known) - 1}", field="partition")
-    return known if partitions is None else sorted(set(partitions))
+def _is_complete(segment: SegmentDescription) -> bool:
+    """Whether the answer has all spans of the segment."""
+    return segment.partitions == len(segment.spans)
 
 
-def _segments(plans: Sequence[PartitionScan]) -> ds.Dataset:
+def _segments(plan: TopicScan) -> ds.Dataset:
     from tidelog.storage.stores.arrow_files import arrow_files  # pyarrow's S3 takes a while to load
 
-    files, root = arrow_files(plans[0].log.store)
-    fragments = list(_fragments(plans, files, root))
+    files, root = arrow_files(plan.log.store)
+    fragments = list(_fragments(plan.segments, files, root))
     return ds.FileSystemDataset(fragments, SCAN_SCHEMA, ds.ParquetFileFormat(), files)
 
 
-def _fragments(plans: Iterable[PartitionScan], files: FileSystem, root: str) -> Iterator[ds.Fragment]:
-    """The segments, each with what is known of its rows: readers skip those that cannot match a filter."""
-    for plan in plans:
-        for segment in plan.segments:
-            known = (
-                (ds.field("partition") == pa.scalar(plan.log.partition, pa.int32()))
-                & (ds.field("offset") >= segment.base_offset)
-                & (ds.field("offset") <= segment.last_offset)
-                & (ds.field("timestamp") >= pa.scalar(segment.min_timestamp, TIMESTAMP))
-                & (ds.field("timestamp") <= pa.scalar(segment.max_timestamp, TIMESTAMP))
-            )
-            yield ds.ParquetFileFormat().make_fragment(f"{root}/{segment.key}", files, known)
+def _fragments(segments: Iterable[SegmentDescription], files: FileSystem, root: str) -> Iterator[ds.Fragment]:
+    """The segments, each with what is known of all its rows: readers skip those that cannot match a filter."""
+    for segment in segments:
+        known = (ds.field("timestamp") >= pa.scalar(segment.min_timestamp, TIMESTAMP)) & (
+            ds.field("timestamp") <= pa.scalar(segment.max_timestamp, TIMESTAMP)
+        )
+        if _is_complete(segment):
+            known = known & _bounds(segment.spans)
+        yield ds.ParquetFileFormat().make_fragment(f"{root}/{segment.key}", files, known)
 
 
-def _edges(plans: Iterable[PartitionScan]) -> ds.Expression | None:
-    """The condition that leaves out rows of segments that begin before a scan or end after it."""
-    edges: ds.Expression | None = None
-    for plan in plans:
-        if any(one.base_offset < plan.begin or one.last_offset >= plan.end for one in plan.segments):
-            within = (ds.field("offset") >= plan.begin) & (ds.field("offset") < plan.end)
-            here = (ds.field("partition") != pa.scalar(plan.log.partition, pa.int32())) | within
-            edges = here if edges is None else edges & here
-    return edges
+def _bounds(spans: Sequence[SpanDescription]) -> ds.Expression:
+    first, last = (pa.scalar(spans[at].partition, pa.int32()) for at in (0, -1))
+    partition = ds.field("partition")
+    return (
+        (partition == first if first == last else (partition >= first) & (partition <= last))
+        & (ds.field("offset") >= min(span.base_offset for span in spans))
+        & (ds.field("offset") <= max(span.last_offset for span in spans))
+    )
 
 
-def _hot_tail(plans: Iterable[PartitionScan], broker: Broker) -> ds.Dataset:
-    wanted = {
-        TopicPartition(plan.log.topic, plan.log.partition): (plan.hot_begin, plan.end)
-        for plan in plans
-        if plan.hot_begin < plan.end
-    }
-    tables = [SCAN_SCHEMA.empty_table(), *_read(wanted, broker)]
-    return ds.dataset(pa.concat_tables(tables))
+def _within(ranges: Mapping[int, Range]) -> ds.Expression:
+    """The rows whose offset is in the range of their partition. The outer bounds are conditions of their own, by which
+    readers skip row groups."""
+    partition, offset = ds.field("partition"), ds.field("offset")
+    begins, ends = ({number: found[side] for number, found in ranges.items()} for side in (0, 1))
+    return (
+        partition.isin(pa.array(sorted(ranges), pa.int32()))
+        & (offset >= min(begins.values()))
+        & (offset < max(ends.values()))
+        & (offset >= _by_partition(begins))
+        & (offset < _by_partition(ends))
+    )
+
+
+def _by_partition(numbers: Mapping[int, int]) -> ds.Expression:
+    """The number of a row's partition, looked up. A chain of comparisons would cost every row one per partition."""
+    values = sorted(set(numbers.values()))
+    if len(values) == 1:
+        return pc.scalar(values[0])
+    last = max(numbers)
+    place = pc.if_else(ds.field("partition") <= last, ds.field("partition"), last).cast(pa.int64())
+    found: ds.Expression = pc.choose(place, *(pc.scalar(numbers.get(number, 0)) for number in range(last + 1)))
+    return found
 
 
 def _read(wanted: Mapping[TopicPartition, tuple[int, int]], broker: Broker) -> Iterator[pa.Table]:

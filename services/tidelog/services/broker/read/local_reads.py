@@ -88,7 +88,7 @@ class LocalReads:
             await self._shards.prove_leading(leader)
             with self._shards.reading(leader):
                 await leader.partitions.refresh(next(iter(states.values())))
-        manifest = await log.with_lists(log.known or await log.newest(), [topic.topic_id])
+        manifest = await log.with_lists(leader.partitions.manifest or await log.newest(), [topic.topic_id])
         ends = {number: state.high_watermark for number, state in states.items()}
         return described_shard(topic, manifest, request, ends)
 

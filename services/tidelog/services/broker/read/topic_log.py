@@ -87,21 +87,24 @@ async def topic_log_page(topic: Topic, store: str, request: TopicLogRequest, ask
         after = place.text() if place and place.version is not None else None
         asked = [msgspec.structs.replace(request, shard=shard, after=after, limit=left) for shard in wave]
         answers = await asyncio.gather(*(ask(shard, one) for shard, one in zip(wave, asked, strict=True)))
-        taken = _taken(answers, left)
+        taken = _taken(answers, left, first=not pages)
         pages += answers[:taken]
         left -= sum(len(segment.spans) for page in answers[:taken] for segment in page.segments)
         waiting, place = [*wave[taken:], *waiting], None
         if pages[-1].next:
             return _whole(topic, store, pages, pages[-1].next)
+        if taken < len(wave):
+            break
     return _whole(topic, store, pages, Place(waiting[0]).text() if waiting else None)
 
 
-def _taken(answers: Sequence[TopicLogDescription], limit: int) -> int:
-    """How many of the answers fit into a page, at least one. None follows one that is not complete."""
+def _taken(answers: Sequence[TopicLogDescription], limit: int, *, first: bool) -> int:
+    """How many of the answers fit into a page; at least one, if they are the `first` ones. None follows one that is not
+    complete."""
     spans = 0
     for number, page in enumerate(answers):
         spans += sum(len(segment.spans) for segment in page.segments)
-        if number and spans > limit:
+        if spans > limit and (number or not first):
             return number
         if page.next:
             return number + 1
