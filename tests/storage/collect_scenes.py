@@ -1,52 +1,52 @@
-"""A partition with objects for its segments, versions of every kind, and collectors."""
+"""A shard with objects for its segments, versions of every kind, and collectors."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 from tests.storage.archive_scenes import ManualClock, keys
-from tests.storage.manifest_histories import TOPIC, History, history_of
-from tests.storage.record_tables import WEB
+from tests.storage.shard_histories import SHARD, TOPIC_ID, TopicHistory
 
-from tidelog.storage.bucket.manifest_replay import Replay, steps_up_to
-from tidelog.storage.layout import history_prefix, segment_prefix
-from tidelog.storage.manifests.manifest import ChangeKind, Manifest
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.layout import TOPICS_PREFIX, manifests_prefix, shard_history_prefix
+from tidelog.storage.manifests.shard_chain import GENESIS, Step
+from tidelog.storage.manifests.shard_history import ShardHistory, block_fault
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange, step_of
+from tidelog.storage.manifests.shard_values import ChangeKind, ColdState, SegmentSpan, TopicSegment
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.upkeep.collect import CollectTask
-from tidelog.storage.upkeep.rules import UpkeepRules
-from tidelog.storage.upkeep.task import Place
+from tidelog.storage.upkeep.collect import Collector, Graces
 
 GRACE_S = 60.0
 BLOCK_VERSIONS = 4
-PLACE = Place(TOPIC, WEB)
-RULES = UpkeepRules()
 
 
 @dataclass
-class Collector:
+class Worker:
     """A collector like that of a new process, which works through `store`."""
 
     store: ObjectStore
     clock: ManualClock
+    graces: Graces = lambda _: 0
     block_versions: int = BLOCK_VERSIONS
 
     def __post_init__(self) -> None:
         runtime = Runtime(self.clock, SeededEntropy(0))
-        self.task = CollectTask(self.store, runtime, GRACE_S, block_versions=self.block_versions)
-        self.log = ManifestLog(self.store, TOPIC, WEB, self.clock)
+        self.collector = Collector(self.store, runtime, GRACE_S, self.graces, block_versions=self.block_versions)
+        self.log = ShardLog(self.store, SHARD, runtime)
 
     async def due_in_ms(self) -> int | None:
         now_ms = self.clock.now_ms()
-        due_at_ms = self.task.due_at_ms(await self.log.latest(), RULES, now_ms)
+        due_at_ms = self.collector.due_at_ms(await self.log.latest(), now_ms)
         return None if due_at_ms is None else due_at_ms - now_ms
 
-    async def run(self) -> Manifest | None:
-        return await self.task.run(PLACE, self.log, RULES)
+    async def run(self) -> ShardManifest | None:
+        return await self.collector.run(self.log)
 
-    async def see_wait_and_run(self) -> Manifest | None:
+    async def see_wait_and_run(self) -> ShardManifest | None:
         await self.run()
         self.clock.now_s += GRACE_S
         return await self.run()
@@ -54,48 +54,106 @@ class Collector:
 
 @dataclass
 class CollectScene:
-    """`history` grows; each segment that it lists gets an object of one byte."""
+    """Versions are appended from a seed; each segment that they add gets an object of one byte."""
 
     store: ObjectStore
     seed: int = 0
     clock: ManualClock = field(default_factory=ManualClock)
+    heads: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.history: History = history_of(self.store, self.seed)
+        self.history = TopicHistory(Random(self.seed))
+        self.log = ShardLog(self.store, SHARD, Runtime(self.clock, SeededEntropy(self.seed + 1)))
 
-    async def grow(self, versions: int, kinds: Sequence[ChangeKind] = ()) -> Manifest:
+    async def grow(self, versions: int, kinds: Sequence[ChangeKind] = ()) -> ShardManifest:
         for _ in range(versions):
-            manifest = await self.history.run(1, kinds)
-            for segment in manifest.segments:
+            self.history.manifest = await self.latest(self.log)
+            draw = self.history.random
+            kind = draw.choice(kinds or (*[ChangeKind.ARCHIVE] * 3, ChangeKind.MERGE, ChangeKind.EXPIRE))
+            made = {ChangeKind.MERGE: self.history.merged, ChangeKind.EXPIRE: self.history.expired}
+            newest = await self.append(made.get(kind, self.history.archived)())
+        return newest
+
+    async def append(self, change: ManifestChange) -> ShardManifest:
+        for topic in change.topics.values():
+            for segment in topic.added:
                 await self.store.put(segment.key, b"x")
-        return manifest
+        appended = await self.log.append(change)
+        self.heads[appended.version] = appended.head
+        return appended
 
-    def collector(self, store: ObjectStore | None = None) -> Collector:
-        return Collector(store or self.store, self.clock)
+    async def remove_segment(self, topic_id: str) -> str:
+        """Two versions: another topic gets a segment, and loses it. Returns its key."""
+        key = f"topics/other/{topic_id}/{SHARD:04d}-{len(self.heads):032x}.parquet"
+        segment = TopicSegment(key, 0, 0, 1, "5" * 64, 0, 0, 0, (SegmentSpan(0, 0, 0, 1, 1),))
+        await self.latest(self.log)
+        for change in (
+            TopicChange("other", added=(segment,), partitions={0: ColdState(0, 1)}),
+            TopicChange("other", removed=(key,), partitions={0: ColdState(1, 1)}),
+        ):
+            kind = ChangeKind.EXPIRE if change.removed else ChangeKind.ARCHIVE
+            await self.append(ManifestChange(kind, {topic_id: change}))
+        return key
 
-    async def latest(self) -> Manifest:
-        return await ManifestLog(self.store, TOPIC, WEB).latest()
+    def worker(self, store: ObjectStore | None = None, graces: Graces = lambda _: 0) -> Worker:
+        return Worker(store or self.store, self.clock, graces)
 
-    async def segment_objects(self) -> set[str]:
-        return set(await keys(self.store, segment_prefix(TOPIC, WEB.topic_id, WEB.partition)))
+    async def latest(self, log: ShardLog | None = None) -> ShardManifest:
+        """The newest version with all lists; by default as a new process reads it."""
+        log = log or ShardLog(self.store, SHARD, Runtime())
+        newest = await log.latest()
+        return await log.with_lists(newest, newest.topics)
+
+    async def objects(self) -> set[str]:
+        """The segments and lists that exist."""
+        lists = await keys(self.store, f"{manifests_prefix(SHARD)}lists/")
+        return {*await keys(self.store, TOPICS_PREFIX), *lists}
+
+    async def needed(self) -> set[str]:
+        """The segments and lists that the newest version names, garbage apart."""
+        topics = (await self.latest()).topics.values()
+        lists = {topic.stored.key for topic in topics if topic.stored}
+        return lists | {segment.key for topic in topics for segment in topic.segments}
 
     async def versions(self) -> list[int]:
-        return [version async for version in ManifestLog(self.store, TOPIC, WEB).versions()]
+        return [version async for version in self.log.versions()]
 
     async def blocks(self) -> list[str]:
-        prefix = history_prefix(TOPIC, WEB.topic_id, WEB.partition)
+        prefix = shard_history_prefix(SHARD)
         return [key.removeprefix(prefix) for key in await keys(self.store, prefix)]
 
+    async def steps(self) -> list[Step]:
+        """The steps of the history, which must follow from each other: first from blocks, then from versions."""
+        history, steps, head = ShardHistory(self.store, SHARD), list[Step](), GENESIS
+        for first, last in await history.blocks():
+            block = await history.read(first, last)
+            assert (block_fault(block), block.previous_head, first) == (None, head, len(steps))
+            steps += block.steps
+            head = steps[-1].head
+        for version in await self.versions():
+            if version >= len(steps):
+                manifest = await self.log.read(version)
+                assert (manifest.previous_head, version) == (head, len(steps))
+                steps.append(step_of(manifest))
+                head = manifest.head
+        return steps
+
     async def check(self) -> None:
-        """Check that no live object is lost, that no object is forgotten, and that the history can be followed from its
-        beginning."""
-        newest, last = await self.latest(), self.history.versions[-1]
-        assert newest.segments == last.segments
-        live, waiting = {s.key for s in newest.segments}, {g.key for g in newest.garbage}
-        there = await self.segment_objects()
-        assert live <= there <= live | waiting
-        replay = Replay(WEB, {manifest.version: manifest.head for manifest in self.history.versions})
-        async for _, step in steps_up_to(self.store, PLACE, newest.version):
-            assert replay.take(step) is None
-        assert replay.end_fault(newest) is None
-        assert newest.base_version in [None, *await self.versions()]
+        """Check that no live object is lost, that no object is forgotten, and that the history, followed from its
+        beginning, ends with the segments that the newest version lists."""
+        newest, there, needed = await self.latest(), await self.objects(), await self.needed()
+        assert needed <= there <= needed | {garbage.key for garbage in newest.garbage}
+        steps = await self.steps()
+        assert (steps[-1].version, steps[-1].head) == (newest.version, newest.head)
+        assert {version: steps[version].head for version in self.heads} == self.heads
+        assert replayed(steps, TOPIC_ID) == Counter(each.sha256 for each in newest.topics[TOPIC_ID].segments)
+
+
+def replayed(steps: Sequence[Step], topic_id: str) -> Counter[str]:
+    """The segments that are left of a topic after `steps`."""
+    segments = Counter[str]()
+    for step in steps:
+        if changed := step.recorded.topics.get(topic_id):
+            assert Counter(changed.removed) <= segments
+            segments = segments - Counter(changed.removed) + Counter(changed.added)
+    return segments
