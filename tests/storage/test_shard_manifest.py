@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.storage.shard_histories import SHARD, TOPIC, TOPIC_ID, TopicHistory
 
-from tidelog.storage.errors import Corrupt
+from tidelog.storage.errors import Corrupt, NewerFormat
 from tidelog.storage.manifests.list_codec import decode_list, encode_list
 from tidelog.storage.manifests.segment_list import DoesNotApply
 from tidelog.storage.manifests.shard_manifest import ManifestChange, ShardManifest, TopicChange, applied, head_of
@@ -94,6 +95,34 @@ def test_a_version_that_was_altered_is_refused() -> None:
     altered = replace(history.manifest, floor=Floor(history.manifest.floor.number + 1))
     with pytest.raises(Corrupt, match="does not hash to its head"):
         decode_version("manifests/0003/4", encode_version(altered))
+
+
+def test_every_flipped_bit_and_every_truncation_is_noticed_or_means_the_same() -> None:
+    """Of a version, and of a list."""
+    history = TopicHistory(Random(6))
+    topic = grown(history, 3)
+    good = encode_version(history.manifest)
+    for bad in damaged(good):
+        try:
+            assert decode_version("version", bad) == history.manifest
+        except (Corrupt, NewerFormat):
+            continue
+    ref, body = encode_list("list", TOPIC, TOPIC_ID, SHARD, topic.consolidated())
+    for bad in damaged(body):
+        with pytest.raises(Corrupt, match="another sha256"):
+            decode_list(ref, TOPIC, TOPIC_ID, SHARD, bad)
+
+
+def damaged(good: bytes) -> Iterator[bytes]:
+    yield from (good[:at] + bytes([good[at] ^ (1 << at % 8)]) + good[at + 1 :] for at in range(len(good)))
+    yield from (good[:length] for length in range(len(good)))
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b"[]", b"{}", b'{"format_version":3}', b"\xff", b"[" * 100_000])
+def test_an_invalid_version_is_corrupt(body: bytes) -> None:
+    with pytest.raises(Corrupt) as caught:
+        decode_version("version", body)
+    assert caught.value.name == "version"
 
 
 def test_a_list_that_was_exchanged_is_refused() -> None:
