@@ -6,6 +6,10 @@ wal/<shard:04d>/_index/<first seq:020d>.parquet
 topics/<topic>/<topic_id>/partition=<p>/<base_offset:020d>-<last_offset:020d>-<id>.parquet
 topics/<topic>/<topic_id>/_manifest/<p:05d>/<version:020d>.json
 topics/<topic>/<topic_id>/_manifest/<p:05d>/_history/<first version:020d>-<last version:020d>.json
+topics/<topic>/<topic_id>/<shard:04d>-<id>.parquet             records of a topic in a shard, of any partitions
+manifests/<shard:04d>/<version:020d>.json
+manifests/<shard:04d>/lists/<topic_id>-<id>.json               a topic's segments and partitions (`list_codec`)
+manifests/<shard:04d>/history/<first version:020d>-<last version:020d>.json
 meta/<n:020d>.json
 groups/<journal>/<n:020d>.json                  a journal of groups: ``embedded``, or a shard's copies (four digits)
 groups/<journal>/_snapshots/<next n:020d>.json  its state after all entries below n
@@ -40,7 +44,7 @@ class TopicPartition:
 
 
 _OWN = re.compile(
-    r"wal/\d{4,}/.+|topics/[^/]+/[0-9a-f]{32}/.+|meta/\d{20}\.json"
+    r"wal/\d{4,}/.+|manifests/\d{4,}/.+|topics/[^/]+/[0-9a-f]{32}/.+|meta/\d{20}\.json"
     r"|groups/(?:embedded|\d{4,})/(?:_snapshots/)?\d{20}\.json|_staging/[^/]+/.+"
 )
 
@@ -160,9 +164,33 @@ def shard_segment_key(topic: str, topic_id: str, shard: int, segment_id: str) ->
     return f"{topic_prefix(topic, topic_id)}{shard:04d}-{segment_id}.parquet"
 
 
+def shard_segment_prefix(topic: str, topic_id: str, shard: int) -> str:
+    """All segments with records of `topic` in `shard`."""
+    return f"{topic_prefix(topic, topic_id)}{shard:04d}-"
+
+
 def shard_segment_id(key: str) -> str:
     """The `segment_id` in a segment's key."""
     return key.rpartition("-")[2].removesuffix(".parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSegmentName:
+    """The parts of a segment's key."""
+
+    topic: str
+    topic_id: str
+    shard: int
+    segment_id: str
+
+
+_SHARD_SEGMENT = re.compile(r"topics/([^/]+)/([^/]+)/(\d{4,})-([0-9a-f]+)\.parquet")
+
+
+def shard_segment_name(key: str) -> ShardSegmentName | None:
+    """The parts of a segment's key; None for another key."""
+    found = _SHARD_SEGMENT.fullmatch(key)
+    return ShardSegmentName(found[1], found[2], int(found[3]), found[4]) if found else None
 
 
 def manifests_prefix(shard: int) -> str:
@@ -181,6 +209,17 @@ def segment_topic_id(key: str) -> str | None:
     return parts[2] if len(parts) == 4 and key.startswith(TOPICS_PREFIX) else None
 
 
+def lists_prefix(shard: int) -> str:
+    """The lists of topics that versions name."""
+    return f"{manifests_prefix(shard)}lists/"
+
+
 def list_key(shard: int, topic_id: str, list_id: str) -> str:
     """The key of a list of a topic's segments in `shard`."""
-    return f"{manifests_prefix(shard)}lists/{topic_id}-{list_id}.json"
+    return f"{lists_prefix(shard)}{topic_id}-{list_id}.json"
+
+
+def topic_id_of_list(key: str) -> str | None:
+    """The topic's id in a list's key; None for another key."""
+    found = re.fullmatch(r"manifests/\d{4,}/lists/(.+)-[0-9a-f]+\.json", key)
+    return found[1] if found else None

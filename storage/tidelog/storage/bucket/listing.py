@@ -7,23 +7,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass, field, replace
 
 from tidelog.storage.errors import NotFound
 from tidelog.storage.layout import (
     EMBEDDED_GROUPS,
     GROUPS_PREFIX,
+    MANIFESTS_PREFIX,
     TOPICS_PREFIX,
     WAL_PREFIX,
     TopicPartition,
+    shard_segment_name,
+    shard_segment_prefix,
     topic_prefix,
 )
-from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
+from tidelog.storage.object_store import LIST_PAGE_MAX, ObjectInfo, ObjectStore, list_all
 from tidelog.storage.upkeep.task import Place
 
 _AFTER_SLASH = "0"
 """The character after "/": a folder's name without its slash and with this sorts after all objects of the folder."""
+_AFTER_ALL = "~"
+"""The greatest character of a key."""
 _TOPIC = re.compile(
     r"topics/(?P<topic>[^/]+)/(?P<topic_id>[^/]+)/"
     r"(?:_manifest/(?P<manifest_of>\d{5,})/(?:\d{20}\.json|_history/.+)|partition=(?P<partition>\d+)/.+)"
@@ -43,10 +48,14 @@ async def folders(store: ObjectStore, prefix: str, pattern: str = "[^/]+/") -> A
 
 
 async def shards_in(store: ObjectStore) -> AsyncIterator[int]:
-    """The shards that have at least one object, ascending."""
-    async for name, _ in folders(store, WAL_PREFIX):
-        if re.fullmatch(r"\d+/", name):
-            yield int(name[:-1])
+    """The shards that have a log or a manifest, ascending. One request for each folder."""
+    found = set()
+    for prefix in (WAL_PREFIX, MANIFESTS_PREFIX):
+        async for name, _ in folders(store, prefix):
+            if re.fullmatch(r"\d{4,}/", name):
+                found.add(int(name[:-1]))
+    for shard in sorted(found):
+        yield shard
 
 
 async def group_journals(store: ObjectStore) -> AsyncIterator[str]:
@@ -154,3 +163,85 @@ async def list_partitions(store: ObjectStore, *, from_topic: TopicName | None = 
         yield current
     for listing in waiting.values():
         yield listing
+
+
+@dataclass(frozen=True, order=True)
+class TopicInShard:
+    """The part of a topic's folder that belongs to one shard."""
+
+    name: TopicName
+    shard: int
+
+    @property
+    def prefix(self) -> str:
+        return shard_segment_prefix(self.name.topic, self.name.topic_id, self.shard)
+
+    @property
+    def end(self) -> str:
+        """It sorts after all keys of the folder's part, and before those of the next one."""
+        return f"{self.prefix}{_AFTER_ALL}"
+
+
+@dataclass(frozen=True)
+class SegmentPage:
+    """Listed segments of a topic in a shard, ascending by key. It has all of them between `after` and its last one;
+    `whole`: and all that follow."""
+
+    place: TopicInShard
+    infos: tuple[ObjectInfo, ...]
+    after: str = ""
+    whole: bool = True
+
+    @property
+    def end(self) -> str:
+        """No later page has a key up to here."""
+        return self.place.end if self.whole else self.infos[-1].key
+
+
+async def list_segments(
+    store: ObjectStore, expected: Collection[TopicInShard] = (), *, start_after: str = ""
+) -> AsyncIterator[SegmentPage | ObjectInfo]:
+    """All segments, by topic and shard; between them, each object under ``topics/`` that is no segment. Each of
+    `expected` that has no object comes as an empty page. One request per page of the bucket's listing.
+
+    To continue after an interruption, give the `end` of the last page as `start_after`.
+    """
+    waiting = sorted((place for place in expected if place.end > start_after), key=_prefix, reverse=True)
+
+    def empty(place: TopicInShard) -> SegmentPage:
+        return SegmentPage(place, (), _begun(place, start_after))
+
+    async for item in _pages(store, start_after):
+        while isinstance(item, SegmentPage) and waiting and waiting[-1].prefix <= item.place.prefix:
+            if (place := waiting.pop()) != item.place:
+                yield empty(place)
+        yield item
+    for place in reversed(waiting):
+        yield empty(place)
+
+
+async def _pages(store: ObjectStore, start_after: str) -> AsyncIterator[SegmentPage | ObjectInfo]:
+    page: SegmentPage | None = None
+    infos: list[ObjectInfo] = []
+    async for info in list_all(store, TOPICS_PREFIX, start_after=start_after):
+        name = shard_segment_name(info.key)
+        place = TopicInShard(TopicName(name.topic, name.topic_id), name.shard) if name else None
+        if page and (page.place != place or len(infos) == LIST_PAGE_MAX):
+            yield replace(page, infos=tuple(infos), whole=page.place != place)
+            page = replace(page, after=infos[-1].key) if page.place == place else None
+            infos = []
+        if place is None:
+            yield info
+            continue
+        page = page or SegmentPage(place, (), _begun(place, start_after))
+        infos.append(info)
+    if page:
+        yield replace(page, infos=tuple(infos))
+
+
+def _begun(place: TopicInShard, start_after: str) -> str:
+    return start_after if start_after.startswith(place.prefix) else ""
+
+
+def _prefix(place: TopicInShard) -> str:
+    return place.prefix
