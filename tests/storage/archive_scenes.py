@@ -13,12 +13,13 @@ from tests.storage.record_tables import SHOP, WEB, WEB_1, record_table, records_
 from tidelog.storage.archive.archiver import Archiver, ArchiverSettings
 from tidelog.storage.errors import Unavailable
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifests.manifest import Manifest
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ShardManifest
+from tidelog.storage.manifests.shard_values import EMPTY, ColdState
 from tidelog.storage.object_store import ObjectStore, list_all
-from tidelog.storage.records import RECORD_SCHEMA
+from tidelog.storage.records import RECORD_SCHEMA, from_stored
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.segments.segment_codec import decode_segment
+from tidelog.storage.segments.topic_segment import SegmentPlace, decode_topic_segment
 from tidelog.storage.stores.wrapping import Attempt, Request, WrappingObjectStore
 from tidelog.storage.wal.floor_trust import FLOOR_TRUST_S
 from tidelog.storage.wal.wal import Wal
@@ -62,8 +63,13 @@ class Scene:
     next_offsets: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
+    def log(self) -> ShardLog:
+        """The manifest, as a new process sees it."""
+        return ShardLog(self.store, self.shard, self.runtime())
+
+    @property
     def wal(self) -> Wal:
-        return Wal(self.store, self.shard, ParquetWalCodec())
+        return Wal(self.store, self.shard, ParquetWalCodec(), self.log)
 
     def runtime(self, seed: int = 0) -> Runtime:
         return Runtime(self.clock, SeededEntropy(seed))
@@ -103,23 +109,36 @@ async def small_scene(store: ObjectStore) -> Scene:
     return scene
 
 
-async def manifest_of(store: ObjectStore, place: TopicPartition) -> Manifest:
-    return await ManifestLog(store, TOPIC_NAMES[place.topic_id], place).latest()
+async def manifest_of(store: ObjectStore, shard: int = 0) -> ShardManifest:
+    """The newest version with all lists, as a new process reads it."""
+    log = ShardLog(store, shard, Runtime())
+    manifest = await log.latest()
+    return await log.with_lists(manifest, manifest.topics)
+
+
+async def state_of(store: ObjectStore, place: TopicPartition) -> ColdState:
+    """The state of a partition in the newest version."""
+    topic = (await manifest_of(store)).topics.get(place.topic_id)
+    return topic.partition(place.partition) if topic else EMPTY
 
 
 async def log_of(store: ObjectStore, place: TopicPartition) -> pa.Table:
-    """A partition as readers see it: the segments of its manifest, then the WAL from the cold end (inv. 5)."""
-    manifest = await manifest_of(store, place)
-    tables = [RECORD_SCHEMA.empty_table()]
-    for segment in manifest.segments:
-        tables.append(decode_segment(segment.key, (await store.get(segment.key)).data))
-    wal = Wal(store, 0, ParquetWalCodec())
+    """A partition as readers see it: the segments of the manifest, then the WAL from the cold end (inv. 5)."""
+    manifest = await manifest_of(store)
+    tables, cold_end = [RECORD_SCHEMA.empty_table()], 0
+    if topic := manifest.topics.get(place.topic_id):
+        cold_end = topic.partition(place.partition).cold_end
+        at = SegmentPlace(topic.name, place.topic_id, 0)
+        for found in topic.segments.spans(place.partition):
+            rows = decode_topic_segment(found.segment, at, (await store.get(found.segment.key)).data)
+            tables.append(from_stored(rows.slice(found.first_row, found.span.records)).drop_columns(["partition"]))
+    wal = Scene(store).wal
     tail = await find_tail(wal)
     for seq in range(tail.floor.number, tail.next_seq):
         entry = await wal.read(seq)
         for span in entry.header.spans:
-            if span.topic_partition == place and span.next_offset > manifest.cold_end:
-                tables.append(entry.records_of(span).slice(max(0, manifest.cold_end - span.base_offset)))
+            if span.topic_partition == place and span.next_offset > cold_end:
+                tables.append(entry.records_of(span).slice(max(0, cold_end - span.base_offset)))
     return pa.concat_tables(tables)
 
 
@@ -194,8 +213,9 @@ def archiver_of(
     topic_names: Callable[[str], str | None] = TOPIC_NAMES.get,
 ) -> Archiver:
     """An archiver like that of a new process: it knows only the bucket."""
-    wal = Wal(store, 0, ParquetWalCodec())
-    return Archiver(store, wal, scene.runtime(seed), topic_names, settings)
+    runtime = scene.runtime(seed)
+    log = ShardLog(store, 0, runtime)
+    return Archiver(store, Wal(store, 0, ParquetWalCodec(), log), log, runtime, topic_names, settings)
 
 
 async def keys(store: ObjectStore, prefix: str) -> list[str]:
@@ -210,10 +230,10 @@ async def pass_and_collection(scene: Scene, store: ObjectStore) -> None:
 
 
 async def passes_far_apart(scene: Scene, store: ObjectStore) -> None:
-    """The second pass uses the manifests that the first one appended, and must check that they are still the newest
-    (`manifest_log`)."""
+    """The second pass uses the version that the first one appended, and must check that it is still the newest
+    (`shard_log`)."""
     archiver = archiver_of(scene, store)
-    await archiver.run_once(up_to=3)
+    await archiver.run_once(3)
     scene.clock.now_s += FLOOR_TRUST_S + 1
     await archiver.run_once()
     scene.clock.now_s += GRACE_S

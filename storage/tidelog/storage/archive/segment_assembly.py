@@ -33,10 +33,9 @@ from tidelog.storage.wal.stored_entry import StoredEntry
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """What the manifest says of a segment that its bytes do not."""
+    """What the manifest says of a segment that its bytes do not. The change that adds it gives it its run."""
 
     segment_id: str
-    run: int
     archived_at_ms: int
 
 
@@ -52,7 +51,7 @@ def assembled(
     body = copier.finish(encode_header(place, spans))
     segment = TopicSegment(
         key=place.key(facts.segment_id),
-        run=facts.run,
+        run=0,
         level=0,
         size_bytes=len(body),
         sha256=sha256_of(body),

@@ -20,7 +20,7 @@ from typing import Protocol
 from tidelog.storage.errors import Corrupt, RecordsLost
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import past_losses
-from tidelog.storage.manifests.shard_values import EMPTY, ColdState, LeaderEpoch
+from tidelog.storage.manifests.shard_values import ColdState, LeaderEpoch
 from tidelog.storage.wal.wal_entry import ProducerMark, Span, WalHeader
 
 COPY_BYTES_MIN = 128 * 1024
@@ -92,10 +92,28 @@ class _Piece:
     groups: range | None
 
 
-def plan_topics(entries: Sequence[PlannedEntry], states: Mapping[TopicPartition, ColdState]) -> Sequence[TopicPlan]:
-    """The segments for the records of `entries`, neighbours in the log, that the manifest with the `states` lacks, by
-    topic id. Raises `RecordsLost` if records between the manifest and the entries are in neither (inv. 5), and
-    `Corrupt` where offsets are not dense (inv. 4)."""
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The records of a partition from some entry on cannot follow those before them. They can once its cold end, past
+    its recorded losses, is `next_offset`."""
+
+    next_offset: int
+    fault: Corrupt
+
+
+@dataclass(frozen=True, slots=True)
+class PassPlan:
+    """The segments of a pass, by topic id, and the partitions that have a gap."""
+
+    topics: Sequence[TopicPlan]
+    gaps: Mapping[TopicPartition, Gap]
+
+
+def plan_topics(entries: Sequence[PlannedEntry], states: Mapping[TopicPartition, ColdState]) -> PassPlan:
+    """The segments for the records of `entries`, neighbours in the log, that a manifest lacks in which the partitions
+    have these `states`. Partitions without a state are left out. A gap is a `RecordsLost` if offsets are in neither the
+    manifest nor the entries (inv. 5), and a `Corrupt` where offsets are used twice (inv. 4); the records before it are
+    planned."""
     pieces: defaultdict[TopicPartition, list[_Piece]] = defaultdict(list)
     marks: defaultdict[TopicPartition, list[ProducerMark]] = defaultdict(list)
     for number, entry in enumerate(entries):
@@ -104,10 +122,14 @@ def plan_topics(entries: Sequence[PlannedEntry], states: Mapping[TopicPartition,
         for mark in entry.header.producers:
             marks[mark.topic_partition].append(mark)
     topics: defaultdict[str, dict[int, list[_Piece]]] = defaultdict(dict)
-    for place in sorted(pieces):
-        if lacking := _lacking(place, pieces[place], states.get(place, EMPTY)):
+    gaps: dict[TopicPartition, Gap] = {}
+    for place in sorted(pieces.keys() & states.keys()):
+        lacking, gap = _lacking(place, pieces[place], states[place])
+        if lacking:
             topics[place.topic_id][place.partition] = lacking
-    return [_plan(topic_id, partitions, marks) for topic_id, partitions in topics.items()]
+        if gap:
+            gaps[place] = gap
+    return PassPlan([_plan(topic_id, partitions, marks) for topic_id, partitions in topics.items()], gaps)
 
 
 def _pieces(number: int, entry: PlannedEntry) -> Iterator[_Piece]:
@@ -119,30 +141,39 @@ def _pieces(number: int, entry: PlannedEntry) -> Iterator[_Piece]:
         yield _Piece(number, entry.header.epoch, span, groups)
 
 
-def _lacking(place: TopicPartition, pieces: Sequence[_Piece], state: ColdState) -> list[_Piece]:
-    """The pieces from the cold end on, dense but for recorded losses; the first may be cut."""
+def _lacking(place: TopicPartition, pieces: Sequence[_Piece], state: ColdState) -> tuple[list[_Piece], Gap | None]:
+    """The pieces from the cold end on, dense but for recorded losses, up to a gap; the first may be cut."""
     expected = past_losses(state.losses, state.cold_end)
     lacking: list[_Piece] = []
     for piece in pieces:
         span = piece.span
+        if lacking and span.base_offset < lacking[-1].span.next_offset:
+            return lacking, _used_twice(place, span)
         if span.next_offset <= expected:
             continue
         if span.base_offset > expected:
-            raise _gap(place, piece, expected, known=bool(lacking))
+            return lacking, _lost(place, expected, span)
         if skipped := expected - span.base_offset:
             cut = Span(place, expected, span.count - skipped, span.first_row + skipped)
             piece = _Piece(piece.entry, piece.epoch, cut, None)
         lacking.append(piece)
         expected = past_losses(state.losses, span.next_offset)
-    return lacking
+    return lacking, None
 
 
-def _gap(place: TopicPartition, piece: _Piece, expected: int, *, known: bool) -> Exception:
-    name = f"{place.topic_id}/{place.partition}"
-    if known:
-        return Corrupt(name, f"has offset {piece.span.base_offset} after {expected - 1} in the WAL (inv. 4)")
-    text = f"offsets {expected} to {piece.span.base_offset - 1} are neither in a segment nor in the WAL"
-    return RecordsLost(name, text, first_offset=expected, next_offset=piece.span.base_offset)
+def _lost(place: TopicPartition, expected: int, span: Span) -> Gap:
+    text = f"offsets {expected} to {span.base_offset - 1} are neither in a segment nor in the WAL"
+    lost = RecordsLost(_name(place), text, first_offset=expected, next_offset=span.base_offset)
+    return Gap(span.base_offset, lost)
+
+
+def _used_twice(place: TopicPartition, span: Span) -> Gap:
+    text = f"has offset {span.base_offset} twice in the WAL (inv. 4)"
+    return Gap(span.next_offset, Corrupt(_name(place), text))
+
+
+def _name(place: TopicPartition) -> str:
+    return f"{place.topic_id}/{place.partition}"
 
 
 def _plan(

@@ -19,7 +19,8 @@ from tidelog.storage.wal.wal_entry import Span
 
 class StoredEntry:
     """The object `key` with the bytes `data`. `group_ends`: the rows before which its row groups end; `group_bytes`:
-    their uncompressed bytes. Raises `Corrupt`. It takes some milliseconds: on an event loop, make it in a thread."""
+    their uncompressed bytes. Raises `Corrupt`, also if the statistics of the row groups contradict a span (inv. 4). It
+    takes some milliseconds: on an event loop, make it in a thread."""
 
     def __init__(self, key: str, data: bytes) -> None:
         self.key = key
@@ -36,6 +37,7 @@ class StoredEntry:
         self.source.check()
         if rows != sum(span.count for span in self.header.spans):
             raise Corrupt(key, f"its spans do not count its {rows} rows")
+        self._groups = {span: self._found(span) for span in self.header.spans}
         self._data = data
 
     @cached_property
@@ -44,8 +46,10 @@ class StoredEntry:
         return decode_parquet(self.key, WAL_FLAVOR, self._data)[1]
 
     def groups_of(self, span: Span) -> range | None:
-        """The row groups that hold the rows of `span` and no others; None if there are none. Raises `Corrupt` if their
-        statistics contradict the span (inv. 4)."""
+        """The row groups that hold the rows of `span` and no others; None if there are none."""
+        return self._groups[span]
+
+    def _found(self, span: Span) -> range | None:
         first, end = self._begins.get(span.first_row), self._ends.get(span.first_row + span.count)
         if first is None or end is None:
             return None

@@ -7,7 +7,7 @@ create succeeded. The floor also carries the highest epoch below it, so that a l
 knows that epoch (inv. 3).
 
 The floor only rises. The shard's manifest holds it, so one append both lists the archived records and moves the floor
-(`floor`, `archive.shard_archiver`).
+(`floor`, `archive.archiver`).
 
 A process that reads several entries by number, to replay or to archive them, must read the floor once more at the end
 and discard the entries below it: they may have been deleted, and created again by a stalled writer, in between.
@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from tidelog.storage.errors import Corrupt, Invalid
+from tidelog.storage.in_flight import each_of
 from tidelog.storage.layout import wal_prefix, wal_suffix
 from tidelog.storage.object_log import EntryInfo, ObjectLog
 from tidelog.storage.object_store import ByteRange, ObjectStore
@@ -27,6 +28,7 @@ from tidelog.storage.wal.floor import Floor, Floors
 from tidelog.storage.wal.stored_entry import StoredEntry
 from tidelog.storage.wal.wal_entry import PreparedEntry, WalCodec, WalEntry, WalHeader
 
+DELETES_AT_ONCE = 8
 HEADER_TAIL_BYTES = 64 * 1024
 """The part of an entry's end that is read first for its header. The footer of an ordinary entry fits."""
 HEADER_TAIL_BYTES_MAX = 16 * 1024 * 1024
@@ -98,14 +100,22 @@ class Wal:
         not mean that the entry is committed (`commit_fsm`)."""
         await self.log.create(entry.header.seq, entry.body)
 
-    async def delete(self, seq: int) -> None:
-        """Remove entry `seq`. Raises `Invalid` unless the floor has passed it (inv. 6). The caller waits for the grace
-        first."""
-        if seq >= self._floor_seen:
+    async def delete_below(self, number: int) -> int:
+        """Remove all entries below `number`, and return how many there were. Raises `Invalid` unless the floor has
+        passed them (inv. 6). The caller waits for the grace first."""
+        if number > self._floor_seen:
             await self.floor()
-        if seq >= self._floor_seen:
-            raise Invalid(f"{self.key(seq)} is in the log, whose floor is {self._floor_seen}: raise the floor first")
-        await self.log.delete(seq)
+        if number > self._floor_seen:
+            raise Invalid(f"{self.key(number - 1)} is in the log, whose floor is {self._floor_seen}")
+        deleted = 0
+        resume: str | None = self.log.before(0)
+        while resume is not None:
+            page = await self.log.page(resume)
+            below = [entry.number for entry in page.entries if entry.number < number]
+            await each_of(below, self.log.delete, at_once=DELETES_AT_ONCE)
+            deleted += len(below)
+            resume = page.resume if len(below) == len(page.entries) else None
+        return deleted
 
     def _own(self, seq: int, header: WalHeader) -> WalHeader:
         if (header.shard, header.seq) != (self.shard, seq):

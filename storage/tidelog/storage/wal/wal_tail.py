@@ -6,8 +6,8 @@ deletion is under way. Then the search begins again.
 
 A gap that is still there under the same floor is not a truncation: entries are lost. The log then still ends after its
 greatest number, so that a lost number is never created again (inv. 2). If the last entries cannot be read, the epoch is
-taken from an entry before them, plus one for each of them, since each may have begun an epoch. If a log has no floor
-and its first entry is missing, it has lost its floor, and the search ends in `Corrupt`.
+taken from an entry before them, plus one for each of them, since each may have begun an epoch. If the first entry is
+missing while the floor is 0, the shard has lost its manifest, and the search ends in `Corrupt`.
 
 The result is a hint: it was true at some moment, or never (the log may have been emptied and deleted between the read
 of the floor and the listing). Only a create at that number, and a check of the floor after it, prove it.
@@ -19,7 +19,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from tidelog.storage.errors import Corrupt, NotFound
-from tidelog.storage.layout import floor_key
+from tidelog.storage.layout import manifests_prefix
 from tidelog.storage.wal.floor import Floor
 from tidelog.storage.wal.wal import Wal
 
@@ -95,9 +95,9 @@ class TailSearch:
         """Whether entry `_next_seq`, which is not listed, is lost: the gap was there before, under the same floor."""
         if self._gap_floor != floor.number:
             return False
-        if floor.version is None and self._next_seq == 0:
-            reason = "is missing although the log begins after entry 0: entries of this log were deleted"
-            raise Corrupt(floor_key(self._wal.shard), reason)
+        if floor.number == 0 and self._next_seq == 0:
+            reason = "has no manifest with a floor, although the log begins after entry 0: its manifest was deleted"
+            raise Corrupt(manifests_prefix(self._wal.shard), reason)
         return True
 
     def _if_empty(self, floor: Floor) -> Tail | None:
