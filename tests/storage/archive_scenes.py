@@ -222,9 +222,9 @@ async def keys(store: ObjectStore, prefix: str) -> list[str]:
     return [info.key async for info in list_all(store, prefix)]
 
 
-async def pass_and_collection(scene: Scene, store: ObjectStore) -> None:
-    archiver = archiver_of(scene, store)
-    await archiver.run_once()
+async def pass_and_collection(scene: Scene, store: ObjectStore, seed: int = 0) -> None:
+    archiver = archiver_of(scene, store, seed=seed)
+    await archiver.run_once(scene.next_seq)
     scene.clock.now_s += GRACE_S
     await archiver.collect()
 
@@ -235,6 +235,6 @@ async def passes_far_apart(scene: Scene, store: ObjectStore) -> None:
     archiver = archiver_of(scene, store)
     await archiver.run_once(3)
     scene.clock.now_s += FLOOR_TRUST_S + 1
-    await archiver.run_once()
+    await archiver.run_once(scene.next_seq)
     scene.clock.now_s += GRACE_S
     await archiver.collect()

@@ -24,6 +24,10 @@ from tests.storage.archive_scenes import (
 )
 
 from tidelog.storage.archive.archiver import Archiver, ArchiverSettings
+from tidelog.storage.errors import Conflict
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ManifestChange
+from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
 from tidelog.storage.wal.wal import Wal
@@ -50,6 +54,7 @@ class Schedule:
     bucket: MemoryObjectStore = field(default_factory=MemoryObjectStore)
     floor_times: dict[int, float] = field(default_factory=dict)
     crashes: int = 0
+    conflicts: int = 0
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -62,10 +67,12 @@ class Schedule:
         store = CrashingStore(self.bucket, crash_at, after=self.chance.random() < 0.5)
         runtime = Runtime(self.clock, SeededEntropy(self.chance.getrandbits(64)))
         settings = ArchiverSettings(batch_bytes=self.chance.choice([1, 500, 1 << 20]), grace_s=GRACE_S)
-        return Process(Archiver(store, Wal(store, 0, ParquetWalCodec()), runtime, TOPIC_NAMES.get, settings), store)
+        log = ShardLog(store, 0, runtime)
+        wal = Wal(store, 0, ParquetWalCodec(), log)
+        return Process(Archiver(store, wal, log, runtime, TOPIC_NAMES.get, settings), store)
 
     async def step(self) -> None:
-        match self.chance.choice(["append", "append", "epoch", "pass", "pass", "collect", "wait"]):
+        match self.chance.choice(["append", "append", "epoch", "pass", "pass", "collect", "merge", "wait"]):
             case "append":
                 places = self.chance.sample(PLACES, self.chance.randint(1, 3))
                 counts = {place: self.chance.randint(1, 4) for place in places}
@@ -73,6 +80,8 @@ class Schedule:
             case "epoch":
                 self.epoch += 1
                 await self.scene.begin_epoch(self.epoch)
+            case "merge":
+                await self.scene.log.change([], lambda _: ManifestChange(ChangeKind.MERGE))
             case "wait":
                 self.clock.now_s += self.chance.uniform(0, GRACE_S)
             case work:
@@ -81,9 +90,11 @@ class Schedule:
 
     async def work(self, work: str, which: int) -> None:
         process = self.processes[which]
-        up_to = self.chance.choice([None, self.chance.randint(0, self.scene.next_seq)])
+        end = self.chance.choice([None, self.chance.randint(0, self.scene.next_seq)])
         try:
-            await (process.archiver.run_once(up_to) if work == "pass" else process.archiver.collect())
+            await (process.archiver.run_once(end) if work == "pass" else process.archiver.collect())
+        except Conflict:
+            self.conflicts += 1
         except Crash:
             self.crashes += 1
             self.processes[which] = self.started()
@@ -98,6 +109,7 @@ class Schedule:
             if number not in there:
                 assert self.clock.now_s - self.floor_times[number] >= GRACE_S, f"entry {number} went too early"
         assert floor.number <= self.scene.next_seq
+        assert not any(process.archiver.damage for process in self.processes)
 
 
 async def run(seed: int) -> Schedule:
@@ -110,6 +122,7 @@ async def run(seed: int) -> Schedule:
 async def test_no_order_of_things_loses_or_doubles_a_record() -> None:
     done = [await run(seed) for seed in range(SEEDS)]
     assert sum(schedule.crashes for schedule in done) > SEEDS / 5
+    assert sum(schedule.conflicts for schedule in done) > 0
     assert sum(len(schedule.floor_times) for schedule in done) > SEEDS
 
 
