@@ -23,7 +23,6 @@ from tidelog.storage.layout import (
     topic_prefix,
 )
 from tidelog.storage.object_store import LIST_PAGE_MAX, ObjectInfo, ObjectStore, list_all
-from tidelog.storage.upkeep.task import Place
 
 _AFTER_SLASH = "0"
 """The character after "/": a folder's name without its slash and with this sorts after all objects of the folder."""
@@ -71,14 +70,6 @@ async def topics_in(store: ObjectStore) -> AsyncIterator[TopicName]:
         if name.endswith("/"):
             topic, topic_id, _ = name.split("/")
             yield TopicName(topic, topic_id)
-
-
-async def archived_partitions(store: ObjectStore) -> AsyncIterator[Place]:
-    """Every partition that has a manifest. One request per partition and one per topic, because a topic's manifests
-    sort before its segments."""
-    async for name, _ in folders(store, TOPICS_PREFIX, r"[^/]+/[^/]+/(_manifest/\d{5,}/)?"):
-        if found := re.fullmatch(r"([^/]+)/([^/]+)/_manifest/(\d+)/", name):
-            yield Place(found[1], TopicPartition(found[2], int(found[3])))
 
 
 async def stored_bytes(store: ObjectStore) -> int:
