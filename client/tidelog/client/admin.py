@@ -22,10 +22,10 @@ from tidelog.client.connection import DEFAULT_BROKER, FIRST_CONNECT_TIMEOUT_S, J
 from tidelog.client.costs import ClusterCost, CostDescription
 from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.request_paths import partition_path, topic_path
-from tidelog.storage.errors import Conflict, Fenced, Invalid, OffsetConflict, Unavailable
+from tidelog.storage.errors import Fenced, Invalid, OffsetConflict, Unavailable
 from tidelog.storage.runtime import Runtime
 from tidelog.wire.cluster import ClusterDescription, ReadyAnswer
-from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest, joined
+from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest, whole_log
 from tidelog.wire.topics import (
     ListedTopic,
     LogStartAnswer,
@@ -128,20 +128,10 @@ class Admin(GroupAdmin):
         """The segments of a topic, the spans of partitions in them, and the ends of its partitions, for direct readers
         of the bucket: all pages from `request.after` on. All that it says about a shard is of one moment. Without
         `request.fresh` it is cheaper, and its ends may be older."""
-        pages = [self._log_page(topic, request)]
-        begun_again = False
-        while after := pages[-1].next:
-            try:
-                pages.append(self._log_page(topic, msgspec.structs.replace(request, after=after)))
-            except Conflict:
-                if begun_again:
-                    raise
-                pages, begun_again = [self._log_page(topic, request)], True
-        return joined(pages)
-
-    def _log_page(self, topic: str, request: TopicLogRequest) -> TopicLogDescription:
         path = f"{topic_path(topic)}/log"
-        return self._ask(TopicLogDescription, Request("GET", path, query=request.query()))
+        return whole_log(
+            request, lambda asked: self._ask(TopicLogDescription, Request("GET", path, query=asked.query()))
+        )
 
     def offset(self, topic: str, partition: int, position: str | int, *, fresh: bool = True) -> int:
         """The offset that `position` (see `checked_position`) stands for now. Without `fresh` it may be an older

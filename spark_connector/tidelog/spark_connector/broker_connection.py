@@ -19,7 +19,9 @@ import pyarrow as pa
 from tidelog.storage.errors import Corrupt, Fenced, Unavailable
 from tidelog.storage.runtime import pause
 from tidelog.wire.errors import error_of_answer
-from tidelog.wire.topics import ListedTopic, OffsetAnswer, PartitionLogDescription, TopicDescription, TopicPage
+from tidelog.wire.paths import topic_target
+from tidelog.wire.topic_log import TopicLogDescription, TopicLogRequest, whole_log
+from tidelog.wire.topics import ListedTopic, OffsetAnswer, TopicDescription, TopicPage
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 TIMEOUT_S = 60
@@ -74,9 +76,11 @@ class BrokerConnection:
         """Raises `NotFound`."""
         return self._value(f"/v1/topics/{quote(name, safe='')}", TopicDescription)
 
-    def partition_log(self, topic: str, partition: int) -> PartitionLogDescription:
-        """The segments and the offsets of a partition in one consistent answer. Raises `NotFound`."""
-        return self._value(f"{_partition_path(topic, partition)}/log", PartitionLogDescription)
+    def topic_log(self, topic: str, request: TopicLogRequest) -> TopicLogDescription:
+        """The segments of a topic and the ends of its partitions, page by page. Raises `NotFound`."""
+        return whole_log(
+            request, lambda asked: self._value(topic_target(topic, "log", asked.query()), TopicLogDescription)
+        )
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
         """The offset of the first record at or after `timestamp_ms`; without one, the high watermark."""

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from urllib.parse import unquote, urlsplit
 
@@ -44,12 +46,12 @@ for larger ones starting Python is cheaper."""
 
 _SEGMENT_SCHEMA = StructType(
     [
+        StructField("partition", IntegerType()),
         StructField("offset", LongType()),
         StructField("timestamp", TimestampType()),
         StructField("key", BinaryType()),
         StructField("value", BinaryType()),
         StructField("headers", HEADERS),
-        StructField("partition", IntegerType()),  # not in the file: from the folder's name, partition=<p>
     ]
 )
 
@@ -71,12 +73,12 @@ def _option_text(value: str | int | bool) -> str:
 
 def _frames(spark: SparkSession, options: ReadOptions, topic: TopicSnapshot, schema: StructType) -> Iterator[DataFrame]:
     slices = slices_to_read(options, topic)
-    cold = [piece for piece in slices if isinstance(piece, ColdSlice)]
-    hot = [piece for piece in slices if isinstance(piece, HotSlice)]
-    for whole in scans([piece for piece in cold if piece.whole], store_of(options, topic.ranges[0].log)):
+    cold = [each for each in slices if isinstance(each, ColdSlice)]
+    hot = [each for each in slices if isinstance(each, HotSlice)]
+    for whole in scans([each for each in cold if each.whole], store_of(options, topic.log)):
         yield _cold_rows(_segments(spark, options, topic, whole), topic.topic, schema)
-    if borders := [piece for piece in cold if not piece.whole]:
-        segments = _segments(spark, options, topic, borders).where(_within(borders))
+    if partly := [each for each in cold if not each.whole]:
+        segments = _segments(spark, options, topic, partly).where(_within(partly))
         yield _cold_rows(segments, topic.topic, schema)
     if hot:
         rows = _fetched(options, topic.topic, hot, schema)
@@ -95,12 +97,10 @@ def scans(slices: Sequence[ColdSlice], store_url: str | None) -> list[Sequence[C
 def _segments(
     spark: SparkSession, options: ReadOptions, topic: TopicSnapshot, slices: Sequence[ColdSlice]
 ) -> DataFrame:
-    store = store_of(options, topic.ranges[0].log)
+    store = store_of(options, topic.log)
     assert store is not None, "a store that only the broker reaches has no cold slices"
     root = _spark_root(store)
-    # Spark takes the column `partition` from the path below basePath, and skips files by it.
-    base = f"{root}/{slices[0].segment.key.split('/partition=')[0]}"
-    reader = spark.read.schema(_SEGMENT_SCHEMA).options(**{"basePath": base, VERIFY_CHECKSUMS: "true"})
+    reader = spark.read.schema(_SEGMENT_SCHEMA).option(VERIFY_CHECKSUMS, "true")
     if not options.fail_on_data_loss:
         reader = reader.option("ignoreMissingFiles", "true")
     return reader.parquet(*(f"{_literal(root)}/{piece.segment.key}" for piece in slices))
@@ -120,15 +120,38 @@ def _literal(path: str) -> str:
 
 
 def _within(slices: Sequence[ColdSlice]) -> Column:
-    """Rows of `slices`. The outer bounds are a condition of their own, which Spark can push down to the row groups."""
-    outer = F.col("offset").between(min(s.start for s in slices), max(s.end for s in slices) - 1)
-    if len(slices) == 1:
-        return outer
-    return outer & _any_of([_of_slice(piece) for piece in slices])
+    """Rows of `slices`. The outer bounds are conditions of their own, which Spark can push down to the row groups."""
+    ranges = offset_ranges(slices)
+    bounds = [bound for found in ranges for bound in (found.start, found.end - 1)]
+    numbers = [number for found in ranges for number in found.partitions]
+    outer = F.col("partition").between(min(numbers), max(numbers)) & F.col("offset").between(min(bounds), max(bounds))
+    return outer & _any_of([_of_range(found) for found in ranges])
 
 
-def _of_slice(piece: ColdSlice) -> Column:
-    return (F.col("partition") == piece.partition) & F.col("offset").between(piece.start, piece.end - 1)
+@dataclass(frozen=True)
+class OffsetRange:
+    """The offsets ``[start, end)`` of each of these partitions."""
+
+    partitions: tuple[int, ...]
+    start: int
+    end: int
+
+
+def offset_ranges(slices: Sequence[ColdSlice]) -> list[OffsetRange]:
+    """The rows of `slices` by partition and offset. The pieces of a partition in all slices of a read are the parts of
+    one range, so they are joined; partitions with the same range share one."""
+    found: dict[int, tuple[int, int]] = {}
+    for piece in (piece for each in slices for piece in each.pieces):
+        start, end = found.get(piece.span.partition, (piece.start, piece.end))
+        found[piece.span.partition] = min(start, piece.start), max(end, piece.end)
+    shared: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for number, offsets in sorted(found.items()):
+        shared[offsets].append(number)
+    return [OffsetRange(tuple(numbers), *offsets) for offsets, numbers in shared.items()]
+
+
+def _of_range(found: OffsetRange) -> Column:
+    return F.col("partition").isin(*found.partitions) & F.col("offset").between(found.start, found.end - 1)
 
 
 def _any_of(conditions: Sequence[Column]) -> Column:

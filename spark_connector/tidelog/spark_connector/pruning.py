@@ -21,8 +21,9 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from tidelog.spark_connector.slices import ColdSlice, Slice
+from tidelog.spark_connector.slices import HotSlice, Slice
 
+OFFSET_MAX = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -55,22 +56,24 @@ class Pruning:
     def takes_topic(self, name: str) -> bool:
         return self.topics is None or name in self.topics
 
+    def takes_partition(self, number: int) -> bool:
+        return self.partitions is None or number in self.partitions
+
     def narrowed(self, slices: Iterable[Slice]) -> list[Slice]:
         """The rest of `slices` within the bounds. Only cold slices know their timestamps."""
-        kept = (self._within_offsets(piece) for piece in slices if self._takes(piece))
-        return [piece for piece in kept if piece.start < piece.end]
+        return [left for each in slices if (left := self._within(each))]
 
-    def _takes(self, piece: Slice) -> bool:
-        if self.partitions is not None and piece.partition not in self.partitions:
-            return False
-        if not isinstance(piece, ColdSlice):
-            return True
-        return self.timestamps_ms.meets(piece.segment.min_timestamp, piece.segment.max_timestamp)
-
-    def _within_offsets(self, piece: Slice) -> Slice:
-        low = piece.start if self.offsets.low is None else max(piece.start, self.offsets.low)
-        high = piece.end if self.offsets.high is None else min(piece.end, self.offsets.high + 1)
-        return replace(piece, start=low, end=high)
+    def _within(self, each: Slice) -> Slice | None:
+        low = self.offsets.low or 0
+        high = OFFSET_MAX if self.offsets.high is None else self.offsets.high + 1
+        if isinstance(each, HotSlice):
+            left = replace(each, start=max(each.start, low), end=min(each.end, high))
+            return left if left.start < left.end and self.takes_partition(each.partition) else None
+        if not self.timestamps_ms.meets(each.segment.min_timestamp, each.segment.max_timestamp):
+            return None
+        cut = (piece.between(low, high) for piece in each.pieces if self.takes_partition(piece.span.partition))
+        pieces = tuple(piece for piece in cut if piece.start < piece.end)
+        return replace(each, pieces=pieces) if pieces else None
 
 
 def pruning_of(filters: Sequence[Filter]) -> Pruning:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -19,14 +19,23 @@ from pyspark.sql.types import (
 )
 
 from tidelog.spark_connector.broker_connection import BrokerConnection
-from tidelog.spark_connector.cold_reader import StoreReader
+from tidelog.spark_connector.cold_reader import PLACE, StoreReader
 from tidelog.spark_connector.hot_reader import HotReader
 from tidelog.spark_connector.pruning import Interval
-from tidelog.spark_connector.slices import ColdSlice, Slice, TopicRef, reads_logger
+from tidelog.spark_connector.slices import (
+    ColdSlice,
+    HotSlice,
+    Slice,
+    TopicRef,
+    bounded_range,
+    reads_logger,
+    slices_of,
+)
 from tidelog.storage.errors import Invalid, NotFound
+from tidelog.wire.topic_log import TopicLogRequest
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-_STORED_COLUMNS = ("key", "value", "offset", "timestamp", "headers")
+_STORED_COLUMNS = ("partition", "key", "value", "offset", "timestamp", "headers")
 
 
 def row_schema(*, include_headers: bool) -> StructType:
@@ -74,33 +83,95 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 def read_task(task: ReadTask, schema: StructType) -> Iterator[pa.RecordBatch]:
     """The task's rows with the columns of `schema`, in the Arrow types that Spark expects."""
-    columns = arrow_schema(schema)
-    stored = [name for name in columns.names if name in _STORED_COLUMNS] or ["offset"]
     with BrokerConnection(task.broker) as connection:
-        hot = HotReader(connection, task.topic.name, task.topic.topic_id, fail_on_data_loss=task.fail_on_data_loss)
-        for piece in task.slices:
-            batches = _cold(task, piece, stored) if isinstance(piece, ColdSlice) else hot.read(piece, stored)
-            for batch in batches:
-                yield _as_rows(batch, task.topic, piece.partition, columns)
+        reader = TaskReader(task, connection, arrow_schema(schema))
+        for each in task.slices:
+            yield from reader.read(each)
 
 
-def _cold(task: ReadTask, piece: ColdSlice, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    assert task.store is not None, "a store that only the broker reaches has no cold slices"
-    try:
-        yield from StoreReader(task.store).read(piece, columns, task.timestamps_ms)
-    except NotFound as error:
-        message = f"{error}: offsets [{piece.start}, {piece.end}) of {task.topic.name}-{piece.partition} are gone"
-        if task.fail_on_data_loss:
-            raise NotFound(f"{message}. Start the query again, or set failOnDataLoss=false") from error
+class TaskReader:
+    """Reads the slices of a task. If a segment is gone, it asks the broker where the rest of its records are now, and
+    reads them from there. It does so once for each slice: the second time, the records are lost."""
+
+    def __init__(self, task: ReadTask, connection: BrokerConnection, schema: pa.Schema) -> None:
+        self._task = task
+        self._connection = connection
+        self._schema = schema
+        self._stored = [name for name in schema.names if name in _STORED_COLUMNS]
+        topic = task.topic
+        self._hot = HotReader(connection, topic.name, topic.topic_id, fail_on_data_loss=task.fail_on_data_loss)
+
+    def read(self, wanted: Slice) -> Iterator[pa.RecordBatch]:
+        if isinstance(wanted, HotSlice):
+            yield from self._read_hot(wanted)
+            return
+        left = wanted
+        try:
+            for batch in self._read_cold(wanted):
+                yield self._as_rows(batch, {})
+                left = left.after(*(batch.column(name)[-1].as_py() for name in PLACE))
+        except NotFound as gone:
+            reads_logger.info("%s: the rest of its records are looked up again", gone)
+            yield from self._read_again(left, gone)
+
+    def _read_again(self, left: ColdSlice, gone: NotFound) -> Iterator[pa.RecordBatch]:
+        for each in self._planned_again(left):
+            try:
+                if isinstance(each, HotSlice):
+                    yield from self._read_hot(each)
+                else:
+                    yield from (self._as_rows(batch, {}) for batch in self._read_cold(each))
+            except NotFound:
+                self._report_gone(left, gone)
+
+    def _planned_again(self, left: ColdSlice) -> list[Slice]:
+        """Where the records of `left` are now. Raises `NotFound` if the topic is another one."""
+        topic = self._task.topic
+        pieces = {piece.span.partition: piece for piece in left.pieces}
+        if not pieces:
+            return []
+        first, last = min(piece.start for piece in left.pieces), max(piece.end for piece in left.pieces) - 1
+        request = TopicLogRequest(partitions=tuple(pieces), min_offset=first, max_offset=last)
+        log = self._connection.topic_log(topic.name, request)
+        if log.topic_id != topic.topic_id:
+            raise NotFound(f"topic {topic.name} was deleted and created again during the read: start the query again")
+        ranges = [
+            bounded_range(
+                topic.name,
+                ends,
+                pieces[ends.partition].start,
+                pieces[ends.partition].end,
+                fail_on_data_loss=self._task.fail_on_data_loss,
+            )
+            for ends in log.partitions
+        ]
+        return slices_of(log, ranges)
+
+    def _report_gone(self, left: ColdSlice, gone: NotFound) -> None:
+        places = ", ".join(f"{piece.span.partition}: [{piece.start}, {piece.end})" for piece in left.pieces[:10])
+        message = f"{gone}: offsets of {self._task.topic.name} are gone, by partition {places}"
+        if self._task.fail_on_data_loss:
+            raise NotFound(f"{message}. Start the query again, or set failOnDataLoss=false") from gone
         reads_logger.warning("%s; the read continues without them (failOnDataLoss=false)", message)
 
+    def _read_cold(self, wanted: ColdSlice) -> Iterator[pa.RecordBatch]:
+        assert self._task.store is not None, "a store that only the broker reaches has no cold slices"
+        batches = StoreReader(self._task.store).read(wanted, self._stored, self._task.timestamps_ms)
+        return (batch for batch in batches if batch.num_rows)
 
-def _as_rows(batch: pa.RecordBatch, topic: TopicRef, partition: int, schema: pa.Schema) -> pa.RecordBatch:
-    constants = {"topic": topic.name, "partition": partition, "timestampType": topic.timestamp_type}
-    columns = [
-        pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows)
-        if field.name in constants
-        else batch.column(field.name).cast(field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    def _read_hot(self, wanted: HotSlice) -> Iterator[pa.RecordBatch]:
+        columns = [name for name in self._stored if name != "partition"] or ["offset"]
+        for batch in self._hot.read(wanted, columns):
+            yield self._as_rows(batch, {"partition": wanted.partition})
+
+    def _as_rows(self, batch: pa.RecordBatch, more: Mapping[str, object]) -> pa.RecordBatch:
+        """`batch` with the columns of the schema; constants are those of the topic, and `more`."""
+        topic = self._task.topic
+        constants = {"topic": topic.name, "timestampType": topic.timestamp_type, **more}
+        columns = [
+            pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows)
+            if field.name in constants
+            else batch.column(field.name).cast(field.type)
+            for field in self._schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)

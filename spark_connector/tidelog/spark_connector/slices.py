@@ -1,10 +1,11 @@
 """Ranges and slices: the offsets of a partition that one read takes, and where they are read from.
 
-A `PartitionLogDescription` is the broker's answer to ``/log``: segments hold ``[log_start_offset, cold_end)``, the
-broker holds the rest up to the high watermark, with no gap and no overlap (inv. 5). A read takes the offsets
-``[start, end)`` of it as slices. A `ColdSlice` is read from a segment in the bucket; a `HotSlice` is fetched from the
-broker by offset. The border between them comes from one answer, and a hot offset can still be fetched after it was
-archived. So each record is read exactly once while producing and archiving continue.
+A `TopicLogDescription` is the broker's answer to ``/log``. The spans of a partition in segments hold its records from
+``log_start_offset`` to ``cold_end``, and the broker holds the rest up to the high watermark, with no gap and no overlap
+(inv. 5). A read takes the offsets ``[start, end)`` of each partition as slices. A `ColdSlice` is read from a segment in
+the bucket, which many partitions share; a `HotSlice` is fetched from the broker by offset. The border between them
+comes from one answer, and a hot offset can still be fetched after it was archived. So each record is read exactly once
+while producing and archiving continue.
 
 All functions here are pure, except that `report_loss` may log.
 """
@@ -12,17 +13,20 @@ All functions here are pure, except that `report_loss` may log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import msgspec
+
 from tidelog.storage.errors import Invalid, OutOfRange
-from tidelog.wire.topics import ListedTopic, PartitionLogDescription, SegmentDescription, TopicDescription
+from tidelog.wire.topic_log import PartitionLogDescription, SegmentDescription, SpanDescription, TopicLogDescription
+from tidelog.wire.topics import ListedTopic, TopicDescription
 
 reads_logger = logging.getLogger("tidelog.spark_connector")
 
 OFFSETS_PER_TASK = 500_000
-"""A task takes slices up to about this many offsets, unless the options say otherwise."""
+"""A task takes slices up to this many offsets, unless the options say otherwise."""
 
 
 class DataLoss(OutOfRange):
@@ -47,24 +51,49 @@ class TopicRef:
 class PartitionRange:
     """The offsets ``[start, end)`` of a partition that one read takes."""
 
-    log: PartitionLogDescription
+    ends: PartitionLogDescription
     start: int
     end: int
 
 
 @dataclass(frozen=True)
-class ColdSlice:
-    """The offsets ``[start, end)`` of a segment."""
+class Piece:
+    """The offsets ``[start, end)`` of a span."""
 
-    partition: int
-    segment: SegmentDescription
+    span: SpanDescription
     start: int
     end: int
 
     @property
     def whole(self) -> bool:
-        """Whether the slice is the complete segment, so that no row needs to be filtered out."""
-        return self.start <= self.segment.base_offset and self.end > self.segment.last_offset
+        """Whether the piece is the complete span, so that no row of it needs to be filtered out."""
+        return self.start <= self.span.base_offset and self.end > self.span.last_offset
+
+    def between(self, start: int, end: int) -> Piece:
+        return replace(self, start=max(self.start, start), end=min(self.end, end))
+
+
+@dataclass(frozen=True)
+class ColdSlice:
+    """Pieces of a segment, ascending by partition, none of them empty. The segment is without its list of spans."""
+
+    segment: SegmentDescription
+    pieces: tuple[Piece, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the slice is the complete segment."""
+        return len(self.pieces) == self.segment.partitions and all(piece.whole for piece in self.pieces)
+
+    @property
+    def offsets(self) -> int:
+        return sum(piece.end - piece.start for piece in self.pieces)
+
+    def after(self, partition: int, offset: int) -> ColdSlice:
+        """What is left of the slice behind a record of it."""
+        behind = (piece for piece in self.pieces if piece.span.partition >= partition)
+        cut = (piece.between(offset + 1, piece.end) if piece.span.partition == partition else piece for piece in behind)
+        return replace(self, pieces=tuple(piece for piece in cut if piece.start < piece.end))
 
 
 @dataclass(frozen=True)
@@ -75,23 +104,34 @@ class HotSlice:
     start: int
     end: int
 
+    @property
+    def offsets(self) -> int:
+        return self.end - self.start
+
 
 Slice: TypeAlias = ColdSlice | HotSlice
 
 
 def bounded_range(
-    log: PartitionLogDescription, start: int, end: int, *, fail_on_data_loss: bool, ends_may_cross: bool = False
+    topic: str,
+    ends: PartitionLogDescription,
+    start: int,
+    end: int,
+    *,
+    fail_on_data_loss: bool,
+    ends_may_cross: bool = False,
 ) -> PartitionRange:
     """The part of ``[start, end)`` that the log holds. Raises `DataLoss` if offsets are missing; with
     `fail_on_data_loss` off it only logs a warning. Raises `Invalid` if ``start > end``; with `ends_may_cross` (the ends
     were found by time) that is an empty range."""
+    name = f"{topic}-{ends.partition}"
     if start > end and not ends_may_cross:
-        raise Invalid(f"{log.name}: starting offset {start} is after ending offset {end}", field="startingOffsets")
-    low, high = log.log_start_offset, log.high_watermark
+        raise Invalid(f"{name}: starting offset {start} is after ending offset {end}", field="startingOffsets")
+    low, high = ends.log_start_offset, ends.high_watermark
     if start < low or start > high or end > high:
-        report_loss(log.name, start, end, low, high, fail=fail_on_data_loss)
+        report_loss(name, start, end, low, high, fail=fail_on_data_loss)
     start = min(max(start, low), high)
-    return PartitionRange(log, start, max(start, min(end, high)))
+    return PartitionRange(ends, start, max(start, min(end, high)))
 
 
 def report_loss(name: str, start: int, end: int, low: int, high: int, *, fail: bool) -> None:
@@ -107,56 +147,76 @@ def report_loss(name: str, start: int, end: int, low: int, high: int, *, fail: b
     reads_logger.warning("%s; the read takes the records that exist (failOnDataLoss=false)", text)
 
 
-def slices_of(wanted: PartitionRange) -> list[Slice]:
-    """The slices of the range in the order of offsets: cold below the cold end, hot from there on."""
-    log = wanted.log
-    cold_end = min(wanted.end, log.cold_end)
-    slices: list[Slice] = [
-        ColdSlice(
-            log.partition, segment, max(wanted.start, segment.base_offset), min(cold_end, segment.last_offset + 1)
-        )
-        for segment in log.segments
-        if segment.base_offset < cold_end and segment.last_offset >= wanted.start
-    ]
-    hot_start = max(wanted.start, log.cold_end)
-    return [*slices, HotSlice(log.partition, hot_start, wanted.end)] if hot_start < wanted.end else slices
+def slices_of(log: TopicLogDescription, ranges: Iterable[PartitionRange]) -> list[Slice]:
+    """The slices of the ranges: cold below the cold ends, one for each segment, and hot from there on."""
+    wanted = {found.ends.partition: found for found in ranges}
+    cold = (ColdSlice(_bare(segment), tuple(_pieces(segment, wanted))) for segment in log.segments)
+    hot = (HotSlice(number, max(each.start, each.ends.cold_end), each.end) for number, each in wanted.items())
+    return [*(each for each in cold if each.pieces), *(each for each in hot if each.start < each.end)]
 
 
-def through_broker(wanted: PartitionRange) -> list[Slice]:
-    """The range as one hot slice, for a store that only the broker can reach."""
-    return [HotSlice(wanted.log.partition, wanted.start, wanted.end)] if wanted.start < wanted.end else []
+def through_broker(ranges: Iterable[PartitionRange]) -> list[Slice]:
+    """The ranges as hot slices, for a store that only the broker can reach."""
+    return [HotSlice(each.ends.partition, each.start, each.end) for each in ranges if each.start < each.end]
 
 
-def offsets_per_task(slices: Sequence[Slice], tasks_min: int | None, records_max: int | None) -> int | None:
-    """The most offsets that a task takes under Kafka's minPartitions and maxRecordsPerPartition; None: no limit."""
+def _bare(segment: SegmentDescription) -> SegmentDescription:
+    return msgspec.structs.replace(segment, spans=())
+
+
+def _pieces(segment: SegmentDescription, wanted: Mapping[int, PartitionRange]) -> Iterator[Piece]:
+    for span in segment.spans:
+        if found := wanted.get(span.partition):
+            end = min(found.end, found.ends.cold_end)
+            piece = Piece(span, span.base_offset, span.last_offset + 1).between(found.start, end)
+            if piece.start < piece.end:
+                yield piece
+
+
+def offsets_per_task(slices: Sequence[Slice], tasks_min: int | None, records_max: int | None) -> int:
+    """The most offsets that a task takes: `OFFSETS_PER_TASK`, or what Kafka's minPartitions and maxRecordsPerPartition
+    ask for."""
     limits = [records_max] if records_max else []
     if tasks_min:
-        limits.append(max(1, sum(piece.end - piece.start for piece in slices) // tasks_min))
-    return min(limits, default=None)
+        limits.append(max(1, sum(each.offsets for each in slices) // tasks_min))
+    return min(limits, default=OFFSETS_PER_TASK)
 
 
-def dealt_to_tasks(slices: Sequence[Slice], limit: int | None) -> list[tuple[Slice, ...]]:
-    """Slices in order, small ones together in a task. With a limit, large slices are cut; then several tasks open the
-    same segment."""
-    pieces = slices if limit is None else _cut(slices, limit)
-    return _gathered(pieces, limit or OFFSETS_PER_TASK)
-
-
-def _cut(slices: Iterable[Slice], offsets_max: int) -> list[Slice]:
-    return [
-        replace(piece, start=start, end=min(piece.end, start + offsets_max))
-        for piece in slices
-        for start in range(piece.start, piece.end, offsets_max)
-    ]
-
-
-def _gathered(slices: Iterable[Slice], offsets_max: int) -> list[tuple[Slice, ...]]:
+def dealt_to_tasks(slices: Sequence[Slice], limit: int) -> list[tuple[Slice, ...]]:
+    """Slices in order, small ones together in a task. Slices of more than `limit` offsets are cut; then several tasks
+    open the same segment."""
     tasks: list[tuple[Slice, ...]] = []
     task: tuple[Slice, ...] = ()
     offsets = 0
-    for piece in slices:
-        if task and offsets + piece.end - piece.start > offsets_max:
+    for each in (part for whole in slices for part in _cut(whole, limit)):
+        if task and offsets + each.offsets > limit:
             tasks.append(task)
             task, offsets = (), 0
-        task, offsets = (*task, piece), offsets + piece.end - piece.start
+        task, offsets = (*task, each), offsets + each.offsets
     return [*tasks, task] if task else tasks
+
+
+def _cut(whole: Slice, limit: int) -> Iterator[Slice]:
+    """Parts of a slice with at most `limit` offsets each."""
+    if whole.offsets <= limit:
+        yield whole
+    elif isinstance(whole, HotSlice):
+        for start in range(whole.start, whole.end, limit):
+            yield replace(whole, start=start, end=min(whole.end, start + limit))
+    else:
+        yield from _cut_cold(whole, limit)
+
+
+def _cut_cold(whole: ColdSlice, limit: int) -> Iterator[ColdSlice]:
+    part: list[Piece] = []
+    left = limit
+    for piece in whole.pieces:
+        start = piece.start
+        while start < piece.end:
+            part.append(piece.between(start, start + left))
+            start, left = part[-1].end, left - (part[-1].end - part[-1].start)
+            if left == 0:
+                yield replace(whole, pieces=tuple(part))
+                part, left = [], limit
+    if part:
+        yield replace(whole, pieces=tuple(part))

@@ -1,11 +1,11 @@
-"""One snapshot of the log for one read: the offsets of each partition, decided once, from one answer per partition.
+"""One snapshot of the log for one read: the offsets of each partition, decided once, from one answer per topic.
 
 Records that are produced or archived after the snapshot do not change the result of the read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -15,13 +15,13 @@ from tidelog.spark_connector.options import (
     LATEST_OFFSET,
     Assignment,
     AtEarliest,
-    AtLatest,
     AtOffsets,
     AtTimestamp,
     Bound,
     ReadOptions,
     TopicNames,
 )
+from tidelog.spark_connector.pruning import OFFSET_MAX, Pruning
 from tidelog.spark_connector.slices import (
     PartitionRange,
     Slice,
@@ -31,45 +31,48 @@ from tidelog.spark_connector.slices import (
     through_broker,
 )
 from tidelog.storage.errors import Invalid, NotFound
-from tidelog.wire.topics import ListedTopic, PartitionLogDescription, TopicDescription
+from tidelog.wire.topic_log import PartitionLogDescription, TopicLogDescription, TopicLogRequest
+from tidelog.wire.topics import ListedTopic, TopicDescription
 
 CONNECTIONS_MAX = 8
 PARTITIONS_PER_CONNECTION = 16
 THROUGH_BROKER = "broker"
+EVERYTHING = Pruning()
 
 
 @dataclass(frozen=True)
 class TopicSnapshot:
-    """The ranges of a topic that a read takes, in the order of partitions."""
+    """The ranges of a topic that a read takes, in the order of partitions, and the log that holds them."""
 
     topic: TopicRef
+    log: TopicLogDescription
     ranges: tuple[PartitionRange, ...]
 
 
-def take_snapshot(options: ReadOptions) -> list[TopicSnapshot]:
-    """Ask the broker for the present state of the log. Raises `NotFound`, `Invalid`, `DataLoss`, `Unavailable`."""
+def take_snapshot(options: ReadOptions, pruning: Pruning = EVERYTHING) -> list[TopicSnapshot]:
+    """Ask the broker for the present state of the log, as far as `pruning` needs it. Raises `NotFound`, `Invalid`,
+    `DataLoss`, `Unavailable`."""
     with BrokerConnection(options.broker) as connection:
         chosen = _chosen_topics(options, connection)
-    wanted = [(topic.name, partition) for topic, partitions in chosen for partition in partitions]
-    for bound in (options.start, options.end):
-        check_covers(bound, wanted)
-    ranges = _ranges(options, wanted)
-    return [
-        TopicSnapshot(topic, tuple(ranges[topic.name, partition] for partition in partitions))
-        for topic, partitions in chosen
-    ]
+        wanted = [(topic.name, partition) for topic, partitions in chosen for partition in partitions]
+        for bound in (options.start, options.end):
+            check_covers(bound, wanted)
+        return [
+            _snapshot(options, connection, topic, taken, pruning)
+            for topic, partitions in chosen
+            if pruning.takes_topic(topic.name)
+            and (taken := tuple(number for number in partitions if pruning.takes_partition(number)))
+        ]
 
 
 def slices_to_read(options: ReadOptions, topic: TopicSnapshot) -> list[Slice]:
     """The topic's slices. All of them are hot if only the broker can reach the bucket."""
-    return [
-        piece
-        for wanted in topic.ranges
-        for piece in (through_broker(wanted) if store_of(options, wanted.log) is None else slices_of(wanted))
-    ]
+    if store_of(options, topic.log) is None:
+        return through_broker(topic.ranges)
+    return slices_of(topic.log, topic.ranges)
 
 
-def store_of(options: ReadOptions, log: PartitionLogDescription) -> str | None:
+def store_of(options: ReadOptions, log: TopicLogDescription) -> str | None:
     """The URL under which readers find the bucket; None if only the broker reaches it (``memory:``, or the option
     ``store=broker``)."""
     url = options.store or log.store
@@ -114,53 +117,84 @@ def _assigned(assignment: Assignment, connection: BrokerConnection) -> list[tupl
     return chosen
 
 
-def _ranges(options: ReadOptions, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], PartitionRange]:
-    """The range of each partition. Several connections share the work if there are many partitions."""
-    shares = min(CONNECTIONS_MAX, -(-len(wanted) // PARTITIONS_PER_CONNECTION))
-    if shares <= 1:
-        return dict(_share_of_ranges(options, wanted))
-    with ThreadPoolExecutor(shares) as pool:
-        parts = pool.map(lambda share: _share_of_ranges(options, wanted[share::shares]), range(shares))
-        return {at: found for part in parts for at, found in part}
-
-
-def _share_of_ranges(
-    options: ReadOptions, wanted: Iterable[tuple[str, int]]
-) -> list[tuple[tuple[str, int], PartitionRange]]:
-    with BrokerConnection(options.broker) as connection:
-        return [(at, _range(options, connection, *at)) for at in wanted]
-
-
-def _range(options: ReadOptions, connection: BrokerConnection, topic: str, partition: int) -> PartitionRange:
+def _snapshot(
+    options: ReadOptions,
+    connection: BrokerConnection,
+    topic: TopicRef,
+    partitions: tuple[int, ...],
+    pruning: Pruning,
+) -> TopicSnapshot:
     # The log is read first: an offset that is resolved from a time afterwards can only lie beyond the log's end, and
     # is then cut to it.
-    log = connection.partition_log(topic, partition)
-    return bounded_range(
-        log,
-        _offset_of(options.start, log, connection),
-        _offset_of(options.end, log, connection),
-        fail_on_data_loss=options.fail_on_data_loss,
-        ends_may_cross=isinstance(options.start, AtTimestamp) or isinstance(options.end, AtTimestamp),
+    log = connection.topic_log(topic.name, _request(partitions, pruning))
+    starts, ends = (_offsets(options, bound, log) for bound in (options.start, options.end))
+    by_time = isinstance(options.start, AtTimestamp) or isinstance(options.end, AtTimestamp)
+    ranges = tuple(
+        bounded_range(
+            topic.name,
+            found,
+            starts[found.partition],
+            ends[found.partition],
+            fail_on_data_loss=options.fail_on_data_loss,
+            ends_may_cross=by_time,
+        )
+        for found in log.partitions
+    )
+    return TopicSnapshot(topic, log, ranges)
+
+
+def _request(partitions: tuple[int, ...], pruning: Pruning) -> TopicLogRequest:
+    """What has to be known of the log. Bounds beyond the largest offset or below the first one are left out."""
+    offsets, times = pruning.offsets, pruning.timestamps_ms
+    return TopicLogRequest(
+        partitions=partitions,
+        min_offset=_natural(offsets.low),
+        max_offset=_natural(offsets.high),
+        min_timestamp=_natural(times.low),
+        max_timestamp=_natural(times.high),
     )
 
 
-def _offset_of(bound: Bound, log: PartitionLogDescription, connection: BrokerConnection) -> int:
-    if isinstance(bound, AtEarliest):
-        return log.log_start_offset
-    if isinstance(bound, AtLatest):
-        return log.high_watermark
+def _natural(bound: int | None) -> int | None:
+    return bound if bound is not None and 0 <= bound <= OFFSET_MAX else None
+
+
+def _offsets(options: ReadOptions, bound: Bound, log: TopicLogDescription) -> Mapping[int, int]:
+    """The offset of `bound` in each partition."""
     if isinstance(bound, AtTimestamp):
-        return _offset_at_time(bound, log, connection)
-    given = next(offset for topic, p, offset in bound.offsets if (topic, p) == (log.topic, log.partition))
-    return {EARLIEST_OFFSET: log.log_start_offset, LATEST_OFFSET: log.high_watermark}.get(given, given)
+        return _offsets_at_time(options, bound, log)
+    if isinstance(bound, AtOffsets):
+        given = {partition: offset for topic, partition, offset in bound.offsets if topic == log.topic}
+        return {ends.partition: _given(given[ends.partition], ends) for ends in log.partitions}
+    earliest = isinstance(bound, AtEarliest)
+    return {ends.partition: ends.log_start_offset if earliest else ends.high_watermark for ends in log.partitions}
 
 
-def _offset_at_time(bound: AtTimestamp, log: PartitionLogDescription, connection: BrokerConnection) -> int:
-    offset = connection.offset_at(log.topic, log.partition, bound.timestamp_ms)
-    if offset >= log.high_watermark and bound.must_match:
+def _given(offset: int, ends: PartitionLogDescription) -> int:
+    return {EARLIEST_OFFSET: ends.log_start_offset, LATEST_OFFSET: ends.high_watermark}.get(offset, offset)
+
+
+def _offsets_at_time(options: ReadOptions, bound: AtTimestamp, log: TopicLogDescription) -> Mapping[int, int]:
+    """Several connections share the work if there are many partitions."""
+    shares = max(1, min(CONNECTIONS_MAX, -(-len(log.partitions) // PARTITIONS_PER_CONNECTION)))
+
+    def of_share(share: int) -> dict[int, int]:
+        with BrokerConnection(options.broker) as connection:
+            return {
+                ends.partition: _offset_at_time(bound, log.topic, ends, connection)
+                for ends in log.partitions[share::shares]
+            }
+
+    with ThreadPoolExecutor(shares) as pool:
+        return {partition: offset for found in pool.map(of_share, range(shares)) for partition, offset in found.items()}
+
+
+def _offset_at_time(bound: AtTimestamp, topic: str, ends: PartitionLogDescription, connection: BrokerConnection) -> int:
+    offset = connection.offset_at(topic, ends.partition, bound.timestamp_ms)
+    if offset >= ends.high_watermark and bound.must_match:
         raise Invalid(
-            f"{log.name} has no record at or after startingTimestamp {bound.timestamp_ms}: choose an earlier one, or "
-            "set startingOffsetsByTimestampStrategy=latest to read nothing of such partitions",
+            f"{topic}-{ends.partition} has no record at or after startingTimestamp {bound.timestamp_ms}: choose an "
+            "earlier one, or set startingOffsetsByTimestampStrategy=latest to read nothing of such partitions",
             field="startingTimestamp",
         )
-    return min(offset, log.high_watermark)
+    return min(offset, ends.high_watermark)

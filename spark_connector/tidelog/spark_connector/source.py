@@ -85,16 +85,12 @@ class PushdownTidelogReader(TidelogReader):
 
 def plan_tasks(options: ReadOptions, pruning: Pruning) -> list[ReadTask]:
     """Take a snapshot, prune it, and distribute the remaining slices over tasks."""
-    snapshot = take_snapshot(options)
-    wanted = [
-        (topic, pruning.narrowed(slices_to_read(options, topic)))
-        for topic in snapshot
-        if pruning.takes_topic(topic.topic.name)
-    ]
-    every = [piece for _, slices in wanted for piece in slices]
+    snapshot = take_snapshot(options, pruning)
+    wanted = [(topic, pruning.narrowed(slices_to_read(options, topic))) for topic in snapshot]
+    every = [each for _, slices in wanted for each in slices]
     limit = offsets_per_task(every, options.tasks_min, options.records_per_task_max)
     return [
-        _task(options, topic, slices, pruning) for topic, pieces in wanted for slices in dealt_to_tasks(pieces, limit)
+        _task(options, topic, slices, pruning) for topic, found in wanted for slices in dealt_to_tasks(found, limit)
     ]
 
 
@@ -103,7 +99,7 @@ def _task(options: ReadOptions, topic: TopicSnapshot, slices: tuple[Slice, ...],
         topic=topic.topic,
         slices=slices,
         broker=options.broker,
-        store=store_of(options, topic.ranges[0].log),
+        store=store_of(options, topic.log),
         fail_on_data_loss=options.fail_on_data_loss,
         timestamps_ms=pruning.timestamps_ms,
     )

@@ -10,11 +10,12 @@ takes several pages. `joined` puts pages together. Times are in ms since 1970 UT
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, TypeAlias
 
 import msgspec
 
+from tidelog.storage.errors import Conflict
 from tidelog.wire.counts import Count
 
 SPANS_MAX = 20_000
@@ -116,6 +117,28 @@ def partition_ranges(numbers: Iterable[int]) -> str:
         else:
             ranges.append([number, number])
     return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in ranges)
+
+
+AskPage: TypeAlias = Callable[[TopicLogRequest], TopicLogDescription]
+
+
+def whole_log(request: TopicLogRequest, ask: AskPage) -> TopicLogDescription:
+    """All pages that `ask` gives. If the moment of the first page is gone before the last one, it begins again, once.
+    Raises what `ask` raises."""
+    try:
+        return joined(list(_pages(request, ask)))
+    except Conflict:
+        return joined(list(_pages(request, ask)))
+
+
+def _pages(request: TopicLogRequest, ask: AskPage) -> Iterator[TopicLogDescription]:
+    after: str | None = request.after
+    while True:
+        page = ask(msgspec.structs.replace(request, after=after))
+        yield page
+        after = page.next
+        if after is None:
+            return
 
 
 def joined(pages: Sequence[TopicLogDescription]) -> TopicLogDescription:

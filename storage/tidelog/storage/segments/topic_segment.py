@@ -84,16 +84,22 @@ def sha256_of(body: Body) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def check_header(segment: TopicSegment, place: SegmentPlace, footer: Footer) -> None:
-    """Raises `Corrupt` unless the footer is that of `segment`, as its manifest describes it."""
+def decode_place(key: str, footer: Footer) -> tuple[SegmentPlace, Sequence[tuple[int, int, int, int]]]:
+    """What the footer says that the segment belongs to, and its spans: partition, first and last offset, records.
+    Raises `Corrupt`."""
     try:
         header = _decoder.decode(footer.header_json)
     except msgspec.DecodeError as error:
-        raise Corrupt(segment.key, f"its header is not that of a segment: {error}") from error
-    stated = [(span.partition, span.base_offset, span.last_offset, span.records) for span in segment.spans]
-    if (header.topic, header.topic_id, header.shard) != (place.topic, place.topic_id, place.shard):
+        raise Corrupt(key, f"its header is not that of a segment: {error}") from error
+    return SegmentPlace(header.topic, header.topic_id, header.shard), header.spans
+
+
+def check_header(segment: TopicSegment, place: SegmentPlace, footer: Footer) -> None:
+    """Raises `Corrupt` unless the footer is that of `segment`, as its manifest describes it."""
+    found, spans = decode_place(segment.key, footer)
+    if found != place:
         raise Corrupt(segment.key, "it belongs to another topic or shard than its name says")
-    if [tuple(span) for span in header.spans] != stated:
+    if list(spans) != [(span.partition, span.base_offset, span.last_offset, span.records) for span in segment.spans]:
         raise Corrupt(segment.key, "it holds other records than its manifest says")
     if footer.rows != segment.records:
         raise Corrupt(segment.key, f"it has {footer.rows} rows, its manifest says {segment.records}")
