@@ -1,38 +1,39 @@
-"""A segment like the archiver's, for tests that read one."""
+"""Descriptions of segments for tests that read none of them."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
-import pyarrow as pa
-
-from tidelog.storage.layout import TopicPartition
-from tidelog.storage.records import RECORD_SCHEMA
-from tidelog.storage.segments.segment_codec import encode_segment
-from tidelog.wire.topics import SegmentDescription
-
-RECORDS_IN_SEGMENT = 1_000
-SEGMENT_ID, TOPIC_ID = "5e" * 16, "70" * 16
+from tidelog.wire.topic_log import (
+    PartitionLogDescription,
+    SegmentDescription,
+    SpanDescription,
+    TopicLogDescription,
+)
 
 
-def segment(key: str, base: int, last: int, min_timestamp: int, max_timestamp: int) -> SegmentDescription:
-    """A description of a segment without gaps."""
-    return SegmentDescription(key, base, last, last - base + 1, 0, min_timestamp, max_timestamp, "")
+def segment(key: str, offsets: Mapping[int, tuple[int, int]], times: tuple[int, int] = (0, 0)) -> SegmentDescription:
+    """A segment without gaps, with the offsets from the first to before the second of each partition."""
+    spans, row = [], 0
+    for partition, (start, end) in sorted(offsets.items()):
+        if start < end:
+            spans.append(SpanDescription(partition, start, end - 1, end - start, row))
+            row += end - start
+    return SegmentDescription(key, 0, 0, 0, "", *times, row, len(spans), tuple(spans))
 
 
-def write_segment(root: Path) -> str:
-    """Write a segment with offsets 0 to 999 and timestamps ten times the offset; return its key."""
-    offsets = range(RECORDS_IN_SEGMENT)
-    columns = {
-        "offset": list(offsets),
-        "timestamp": [10 * offset for offset in offsets],
-        "key": [None if offset % 3 else b"k" for offset in offsets],
-        "value": [b"v" * (offset % 200) for offset in offsets],
-        "headers": [None for _ in offsets],
-    }
-    table = pa.table([pa.array(columns[f.name], f.type) for f in RECORD_SCHEMA], schema=RECORD_SCHEMA)
-    encoded = encode_segment("web", TopicPartition(TOPIC_ID, 0), table, SEGMENT_ID)
-    path = root / encoded.segment.key
-    path.parent.mkdir(parents=True)
-    path.write_bytes(encoded.body)
-    return encoded.segment.key
+def log_of(
+    borders: Mapping[int, Sequence[int]], high_watermarks: Mapping[int, int] | None = None
+) -> TopicLogDescription:
+    """A topic whose segment *n* has the offsets between borders *n* and *n* + 1 of each partition."""
+    edges = {partition: list(pairwise(found)) for partition, found in borders.items()}
+    count = max(map(len, edges.values()), default=0)
+    segments = tuple(
+        segment(f"{n}.parquet", {p: found[n] for p, found in edges.items() if n < len(found)}) for n in range(count)
+    )
+    ends = tuple(
+        PartitionLogDescription(p, 0, 1, found[0], found[-1], 0, (high_watermarks or {}).get(p, found[-1]))
+        for p, found in borders.items()
+    )
+    return TopicLogDescription("web", "id", "file:///store", ends, segments)

@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.spark.segments import RECORDS_IN_SEGMENT, write_segment
+import msgspec
+from tests.topic_segments import Ends, log_of, write_segment
 
 from tidelog.spark_connector.package import write_package
 
@@ -14,32 +15,26 @@ READ_BY_ZIP = """
 import sys
 sys.path = [sys.argv[1], *(entry for entry in sys.path if "site-packages" in entry or "lib/python" in entry)]
 sys.meta_path = [finder for finder in sys.meta_path if "editable" not in type(finder).__module__]
+import msgspec
 from tidelog.spark_connector import cold_reader, slices, pruning, source
-from tidelog.wire.topics import SegmentDescription
+from tidelog.wire.topic_log import TopicLogDescription
 assert cold_reader.__file__.startswith(sys.argv[1]), cold_reader.__file__
-count = int(sys.argv[4])
-segment = SegmentDescription(sys.argv[3], 0, count - 1, count, 0, 0, 0, "")
-piece = slices.ColdSlice(0, segment, 10, count)
-batches = cold_reader.StoreReader(sys.argv[2]).read(piece, ["value"], pruning.Interval())
+log = msgspec.json.decode(sys.argv[2], type=TopicLogDescription)
+[wanted] = slices.slices_of(log, [slices.PartitionRange(log.partitions[0], 10, 100)])
+batches = cold_reader.StoreReader(log.store).read(wanted, ["value"], pruning.Interval())
 print(sum(batch.num_rows for batch in batches))
 """
 
 
 def test_a_python_without_tidelog_reads_a_segment_with_the_zip_alone(tmp_path: Path) -> None:
     write_package(tmp_path / "tidelog.zip")
-    key = write_segment(tmp_path / "store")
+    segment = write_segment(tmp_path / "store", {0: range(100), 1: range(7)}, 0)
+    log = log_of(tmp_path / "store", [segment], {0: Ends(0, 100, 100), 1: Ends(0, 7, 7)})
     program = tmp_path / "program.py"
     program.write_text(READ_BY_ZIP)
-    command = [
-        sys.executable,
-        str(program),
-        str(tmp_path / "tidelog.zip"),
-        f"file://{tmp_path}/store",
-        key,
-        str(RECORDS_IN_SEGMENT),
-    ]
+    command = [sys.executable, str(program), str(tmp_path / "tidelog.zip"), msgspec.json.encode(log).decode()]
 
     answer = subprocess.run(command, capture_output=True, text=True, check=False, env={}, cwd=tmp_path)
 
     assert answer.returncode == 0, answer.stderr
-    assert int(answer.stdout) == RECORDS_IN_SEGMENT - 10
+    assert int(answer.stdout) == 90

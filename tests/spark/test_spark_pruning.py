@@ -20,9 +20,10 @@ from pyspark.sql.datasource import (
 from tests.spark.segments import segment
 
 from tidelog.spark_connector.pruning import Interval, Pruning, pruning_of
-from tidelog.spark_connector.slices import ColdSlice, HotSlice, Slice
+from tidelog.spark_connector.slices import ColdSlice, HotSlice, Piece, Slice
 
-COLD = ColdSlice(0, segment("a.parquet", 0, 99, 1_000, 1_999), 0, 100)
+SEGMENT = segment("a.parquet", {0: (0, 100), 2: (500, 510)}, (1_000, 1_999))
+COLD = ColdSlice(SEGMENT, (Piece(SEGMENT.spans[0], 0, 100), Piece(SEGMENT.spans[1], 500, 510)))
 HOT = HotSlice(1, 100, 200)
 SLICES: list[Slice] = [COLD, HOT]
 
@@ -32,28 +33,36 @@ def at(ms: int, microseconds: int = 0) -> datetime:
 
 
 def spans(filters: list[Filter]) -> list[tuple[int, int]]:
-    return [(piece.start, piece.end) for piece in pruning_of(filters).narrowed(SLICES)]
+    """The offsets of each partition that are left, the second partition of the segment behind the others."""
+    found = []
+    for each in pruning_of(filters).narrowed(SLICES):
+        parts = [each] if isinstance(each, HotSlice) else each.pieces
+        assert parts
+        found += [(part.start, part.end) for part in parts]
+    return sorted(found)
 
 
 @pytest.mark.parametrize(
     ("filters", "left"),
     [
-        ([], [(0, 100), (100, 200)]),
-        ([GreaterThanOrEqual(("offset",), 40)], [(40, 100), (100, 200)]),
+        ([], [(0, 100), (100, 200), (500, 510)]),
+        ([GreaterThanOrEqual(("offset",), 40)], [(40, 100), (100, 200), (500, 510)]),
         ([LessThanOrEqual(("offset",), 140)], [(0, 100), (100, 141)]),
         ([GreaterThan(("offset",), 150), LessThan(("offset",), 160)], [(150, 161)]),
         ([EqualTo(("offset",), 7)], [(7, 8)]),
         ([In(("offset",), (7, 3, 12))], [(3, 13)]),
         ([EqualTo(("partition",), 1)], [(100, 200)]),
+        ([EqualTo(("partition",), 2)], [(500, 510)]),
+        ([EqualTo(("partition",), 2), GreaterThan(("offset",), 505)], [(505, 510)]),
         ([In(("partition",), (0, 5)), IsNotNull(("partition",))], [(0, 100)]),
         ([EqualTo(("partition",), 0), EqualTo(("partition",), 1)], []),
         ([GreaterThan(("timestamp",), at(2_000))], [(100, 200)]),
-        ([GreaterThanOrEqual(("timestamp",), at(1_999))], [(0, 100), (100, 200)]),
+        ([GreaterThanOrEqual(("timestamp",), at(1_999))], [(0, 100), (100, 200), (500, 510)]),
         ([LessThan(("timestamp",), at(999, 999))], [(100, 200)]),
-        ([Not(EqualTo(("offset",), 7))], [(0, 100), (100, 200)]),
-        ([StringStartsWith(("topic",), "w")], [(0, 100), (100, 200)]),
-        ([EqualTo(("value",), b"x")], [(0, 100), (100, 200)]),
-        ([EqualTo(("timestamp",), datetime(1990, 1, 1))], [(0, 100), (100, 200)]),  # noqa: DTZ001 - this is what is tested
+        ([Not(EqualTo(("offset",), 7))], [(0, 100), (100, 200), (500, 510)]),
+        ([StringStartsWith(("topic",), "w")], [(0, 100), (100, 200), (500, 510)]),
+        ([EqualTo(("value",), b"x")], [(0, 100), (100, 200), (500, 510)]),
+        ([EqualTo(("timestamp",), datetime(1990, 1, 1))], [(0, 100), (100, 200), (500, 510)]),  # noqa: DTZ001 - tested
     ],
 )
 def test_filters_narrow_slices(filters: list[Filter], left: list[tuple[int, int]]) -> None:

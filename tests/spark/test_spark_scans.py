@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from tests.spark.segments import segment
 
-from tidelog.spark_connector.native_read import LISTED_AT_ONCE, SCANS_MAX, scans
-from tidelog.spark_connector.slices import ColdSlice
-from tidelog.storage.manifests.manifest import Segment
+from tidelog.spark_connector.native_read import LISTED_AT_ONCE, SCANS_MAX, OffsetRange, offset_ranges, scans
+from tidelog.spark_connector.slices import ColdSlice, Piece
 
 
 def whole_segments(count: int) -> list[ColdSlice]:
-    bases = range(0, 10 * count, 10)
-    segments = [Segment(f"s{base}", base, base + 9, 10, 1_000, 0, 0, "") for base in bases]
-    return [ColdSlice(0, segment, segment.base_offset, segment.last_offset + 1) for segment in segments]
+    segments = [segment(f"s{base}", {0: (base, base + 10)}) for base in range(0, 10 * count, 10)]
+    return [ColdSlice(each, (Piece(each.spans[0], 10 * n, 10 * n + 10),)) for n, each in enumerate(segments)]
 
 
 @pytest.mark.parametrize("count", [1, LISTED_AT_ONCE, LISTED_AT_ONCE + 1, 44, SCANS_MAX * LISTED_AT_ONCE])
@@ -36,3 +35,13 @@ def test_very_many_segments_and_those_on_s3_are_one_scan_that_spark_lists_by_a_j
 def test_no_segments_are_no_scan() -> None:
     assert scans([], "file:///bucket") == []
     assert scans([], None) == []
+
+
+def test_partitions_with_the_same_range_share_a_condition_and_the_pieces_of_a_partition_are_one_range() -> None:
+    first, second = (segment(f"{n}", dict.fromkeys(range(4), (10 * n, 10 * n + 10))) for n in range(2))
+    starts = {0: 3, 1: 3, 2: 0, 3: 9}
+    slices = [
+        ColdSlice(first, tuple(Piece(span, starts[span.partition], 10) for span in first.spans)),
+        ColdSlice(second, tuple(Piece(span, 10, 15) for span in second.spans)),
+    ]
+    assert offset_ranges(slices) == [OffsetRange((0, 1), 3, 15), OffsetRange((2,), 0, 15), OffsetRange((3,), 9, 15)]

@@ -36,7 +36,6 @@ from tidelog.storage.segments.topic_segment import (
     decode_place,
     max_timestamp_ms,
     min_timestamp_ms,
-    offset_bounds,
 )
 from tidelog.storage.stores.arrow_files import arrow_files
 
@@ -48,6 +47,8 @@ STRETCH_RAW_BYTES = 16 << 20
 
 SLICES_MAX = 8
 """Rows of a stretch that form more runs than this are picked by a mask, as one batch, instead of run by run."""
+
+_OFFSET = SEGMENT_FLAVOR.statistics.index("offset")
 
 PLACE = ("partition", "offset")
 """The columns that every batch has."""
@@ -170,7 +171,7 @@ def _offset_limits(group: RowGroup, piece: Piece, first: int, end: int) -> tuple
     behind offset o an offset is at least o + n."""
     span = piece.span
     if end - first == group.rows:
-        return offset_bounds(group)
+        return group.bounds[_OFFSET]
     before, behind = first - span.first_row, span.first_row + span.records - end
     return span.base_offset + before, span.last_offset - behind
 

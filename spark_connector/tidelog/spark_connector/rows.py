@@ -116,11 +116,11 @@ class TaskReader:
 
     def _read_again(self, left: ColdSlice, gone: NotFound) -> Iterator[pa.RecordBatch]:
         for each in self._planned_again(left):
+            if isinstance(each, HotSlice):
+                yield from self._read_hot(each)
+                continue
             try:
-                if isinstance(each, HotSlice):
-                    yield from self._read_hot(each)
-                else:
-                    yield from (self._as_rows(batch, {}) for batch in self._read_cold(each))
+                yield from (self._as_rows(batch, {}) for batch in self._read_cold(each))
             except NotFound:
                 self._report_gone(left, gone)
 
