@@ -13,7 +13,7 @@ from tidelog.services.cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from tidelog.services.settings.setting import Setting
 
 if TYPE_CHECKING:
-    from tidelog.storage.bucket.sweep import Stray, SweepReport
+    from tidelog.storage.bucket.sweep_report import Stray, SweepReport
 
 GRACE = Setting("--grace", "duration", 86_400_000, "Nothing younger is touched.", 60_000, 365 * 86_400_000)
 """A minute at least: no worker's grace is shorter (`delete.grace.ms`)."""

@@ -4,7 +4,7 @@
     async for stray in sweep.strays():
         print(stray.key, stray.reason.value, stray.deleted)
 
-- **uploads**: segments that no manifest names. A worker crashed, or lost a race, between upload and manifest;
+- **uploads**: segments and lists that no manifest names. A worker crashed, or lost a race, between upload and manifest;
 - **deleted topics**: objects that a worker wrote for a topic after the topic's objects had been removed;
 - **staging**: areas of dead jobs (`layout.staging_prefix`);
 - **partial**: multipart uploads and temporary files that never became objects (`partial_uploads`).
@@ -21,20 +21,20 @@ sweep writes a probe object and reads its time. It writes the probe only when th
 of a tidy bucket writes nothing.
 
 *Two halves of a rule.* Age is not enough: a worker may stall for longer than any grace between upload and append, and
-then name an object that the sweep has deleted. The worker's half (`upkeep.fresh_upload`): a worker that stalled for
+then name an object that the sweep has deleted. The worker's half (`manifests.shard_upload`): a worker that stalled for
 more than half its grace, by either of its clocks, uploads again under new ids. The sweep's half needs no clock: before
-it deletes uploads of a partition, it appends a version that changes nothing (`ChangeKind.SWEEP`) to the partition's
-manifest. That append succeeds only if the manifest that the sweep judged by is still the newest. A worker that was
-about to append after that version or an older one now gets `Conflict`; it starts over from the newest version or, if it
+it deletes uploads of a shard, it appends a version that changes nothing (`ChangeKind.SWEEP`) to the shard's manifest.
+That append succeeds only if the manifest that the sweep judged by is still the newest. A worker that was about to
+append after that version or an older one now gets `Conflict`; it starts over from the newest version and, because it
 finds the sweep's version there, uploads again. So no manifest can name the listed uploads any more, however long a
-worker stalls.
+worker stalls. One such version serves all orphans of a shard.
 
-*Doubt.* The sweep leaves alone uploads with offsets at or beyond the end of the manifest: either their records are in
-the WAL and will be archived, or a manifest was lost, which `verify` reports and a person must repair. It also leaves
-alone, and names in `report`:
+*Doubt.* The sweep leaves alone, and names in `report`:
 
+- uploads with records that the manifest does not cover (`sweep_orphans`): the archiver needs time, or a manifest was
+  lost, which `verify` reports and a person must repair;
 - topics that the journal does not know: a topic counts as deleted only if the journal says so;
-- partitions whose manifest cannot be read;
+- shards whose manifest, and topics whose list cannot be read;
 - unfinished uploads that the store does not let the sweep list or remove.
 
 A sweep may be interrupted at any point, and two may run at once: each deletes only what was garbage already.
@@ -45,82 +45,47 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge
-from tidelog.storage.bucket.listing import Listed, PartitionListing, TopicName, folders, is_there, list_partitions
-from tidelog.storage.errors import Conflict, Corrupt, Denied, Unavailable
+from tidelog.storage.bucket.listing import SegmentPage, folders, list_segments, shards_in
+from tidelog.storage.bucket.sweep_orphans import NO_SHARD, Judged, ShardUploads, Upload
+from tidelog.storage.bucket.sweep_report import Reason, Stray, SweepReport
+from tidelog.storage.errors import Corrupt, Denied, Unavailable
 from tidelog.storage.in_flight import in_order
-from tidelog.storage.layout import STAGING_PREFIX, parse_segment_key, staging_prefix
-from tidelog.storage.manifests.manifest import ChangeKind, Manifest
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.layout import (
+    STAGING_PREFIX,
+    TOPICS_PREFIX,
+    lists_prefix,
+    staging_prefix,
+    topic_id_of_list,
+)
 from tidelog.storage.object_store import ObjectInfo, ObjectStore, list_all
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.partial_uploads import partial_uploads_of
 
 DAY_MS = 86_400_000
-PARTITIONS_AT_ONCE = 16
-FENCE_ATTEMPTS_MAX = 8
+PAGES_AT_ONCE = 16
+ORPHANS_MAX = 10_000
+"""So many orphans are in memory before they are deleted. One version of a shard's manifest serves all of them."""
 UNFINISHED_UPLOADS = "unfinished uploads"
 """The key in `SweepReport.unjudged` for unfinished uploads that could not be listed or removed."""
-
-
-class Reason(Enum):
-    """Why an object is stray."""
-
-    UPLOAD = "upload"
-    DELETED_TOPIC = "deleted-topic"
-    STAGING = "staging"
-    PARTIAL = "partial"
 
 
 @dataclass(frozen=True)
 class SweepSettings:
     """`grace_ms`: younger objects are left alone; at least the workers' grace (`delete.grace.ms`). `delete`: delete
-    strays instead of only naming them. `partitions_at_once`: partitions in progress, each with its listing in
-    memory."""
+    strays instead of only naming them. `pages_at_once`: pages of the listing in progress, with the lists of their
+    topics in memory."""
 
     grace_ms: int = DAY_MS
     delete: bool = False
-    partitions_at_once: int = PARTITIONS_AT_ONCE
+    pages_at_once: int = PAGES_AT_ONCE
 
 
-@dataclass(frozen=True)
-class Stray:
-    """An object that nothing will read again. `age_ms` is measured by the store's clock."""
-
-    key: str
-    size_bytes: int
-    reason: Reason
-    age_ms: int
-    deleted: bool
-
-
-@dataclass
-class SweepReport:
-    """The number and bytes of the strays by reason, and of the objects that were too young to be judged. `unjudged`:
-    partitions and topics that were left alone, and why."""
-
-    found: dict[str, int] = field(default_factory=dict)
-    found_bytes: dict[str, int] = field(default_factory=dict)
-    deleted: int = 0
-    deleted_bytes: int = 0
-    young: int = 0
-    young_bytes: int = 0
-    unjudged: dict[str, str] = field(default_factory=dict)
-
-    def add(self, stray: Stray) -> None:
-        reason = stray.reason.value
-        self.found[reason] = self.found.get(reason, 0) + 1
-        self.found_bytes[reason] = self.found_bytes.get(reason, 0) + stray.size_bytes
-        if stray.deleted:
-            self.deleted += 1
-            self.deleted_bytes += stray.size_bytes
-
-    def add_young(self, size_bytes: int) -> None:
-        self.young += 1
-        self.young_bytes += size_bytes
+_SHARD = attrgetter("shard")
 
 
 class BucketSweep:
@@ -133,10 +98,11 @@ class BucketSweep:
         self._topics = topics
         self._runtime = runtime
         self._settings = settings or SweepSettings()
+        self._uploads = ShardUploads(store, runtime, self._settings.pages_at_once)
         self._probing = asyncio.Lock()
         self._now_ms: int | None = None
         self._known: Mapping[str, KnownTopic] = {}
-        self._deleted_topics: dict[TopicName, None] = {}
+        self._deleted_ids: set[str] = set()
         self.report = SweepReport()
 
     async def strays(self) -> AsyncGenerator[Stray, None]:
@@ -148,14 +114,8 @@ class BucketSweep:
                 yield stray
 
     async def _strays(self) -> AsyncGenerator[Stray, None]:
-        partitions, at_once = list_partitions(self._store), self._settings.partitions_at_once
-        async for _, strays in in_order(partitions, self._of_partition, at_once=at_once):
-            for stray in strays:
-                yield stray
-        for name in self._deleted_topics:
-            async for info in list_all(self._store, name.prefix):
-                if await self._is_ripe(info):
-                    yield await self._swept(info, Reason.DELETED_TOPIC)
+        async for stray in self._orphans():
+            yield stray
         async for stray in self._staged():
             yield stray
         try:
@@ -163,6 +123,84 @@ class BucketSweep:
                 yield stray
         except (Denied, Unavailable) as error:  # the rest is done, and need not be repeated because of this
             self.report.unjudged[UNFINISHED_UPLOADS] = str(error)
+
+    async def _orphans(self) -> AsyncIterator[Stray]:
+        """Orphans are deleted together, so that a shard gets one version for all of them."""
+        waiting: list[Upload] = []
+        async with aclosing(in_order(self._listed(), self._judged, at_once=self._settings.pages_at_once)) as judged:
+            async for _, orphans in judged:
+                waiting += orphans
+                if len(waiting) >= ORPHANS_MAX or not self._settings.delete:
+                    for stray in await self._swept_orphans(waiting):
+                        yield stray
+                    waiting = []
+        for stray in await self._swept_orphans(waiting):
+            yield stray
+
+    async def _listed(self) -> AsyncIterator[Sequence[Upload]]:
+        """All segments and lists of the bucket, each time those of one topic and shard."""
+        async for page in list_segments(self._store):
+            yield _uploads_of(page)
+        async for shard in shards_in(self._store):
+            prefix, uploads = lists_prefix(shard), []
+            async for info in list_all(self._store, prefix):
+                if topic_id := topic_id_of_list(info.key):
+                    uploads.append(Upload(shard, topic_id, info))
+            for _, of_topic in groupby(uploads, key=lambda upload: upload.topic_id):
+                yield tuple(of_topic)
+
+    async def _judged(self, uploads: Sequence[Upload]) -> Sequence[Upload]:
+        """The orphans among `uploads` of one topic and shard."""
+        if not uploads or not await self._is_judgeable(uploads[0]):
+            return ()
+        is_deleted = uploads[0].topic_id in self._deleted_ids
+        try:
+            unnamed = uploads if uploads[0].shard == NO_SHARD else await self._uploads.unnamed(uploads)
+            ripe = [upload for upload in unnamed if await self._is_ripe(upload.info)]
+            judged = Judged(ripe) if is_deleted else await self._uploads.judged(ripe)
+        except Corrupt as error:
+            self.report.unjudged[error.name] = error.reason
+            return ()
+        if judged.doubtful:
+            self.report.unjudged[judged.doubtful[0].key] = (
+                f"no manifest names it, and the manifest of its shard does not cover its records (so are "
+                f"{len(judged.doubtful)} objects of its topic, or more): `tidelog bucket verify` says why"
+            )
+        return judged.orphans
+
+    async def _is_judgeable(self, upload: Upload) -> bool:
+        """Whether the topic of `upload` is known, or is known to be deleted. The journal is read after the listing, so
+        it knows every topic that has objects."""
+        if upload.topic_id not in self._known and upload.topic_id not in self._deleted_ids:
+            self._known = await self._topics.topics()
+            if upload.topic_id not in self._known:
+                self._deleted_ids.update(await self._topics.deleted([upload.topic_id]))
+        topic = self._known.get(upload.topic_id)
+        if topic is None:
+            if upload.topic_id in self._deleted_ids:
+                return True
+            self.report.unjudged[upload.folder] = "the journal does not know this topic"
+        elif upload.topic not in (None, topic.name):
+            self.report.unjudged[upload.folder] = f"the journal calls this topic {topic.name!r}"
+        else:
+            return not topic.removing and upload.shard != NO_SHARD
+        return False
+
+    async def _swept_orphans(self, orphans: Sequence[Upload]) -> list[Stray]:
+        """`orphans`, after their deletion if they are still named by nothing."""
+        strays: list[Stray] = []
+        for shard, of_shard in groupby(sorted(orphans, key=_SHARD), key=_SHARD):
+            uploads: Sequence[Upload] = tuple(of_shard)
+            if self._settings.delete and shard != NO_SHARD:
+                try:
+                    uploads = await self._uploads.fenced(uploads)
+                except Corrupt as error:
+                    self.report.unjudged[error.name] = error.reason
+                    continue
+            for is_deleted, infos in groupby(uploads, key=lambda upload: upload.topic_id in self._deleted_ids):
+                reason = Reason.DELETED_TOPIC if is_deleted else Reason.UPLOAD
+                strays += await self._swept([upload.info for upload in infos], reason)
+        return strays
 
     async def _age_ms(self, written_ms: int) -> int:
         """The age by the store's clock, which is read once, at the first call."""
@@ -178,66 +216,11 @@ class BucketSweep:
         self.report.add_young(info.size)
         return False
 
-    async def _swept(self, info: ObjectInfo, reason: Reason) -> Stray:
-        if self._settings.delete:
-            await self._store.delete(info.key)
-        return Stray(info.key, info.size, reason, await self._age_ms(info.modified_ms), self._settings.delete)
-
-    async def _of_partition(self, listed: Listed) -> Sequence[Stray]:
-        if not isinstance(listed, PartitionListing):
-            return ()
-        topic = await self._topic(listed.name)
-        if topic is None or topic.removing:
-            return ()
-        if topic.name != listed.name.topic:
-            self.report.unjudged[listed.name.prefix] = f"the journal calls this topic {topic.name!r}"
-            return ()
-        try:
-            ripe = [info for info in await self._orphans(listed) if await self._is_ripe(info)]
-            if ripe and self._settings.delete:
-                ripe = await self._fenced(listed, ripe)
-        except Corrupt as error:
-            self.report.unjudged[error.name] = error.reason
-            return ()
-        return [await self._swept(info, Reason.UPLOAD) for info in ripe if await is_there(self._store, info.key)]
-
-    async def _topic(self, name: TopicName) -> KnownTopic | None:
-        """The topic of listed objects; None if it was deleted or is unknown. The journal is read after the listing, so
-        it knows every topic that has objects."""
-        if name.topic_id not in self._known:
-            self._known = await self._topics.topics()
-        if topic := self._known.get(name.topic_id):
-            return topic
-        if await self._topics.deleted([name.topic_id]):
-            self._deleted_topics[name] = None
-        else:
-            self.report.unjudged[name.prefix] = "the journal does not know this topic"
-        return None
-
-    async def _orphans(self, listing: PartitionListing) -> Sequence[ObjectInfo]:
-        """The listed objects that the newest manifest neither lists nor keeps as garbage. Raises `Corrupt`."""
-        if not listing.segments:
-            return ()
-        return unnamed(list(listing.segments.values()), await self._log(listing).latest())
-
-    async def _fenced(self, listing: PartitionListing, orphans: Sequence[ObjectInfo]) -> list[ObjectInfo]:
-        """Append a version after which no worker can name `orphans`; returns those that are still orphans. Returns none
-        if other workers append faster than this one: a later sweep finds them again."""
-        log = self._log(listing)
-        for _ in range(FENCE_ATTEMPTS_MAX):
-            manifest = await log.latest()
-            still = unnamed(orphans, manifest)
-            if not still:
-                return []
-            try:
-                await log.append(manifest, ChangeKind.SWEEP)
-            except Conflict:
-                continue
-            return still
-        return []
-
-    def _log(self, listing: PartitionListing) -> ManifestLog:
-        return ManifestLog(self._store, listing.name.topic, listing.place, self._runtime.clock)
+    async def _swept(self, infos: Sequence[ObjectInfo], reason: Reason) -> Sequence[Stray]:
+        delete = self._settings.delete
+        if delete:
+            await self._store.delete_many([info.key for info in infos])
+        return [Stray(info.key, info.size, reason, await self._age_ms(info.modified_ms), delete) for info in infos]
 
     async def _staged(self) -> AsyncIterator[Stray]:
         """Areas in which nothing was written for a grace. A live job keeps writing, and so keeps its whole area."""
@@ -246,8 +229,8 @@ class BucketSweep:
                 area = [info async for info in list_all(self._store, f"{STAGING_PREFIX}{name}")]
                 ripe = [info for info in area if await self._is_ripe(info)]
                 if len(ripe) == len(area):
-                    for info in ripe:
-                        yield await self._swept(info, Reason.STAGING)
+                    for stray in await self._swept(ripe, Reason.STAGING):
+                        yield stray
 
     async def _partial(self) -> AsyncIterator[Stray]:
         uploads = partial_uploads_of(self._store)
@@ -263,17 +246,13 @@ class BucketSweep:
             yield Stray(upload.key, upload.size_bytes, Reason.PARTIAL, age_ms, self._settings.delete)
 
 
-def unnamed(infos: Sequence[ObjectInfo], manifest: Manifest) -> list[ObjectInfo]:
-    """The segments among `infos` that lie below the end of the manifest and that it does not name."""
-    named = {segment.key for segment in manifest.segments} | {garbage.key for garbage in manifest.garbage}
-    return [info for info in infos if info.key not in named and _ends_below(info.key, manifest.cold_end)]
-
-
-def _ends_below(key: str, cold_end: int) -> bool:
-    try:
-        return parse_segment_key(key).last_offset < cold_end
-    except Corrupt:
-        return False  # not an object of Tidelog
+def _uploads_of(listed: SegmentPage | ObjectInfo) -> Sequence[Upload]:
+    """The uploads of a page of the listing. Other objects count only in the folder of a topic."""
+    if isinstance(listed, SegmentPage):
+        name, shard = listed.place.name, listed.place.shard
+        return [Upload(shard, name.topic_id, info, name.topic) for info in listed.infos]
+    parts = listed.key.removeprefix(TOPICS_PREFIX).split("/", 2)
+    return [Upload(NO_SHARD, parts[1], listed, parts[0])] if len(parts) == 3 else ()
 
 
 async def store_now_ms(store: ObjectStore, probe_id: str) -> int:

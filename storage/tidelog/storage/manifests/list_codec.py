@@ -8,7 +8,7 @@ Columns, because a hundred thousand segments are read in some hundred millisecon
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -76,6 +76,15 @@ def decode_list(stored: ListRef, topic: str, topic_id: str, shard: int, data: by
         raise Corrupt(stored.key, fault)
     places = {number: TopicPartition(topic_id, number) for number in found.partitions}
     return TopicBase(columns, {number: state_of(state, places[number]) for number, state in found.partitions.items()})
+
+
+def cold_ends_in(key: str, data: bytes) -> Mapping[int, int]:
+    """The cold end of each partition in a list that no version names. Raises `Corrupt`."""
+    try:
+        found = _decoder.decode(unseal(key, data, LIST_FORMAT_VERSION))
+    except msgspec.DecodeError as error:
+        raise Corrupt(key, f"is no list of segments: {error}") from error
+    return {number: state.cold_end for number, state in found.partitions.items()}
 
 
 def _columns(found: _List) -> SegmentColumns:

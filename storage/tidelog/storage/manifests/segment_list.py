@@ -193,6 +193,11 @@ class SegmentList:
     def __len__(self) -> int:
         return len(self.stored) - len(self.removed) + len(self.added)
 
+    def __contains__(self, key: object) -> bool:
+        """Whether a segment with this key is listed."""
+        at = self.stored.position.get(key) if isinstance(key, str) else None
+        return (at is not None and at not in self.removed) or any(segment.key == key for segment in self.added)
+
     def __iter__(self) -> Iterator[TopicSegment]:
         """All segments in the order of the log. It makes an object of each: for planning, use `below`."""
         kept = (self.stored.segment(at) for at in range(len(self.stored)) if at not in self.removed)

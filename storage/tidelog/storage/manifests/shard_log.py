@@ -56,7 +56,7 @@ class ShardLog:
     """The manifest of `shard`. One object serves all tasks of a process, which take turns. It is also the source of the
     log's floor (`wal.floor.Floors`)."""
 
-    def __init__(self, store: ObjectStore, shard: int, runtime: Runtime) -> None:
+    def __init__(self, store: ObjectStore, shard: int, runtime: Runtime, *, lists_bytes: int = LISTS_BYTES) -> None:
         self.shard = shard
         self._store = store
         self._log = ObjectLog(store, manifests_prefix(shard), ".json")
@@ -68,7 +68,7 @@ class ShardLog:
         self._known_s = -math.inf  # when `_latest` was known to be the newest
         self._asked = False  # whether `_latest` was read or appended, and no append is in doubt
         self._tag: str | None = None  # the store's tag of `_latest`, if it was appended here
-        self._bases: LRUCache[str, tuple[TopicBase, int]] = LRUCache(LISTS_BYTES, lambda kept: kept[1])
+        self._bases: LRUCache[str, tuple[TopicBase, int]] = LRUCache(lists_bytes, lambda kept: kept[1])
 
     def key(self, version: int) -> str:
         """The name of `version`."""

@@ -1,11 +1,11 @@
-"""Sweeps a whole bucket slowly: a few requests per second, one at a time, one partition at a time.
+"""Sweeps a whole bucket slowly: a few requests per second, one at a time.
 
     sweep = SlowSweep(store, runtime, sweep_settings(delete_grace_ms))
     await sweep.run()                        # once through the bucket; may be cancelled anywhere
     sweep.counts.deleted                     # by reason, since the process started
 
-A sweep that finds nothing to delete only reads: a LIST per thousand objects, and a LIST and a GET of the manifest per
-partition with segments. So an idle cluster makes no PUT.
+A sweep that finds nothing to delete only reads: a LIST per thousand objects, a LIST and a GET of each shard's manifest,
+and a GET of the list of each topic in a shard. So an idle cluster makes no PUT.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from contextlib import aclosing
 
 from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.services.broker.telemetry.measurements import SweepCounts
-from tidelog.storage.bucket.sweep import DAY_MS, UNFINISHED_UPLOADS, BucketSweep, SweepReport, SweepSettings
+from tidelog.storage.bucket.sweep import DAY_MS, UNFINISHED_UPLOADS, BucketSweep, SweepSettings
+from tidelog.storage.bucket.sweep_report import SweepReport
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.rationing import PacedObjectStore
 
 REQUESTS_PER_S = 5.0
-"""A page of a listing takes some milliseconds of a processor, so this pace uses a fiftieth of one. Ten thousand
-partitions take an hour."""
+"""A page of a listing takes some milliseconds of a processor, so this pace uses a fiftieth of one. A million
+segments take five minutes."""
 PLACES_LOGGED_MAX = 10
 """Places that the log names among those left alone. `tidelog bucket sweep` names all."""
 
@@ -32,7 +33,7 @@ _log = logging.getLogger(__name__)
 def sweep_settings(delete_grace_ms: int) -> SweepSettings:
     """Settings for a bucket whose workers delete objects `delete_grace_ms` after their last use. The grace of a sweep
     is never shorter."""
-    return SweepSettings(max(DAY_MS, delete_grace_ms), delete=True, partitions_at_once=1)
+    return SweepSettings(max(DAY_MS, delete_grace_ms), delete=True, pages_at_once=1)
 
 
 class SlowSweep:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from tidelog.services.broker.api.costs import TopicArchive, TopicCounts
 from tidelog.services.broker.telemetry.cold_ledger import ColdLedger, added_segments
 from tidelog.services.broker.telemetry.group_figures import GroupFigures
-from tidelog.storage.bucket.sweep import Stray, SweepReport
+from tidelog.storage.bucket.sweep_report import Stray, SweepReport
 from tidelog.storage.layout import parse_segment_key
 from tidelog.storage.manifests.manifest import ChangeKind, Manifest
 from tidelog.storage.stores.counting import Usage

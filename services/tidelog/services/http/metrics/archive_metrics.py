@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from tidelog.client.prices import S3_STANDARD
 from tidelog.services.broker.api.costs import TopicArchive, TopicCounts
 from tidelog.services.broker.telemetry.measurements import SweepCounts
-from tidelog.storage.bucket.sweep import Reason
+from tidelog.storage.bucket.sweep_report import Reason
 
 _GAUGES: tuple[tuple[str, str, Callable[[TopicArchive], float]], ...] = (
     (
