@@ -6,15 +6,13 @@ from tests.anybody import ANYBODY
 from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered, offsets_of
 from tests.storage.archive_scenes import ManualClock, keys
-from tests.storage.record_tables import record_table
 
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.local_broker import LocalBroker
 from tidelog.storage.bucket.sweep import DAY_MS
-from tidelog.storage.layout import staging_prefix
-from tidelog.storage.segments.segment_codec import encode_segment
+from tidelog.storage.layout import shard_segment_key, shard_segment_name, staging_prefix, topic_prefix
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 DAY_S = DAY_MS / 1_000
@@ -33,7 +31,7 @@ class SweptBucket:
         self.orphans: list[str] = []
 
     async def fill(self) -> None:
-        """Let a broker write and archive a topic with a segment in each of two partitions, stop it, and add orphans."""
+        """Let a broker write and archive a topic with a segment in each of two shards, stop it, and add orphans."""
         async with running_broker(self.store, shards=2) as broker:
             topic = await broker.create_topic(ANYBODY, "t", 2, {})
             for partition in range(2):
@@ -42,12 +40,13 @@ class SweptBucket:
             await self.plant(topic)
 
     async def plant(self, topic: Topic, segment_id: str = "cd") -> None:
-        """Add uploads that no manifest names, one in each partition, and a staging area."""
-        for partition in range(topic.partition_count):
-            place = topic.partition(partition)
-            made = encode_segment(topic.name, place, record_table(range(RECORDS - 1)), segment_id * 16)
-            await self.store.create(made.segment.key, made.body)
-            self.orphans.append(made.segment.key)
+        """Add uploads that no manifest names, one in each shard, and a staging area. They have archived records."""
+        for key in await keys(self.store, topic_prefix(topic.name, topic.topic_id)):
+            name = shard_segment_name(key)
+            assert name is not None, key
+            orphan = shard_segment_key(topic.name, topic.topic_id, name.shard, segment_id * 16)
+            await self.store.create(orphan, (await self.store.get(key)).data)
+            self.orphans.append(orphan)
         await self.store.put(STAGED, b"x" * 10)
         self.orphans.append(STAGED)
 

@@ -17,7 +17,6 @@ from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered, values_of
 from tests.broker.set_clock import SetClock
 from tests.storage.archive_scenes import keys
-from tests.storage.record_tables import record_table
 from tests.storage.stores.faulty import FaultPlan, FaultyObjectStore
 
 from tidelog.coordinator.topics.journal_topics import JournalTopics
@@ -27,14 +26,13 @@ from tidelog.services.broker.archive.slow_sweep import SlowSweep
 from tidelog.storage.bucket.sweep import SweepSettings
 from tidelog.storage.bucket.verify import BucketVerification
 from tidelog.storage.errors import TidelogError
-from tidelog.storage.layout import TOPICS_PREFIX
+from tidelog.storage.layout import TOPICS_PREFIX, shard_segment_id
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.segments.segment_codec import encode_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 ALL = FetchLimits(1_000_000, 1 << 30)
 BAD_WEATHER = FaultPlan(unavailable=0.03, reset=0.03, lost_answer=0.03, delayed=0.02, delay_s_max=0.05)
-NO_GRACE = SweepSettings(grace_ms=0, delete=True, partitions_at_once=1)
+NO_GRACE = SweepSettings(grace_ms=0, delete=True, pages_at_once=1)
 STEPS = 25
 
 
@@ -70,14 +68,15 @@ async def test_nothing_that_lives_goes(seed: int) -> None:
             faulty.plan = FaultPlan()
             clock.pass_time(chance.uniform(0, 600))
         await broker.archive_now()
-        orphan = encode_segment("t", broker.topic(ANYBODY, "t").partition(0), record_table([0, 1]), "cd" * 16)
-        await bucket.create(orphan.segment.key, orphan.body)
+        segment = (await keys(bucket, TOPICS_PREFIX))[0]
+        orphan = segment.replace(shard_segment_id(segment), "cd" * 16)
+        await bucket.create(orphan, (await bucket.get(segment)).data)
         for partition in range(2):
             read = values_of(await broker.fetch(ANYBODY, "t", partition, 0, ALL))
             assert read == [b"%d" % number for number in range(sent[partition])]
     swept.plan = FaultPlan()
     await sweep.run()
-    assert orphan.segment.key not in await keys(bucket, TOPICS_PREFIX)
+    assert orphan not in await keys(bucket, TOPICS_PREFIX)
     assert await errors_of(bucket, runtime) == []
 
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from tests.storage.archive_scenes import (
-    ManualClock,
-    Scene,
-    archiver_of,
-    small_scene,
-)
+from tests.storage.archive_scenes import ManualClock, Scene, archiver_of, manifest_of, small_scene
 from tests.storage.known_topics import SaidTopics
-from tests.storage.record_tables import WEB, record_table
+from tests.storage.record_tables import WEB
 
-from tidelog.storage.bucket.sweep import DAY_MS, BucketSweep, Stray, SweepSettings
+from tidelog.storage.bucket.sweep import DAY_MS, BucketSweep, SweepSettings
+from tidelog.storage.bucket.sweep_report import Stray
+from tidelog.storage.layout import shard_segment_key
 from tidelog.storage.object_store import ObjectStore
 from tidelog.storage.runtime import Runtime, SeededEntropy
-from tidelog.storage.segments.segment_codec import encode_segment
 from tidelog.storage.stores.memory import MemoryObjectStore
 
 DAY_S = DAY_MS / 1_000
@@ -35,11 +29,17 @@ class Bucket:
         await archiver_of(scene, self.store).run_once()
         return scene
 
-    async def orphan(self, offsets: Sequence[int] = (0, 1), segment_id: str = "cd") -> str:
-        """Make an upload without a manifest."""
-        made = encode_segment("web", WEB, record_table(offsets), segment_id * 16)
-        await self.store.create(made.segment.key, made.body)
-        return made.segment.key
+    async def orphan(self, segment_id: str = "cd") -> str:
+        """Make an upload that no manifest names, of records that are archived."""
+        return await orphan_in(self.store, segment_id)
+
+
+async def orphan_in(store: ObjectStore, segment_id: str = "cd") -> str:
+    """The first archived segment once more, under another id."""
+    segment = next(iter((await manifest_of(store)).topics[WEB.topic_id].segments))
+    key = shard_segment_key("web", WEB.topic_id, 0, segment_id * 16)
+    await store.create(key, (await store.get(segment.key)).data)
+    return key
 
 
 def sweep_of(

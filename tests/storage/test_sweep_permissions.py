@@ -15,14 +15,16 @@ from tests.broker.brokers import running_broker
 from tests.broker.drafts import numbered, values_of
 from tests.components.minio_admin import MinioAdmin
 from tests.components.s3_endpoint import S3Bucket
+from tests.storage.archive_scenes import keys
 from tests.storage.stores.test_partial_uploads import begin_upload
 
 from tidelog.coordinator.topics.journal_topics import JournalTopics
 from tidelog.services.broker.api.fetch import FetchLimits
 from tidelog.services.broker.api.produce import ProduceOptions
 from tidelog.services.broker.archive.slow_sweep import SlowSweep
-from tidelog.storage.bucket.sweep import BucketSweep, Reason, SweepSettings
-from tidelog.storage.layout import segment_prefix, staging_prefix
+from tidelog.storage.bucket.sweep import BucketSweep, SweepSettings
+from tidelog.storage.bucket.sweep_report import Reason
+from tidelog.storage.layout import shard_segment_id, staging_prefix, topic_prefix
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.stores.s3 import S3ObjectStore
 
@@ -67,9 +69,9 @@ async def filled(bucket: S3Bucket, policy: Mapping[str, Any]) -> str:
         topic = await broker.create_topic(ANYBODY, "t", 1, {})
         await broker.produce(ANYBODY, "t", numbered(0, 5), ProduceOptions(partition=0))
         await broker.archive_now()
-        place = topic.partition(0)
-        orphan = f"{segment_prefix('t', place.topic_id, 0)}{0:020d}-{3:020d}-{'ab' * 16}.parquet"
-        await store.put(orphan, b"an upload that no manifest names")
+        (segment,) = await keys(store, topic_prefix("t", topic.topic_id))
+        orphan = segment.replace(shard_segment_id(segment), "ab" * 16)
+        await store.put(orphan, (await store.get(segment)).data)
         return orphan
 
 

@@ -81,7 +81,7 @@ def decode_list(stored: ListRef, topic: str, topic_id: str, shard: int, data: by
 def cold_ends_in(key: str, data: bytes) -> Mapping[int, int]:
     """The cold end of each partition in a list that no version names. Raises `Corrupt`."""
     try:
-        found = _decoder.decode(unseal(key, data, LIST_FORMAT_VERSION))
+        found = _decoder.decode(unseal(key, data, SEGMENT_LIST))
     except msgspec.DecodeError as error:
         raise Corrupt(key, f"is no list of segments: {error}") from error
     return {number: state.cold_end for number, state in found.partitions.items()}
