@@ -22,16 +22,21 @@ from tests.storage.copy_scenes import (
     Source,
     copy_of,
     expect_copy,
-    findings,
+    expect_sound,
+    is_marked_whole,
     source_bucket,
 )
-from tests.storage.known_topics import SaidTopics, known, scene_topics
+from tests.storage.known_topics import SaidTopics, known
 from tests.storage.record_tables import SHOP, WEB
+from tests.storage.sweep_scenes import orphan_in
 
 from tidelog.storage.bucket.copy import BucketCopy, is_settled
 from tidelog.storage.bucket.copy_transfer import CopyReport, Transfer
 from tidelog.storage.errors import Conflict, Unavailable
 from tidelog.storage.layout import COPY_KEY, topic_prefix, wal_prefix
+from tidelog.storage.manifests import shard_log
+from tidelog.storage.manifests.shard_manifest import ManifestChange
+from tidelog.storage.manifests.shard_values import ChangeKind
 from tidelog.storage.object_store import ByteRange, ObjectInfo, ObjectStore, StoredObject
 from tidelog.storage.runtime import Runtime, SeededEntropy
 from tidelog.storage.stores.memory import MemoryObjectStore
@@ -58,7 +63,7 @@ async def test_an_empty_bucket_can_be_copied() -> None:
 async def test_the_source_may_continue_at_any_request_of_a_copy(deletes: bool) -> None:
     """The source appends and archives between any two requests, immediately or, with deletion, over twice the smallest
     grace."""
-    pause, reached = 0, True
+    pause, reached = int(deletes), True
     while reached:
         store, alive = await source_bucket()
         target = MemoryObjectStore()
@@ -74,7 +79,7 @@ async def test_the_source_may_continue_at_any_request_of_a_copy(deletes: bool) -
         gated.gate.set()
         await copying
         await expect_copy(target, acknowledged, alive.scene)
-        pause += 1
+        pause += 2
     assert pause > 20
 
 
@@ -107,13 +112,13 @@ async def test_a_source_that_deletes_faster_than_it_is_copied_is_told_of_and_the
         """Archives and deletes before each listing of the log."""
 
         async def list(self, prefix: str, *, start_after: str = "", limit: int = 1_000) -> Sequence[ObjectInfo]:
-            if prefix == wal_prefix(0):
+            if prefix == f"{wal_prefix(0)}0":
                 await alive.goes_on()
             return await super().list(prefix, start_after=start_after, limit=limit)
 
     with pytest.raises(Unavailable, match="grace"):
         await copy_of(Hasty(store, NEVER, after=False), target, alive).run()
-    assert COPY_KEY in [finding.key for finding in await findings(target)]
+    assert not await is_marked_whole(target)
 
 
 # ---- again
@@ -152,28 +157,35 @@ async def test_a_second_run_brings_what_is_new_and_takes_away_what_is_gone() -> 
     later = await copy_of(store, target, alive).run()
     assert 0 < later.copied_bytes < first.copied_bytes + later.skipped_bytes
     assert later.deleted > 0, "entries that are below the floor by now"
-    assert await findings(target) == []
+    await expect_sound(target)
     await check_logs(alive.scene, target)
 
 
 async def test_garbage_and_orphans_are_left_behind() -> None:
     store, alive = await source_bucket()
-    await store.put(
-        "topics/web/" + WEB.topic_id + "/partition=0/" + f"{0:020d}-{1:020d}-{'ab' * 16}.parquet", b"orphan"
-    )
+    await orphan_in(store)
     await store.put("_staging/job/x", b"x")
     target = MemoryObjectStore()
     await copy_of(store, target, alive).run()
-    assert await findings(target) == []
+    await expect_sound(target)
     assert await keys(target, "_staging/") == []
+
+
+async def drop_web(store: ObjectStore, alive: Alive) -> None:
+    """What brokers do with a deleted topic: it leaves the shard, and its segments go."""
+    segments = await keys(store, topic_prefix("web", WEB.topic_id))
+    dropped = ManifestChange(ChangeKind.DELETE_TOPIC, dropped=(WEB.topic_id,))
+    await alive.scene.log.change((WEB.topic_id,), lambda manifest: dropped)
+    await store.delete_many(segments)
 
 
 async def test_a_topic_that_was_deleted_since_goes_from_the_copy() -> None:
     store, alive = await source_bucket()
     target = MemoryObjectStore()
     await copy_of(store, target, alive).run()
+    await drop_web(store, alive)
     left = SaidTopics(known("shop", SHOP.topic_id, 0), gone={WEB.topic_id})
-    await copy_of(store, target, alive, topics=left).run()
+    assert (await copy_of(store, target, alive, topics=left).run()).whole
     assert await keys(target, topic_prefix("web", WEB.topic_id)) == []
     assert await keys(target, topic_prefix("shop", SHOP.topic_id)) != []
 
@@ -186,9 +198,9 @@ async def test_a_topic_that_is_deleted_meanwhile_holds_nothing_up() -> None:
         """A segment is gone when it is read, because its topic is being deleted."""
 
         async def get(self, key: str, byte_range: ByteRange | None = None) -> StoredObject:
-            if key.startswith("topics/web/") and key.endswith(".parquet"):
-                said.present = scene_topics() | known("web", WEB.topic_id, 0, 0, removing=True)
-                await store.delete(key)
+            if key.startswith("topics/web/") and not said.gone:
+                said.present, said.gone = known("shop", SHOP.topic_id, 0), {WEB.topic_id}
+                await drop_web(store, alive)
             return await super().get(key, byte_range)
 
     target = MemoryObjectStore()
@@ -213,16 +225,18 @@ async def test_only_an_empty_bucket_or_an_earlier_copy_of_the_same_cluster_is_wr
         await copy_of(store, store, alive).run()
 
 
-@pytest.mark.parametrize("where", ["shard 0", "journal"])
+@pytest.mark.parametrize("where", ["shard 0", "manifest of shard 0", "journal"])
 async def test_a_copy_on_which_a_broker_runs_is_not_written_to(where: str) -> None:
     store, alive = await source_bucket()
     target = MemoryObjectStore()
     await copy_of(store, target, alive).run()
+    on_copy = Scene(target, alive.scene.clock, next_seq=alive.scene.next_seq)
     if where == "journal":
         await target.create(f"meta/{len(JOURNAL_KEYS):020d}.json", b"{}")
-    else:
-        on_copy = Scene(target, alive.scene.clock, next_seq=alive.scene.next_seq)
+    elif where == "shard 0":
         await on_copy.begin_epoch(3)
+    else:
+        await on_copy.log.change((), lambda manifest: ManifestChange(ChangeKind.SWEEP))
     before = await keys(target, "")
     with pytest.raises(Conflict, match=f"{where} had"):
         await copy_of(store, target, alive).run()
@@ -242,19 +256,57 @@ async def test_a_log_that_went_another_way_is_not_mixed_with_the_sources() -> No
         await copy_of(store, target, alive).run()
 
 
+async def test_a_manifest_that_went_another_way_is_not_mixed_with_the_sources() -> None:
+    store, alive = await source_bucket()
+    target = MemoryObjectStore()
+    await copy_of(store, target, alive).run()
+    (*_, newest) = [version async for version in alive.scene.log.versions()]
+    await target.delete(alive.scene.log.key(newest))
+    await Scene(target).log.change((), lambda manifest: ManifestChange(ChangeKind.SWEEP))
+    with pytest.raises(Conflict, match="another manifest of shard 0"):
+        await copy_of(store, target, alive).run()
+
+
 async def test_a_damaged_segment_is_named_and_all_else_is_copied() -> None:
     store, alive = await source_bucket()
-    segment = (await manifest_of(store, WEB)).segments[0]
+    segment = next(iter((await manifest_of(store)).topics[WEB.topic_id].segments))
     data = bytearray((await store.get(segment.key)).data)
     data[40] ^= 1
     await store.put(segment.key, data)
     target = MemoryObjectStore()
     report: CopyReport = await copy_of(store, target, alive).run()
     assert ([finding.key for finding in report.damaged], report.whole) == ([segment.key], False)
-    assert {finding.key for finding in await findings(target)} == {segment.key, COPY_KEY}
+    assert (await target.get(segment.key)).data == data
+    assert not await is_marked_whole(target)
 
 
-async def test_a_topic_the_journal_never_heard_of_is_named_for_it_is_not_copied() -> None:
+async def test_a_lost_segment_is_named_and_all_else_is_copied() -> None:
+    store, alive = await source_bucket()
+    segment = next(iter((await manifest_of(store)).topics[WEB.topic_id].segments))
+    await store.delete(segment.key)
+    target = MemoryObjectStore()
+    report = await copy_of(store, target, alive).run()
+    assert ([finding.key for finding in report.damaged], report.whole) == ([segment.key], False)
+    assert set(await keys(store, "topics/")) == set(await keys(target, "topics/"))
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_where_a_list_is_damaged_all_segments_of_its_topic_are_copied(
+    lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_log, "DIFFERENCES_MIN", 0)
+    store, alive = await source_bucket()
+    ref = (await manifest_of(store)).topics[WEB.topic_id].stored
+    assert ref is not None
+    segments = await keys(store, "topics/")
+    await (store.delete(ref.key) if lost else store.put(ref.key, b"?"))
+    target = MemoryObjectStore()
+    report = await copy_of(store, target, alive).run()
+    assert ({finding.key for finding in report.damaged}, report.whole) == ({ref.key}, False)
+    assert await keys(target, "topics/") == segments
+
+
+async def test_a_topic_the_journal_never_heard_of_is_named_for_no_broker_serves_it() -> None:
     store, alive = await source_bucket()
     only_shop = SaidTopics(known("shop", SHOP.topic_id, 0))
     report = await copy_of(store, MemoryObjectStore(), alive, topics=only_shop).run()

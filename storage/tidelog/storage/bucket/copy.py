@@ -6,11 +6,11 @@
 A broker that starts on the copy serves every record that was acknowledged before the copy began, and some later ones.
 The order makes the copy consistent:
 
-1. **Bulk**: segments, which are most of the bytes and never change. The round is repeated until little is left. The
-   target's manifests and logs do not change, so an earlier copy in the target stays valid.
+1. **Bulk**: segments, which are most of the bytes and never change, and lists. The round is repeated until little is
+   left. The target's manifests and logs do not change, so an earlier copy in the target stays valid.
 2. **Groups** (`copy_groups`): before the logs, so that no committed offset is beyond the end of a log.
-3. **Cuts**, one shard at a time (`copy_shard`): floor, then manifests, then the log. From here to the end the target is
-   marked as not whole.
+3. **Cuts**, one shard at a time (`copy_shard`): the manifest, then the log from its floor on. From here to the end the
+   target is marked as not whole.
 4. **The journal**, last: it then knows every topic that has records in the logs. A broker drops records of topics that
    its journal does not know, because it takes them for those of deleted topics.
 5. The **mark**: whose copy this is, that it is whole, and where its logs end.
@@ -29,19 +29,18 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from tidelog.storage.bucket.copy_groups import GroupsCopy
-from tidelog.storage.bucket.copy_shard import PARTITIONS_AT_ONCE, PartitionCopy, ShardCopy
+from tidelog.storage.bucket.copy_shard import Cut, ShardCopy
 from tidelog.storage.bucket.copy_transfer import CopyReport, Transfer
-from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge, journal_view, live_topics
-from tidelog.storage.bucket.listing import shards_in, topics_in
+from tidelog.storage.bucket.known_topics import TopicKnowledge, journal_view, live_topics
+from tidelog.storage.bucket.listing import SegmentPage, list_segments, shards_in, topics_in
 from tidelog.storage.errors import Conflict, Corrupt, NotFound
-from tidelog.storage.in_flight import in_order
+from tidelog.storage.formats import COPY_MARK
 from tidelog.storage.json_checksum import check_checksum, with_checksum
 from tidelog.storage.layout import (
     COPY_KEY,
     META_PREFIX,
-    TOPICS_PREFIX,
+    manifests_prefix,
     number_of,
-    topic_prefix,
     wal_prefix,
     wal_suffix,
 )
@@ -50,7 +49,6 @@ from tidelog.storage.object_store import list_all
 from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal.floor_trust import GRACE_S_MIN
 
-COPY_FORMAT_VERSION = 1
 ROUNDS_MAX = 16
 JOURNAL_SUFFIX = ".json"
 
@@ -58,16 +56,18 @@ JOURNAL_SUFFIX = ".json"
 @dataclass(frozen=True)
 class CopyMark:
     """The object by which a bucket is known as a copy of the bucket `source` of the cluster `cluster_id` (empty: it has
-    no identity yet). `wal_ends` has the next number of each shard's log, `journal_end` that of the journal: entries
-    beyond were written by a broker on the copy. Until `whole` is set, logs and manifests may not meet."""
+    no identity yet). `wal_ends` has the next number of each shard's log, `manifest_ends` that of its manifest,
+    `journal_end` that of the journal: entries beyond were written by a broker on the copy. Until `whole` is set, logs
+    and manifests may not meet."""
 
     source: str
     cluster_id: str
     whole: bool
     wal_ends: Mapping[int, int] = field(default_factory=dict)
+    manifest_ends: Mapping[int, int] = field(default_factory=dict)
     journal_end: int = 0
     copied_at_ms: int = 0
-    format_version: int = COPY_FORMAT_VERSION
+    format_version: int = COPY_MARK.newest
 
 
 def encode_copy_mark(mark: CopyMark) -> bytes:
@@ -80,8 +80,7 @@ def decode_copy_mark(data: bytes) -> CopyMark:
         mark = msgspec.json.decode(data, type=CopyMark)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(COPY_KEY, f"is not the mark of a copy: {error}") from error
-    if mark.format_version != COPY_FORMAT_VERSION:
-        raise Corrupt(COPY_KEY, f"is of format version {mark.format_version}; known is {COPY_FORMAT_VERSION}")
+    COPY_MARK.check(COPY_KEY, mark.format_version)
     check_checksum(COPY_KEY, data)
     return mark
 
@@ -104,6 +103,7 @@ class BucketCopy:
         self._target = transfer.target
         self._topics = topics
         self._cluster_id = cluster_id
+        self._runtime = runtime
         self._clock = runtime.clock
         self._grace_s = grace_s
 
@@ -119,14 +119,22 @@ class BucketCopy:
         mark = replace(mark, source=self._source.url, cluster_id=self._cluster_id, whole=False)
         await self._write_mark(mark)
         await GroupsCopy(self._transfer).run()
-        ends = {}
+        cuts = {}
         for shard in await self._shards():
-            ends[shard] = await ShardCopy(self._transfer, self._topics, shard, self._clock, self._grace_s).cut()
-        await self._remove_deleted_topics()  # before the journal: the topics it calls live are complete then
-        journal_end = await self._copy_journal()
-        whole, now_ms = self._transfer.report.whole, self._clock.now_ms()
-        await self._write_mark(replace(mark, whole=whole, wal_ends=ends, journal_end=journal_end, copied_at_ms=now_ms))
+            cuts[shard] = await self._copied(shard).cut()
+        await self._remove_dropped_topics(cuts)  # before the journal: the topics it calls live are complete then
+        mark = replace(
+            mark,
+            wal_ends={shard: cut.wal_end for shard, cut in cuts.items()},
+            manifest_ends={shard: cut.manifest_end for shard, cut in cuts.items()},
+            journal_end=await self._copy_journal(),
+            copied_at_ms=self._clock.now_ms(),
+        )
+        await self._write_mark(replace(mark, whole=self._transfer.report.whole))
         return self._transfer.report
+
+    def _copied(self, shard: int) -> ShardCopy:
+        return ShardCopy(self._transfer, self._topics, shard, self._runtime, self._grace_s)
 
     async def _earlier(self) -> CopyMark | None:
         """The mark of an earlier copy; None if the target is empty."""
@@ -149,8 +157,13 @@ class BucketCopy:
         journal = ObjectLog(self._target, META_PREFIX, JOURNAL_SUFFIX)
         ends = [("journal", await journal.newest(mark.journal_end - 1) + 1, mark.journal_end)]
         async for shard in shards_in(self._target):
-            log, end = ObjectLog(self._target, wal_prefix(shard), wal_suffix()), mark.wal_ends.get(shard, 0)
-            ends.append((f"shard {shard}", await log.newest(end - 1) + 1, end))
+            logs = (
+                ("shard", ObjectLog(self._target, wal_prefix(shard), wal_suffix()), mark.wal_ends),
+                ("manifest of shard", ObjectLog(self._target, manifests_prefix(shard), ".json"), mark.manifest_ends),
+            )
+            for what, log, copied_ends in logs:
+                end = copied_ends.get(shard, 0)
+                ends.append((f"{what} {shard}", await log.newest(end - 1) + 1, end))
         for name, found, copied in ends:
             if found > copied:
                 raise Conflict(
@@ -162,37 +175,35 @@ class BucketCopy:
         await self._target.put(COPY_KEY, encode_copy_mark(mark))
 
     async def _name_unknown_topics(self) -> None:
-        """Report topics that the journal does not know. They are not copied, because no broker would serve them; the
-        journal has lost entries, which an operator must know."""
+        """Report topics that the journal does not know: no broker serves them. The journal has lost entries, which an
+        operator must know."""
         names = [name async for name in topics_in(self._source)]
         view = await journal_view(self._topics, {name.topic_id for name in names})
         for name in names:
             if view.is_unknown(name.topic_id):
-                self._transfer.note_damage(name.prefix, "is a topic that the journal does not know: it is not copied")
+                self._transfer.note_damage(
+                    name.prefix, "is a topic that the journal does not know: no broker serves it"
+                )
 
     async def _bulk(self) -> None:
         """Copy segments, in rounds, until a further round would leave the cuts about as much to do."""
         before: int | None = None
         for _ in range(ROUNDS_MAX):
             began_s, had = self._clock.monotonic(), self._transfer.report.copied_bytes
-            topics = await live_topics(self._topics)
-            parts = ((topic, partition) for topic in topics.values() for partition in range(len(topic.shards)))
-            async for _item in in_order(parts, self._copy_segments, at_once=PARTITIONS_AT_ONCE):
-                pass
+            for shard in await self._shards():
+                await self._copied(shard).bulk()
             copied = self._transfer.report.copied_bytes - had
             if is_settled(self._clock.monotonic() - began_s, self._grace_s, copied, before):
                 return
             before = copied
 
-    async def _copy_segments(self, part: tuple[KnownTopic, int]) -> None:
-        await PartitionCopy(self._transfer, self._topics, *part).segments()
-
-    async def _remove_deleted_topics(self) -> None:
-        """Remove topics of an earlier copy that were deleted since."""
-        live = {topic_prefix(topic.name, topic.topic_id) for topic in (await live_topics(self._topics)).values()}
-        async for info in list_all(self._target, TOPICS_PREFIX):
-            if "/".join(info.key.split("/", 3)[:3]) + "/" not in live:
-                await self._transfer.delete(info.key)
+    async def _remove_dropped_topics(self, cuts: Mapping[int, Cut]) -> None:
+        """Remove the segments of topics that have left their shard since an earlier copy."""
+        async for page in list_segments(self._target):
+            if isinstance(page, SegmentPage):
+                cut = cuts.get(page.place.shard)
+                if cut is None or page.place.name.topic_id not in cut.topic_ids:
+                    await self._transfer.delete([info.key for info in page.infos])
 
     async def _shards(self) -> list[int]:
         of_topics = {shard for topic in (await live_topics(self._topics)).values() for shard in topic.shards}
@@ -200,16 +211,9 @@ class BucketCopy:
 
     async def _copy_journal(self) -> int:
         """Copy every entry; returns their number."""
-        present = await self._transfer.sizes(META_PREFIX)
         listed = [info async for info in list_all(self._source, META_PREFIX)]
         entries = [info for info in listed if number_of(info.key, META_PREFIX, JOURNAL_SUFFIX) is not None]
-        there = [info for info in entries if info.key in present]
-        if there and not await self._transfer.same(there[-1]):
-            raise self._transfer.differs("journal")
-        self._transfer.skip(len(there), sum(info.size for info in there))
-        for info in entries:  # ascending: an interrupted copy has no gap
-            if info.key not in present:
-                await self._transfer.copy(info.key, info.size)
+        await self._transfer.append(META_PREFIX, entries, "journal")
         return len(entries)
 
 

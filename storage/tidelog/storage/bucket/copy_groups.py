@@ -48,23 +48,10 @@ class GroupsCopy:
         counted = [
             info for info in await self._numbered(entries) if (number_of(info.key, entries, SUFFIX) or 0) >= start
         ]
-        await self._copy_missing(snapshots, newest)
-        await self._copy_missing(entries, counted)
+        await self._transfer.append(snapshots, newest, "journal of groups")
+        await self._transfer.append(entries, counted, "journal of groups")
         kept = {info.key for info in (*newest, *counted)}
-        for key in await self._transfer.sizes(entries):
-            if key not in kept:
-                await self._transfer.delete(key)
-
-    async def _copy_missing(self, prefix: str, infos: Sequence[ObjectInfo]) -> None:
-        """Copy those of `infos` that the target lacks, in their order. The last one that it has must be the same."""
-        present = await self._transfer.sizes(prefix)
-        there = [info for info in infos if info.key in present]
-        if there and not await self._transfer.same(there[-1]):
-            raise self._transfer.differs("journal of groups")
-        self._transfer.skip(len(there), sum(info.size for info in there))
-        for info in infos:
-            if info.key not in present:
-                await self._transfer.copy(info.key, info.size)
+        await self._transfer.delete([key for key in await self._transfer.sizes(entries) if key not in kept])
 
     async def _numbered(self, prefix: str) -> Sequence[ObjectInfo]:
         listed = [info async for info in list_all(self._transfer.source, f"{prefix}0")]

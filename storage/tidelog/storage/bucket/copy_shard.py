@@ -1,212 +1,194 @@
-"""Copies the partitions of a shard, and then the whole shard so that its log and its partitions meet: the cut.
+"""Copies a shard so that its log and its manifest meet: the cut.
 
-A partition: its manifest is read first, its segments are copied next, and its manifest versions last, the newest at the
-end. If a segment is deleted meanwhile (it was merged or expired more than a grace ago), the newest manifest is read
-again and the missing segments are copied. Old versions and the history are copied as well, so that `attest` can follow
-the chain of hashes in the copy.
+1. The newest version of the manifest is read, at time t0. It has the floor, and every record below the floor is in a
+   segment that it names (inv. 6).
+2. The segments and lists that it names are copied.
+3. The log is listed from that floor on, and copied.
+4. The versions up to that one, and the history, are copied, so that `attest` can follow the chain of hashes. That
+   version comes last.
 
-A cut:
+By 1 and 3, nothing is missing between the manifest and the log (inv. 5), and every record acknowledged before t0 is in
+one of the two (inv. 1). The records of the manifest were in the log before t0, so it does not reach beyond the log, and
+a broker that continues from the copy leaves no gap (inv. 4).
 
-1. The floor is read, at time t0. Every record below it is in a manifest that can be read from now on (inv. 6).
-2. The journal is read for the topics of this shard. A topic created later has all its records in entries from t0 on.
-3. The manifests of the partitions are read, and copied with their segments. They reach at least up to the floor of t0,
-   and every record in them was in the log by then.
-4. The log is listed from the floor of t0 on, and copied. It reaches at least as far as the manifests.
-
-By 1 and 3, nothing is missing between the manifests and the log (inv. 5). By 3 and 4, no manifest reaches beyond the
-log, so a broker that continues from the copy leaves no gap (inv. 4). Every record acknowledged before t0 is in one of
-the two (inv. 1).
-
-Hazard: between 1 and 4, entries above the floor of t0 may be archived and, a grace later, deleted, and a stalled writer
+Hazard: between 1 and 3, entries above the floor of t0 may be archived and, a grace later, deleted, and a stalled writer
 may create such a number again. Defence: the cut is repeated if an entry is not as it was listed, or if the floor has
-moved and more than the shortest grace of a broker has passed since t0. Most objects are copied by then.
+moved and more than the shortest grace of a broker has passed since t0. Most objects are copied by then. It is repeated,
+too, if a segment or version was deleted meanwhile.
 
-If entries are missing though the floor has not moved, they are lost. They are named, and the rest is copied: the copy
-lacks the same entries, and `repair` treats it in the same way.
+Entries, segments and lists that are missing although the manifest has not changed are lost. They are named, and the
+rest is copied: the copy lacks the same objects, and `repair` treats it in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from tidelog.storage.bucket.copy_transfer import Changed, Transfer
-from tidelog.storage.bucket.known_topics import KnownTopic, TopicKnowledge, live_topics
-from tidelog.storage.errors import Corrupt, NotFound, Unavailable
+from tidelog.storage.bucket.known_topics import TopicKnowledge, live_topics
+from tidelog.storage.errors import Conflict, Corrupt, NotFound, Unavailable
 from tidelog.storage.in_flight import in_order
 from tidelog.storage.layout import (
-    TopicPartition,
-    floor_key,
-    history_prefix,
-    manifest_prefix,
+    lists_prefix,
+    manifests_prefix,
     number_of,
-    segment_prefix,
+    shard_history_prefix,
+    shard_segment_prefix,
     wal_prefix,
     wal_suffix,
 )
-from tidelog.storage.manifests.manifest import Manifest, Segment
-from tidelog.storage.manifests.manifest_log import ManifestLog
+from tidelog.storage.manifests.shard_log import ShardLog
+from tidelog.storage.manifests.shard_manifest import ShardManifest
 from tidelog.storage.object_store import ObjectInfo, list_all
-from tidelog.storage.runtime import Clock
+from tidelog.storage.runtime import Runtime
 from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_codec import ParquetWalCodec
 
-ATTEMPTS_MAX = 16
 CUTS_MAX = 8
-PARTITIONS_AT_ONCE = 8
+TOPICS_AT_ONCE = 8
+VERSION_SUFFIX = ".json"
 
 
-class PartitionCopy:
-    """The copy of one partition of `topic`."""
+@dataclass(frozen=True)
+class Cut:
+    """A shard as it was copied: the numbers after the last entry of its log and after its newest version, and the ids
+    of its topics."""
 
-    def __init__(self, transfer: Transfer, topics: TopicKnowledge, topic: KnownTopic, partition: int) -> None:
-        self._transfer = transfer
-        self._topics = topics
-        self._topic = topic.name
-        self._place = TopicPartition(topic.topic_id, partition)
-        place = (topic.name, topic.topic_id, partition)
-        self._manifests = manifest_prefix(*place)
-        self._history = history_prefix(*place)
-        self._segments = segment_prefix(*place)
+    wal_end: int
+    manifest_end: int
+    topic_ids: frozenset[str]
 
-    async def segments(self) -> None:
-        """Copy the segments that the newest manifest names and the target lacks. The target's manifests stay."""
-        await self._until_stable(self._copy_segments)
 
-    async def publish(self) -> None:
-        """Copy segments, then manifests, then delete from the target what they no longer name. Raises `Unavailable` if
-        the source changes faster."""
-        await self._until_stable(self._publish)
+@dataclass(frozen=True)
+class _Wanted:
+    """An object that the manifest names. `sha256` is None if the manifest cannot tell it."""
 
-    async def _until_stable(self, act: Callable[[], Awaitable[object]]) -> None:
-        for _ in range(ATTEMPTS_MAX):
-            try:
-                await act()
-            except (NotFound, Changed):
-                if await self._is_deleted():
-                    return
-                continue
-            except Corrupt as error:
-                if not await self._is_deleted():
-                    self._transfer.note_damage(error.name, error.reason)
-            return
-        raise Unavailable(
-            f"segments of {self._topic}-{self._place.partition} are deleted faster than they are copied: raise "
-            "delete.grace.ms of the brokers, or copy again when fewer segments are merged"
-        )
-
-    async def _is_deleted(self) -> bool:
-        return self._place.topic_id not in await live_topics(self._topics)
-
-    async def _copy_segments(self) -> Manifest:
-        manifest = await ManifestLog(self._transfer.source, self._topic, self._place).latest()
-        if manifest.version < 0:
-            return manifest
-        present = await self._transfer.sizes(self._segments)
-
-        async def copy(segment: Segment) -> None:
-            if segment.key in present:  # a part of it, or another object
-                await self._transfer.target.delete(segment.key)
-            await self._transfer.copy(segment.key, segment.size_bytes, sha256=segment.sha256)
-
-        missing = [segment for segment in manifest.segments if present.get(segment.key) != segment.size_bytes]
-        async for _ in in_order(missing, copy, at_once=self._transfer.at_once):
-            pass
-        missing_bytes = sum(segment.size_bytes for segment in missing)
-        all_bytes = sum(segment.size_bytes for segment in manifest.segments)
-        self._transfer.skip(len(manifest.segments) - len(missing), all_bytes - missing_bytes)
-        return manifest
-
-    async def _publish(self) -> None:
-        manifest = await self._copy_segments()
-        if manifest.version < 0:
-            return
-        versions = await self._versions(manifest)  # before the blocks: a version collected later is in a block already
-        blocks = [info async for info in list_all(self._transfer.source, self._history)]
-        present = await self._transfer.sizes(self._manifests)
-        for info in (*blocks, *versions):  # in this order: a version counts once its whole history is in the target
-            if present.get(info.key) == info.size:
-                self._transfer.skip(1, info.size)
-            else:
-                await self._transfer.copy(info.key, info.size)
-        await self._prune(manifest, versions, present)
-
-    async def _versions(self, manifest: Manifest) -> Sequence[ObjectInfo]:
-        """The versions up to that of `manifest`."""
-        listed = [(self._version(info.key), info) async for info in list_all(self._transfer.source, self._manifests)]
-        return [info for version, info in listed if version is not None and version <= manifest.version]
-
-    def _version(self, key: str) -> int | None:
-        return number_of(key, self._manifests, ".json")
-
-    async def _prune(self, manifest: Manifest, versions: Sequence[ObjectInfo], present: Mapping[str, int]) -> None:
-        """Remove the versions and segments of an earlier copy that the source no longer has."""
-        kept = {info.key for info in versions}
-        old = [key for key in present if self._version(key) is not None and key not in kept]
-        named = {segment.key for segment in manifest.segments}
-        old += [key for key in await self._transfer.sizes(self._segments) if key not in named]
-        async for _ in in_order(old, self._transfer.delete, at_once=self._transfer.at_once):
-            pass
+    key: str
+    size_bytes: int
+    sha256: str | None
 
 
 class ShardCopy:
     """The copy of one shard. No broker of the source deletes anything within `grace_s` after it left the log."""
 
-    def __init__(self, transfer: Transfer, topics: TopicKnowledge, shard: int, clock: Clock, grace_s: float) -> None:
+    def __init__(
+        self, transfer: Transfer, topics: TopicKnowledge, shard: int, runtime: Runtime, grace_s: float
+    ) -> None:
         self._transfer = transfer
         self._topics = topics
         self._shard = shard
-        self._clock = clock
+        self._clock = runtime.clock
         self._grace_s = grace_s
-        self._wal = Wal(transfer.source, shard, ParquetWalCodec())
+        self._log = ShardLog(transfer.source, shard, runtime, lists_bytes=0)
+        self._wal = Wal(transfer.source, shard, ParquetWalCodec(), self._log)
 
-    async def cut(self) -> int:
-        """Copy the shard; returns the number after its last entry. Raises `Unavailable` if the source deletes faster
-        than it is copied, `Conflict` if something else writes to the target, `Corrupt` if the floor is damaged."""
+    async def bulk(self) -> None:
+        """Copy the segments and lists that the newest version names and the target lacks. The target's manifest and log
+        stay. Raises `Corrupt` if the newest version is damaged."""
         for _ in range(CUTS_MAX):
             try:
-                end = await self._try()
+                await self._copy_named(await self._log.latest())
             except (NotFound, Changed):
                 continue
-            if end is not None:
-                return end
-        raise Unavailable(
-            f"shard {self._shard} is archived and deleted faster than it is copied: pass the brokers' delete.grace.ms "
-            "with --grace, or raise it"
-        )
+            return
+        raise self._too_fast()
 
-    async def _try(self) -> int | None:
+    async def cut(self) -> Cut:
+        """Copy the shard. Raises `Unavailable` if the source deletes faster than it is copied, `Conflict` if something
+        else writes to the target, `Corrupt` if the newest version is damaged."""
+        for _ in range(CUTS_MAX):
+            try:
+                cut = await self._try()
+            except (NotFound, Changed):
+                continue
+            if cut is not None:
+                return cut
+        raise self._too_fast()
+
+    async def _try(self) -> Cut | None:
         """None if the cut must be repeated."""
         began_s = self._clock.monotonic()
-        floor = await self._wal.floor()
-        await self._publish_partitions()
-        entries = await self._listed(floor.number)
-        moved = (await self._wal.floor()).number > floor.number
-        if list(entries) != list(range(floor.number, floor.number + len(entries))):
+        manifest = await self._log.latest()
+        floor = manifest.floor.number
+        named = await self._copy_named(manifest)
+        entries = await self._listed(floor)
+        moved = (await self._log.latest()).floor.number > floor
+        if list(entries) != list(range(floor, floor + len(entries))):
             if moved:  # a deletion in progress leaves a gap at the beginning of the listing
                 return None
-            self._name_lost(entries, floor.number)
+            self._name_lost(entries, floor)
         if moved and self._clock.monotonic() - began_s > self._grace_s:
             return None
         await self._copy_entries(entries.values())
-        if floor.version is not None:
-            target = Wal(self._transfer.target, self._shard, ParquetWalCodec())
-            await target.advance_floor(floor.number, floor.epoch)
-        await self._prune({info.key for info in entries.values()})
-        return max(floor.number, max(entries, default=-1) + 1)
+        versions = await self._publish(manifest)
+        await self._prune({*named, *versions, *(info.key for info in entries.values())}, manifest)
+        return Cut(max(floor, max(entries, default=-1) + 1), manifest.version + 1, frozenset(manifest.topics))
 
-    async def _publish_partitions(self) -> None:
-        async def publish(part: tuple[KnownTopic, int]) -> None:
-            await PartitionCopy(self._transfer, self._topics, *part).publish()
+    async def _copy_named(self, manifest: ShardManifest) -> set[str]:
+        """Copy the segments and lists that `manifest` names; returns their keys."""
+        keys: set[str] = set()
 
-        topics = await live_topics(self._topics)
-        parts = ((topic, p) for topic in topics.values() for p, of in enumerate(topic.shards) if of == self._shard)
-        async for _ in in_order(parts, publish, at_once=PARTITIONS_AT_ONCE):
+        async def copy(topic_id: str) -> Sequence[_Wanted]:
+            wanted = await self._wanted(manifest, topic_id)
+            await self._copy_wanted(manifest, topic_id, wanted)
+            return wanted
+
+        async for _, wanted in in_order(manifest.topics, copy, at_once=TOPICS_AT_ONCE):
+            keys.update(each.key for each in wanted)
+        return keys
+
+    async def _wanted(self, manifest: ShardManifest, topic_id: str) -> Sequence[_Wanted]:
+        """The objects of a topic. If its list is damaged, these are all that the bucket has."""
+        stored = manifest.topics[topic_id].stored
+        listed = [_Wanted(stored.key, stored.size_bytes, stored.sha256)] if stored else []
+        try:
+            segments = (await self._log.with_lists(manifest, [topic_id])).topics[topic_id].segments
+        except Conflict as error:
+            raise Changed(str(error)) from error
+        except Corrupt as error:
+            await self._note(topic_id, error.name, error.reason)
+            folder = list_all(self._transfer.source, self._segments_prefix(manifest, topic_id))
+            return [*listed, *[_Wanted(info.key, info.size, None) async for info in folder]]
+        return [*listed, *(_Wanted(each.key, each.size_bytes, each.sha256) for each in segments)]
+
+    async def _copy_wanted(self, manifest: ShardManifest, topic_id: str, wanted: Sequence[_Wanted]) -> None:
+        """Copy those of `wanted` that the target lacks."""
+        present = {
+            **await self._transfer.sizes(self._segments_prefix(manifest, topic_id)),
+            **await self._transfer.sizes(f"{lists_prefix(self._shard)}{topic_id}-"),
+        }
+
+        async def copy(each: _Wanted) -> None:
+            if each.key in present:  # a part of it, or another object
+                await self._transfer.delete([each.key])
+            try:
+                await self._transfer.copy(each.key, each.size_bytes, sha256=each.sha256)
+            except NotFound:
+                if (await self._log.latest()).version != manifest.version:
+                    raise
+                await self._note(
+                    topic_id, each.key, "is missing, and the manifest names it: see `tidelog bucket repair`"
+                )
+
+        missing = [each for each in wanted if present.get(each.key) != each.size_bytes]
+        async for _ in in_order(missing, copy, at_once=self._transfer.at_once):
             pass
+        missing_bytes = sum(each.size_bytes for each in missing)
+        self._transfer.skip(len(wanted) - len(missing), sum(each.size_bytes for each in wanted) - missing_bytes)
+
+    async def _note(self, topic_id: str, key: str, text: str) -> None:
+        """Note damage, unless the topic was deleted: then its objects go."""
+        if topic_id in await live_topics(self._topics):
+            self._transfer.note_damage(key, text)
+
+    def _segments_prefix(self, manifest: ShardManifest, topic_id: str) -> str:
+        return shard_segment_prefix(manifest.topics[topic_id].name, topic_id, self._shard)
 
     async def _listed(self, floor: int) -> Mapping[int, ObjectInfo]:
         """The entries from `floor` on, by number, ascending."""
         prefix = wal_prefix(self._shard)
-        listed = list_all(self._transfer.source, prefix, start_after=self._wal.log.before(floor))
+        listed = list_all(self._transfer.source, f"{prefix}0", start_after=self._wal.log.before(floor))
         numbered = [(number_of(info.key, prefix, wal_suffix()), info) async for info in listed]
         return {number: info for number, info in numbered if number is not None}
 
@@ -232,9 +214,36 @@ class ShardCopy:
         async for _ in in_order(entries, copy, at_once=self._transfer.at_once):
             pass
 
-    async def _prune(self, kept: set[str]) -> None:
-        """Remove entries of an earlier copy that are below the floor by now, and the index, which no copy has."""
-        floor = floor_key(self._shard)
-        for key in await self._transfer.sizes(wal_prefix(self._shard)):
-            if key != floor and key not in kept:
-                await self._transfer.delete(key)
+    async def _publish(self, manifest: ShardManifest) -> set[str]:
+        """Copy the versions up to `manifest`, and the history; returns their keys."""
+        prefix = manifests_prefix(self._shard)
+        listed = [info async for info in list_all(self._transfer.source, f"{prefix}0")]
+        numbered = [(number_of(info.key, prefix, VERSION_SUFFIX), info) for info in listed]
+        versions = [info for number, info in numbered if number is not None and number <= manifest.version]
+        # After the versions were listed: one that is collected later is in a block already.
+        blocks = [info async for info in list_all(self._transfer.source, shard_history_prefix(self._shard))]
+        present = await self._transfer.sizes(shard_history_prefix(self._shard))
+        for info in blocks:
+            if present.get(info.key) == info.size:
+                self._transfer.skip(1, info.size)
+            else:
+                await self._transfer.copy(info.key, info.size)
+        await self._transfer.append(f"{prefix}0", versions, f"manifest of shard {self._shard}")
+        return {info.key for info in (*blocks, *versions)}
+
+    async def _prune(self, kept: set[str], manifest: ShardManifest) -> None:
+        """Remove from the target what an earlier copy had and the source no longer has, and the index of the log."""
+        prefixes = [wal_prefix(self._shard), manifests_prefix(self._shard)]
+        prefixes += [self._segments_prefix(manifest, topic_id) for topic_id in manifest.topics]
+
+        async def prune(prefix: str) -> None:
+            await self._transfer.delete([key for key in await self._transfer.sizes(prefix) if key not in kept])
+
+        async for _ in in_order(prefixes, prune, at_once=TOPICS_AT_ONCE):
+            pass
+
+    def _too_fast(self) -> Unavailable:
+        return Unavailable(
+            f"shard {self._shard} is archived and deleted faster than it is copied: pass the brokers' delete.grace.ms "
+            "with --grace, or raise it, and file.delete.delay.ms of its topics"
+        )

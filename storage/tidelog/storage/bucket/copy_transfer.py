@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.storage.bucket.finding import Finding, Severity
@@ -81,11 +81,24 @@ class Transfer:
         self.report.copied_bytes += stored.info.size
         self._on_copied()
 
-    async def delete(self, key: str) -> None:
-        """Remove an object that the source no longer has."""
-        async with self._requests.take(1):
-            await self.target.delete(key)
-        self.report.deleted += 1
+    async def append(self, prefix: str, infos: Sequence[ObjectInfo], what: str) -> None:
+        """Copy those of `infos`, the objects of a log in their order, that the target lacks under `prefix`. The last
+        one that it has must be the same; `what` names the log. An interrupted copy has no gap."""
+        present = await self.sizes(prefix)
+        there = [info for info in infos if info.key in present]
+        if there and not await self.same(there[-1]):
+            raise self.differs(what)
+        self.skip(len(there), sum(info.size for info in there))
+        for info in infos:
+            if info.key not in present:
+                await self.copy(info.key, info.size)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Remove objects that the source no longer has."""
+        if keys:
+            async with self._requests.take(1):
+                await self.target.delete_many(keys)
+            self.report.deleted += len(keys)
 
     def skip(self, objects: int, size_bytes: int) -> None:
         """Count objects that the target has already."""
