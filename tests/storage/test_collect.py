@@ -225,6 +225,7 @@ async def test_a_damaged_list_keeps_the_garbage_of_its_topic_and_no_other(scene:
             await worker.run()
         assert caught.value.name == topic.stored.key
         assert other not in await scene.objects()
+        assert await worker.due_in_ms() == GRACE_S * 1_000, "no busy loop"
     await scene.store.put(topic.stored.key, body)
     left = await waiting(scene)
     assert left
@@ -365,6 +366,7 @@ async def test_a_version_that_cannot_be_kept_is_reported_and_nothing_of_its_bloc
         with pytest.raises(Corrupt) as caught:
             await worker.run()
         assert caught.value.name == bad
+        assert await worker.due_in_ms() == GRACE_S * 1_000, "no busy loop"
     assert before <= set(await keys(store, manifests_prefix(SHARD)))
     assert await scene.blocks() == []
 

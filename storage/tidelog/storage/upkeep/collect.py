@@ -10,7 +10,7 @@ object, and the next run deletes it again; nothing is forgotten. An object is ri
   clock. That is for long queries of other programs, which plan again if they lose a segment. It counts on while no
   collector runs, so that brokers that restart daily still delete.
 
-To save requests, ripe garbage is collected together: at most one version a grace, if a step can take it all.
+To save requests, ripe garbage is collected together: a step that took it all is followed by a rest of one grace.
 
 **Versions.** Readers need the newest version, and a repair the one before it. All others are deleted a grace after a
 newer one was seen, 256 at a time; before that, their steps go into a block of the history (`shard_history`). They are
@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import groupby
 
 from tidelog.storage.errors import Corrupt, NotFound
@@ -71,41 +72,36 @@ class Collector:
         """When the oldest garbage, or the next block of old versions, is ripe; None: not before another version. By
         this call the collector sees a version, so call it soon after each one."""
         self._sightings.see(manifest.version)
-        times_ms = []
-        if manifest.garbage:
-            rested_ms = now_ms + _ms(self._rests_until_s - self._clock.monotonic())
-            times_ms.append(max(rested_ms, min(ripe for _, ripe in self._ripening(manifest.garbage, now_ms))))
+        ripe_ms = [at_ms for _, at_ms in self._ripening(manifest.garbage, now_ms)]
         if (first_kept := self._collected + self._block_versions) < manifest.version:
-            times_ms.append(self._seen_long_ms(first_kept + 1, now_ms))
-        return min(times_ms, default=None)
+            ripe_ms.append(self._seen_long_ms(first_kept + 1, now_ms))
+        rested_ms = now_ms + _ms(self._rests_until_s - self._clock.monotonic())
+        return max(rested_ms, min(ripe_ms)) if ripe_ms else None
 
     async def run(self, log: ShardLog) -> ShardManifest | None:
         """Collect what is ripe, at most `GARBAGE_PER_STEP` objects. Returns the version that does not name them any
         more, None if nothing was ripe. Raises `Unavailable`, `Conflict`, and `Corrupt` if a list or version is damaged:
-        its objects stay, and everything else is collected. Running again is always right."""
+        its objects stay, everything else is collected, and the next run is due a grace later. Running again is always
+        right."""
         manifest = await log.newest()
         self._sightings.see(manifest.version)
         collected, fault = await self._collect_garbage(log, manifest)
-        await self._collect_versions(log)
-        if fault:
-            raise fault
+        try:
+            await self._collect_versions(log)
+            if fault:
+                raise fault
+        except Corrupt:
+            self._rest()
+            raise
         return collected
 
     def _ripening(self, garbage: Sequence[Garbage], now_ms: int) -> Iterable[tuple[Garbage, int]]:
         """Each with the time when it may be deleted."""
-        seen_ms: dict[int, int] = {}
-        graces_ms: dict[str, int] = {}
+        seen_ms = cache(lambda version: self._seen_long_ms(version, now_ms))
+        grace_ms = cache(self._graces)
         for each in garbage:
-            since, topic_id = each.since_version, segment_topic_id(each.key)
-            ripe_ms = seen_ms.get(since)
-            if ripe_ms is None:
-                ripe_ms = seen_ms[since] = self._seen_long_ms(since, now_ms)
-            if topic_id is not None:
-                grace_ms = graces_ms.get(topic_id)
-                if grace_ms is None:
-                    grace_ms = graces_ms[topic_id] = self._graces(topic_id)
-                ripe_ms = max(ripe_ms, each.since_ms + grace_ms)
-            yield each, ripe_ms
+            topic_id, ripe_ms = segment_topic_id(each.key), seen_ms(each.since_version)
+            yield each, ripe_ms if topic_id is None else max(ripe_ms, each.since_ms + grace_ms(topic_id))
 
     def _seen_long_ms(self, version: int, now_ms: int) -> int:
         wait_s = self._sightings.ripens_in_s(version)
@@ -129,8 +125,11 @@ class Collector:
         after = await log.change((), collected)
         self._sightings.see(after.version)
         if len(ripe) <= GARBAGE_PER_STEP:
-            self._rests_until_s = self._clock.monotonic() + self._grace_s
+            self._rest()
         return after, fault
+
+    def _rest(self) -> None:
+        self._rests_until_s = self._clock.monotonic() + self._grace_s
 
     async def _collect_versions(self, log: ShardLog) -> None:
         superseded = self._sightings.ripe() - 1

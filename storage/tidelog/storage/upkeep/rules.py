@@ -33,7 +33,8 @@ class UpkeepRules:
 @dataclass(frozen=True)
 class UpkeepLimits:
     """The limits of one worker. `memory_bytes`: raw records held in memory; `bandwidth_bytes`: read and written per
-    second (None: unlimited); `grace_s`: how long segments stay in the bucket after they left a manifest."""
+    second (None: unlimited); `grace_s`: how long lists and old versions of a manifest stay in the bucket after a newer
+    one was seen, and segments at least (`UpkeepRules.grace_ms`)."""
 
     memory_bytes: int = 128 * 1024 * 1024
     bandwidth_bytes: int | None = None
