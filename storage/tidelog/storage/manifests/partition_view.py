@@ -31,9 +31,10 @@ class PartitionView:
         """The records below it are in segments, the others in the write-ahead log."""
         return self.state.cold_end
 
-    def find(self, offset: int) -> FoundSpan | None:
-        """The span that holds `offset`, or else the next one; None if there is none."""
-        return self.segments.find(self.place.partition, offset)
+    def find(self, offset: int, since_ms: int | None = None) -> FoundSpan | None:
+        """The span that holds `offset`, or else the next one; None if there is none. `since_ms`: only in segments that
+        have a record at this time or later, which may belong to another partition."""
+        return self.segments.find(self.place.partition, offset, since_ms)
 
     def spans(self, offset: int = 0) -> Iterator[FoundSpan]:
         """The spans from the one that holds `offset` on, by offset."""

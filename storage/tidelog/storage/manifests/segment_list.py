@@ -11,9 +11,10 @@ All methods are pure; columns are never changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import attrgetter
 
 import numpy as np
@@ -22,6 +23,10 @@ import numpy.typing as npt
 from tidelog.storage.manifests.shard_values import SegmentSpan, TopicSegment
 
 Ints = npt.NDArray[np.int64]
+
+RECENT_SEGMENTS = 16
+"""Segments of a stored list that are kept as objects. One of 1,000 spans takes a millisecond to make, and readers of
+its partitions ask for it again and again."""
 
 
 class DoesNotApply(Exception):
@@ -62,6 +67,9 @@ class SegmentColumns:
 
     def segment(self, index: int) -> TopicSegment:
         """Segment `index` as a value."""
+        first, end = self.span_start(index), int(self.span_ends[index])
+        columns = (self.partition, self.base_offset, self.last_offset, self.records, self.raw_bytes)
+        spans = zip(*(column[first:end].tolist() for column in columns), strict=True)
         return TopicSegment(
             self.keys[index],
             int(self.run[index]),
@@ -71,15 +79,16 @@ class SegmentColumns:
             int(self.min_timestamp_ms[index]),
             int(self.max_timestamp_ms[index]),
             int(self.archived_at_ms[index]),
-            tuple(self.span(at) for at in range(self.span_start(index), int(self.span_ends[index]))),
+            tuple(SegmentSpan(*span) for span in spans),
         )
+
+    @cached_property
+    def recent_segment(self) -> Callable[[int], TopicSegment]:
+        """`segment`, which keeps the last `RECENT_SEGMENTS` values."""
+        return lru_cache(RECENT_SEGMENTS)(self.segment)
 
     def span_start(self, index: int) -> int:
         return int(self.span_ends[index - 1]) if index else 0
-
-    def span(self, at: int) -> SegmentSpan:
-        columns = (self.partition, self.base_offset, self.last_offset, self.records, self.raw_bytes)
-        return SegmentSpan(*(int(column[at]) for column in columns))
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -179,7 +188,7 @@ def columns_of(segments: Sequence[TopicSegment]) -> SegmentColumns:
 
 NO_COLUMNS = columns_of(())
 
-_place = attrgetter("place")
+_place, _partition = attrgetter("place"), attrgetter("partition")
 
 
 @dataclass(frozen=True)
@@ -227,14 +236,11 @@ class SegmentList:
             return self.stored.segment(at)
         return next((segment for segment in self.added if segment.key == key), None)
 
-    def find(self, partition: int, offset: int) -> FoundSpan | None:
-        """The span of `partition` that holds `offset`, or else the next one; None if there is none."""
-        spans = self.stored.spans_of(partition)
-        first = int(np.searchsorted(self.stored.last_offset[spans], offset))
-        kept = (at for at in spans[first:] if int(self.stored.segment_of_span[at]) not in self.removed)
-        stored = next((self._found(int(at)) for at in kept), None)
-        candidates = [found for found in (stored, self._find_added(partition, offset)) if found]
-        return min(candidates, key=lambda found: found.span.base_offset, default=None)
+    def find(self, partition: int, offset: int, since_ms: int | None = None) -> FoundSpan | None:
+        """The span of `partition` that holds `offset`, or else the next one; None if there is none. `since_ms`: only
+        in segments that have a record at this time or later, which may belong to another partition."""
+        candidates = (self._find_stored(partition, offset, since_ms), self._find_added(partition, offset, since_ms))
+        return min((found for found in candidates if found), key=lambda found: found.span.base_offset, default=None)
 
     def spans(self, partition: int, offset: int = 0) -> Iterator[FoundSpan]:
         """The spans of `partition` from the one that holds `offset` on, by offset."""
@@ -265,18 +271,55 @@ class SegmentList:
             return self.stored
         return joined(self.stored, self.removed, columns_of(self.added))
 
-    def _found(self, at: int) -> FoundSpan:
-        segment = self.stored.segment(int(self.stored.segment_of_span[at]))
-        return FoundSpan(segment, self.stored.span(at), int(self.stored.first_row[at]))
+    def _find_stored(self, partition: int, offset: int, since_ms: int | None) -> FoundSpan | None:
+        spans = self.stored.spans_of(partition)
+        spans = spans[int(np.searchsorted(self.stored.last_offset[spans], offset)) :]
+        if since_ms is not None:
+            spans = spans[self.stored.max_timestamp_ms[self.stored.segment_of_span[spans]] >= since_ms]
+        for at in map(int, spans):
+            index = int(self.stored.segment_of_span[at])
+            if index not in self.removed:
+                segment = self.stored.recent_segment(index)
+                span = segment.spans[at - self.stored.span_start(index)]
+                return FoundSpan(segment, span, int(self.stored.first_row[at]))
+        return None
 
-    def _find_added(self, partition: int, offset: int) -> FoundSpan | None:
-        best: FoundSpan | None = None
-        for segment in self.added:
-            row = 0
-            for span in segment.spans:
-                if span.partition == partition and span.last_offset >= offset:
-                    if best is None or span.base_offset < best.span.base_offset:
-                        best = FoundSpan(segment, span, row)
-                    break
-                row += span.records
-        return best
+    def _find_added(self, partition: int, offset: int, since_ms: int | None) -> FoundSpan | None:
+        """By bisection: for every partition, later segments have later offsets. Segments without the partition are
+        passed over."""
+        late = self.added
+        if since_ms is not None:
+            late = tuple(segment for segment in late if segment.max_timestamp_ms >= since_ms)
+        first, end = 0, len(late)
+        best: tuple[TopicSegment, int] | None = None
+        while first < end:
+            middle = (first + end) // 2
+            at, place = _next_with(partition, late, middle, end)
+            if place is None:
+                end = middle
+            elif late[at].spans[place].last_offset < offset:
+                first = at + 1
+            else:
+                best, end = (late[at], place), middle
+        return _found(*best) if best else None
+
+
+def _next_with(partition: int, segments: Sequence[TopicSegment], first: int, end: int) -> tuple[int, int | None]:
+    """The first segment from `first` on, before `end`, with records of `partition`, and the place of its span."""
+    for at in range(first, end):
+        if (place := _place_of(segments[at], partition)) is not None:
+            return at, place
+    return end, None
+
+
+def _place_of(segment: TopicSegment, partition: int) -> int | None:
+    """The place of a partition's span among the spans of `segment`."""
+    spans = segment.spans
+    if not spans[0].partition <= partition <= spans[-1].partition:
+        return None
+    place = bisect_left(spans, partition, key=_partition)
+    return place if spans[place].partition == partition else None
+
+
+def _found(segment: TopicSegment, place: int) -> FoundSpan:
+    return FoundSpan(segment, segment.spans[place], sum(span.records for span in segment.spans[:place]))

@@ -128,7 +128,7 @@ class ShardLog:
         """`manifest` with the lists of these topics: one GET for each that is not in memory. Topics that it does not
         have are passed over. Raises `Corrupt`, naming a list; `Conflict` if the version is so old that one was
         collected: start over from `latest`."""
-        wanted = [topic_id for topic_id in topic_ids if _lacks_list(manifest.topics.get(topic_id))]
+        wanted = [topic_id for topic_id in topic_ids if lacks_list(manifest, topic_id)]
         if not wanted:
             return manifest
         bases = await asyncio.gather(*(self._base(manifest, topic_id) for topic_id in wanted))
@@ -295,7 +295,9 @@ class ShardLog:
         raise Conflict(f"{self.key(made.version)} was used and collected: start over from the latest version")
 
 
-def _lacks_list(topic: TopicState | None) -> bool:
+def lacks_list(manifest: ShardManifest, topic_id: str) -> bool:
+    """Whether the list of a topic has to be read (`ShardLog.with_lists`)."""
+    topic = manifest.topics.get(topic_id)
     return topic is not None and topic.base is None
 
 

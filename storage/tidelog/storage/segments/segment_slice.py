@@ -1,73 +1,93 @@
-"""Decodes a few records of a row group without the rest of it.
+"""Decodes the records of a span from row groups, without those of its neighbours and without more than is wanted.
 
-A row group holds some twenty thousand records, and a lookup wants a few of them. Offsets, timestamps, keys and headers
-are small and decoded whole, unless there are none (`holds_only_nulls`). Of the values, only the pages with the wanted
-records are decoded (`column_pages`). The caller has fetched and checked the whole row group: it is one range of the
-object, and the pages of one record are spread over it, column by column.
+A row group holds some twenty thousand records, and a lookup wants a few of them; a small partition has only a few of
+them. Offsets, timestamps, keys and headers are small and decoded whole, unless there are none (`holds_only_nulls`). Of
+the values, only the pages with the wanted records are decoded (`column_pages`). The caller has fetched the whole row
+group: it is one range of the object, and the pages of one record are spread over it, column by column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from tidelog.storage.errors import Corrupt
 from tidelog.storage.parquet.column_pages import ColumnPage, column_pages, decode_values, holds_only_nulls
-from tidelog.storage.parquet.parquet_format import Footer, RowGroup, parsing
-from tidelog.storage.records import RECORD_SCHEMA
-from tidelog.storage.segments.segment_codec import decode_segment_rows
+from tidelog.storage.parquet.parquet_format import Footer, decode_rows, parsing
+from tidelog.storage.records import RECORD_SCHEMA, STORED_SCHEMA, TIMESTAMP
+from tidelog.storage.segments.span_groups import SpanGroup
+from tidelog.storage.segments.topic_segment import SEGMENT_FLAVOR, partition_bounds
 
-_VALUE = RECORD_SCHEMA.get_field_index("value")
-_FIRST_LEAVES = {"key": 2, "headers": 4}
+_VALUE = STORED_SCHEMA.get_field_index("value")
+_FIRST_LEAVES = {"key": 3, "headers": 5}
 """The columns that may be all null, with their numbers among Parquet's columns."""
 _PLACE_IN_TIME = ("offset", "timestamp")
+
+Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """At least one record from `offset` on; about `bytes_max` of raw records, or at least `records_max` of them."""
+    """At least one record of `partition` from `offset` on; about `bytes_max` of raw records, or at least `records_max`
+    of them."""
 
+    partition: int
     offset: int
     bytes_max: int
     records_max: int
 
-
-def decode_slice(key: str, footer: Footer, group: RowGroup, data: memoryview, wanted: Wanted) -> pa.Table:
-    """The wanted records of `group`, whose bytes are `data`, as `RECORD_SCHEMA`, and possibly more, to the end of a
-    page. `wanted.offset` is not beyond the group. Raises `Corrupt` naming `key`."""
-    with parsing(key):
-        column = footer.metadata.row_group(group.index).column(_VALUE)
-        pages = column_pages(column, data, group.start)
-        absent = _absent_columns(footer, group, data)
-    if pages is None:
-        records = decode_segment_rows(key, footer, [group], data)
-        return records.slice(_row_of(records, wanted.offset))
-    rest = decode_segment_rows(
-        key, footer, [group], data, [name for name in RECORD_SCHEMA.names if name != "value" and name not in absent]
-    )
-    row = _row_of(rest, wanted.offset)
-    chosen = choose_pages(pages, row, wanted)
-    with parsing(key):
-        values = decode_values(chosen, data)
-    last_row = chosen[-1].next_row
-    records = rest.slice(row, last_row - row)
-    columns = {name: pa.nulls(len(records), RECORD_SCHEMA.field(name).type) for name in absent}
-    columns |= dict(zip(records.column_names, records.columns, strict=True))
-    columns["value"] = values.slice(row - chosen[0].first_row)
-    return pa.Table.from_arrays([columns[name] for name in RECORD_SCHEMA.names], schema=RECORD_SCHEMA)
+    def is_part_of(self, each: SpanGroup) -> bool:
+        """Whether it pays to decode a row group in part."""
+        rows = min(each.rows, self.records_max)
+        return 2 * self.bytes_max <= each.group.raw_bytes or 2 * rows <= each.group.rows
 
 
-def offset_by_timestamp(key: str, footer: Footer, group: RowGroup, data: memoryview, timestamp_ms: int) -> int | None:
-    """The first offset in `group`, whose bytes are `data`, at `timestamp_ms` or later. Raises `Corrupt`."""
-    records = decode_segment_rows(key, footer, [group], data, _PLACE_IN_TIME)
-    late = np.flatnonzero(records["timestamp"].cast(pa.int64()).to_numpy() >= timestamp_ms)
-    return int(records["offset"][int(late[0])].as_py()) if len(late) else None
+@dataclass(frozen=True)
+class StoredGroups:
+    """The segment `key`, its footer, and `data`: the bytes of consecutive row groups, from `base` of the object on."""
+
+    key: str
+    footer: Footer
+    data: memoryview
+    base: int
+
+    def of(self, groups: Sequence[SpanGroup]) -> memoryview:
+        """The bytes of some of the row groups, which are consecutive."""
+        return self.data[groups[0].group.start - self.base : groups[-1].group.end - self.base]
 
 
-def choose_pages(pages: Sequence[ColumnPage], row: int, wanted: Wanted) -> Sequence[ColumnPage]:
-    """The page that holds `row` and the following ones, until they hold the wanted records. Pure."""
+def decode_span(stored: StoredGroups, groups: Sequence[SpanGroup], wanted: Wanted) -> pa.Table:
+    """The wanted records (`RECORD_SCHEMA`) of `groups`, which are consecutive, and possibly more, to the end of a page
+    or row group; none if all are below `wanted.offset`. Raises `Corrupt` naming the segment."""
+    tables: list[pa.Table] = []
+    for part, some in groupby(groups, wanted.is_part_of):
+        if part:
+            tables += [_decode_slice(stored, each, wanted) for each in some]
+        else:
+            tables.append(_decode_whole(stored, tuple(some), wanted))
+    records = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+    if records.num_rows and not _ascends(records):
+        raise Corrupt(stored.key, "its offsets are not ascending within a partition")
+    return records
+
+
+def offset_by_timestamp(stored: StoredGroups, each: SpanGroup, wanted: Wanted, timestamp_ms: int) -> int | None:
+    """The first offset from `wanted.offset` on among the rows of the span at `timestamp_ms` or later. Raises
+    `Corrupt`."""
+    rows = _decode_columns(stored, (each,), _PLACE_IN_TIME, wanted)
+    rows = rows.slice(_row_of(rows, wanted.offset))
+    late = np.flatnonzero(rows["timestamp"].cast(pa.int64()).to_numpy() >= timestamp_ms * 1_000)
+    return int(rows["offset"][int(late[0])].as_py()) if len(late) else None
+
+
+def choose_pages(pages: Sequence[ColumnPage], row: int, end_row: int, wanted: Wanted) -> Sequence[ColumnPage]:
+    """The page that holds `row` and the following ones, until they hold the wanted records or reach `end_row`. Pure."""
     chosen: list[ColumnPage] = []
     raw_bytes = 0
     for page in pages:
@@ -76,19 +96,83 @@ def choose_pages(pages: Sequence[ColumnPage], row: int, wanted: Wanted) -> Seque
         chosen.append(page)
         ahead = page.next_row - row
         raw_bytes += page.raw_bytes * min(ahead, page.rows) // page.rows
-        if ahead >= wanted.records_max or raw_bytes >= wanted.bytes_max:
+        if ahead >= min(wanted.records_max, end_row - row) or raw_bytes >= wanted.bytes_max:
             break
     return chosen
 
 
-def _absent_columns(footer: Footer, group: RowGroup, data: memoryview) -> frozenset[str]:
-    """The columns that no record of `group` has."""
+def _decode_whole(stored: StoredGroups, groups: Sequence[SpanGroup], wanted: Wanted) -> pa.Table:
+    """The records of `groups` from `wanted.offset` on."""
+    rows = _decode_columns(stored, groups, RECORD_SCHEMA.names, wanted)
+    with parsing(stored.key):
+        return _as_records(rows.slice(_row_of(rows, wanted.offset)), {})
+
+
+def _decode_slice(stored: StoredGroups, each: SpanGroup, wanted: Wanted) -> pa.Table:
+    """The wanted records of one row group."""
+    footer, data = stored.footer, stored.of((each,))
+    with parsing(stored.key):
+        pages = column_pages(footer.metadata.row_group(each.group.index).column(_VALUE), data, each.group.start)
+        absent = _absent_columns(footer, each, data)
+    if pages is None:
+        return _decode_whole(stored, (each,), wanted)
+    names = [name for name in RECORD_SCHEMA.names if name != "value" and name not in absent]
+    rest = _decode_columns(stored, (each,), names, wanted)
+    skipped = _row_of(rest, wanted.offset)
+    row = each.first_row + skipped
+    if row == each.end_row:
+        return RECORD_SCHEMA.empty_table()
+    chosen = choose_pages(pages, row, each.end_row, wanted)
+    count = min(chosen[-1].next_row, each.end_row) - row
+    others: dict[str, Column] = {name: pa.nulls(count, RECORD_SCHEMA.field(name).type) for name in absent}
+    with parsing(stored.key):
+        others["value"] = decode_values(chosen, data).slice(row - chosen[0].first_row, count)
+        return _as_records(rest.slice(skipped, count), others)
+
+
+def _decode_columns(
+    stored: StoredGroups, groups: Sequence[SpanGroup], names: Sequence[str], wanted: Wanted
+) -> pa.Table:
+    """The columns `names`, `offset` among them, of the rows of the span. The partition of each row is checked: by the
+    statistics, or in a shared row group by itself."""
+    shared = any(each.shared for each in groups)
+    read = ["partition", *names] if shared else names
+    footer, data = stored.footer, stored.of(groups)
+    whole = decode_rows(stored.key, SEGMENT_FLAVOR, footer, [each.group for each in groups], data, read)
+    rows = whole.slice(groups[0].first_row, sum(each.rows for each in groups))
+    bounds = [partition_bounds(each.group) for each in groups if not each.shared]
+    if shared:
+        ends = pc.min_max(rows["partition"])
+        bounds.append((ends["min"].as_py(), ends["max"].as_py()))
+        rows = rows.drop_columns(["partition"])
+    if any(each != (wanted.partition, wanted.partition) for each in bounds):
+        raise Corrupt(stored.key, f"has records of another partition where its manifest has {wanted.partition}")
+    first, last = rows["offset"][0].as_py(), rows["offset"][-1].as_py()
+    if first < groups[0].base_offset or last > groups[-1].last_offset:
+        raise Corrupt(stored.key, f"has offsets {first} to {last}, which its manifest or its statistics exclude")
+    return rows
+
+
+def _as_records(rows: pa.Table, others: Mapping[str, Column]) -> pa.Table:
+    """`rows` and the columns `others` as `RECORD_SCHEMA`. Raises `pa.ArrowInvalid` for a timestamp between two
+    milliseconds."""
+    columns = {**dict(zip(rows.column_names, rows.columns, strict=True)), **others}
+    columns["timestamp"] = columns["timestamp"].cast(TIMESTAMP)
+    return pa.Table.from_arrays([columns[name] for name in RECORD_SCHEMA.names], schema=RECORD_SCHEMA)
+
+
+def _ascends(records: pa.Table) -> bool:
+    offsets = records["offset"].to_numpy()
+    return bool(np.all(offsets[1:] > offsets[:-1]))
+
+
+def _absent_columns(footer: Footer, each: SpanGroup, data: memoryview) -> frozenset[str]:
+    """The columns that no record of the row group has."""
+    metadata, group = footer.metadata, each.group
     return frozenset(
-        name
-        for name, leaf in _FIRST_LEAVES.items()
-        if holds_only_nulls(footer.metadata, group.index, leaf, data, group.start)
+        name for name, leaf in _FIRST_LEAVES.items() if holds_only_nulls(metadata, group.index, leaf, data, group.start)
     )
 
 
-def _row_of(records: pa.Table, offset: int) -> int:
-    return int(np.searchsorted(records["offset"].to_numpy(), offset))
+def _row_of(rows: pa.Table, offset: int) -> int:
+    return int(np.searchsorted(rows["offset"].to_numpy(), offset))

@@ -81,6 +81,16 @@ def ends_in_header(key: str, header_json: bytes) -> Mapping[int, int]:
     return {partition: last_offset + 1 for partition, _, last_offset, _ in spans}
 
 
+def offset_bounds(group: RowGroup) -> tuple[int, int]:
+    """The least and greatest offset of any partition in `group`."""
+    return group.bounds[_OFFSET]
+
+
+def partition_bounds(group: RowGroup) -> tuple[int, int]:
+    """The least and greatest partition in `group`."""
+    return group.bounds[_PARTITION]
+
+
 def min_timestamp_ms(groups: Sequence[RowGroup]) -> int:
     return min(group.bounds[_TIMESTAMP][0] for group in groups) // 1_000
 

@@ -1,10 +1,10 @@
 """The state of one partition in the memory of its shard's leader.
 
     0 ........ log start ........ cold end ............ high watermark ...... next offset
-                    segments (manifest)    spans of WAL entries      buffered, not readable
+                    segments (the view)    spans of WAL entries      buffered, not readable
 
-The manifest and the spans change together, without an await in between, so every reader sees a log without gap or
-overlap (inv. 5). Only records below the high watermark may be read (inv. 1).
+The view of the manifest and the spans change together, without an await in between, so every reader sees a log without
+gap or overlap (inv. 5). Only records below the high watermark may be read (inv. 1).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tidelog.services.broker.shard.idempotence import ProducerTable
 from tidelog.storage.errors import Denied, Fenced, NotFound, OutOfRange, RecordsLost, Unavailable
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.losses import loss_at
-from tidelog.storage.manifests.manifest import Manifest, Segment
+from tidelog.storage.manifests.partition_view import PartitionView
+from tidelog.storage.manifests.segment_list import FoundSpan
 from tidelog.storage.wal.wal_entry import ProducerMark, Span
 
 
@@ -64,14 +65,14 @@ def hot_span(entry: EntryName, span: Span, timestamp_ms_max: int | None = None) 
 
 
 class PartitionState:
-    """Mutable, owned by the event loop."""
+    """Mutable, owned by the event loop. `view`: the partition in a version of the shard's manifest."""
 
-    def __init__(self, topic: str, shard: int, manifest: Manifest, producers: ProducerTable | None = None) -> None:
+    def __init__(self, topic: str, view: PartitionView, producers: ProducerTable | None = None) -> None:
         self.topic = topic
-        self.shard = shard
-        self.manifest = manifest
-        self.next_offset = manifest.cold_end
-        self.high_watermark = manifest.cold_end
+        self.shard = view.shard
+        self.view = view
+        self.next_offset = view.cold_end
+        self.high_watermark = view.cold_end
         self.producers = ProducerTable() if producers is None else producers
         self.deleted = False
         self.last_outcome: Outcome | None = None
@@ -80,21 +81,21 @@ class PartitionState:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        return self.manifest.topic_partition
+        return self.view.place
 
     @property
     def log_start_offset(self) -> int:
-        return self.manifest.log_start_offset
+        return self.view.log_start_offset
 
     @property
     def cold_end(self) -> int:
-        return self.manifest.cold_end
+        return self.view.cold_end
 
     def recover(self, spans: Sequence[HotSpan], marks: Sequence[ProducerMark], holes: Sequence[int] = ()) -> None:
-        """Adopt what the WAL holds beyond the manifest, as it was read when the shard was opened. Offsets missing
+        """Adopt what the WAL holds beyond the view, as it was read when the shard was opened. Offsets missing
         between two entries were in one of the `holes` between them, and are lost. Raises `RecordsLost` if there is no
         hole."""
-        self.producers.restore((*self.manifest.producers, *marks))
+        self.producers.restore((*(known.mark for known in self.view.state.producers), *marks))
         for span in spans:
             if span.base_offset > self.high_watermark:
                 self.commit(self._lost_before(span, holes))
@@ -134,31 +135,35 @@ class PartitionState:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def apply_manifest(self, manifest: Manifest) -> None:
-        """Switch to `manifest` if it is newer; the spans that it covers are dropped in the same step (inv. 5)."""
-        if manifest.version <= self.manifest.version:
+    def apply(self, view: PartitionView) -> None:
+        """Switch to `view` if it is newer; the spans that it covers are dropped in the same step (inv. 5)."""
+        if view.version <= self.view.version:
             return
-        assert manifest.cold_end <= self.high_watermark, "only what is committed is archived (inv. 1)"
-        self.manifest = manifest
-        covered = bisect_right(self._spans, manifest.cold_end, key=lambda span: span.next_offset)
+        assert view.cold_end <= self.high_watermark, "only what is committed is archived (inv. 1)"
+        self.view = view
+        covered = bisect_right(self._spans, view.cold_end, key=lambda span: span.next_offset)
         del self._spans[:covered]
 
-    def apply_cold_manifest(self, manifest: Manifest) -> None:
-        """Switch to a newer manifest on a broker that does not know the WAL: the log ends at the cold end."""
+    def apply_cold(self, view: PartitionView) -> None:
+        """Switch to a newer view on a broker that does not know the WAL: the log ends at the cold end."""
         assert not self._spans, "only a leader knows spans"
-        self.manifest = manifest
-        self.high_watermark = manifest.cold_end
+        self.view = view
+        self.high_watermark = view.cold_end
+
+    def set_deleted(self) -> None:
+        """The topic was deleted: fetches that wait for records wake up and fail."""
+        self.deleted = True
+        self.wake()
 
     def spans_from(self, offset: int) -> Iterator[HotSpan]:
         """The span that holds `offset` and all later ones, as they are now."""
         first = bisect_right(self._spans, offset, key=lambda span: span.next_offset)
         return iter(self._spans[first:])
 
-    def segment_at(self, offset: int) -> Segment:
-        """The segment that holds `offset`, or the next one if the offset was compacted away. `offset` is below the cold
-        end (inv. 5)."""
-        segments = self.manifest.segments
-        return segments[bisect_right(segments, offset, key=lambda segment: segment.next_offset)]
+    def cold_span(self, offset: int) -> FoundSpan | None:
+        """The span of a segment that holds `offset`, or the next one if the offset was compacted away. None: compaction
+        left nothing from `offset` to the cold end."""
+        return self.view.find(offset)
 
     def check_readable(self, offset: int) -> None:
         """Raises `OutOfRange` for an offset outside the log, `NotFound` once the topic is deleted."""
@@ -173,7 +178,7 @@ class PartitionState:
             )
 
     def check_not_lost(self, offset: int) -> None:
-        if loss := loss_at(self.manifest.losses, offset):
+        if loss := loss_at(self.view.state.losses, offset):
             reason = "held records that are recorded as lost"
             raise RecordsLost(loss.key, reason, first_offset=loss.first_offset, next_offset=loss.next_offset)
 

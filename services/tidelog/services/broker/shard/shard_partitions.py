@@ -1,50 +1,50 @@
 """The partitions of one shard; each is loaded when it is first used.
 
 A leader of 10,000 partitions opens with the headers of its WAL alone. The spans of a partition wait here until the
-partition is used; only then is its manifest read.
+partition is used. The shard's manifest is read once, for the first of its partitions; the list of a topic, if it has
+one, is read for the first partition of the topic.
+
+All loaded partitions show the same version of the manifest, the newest one that passed through here (`apply`). A
+partition switches to it in one step (inv. 5).
 """
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.shard.hot_tail import EntryName
 from tidelog.services.broker.shard.idempotence import ProducerMemory, ProducerTable
 from tidelog.services.broker.shard.partition_state import HotSpan, PartitionState, hot_span
-from tidelog.services.broker.telemetry.measurements import Measurements
-from tidelog.storage.errors import Fenced
+from tidelog.storage.errors import Corrupt, Fenced
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifests.manifest import Manifest
-from tidelog.storage.manifests.manifest_log import ManifestLog
-from tidelog.storage.object_store import ObjectStore
+from tidelog.storage.manifests.partition_view import PartitionView, view_of
+from tidelog.storage.manifests.shard_log import ShardLog, lacks_list
+from tidelog.storage.manifests.shard_manifest import ShardManifest
 from tidelog.storage.single_flight import SingleFlight
 from tidelog.storage.wal.wal import Wal
 from tidelog.storage.wal.wal_entry import ProducerMark, WalHeader
 from tidelog.storage.wal.wal_index import IndexedEntry
 
+_log = logging.getLogger(__name__)
+
 
 class ShardPartitions:
-    """Partition states by topic and number. Loading raises `Unavailable`, `Corrupt`. Every manifest that passes through
-    is reported to `measurements`. `on_overtaken` is called with a proof that another broker leads the shard."""
+    """Partition states by topic and number. Loading raises `Unavailable`, `Corrupt`. `on_overtaken` is called with a
+    proof that another broker leads the shard."""
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        wal: Wal,
-        measurements: Measurements | None = None,
-        producer_memory: ProducerMemory | None = None,
-    ) -> None:
+    def __init__(self, log: ShardLog, wal: Wal, producer_memory: ProducerMemory | None = None) -> None:
         self.wal = wal
-        self._store = store
-        self.measurements = measurements or Measurements()
+        self.log = log
         self._producer_memory = producer_memory
         self._states: dict[TopicPartition, PartitionState] = {}
         self._spans: defaultdict[TopicPartition, list[HotSpan]] = defaultdict(list)
         self._marks: defaultdict[TopicPartition, list[ProducerMark]] = defaultdict(list)
         self._loads: SingleFlight[TopicPartition, PartitionState] = SingleFlight()
-        self._newer: dict[TopicPartition, Manifest] = {}
+        self._opens: SingleFlight[None, None] = SingleFlight()
+        self._manifest: ShardManifest | None = None
         self._created_here: set[str] = set()
         self._holes: Sequence[int] = ()
         self.on_overtaken: Callable[[str], None] = _ignore
@@ -55,6 +55,11 @@ class ShardPartitions:
     def __len__(self) -> int:
         """How many partitions are loaded or have records in the WAL."""
         return len(self._states.keys() | self._spans.keys())
+
+    @property
+    def manifest(self) -> ShardManifest | None:
+        """The version that all loaded partitions show; None before the first one is read."""
+        return self._manifest
 
     def adopt(self, entries: Sequence[IndexedEntry], holes: Sequence[int] = ()) -> None:
         """Index the log as it was read. `holes`: numbers of lost entries whose headers are unknown."""
@@ -72,51 +77,34 @@ class ShardPartitions:
         return await self._loads.run(topic_partition, lambda: self._read(topic, topic_partition))
 
     async def refresh(self, state: PartitionState) -> None:
-        """Read the newest manifest; a compactor may have appended it. If it ends beyond the high watermark, another
-        broker leads the shard and has archived records that this one does not know: then `on_overtaken` is called, and
-        this raises `Fenced`."""
-        manifest = await ManifestLog(self._store, state.topic, state.topic_partition).latest()
-        if manifest.cold_end > state.high_watermark:
-            reason = (
-                f"partition {state.topic_partition.partition} of {state.topic!r} is archived up to offset "
-                f"{manifest.cold_end}, and this broker's log ends at offset {state.high_watermark}"
-            )
-            self.on_overtaken(reason)
-            raise Fenced(f"another broker leads shard {self.wal.shard}: {reason}")
-        self.measurements.cold.manifest_read(manifest)
-        state.apply_manifest(manifest)
+        """Switch to the newest manifest; a compactor may have appended it. Raises like `apply`, and `Corrupt` if the
+        list of the partition's topic is damaged."""
+        newest = await self.log.newest()
+        await self.apply(await self.log.with_lists(newest, (state.topic_partition.topic_id,)))
 
-    def apply_manifests(self, manifests: Sequence[Manifest]) -> None:
-        """Switch to newer manifests, each partition in one step (inv. 5)."""
-        for manifest in manifests:
-            self.measurements.cold.manifest_read(manifest)
-            topic_partition = manifest.topic_partition
-            if state := self._states.get(topic_partition):
-                state.apply_manifest(manifest)
-                continue
-            if self._loads.running(topic_partition):
-                self._newer[topic_partition] = manifest  # the load may have read the version before it
-            if spans := self._spans.pop(topic_partition, None):
-                self._spans[topic_partition] = [span for span in spans if span.next_offset > manifest.cold_end]
+    async def apply(self, manifest: ShardManifest) -> None:
+        """Switch every loaded partition to `manifest`, unless a newer version passed through before. The lists of all
+        loaded topics are read first; then all partitions switch without an await in between. Partitions whose topic has
+        a damaged list stay as they are.
+
+        If a partition ends beyond its high watermark there, another broker leads the shard and has archived records
+        that this one does not know: then `on_overtaken` is called, and this raises `Fenced`. Raises `Unavailable`."""
+        damaged: set[str] = set()
+        while self._is_newer(manifest) and (lacking := self._lacking_lists(manifest) - damaged):
+            try:
+                manifest = await self.log.with_lists(manifest, lacking)
+            except Corrupt:
+                manifest = await self._with_whole_lists(manifest, lacking, damaged)
+        if self._is_newer(manifest):
+            self._switch(manifest)
 
     def unarchived(self) -> int:
         """How many partitions have records that are in no segment, as far as this broker knows."""
         loaded = sum(state.high_watermark > state.cold_end for state in self._states.values())
         return loaded + sum(bool(spans) for spans in self._spans.values())
 
-    async def refresh_behind(self, floor: int) -> None:
-        """Refresh the partitions that still refer to WAL entries below `floor`: an earlier pass archived them and
-        failed before it could apply its manifests."""
-        for state in self:
-            oldest = next(state.spans_from(state.cold_end), None)
-            if oldest and oldest.entry.seq < floor:
-                await self.refresh(state)
-        for topic_partition, spans in self._spans.items():
-            if spans and spans[0].entry.seq < floor and not self._loads.running(topic_partition):
-                self._spans[topic_partition] = [span for span in spans if span.entry.seq >= floor]
-
     def topic_created(self, topic: Topic) -> None:
-        """This broker has just created the topic, so its partitions have no manifests and none needs to be read."""
+        """This broker has just created the topic, so the manifest has nothing of it and need not be read."""
         self._created_here.add(topic.topic_id)
 
     def was_created_here(self, topic: Topic) -> bool:
@@ -130,10 +118,8 @@ class ShardPartitions:
             topic_partition = topic.partition(number)
             self._spans.pop(topic_partition, None)
             self._marks.pop(topic_partition, None)
-            self._newer.pop(topic_partition, None)
             if state := self._states.pop(topic_partition, None):
-                state.deleted = True
-                state.wake()
+                state.set_deleted()
 
     def wake_all(self) -> None:
         for state in self:
@@ -146,21 +132,85 @@ class ShardPartitions:
         for mark in header.producers:
             self._marks[mark.topic_partition].append(mark)
 
-    async def _read(self, topic: Topic, topic_partition: TopicPartition) -> PartitionState:
-        if topic.topic_id in self._created_here:
-            manifest = Manifest(topic_partition)
-        else:
-            manifest = await ManifestLog(self._store, topic.name, topic_partition).latest()
-        newer = self._newer.pop(topic_partition, None)
-        if newer and newer.version > manifest.version:
-            manifest = newer
-        self.measurements.cold.manifest_read(manifest)
-        producers = ProducerTable(memory=self._producer_memory)
-        state = PartitionState(topic.name, self.wal.shard, manifest, producers)
-        spans, marks = self._spans.pop(topic_partition, []), self._marks.pop(topic_partition, [])
-        state.recover(spans, marks, self._holes)
-        self._states[topic_partition] = state
+    async def _read(self, topic: Topic, place: TopicPartition) -> PartitionState:
+        if topic.topic_id not in self._created_here:
+            await self._opens.run(None, self._open)
+        while (manifest := self._manifest) and lacks_list(manifest, topic.topic_id):
+            await self._read_list(manifest, topic.topic_id)
+        view = view_of(self._manifest or ShardManifest(self.wal.shard), place)
+        state = PartitionState(topic.name, view, ProducerTable(memory=self._producer_memory))
+        state.recover(self._spans.get(place, ()), self._marks.get(place, ()), self._holes)
+        self._spans.pop(place, None)
+        self._marks.pop(place, None)
+        self._states[place] = state
         return state
+
+    async def _open(self) -> None:
+        """Read the manifest, unless one passed through before. It is at least as new as the log that was adopted."""
+        if self._manifest is None:
+            await self.apply(await self.log.newest())
+
+    async def _read_list(self, manifest: ShardManifest, topic_id: str) -> None:
+        """Complete the current manifest, or switch to the newest one if a list of the current one was collected."""
+        try:
+            read = await self.log.with_lists(manifest, (topic_id,))
+        except Corrupt:
+            newest = await self.log.newest()
+            if newest.version <= manifest.version:
+                raise
+            await self.apply(newest)
+        else:
+            if self._manifest is manifest:
+                self._manifest = read
+
+    def _is_newer(self, manifest: ShardManifest) -> bool:
+        return self._manifest is None or manifest.version > self._manifest.version
+
+    def _lacking_lists(self, manifest: ShardManifest) -> set[str]:
+        """The loaded topics whose lists have to be read."""
+        return {topic_id for topic_id in {place.topic_id for place in self._states} if lacks_list(manifest, topic_id)}
+
+    async def _with_whole_lists(
+        self, manifest: ShardManifest, topic_ids: Iterable[str], damaged: set[str]
+    ) -> ShardManifest:
+        """`manifest` with those of the lists that are not damaged; the others' topics are added to `damaged`."""
+        for topic_id in topic_ids:
+            try:
+                manifest = await self.log.with_lists(manifest, (topic_id,))
+            except Corrupt as error:
+                damaged.add(topic_id)
+                _log.error(
+                    "partitions of shard %d do not follow version %d: %s", self.wal.shard, manifest.version, error
+                )
+        return manifest
+
+    def _switch(self, manifest: ShardManifest) -> None:
+        before, self._manifest = self._manifest, manifest
+        for place, state in self._states.items():
+            if place.topic_id not in manifest.topics and before and place.topic_id in before.topics:
+                state.set_deleted()
+            elif not lacks_list(manifest, place.topic_id):
+                view = view_of(manifest, place)
+                self._check_not_overtaken(state, view)
+                state.apply(view)
+        if before is None or manifest.floor.number > before.floor.number:
+            self._drop_archived(manifest.floor.number)
+
+    def _check_not_overtaken(self, state: PartitionState, view: PartitionView) -> None:
+        if view.cold_end <= state.high_watermark:
+            return
+        reason = (
+            f"partition {view.place.partition} of {state.topic!r} is archived up to offset {view.cold_end}, and this "
+            f"broker's log ends at offset {state.high_watermark}"
+        )
+        self.on_overtaken(reason)
+        raise Fenced(f"another broker leads shard {self.wal.shard}: {reason}")
+
+    def _drop_archived(self, floor: int) -> None:
+        """Forget the records of unloaded partitions in entries below `floor`: they are in segments."""
+        for place, spans in self._spans.items():
+            if spans and spans[0].entry.seq < floor:
+                self._spans[place] = [span for span in spans if span.entry.seq >= floor]
 
 
 def _ignore(_reason: str) -> None:
