@@ -4,7 +4,8 @@
   nothing.
 - Each step uses the state as it is then, so a read may run while the archiver moves the cold end (inv. 5). If a WAL
   entry was archived and deleted, or a segment was merged, the newest manifest says where the records are now.
-- An object that is missing without a replacement (`_expect_replaced`), or damaged, makes its offsets `RecordsLost`. A
+- An object that is missing without a replacement (`_expect_moved`, `_expect_archived`), or damaged, makes its offsets
+`RecordsLost`. A
   fetch returns the records before them; one that begins in them gets the error, which contains the next readable
   offset.
 - A fetch that begins where another one ended is treated as part of a replay: it gets what is in memory, and two more
@@ -29,12 +30,10 @@ from tidelog.services.broker.shard.record_columns import timestamps_ms
 from tidelog.services.broker.telemetry.measurements import Measurements
 from tidelog.storage.errors import Corrupt, NotFound, RecordsLost, Unavailable
 from tidelog.storage.layout import TopicPartition
-from tidelog.storage.manifests.manifest import Segment
+from tidelog.storage.manifests.segment_list import FoundSpan
+from tidelog.storage.manifests.shard_values import SegmentSpan
 from tidelog.storage.segments.segment_reader import READ_RECORDS_MAX
 from tidelog.storage.wal.wal import Wal
-
-SEARCHED_RECORDS, SEARCHED_BYTES = 1 << 16, 1 << 22
-"""Bounds of one read in a search record by record."""
 
 ENDS_MAX = 10_000
 """Ends of fetches that are remembered to recognize replays."""
@@ -76,12 +75,12 @@ class PartitionReader:
                 state.check_not_lost(offset)
                 if offset >= state.cold_end:
                     offset = await self._read_span(partitions, state, offset, budget)
-                elif budget.well_filled and (
-                    replayed or self._segments.in_memory(state.segment_at(offset), offset) is None
-                ):
+                elif (found := state.cold_span(offset)) is None:
+                    offset = state.cold_end
+                elif budget.well_filled and (replayed or self._segments.in_memory(found, offset) is None):
                     break  # the answer is large enough; the next fetch reads on, and a replay is sent piece by piece
                 else:
-                    offset = await self._read_segment(partitions, state, offset, budget, replayed=replayed)
+                    offset = await self._read_segment(partitions, state, found, offset, budget, replayed=replayed)
         except RecordsLost:
             if not budget.records:
                 raise  # otherwise the records before them are returned, and the next fetch fails
@@ -106,31 +105,20 @@ class PartitionReader:
 
     async def _cold_first_at(self, partitions: Partitions, state: PartitionState, timestamp_ms: int) -> int | None:
         """The first offset at or after a time below the cold end, None if there is none."""
-        while True:
-            try:
-                for segment in state.manifest.segments:
-                    if segment.max_timestamp_ms >= timestamp_ms:
-                        self._measurements.cold_get(state.topic)
-                        offset = await self._segments.first_at(segment, timestamp_ms)
-                        if offset is not None and offset < state.log_start_offset:
-                            offset = await self._first_left_at(partitions, state, segment, timestamp_ms)
-                        if offset is not None:
-                            return offset
-            except NotFound as missing:
-                await self._expect_replaced(partitions, state, segment, missing)
-                continue  # merged or expired meanwhile: search the new manifest
-            return None
-
-    async def _first_left_at(
-        self, partitions: Partitions, state: PartitionState, segment: Segment, timestamp_ms: int
-    ) -> int | None:
-        """Like `_cold_first_at`, for a segment whose first such record is below the log start."""
         offset = state.log_start_offset
-        while offset < segment.next_offset:
-            batches, offset = await self.read(partitions, state, offset, FetchLimits(SEARCHED_RECORDS, SEARCHED_BYTES))
-            for batch in batches:
-                if (row := _first_row(batch, timestamp_ms)) is not None:
-                    return int(batch.column("offset")[row].as_py())
+        while found := state.view.find(offset, timestamp_ms):
+            self._measurements.cold_get(state.topic)
+            try:
+                first = await self._segments.first_at(found, timestamp_ms, offset)
+            except NotFound as missing:
+                await self._expect_moved(partitions, state, found, missing)
+                offset = max(offset, state.log_start_offset)
+                continue
+            except Corrupt as fault:
+                raise _lost(fault.name, fault.reason, found.span) from fault
+            if first is not None:
+                return first
+            offset = found.span.next_offset
         return None
 
     async def latest_timestamp_ms(self, partitions: Partitions, state: PartitionState, offset: int, count: int) -> int:
@@ -144,29 +132,36 @@ class PartitionReader:
         return latest_ms
 
     async def _read_segment(
-        self, partitions: Partitions, state: PartitionState, offset: int, budget: ReadBudget, *, replayed: bool
+        self,
+        partitions: Partitions,
+        state: PartitionState,
+        found: FoundSpan,
+        offset: int,
+        budget: ReadBudget,
+        *,
+        replayed: bool,
     ) -> int:
-        segment = state.segment_at(offset)
-        records = self._segments.in_memory(segment, offset)
+        records = self._segments.in_memory(found, offset)
         if records is None:
             self._measurements.cold_get(state.topic)
             try:
-                records = await self._segments.read(segment, offset, *self._wanted(budget, replayed=replayed))
+                records = await self._segments.read(found, offset, *self._wanted(budget, replayed=replayed))
             except NotFound as missing:
-                await self._expect_replaced(partitions, state, segment, missing)
+                await self._expect_moved(partitions, state, found, missing)
                 return offset
             except Corrupt as fault:
-                raise _lost(fault.name, fault.reason, segment) from fault
+                raise _lost(fault.name, fault.reason, found.span) from fault
         if not records.num_rows:
-            return segment.next_offset
+            return found.span.next_offset
         budget.take(records)
         return budget.next_offset or offset
 
     def _read_ahead(self, state: PartitionState, offset: int) -> None:
         """Read ahead the piece at `offset`, and the next one if both fit."""
-        behind = self._segments.read_ahead(state.segment_at(offset), offset)
-        if behind is not None and behind < state.cold_end and self._segments.has_room():
-            self._segments.read_ahead(state.segment_at(behind), behind)
+        found = state.cold_span(offset)
+        behind = self._segments.read_ahead(found, offset) if found else None
+        if behind is not None and self._segments.has_room() and (following := state.cold_span(behind)):
+            self._segments.read_ahead(following, behind)
 
     def _wanted(self, budget: ReadBudget, *, replayed: bool) -> tuple[int, int]:
         """Bytes and records to read: what is left of the budget, or a whole piece for a replay."""
@@ -195,29 +190,36 @@ class PartitionReader:
         try:
             return await self._entries.read(partitions.wal, span.entry)
         except NotFound as missing:
-            await self._expect_replaced(partitions, state, span, missing)
+            await self._expect_archived(partitions, state, span, missing)
             return None
         except Corrupt as fault:
             raise _lost(fault.name, fault.reason, span) from fault
 
-    async def _expect_replaced(
-        self, partitions: Partitions, state: PartitionState, place: HotSpan | Segment, missing: NotFound
+    async def _expect_moved(
+        self, partitions: Partitions, state: PartitionState, found: FoundSpan, missing: NotFound
     ) -> None:
-        """Return if a missing object has been replaced; `state` then says where its records are.
-
-        Segments and entries are deleted only after a manifest that replaces them was appended, so a newer manifest
-        proves a replacement. Without one, raises `RecordsLost`, because something else has deleted the object; or
-        `Unavailable` if the floor has passed the entry, because another broker has archived it."""
-        before = state.manifest.version
+        """Return if a missing segment has left the list; `state` then says where its records are, if they are not
+        deleted. A segment is deleted only after a version without it was appended. So if the newest version still lists
+        it, something else has deleted it, and this raises `RecordsLost`."""
         await partitions.refresh(state)
-        if state.manifest.version > before:
+        state.check_exists()
+        if state.view.segments.named(found.segment.key):
+            raise _lost(found.segment.key, IS_MISSING, found.span) from missing
+
+    async def _expect_archived(
+        self, partitions: Partitions, state: PartitionState, span: HotSpan, missing: NotFound
+    ) -> None:
+        """Return if the records of a missing entry are in a segment, as `state` knows then. Entries are deleted only
+        after a version that archives them was appended. Otherwise raises `RecordsLost`, because something else has
+        deleted the entry; or `Unavailable` if the floor has passed it, because another broker has archived it."""
+        await partitions.refresh(state)
+        state.check_exists()
+        if span.base_offset < state.cold_end:
             return
-        if isinstance(place, Segment):
-            raise _lost(place.key, IS_MISSING, place) from missing
-        if (await partitions.wal.floor()).number > place.entry.seq:
-            offset = f"offset {place.base_offset} of {state.topic}/{state.topic_partition.partition}"
+        if (await partitions.wal.floor()).number > span.entry.seq:
+            offset = f"offset {span.base_offset} of {state.topic}/{state.topic_partition.partition}"
             raise Unavailable(f"another broker has archived {offset}. Retry") from missing
-        raise _lost(partitions.wal.key(place.entry.seq), IS_MISSING, place) from missing
+        raise _lost(partitions.wal.key(span.entry.seq), IS_MISSING, span) from missing
 
     async def _span_records(self, partitions: Partitions, state: PartitionState, span: HotSpan) -> pa.Table:
         records = self._entries.in_memory(span.entry)
@@ -233,6 +235,6 @@ def _first_row(records: pa.Table | pa.RecordBatch, timestamp_ms: int) -> int | N
     return int(rows[0]) if len(rows) else None
 
 
-def _lost(key: str, reason: str, place: HotSpan | Segment) -> RecordsLost:
+def _lost(key: str, reason: str, place: HotSpan | SegmentSpan) -> RecordsLost:
     """The error that the object `key`, which contains `place`, cannot be read."""
     return RecordsLost(key, reason, first_offset=place.base_offset, next_offset=place.next_offset)

@@ -167,8 +167,7 @@ class PartitionState:
 
     def check_readable(self, offset: int) -> None:
         """Raises `OutOfRange` for an offset outside the log, `NotFound` once the topic is deleted."""
-        if self.deleted:
-            raise NotFound(f"topic {self.topic!r} was deleted")
+        self.check_exists()
         if not self.log_start_offset <= offset <= self.high_watermark:
             raise OutOfRange(
                 f"partition {self.topic_partition.partition} of {self.topic!r} holds offsets "
@@ -176,6 +175,11 @@ class PartitionState:
                 log_start_offset=self.log_start_offset,
                 high_watermark=self.high_watermark,
             )
+
+    def check_exists(self) -> None:
+        """Raises `NotFound` once the topic is deleted."""
+        if self.deleted:
+            raise NotFound(f"topic {self.topic!r} was deleted")
 
     def check_not_lost(self, offset: int) -> None:
         if loss := loss_at(self.view.state.losses, offset):
