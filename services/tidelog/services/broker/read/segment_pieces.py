@@ -4,7 +4,7 @@ A consumer that replays a partition gets the partition's rows of whole row group
 the rest is kept, within a bound of bytes, because the next fetch begins there. While one piece is sent, the next two
 are read ahead in parallel, so that one can be decoded while the other is transferred. The second one is skipped if it
 would displace a piece that was read ahead for another consumer. A lookup of a few records reads only those
-(`segment_reader`). The number of parallel reads is bounded, together with those of old WAL entries. """
+(`segment_reader`). The number of parallel reads is bounded, together with those of old WAL entries."""
 
 from __future__ import annotations
 

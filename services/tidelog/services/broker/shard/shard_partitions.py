@@ -18,7 +18,7 @@ from tidelog.coordinator.topics.topic import Topic
 from tidelog.services.broker.shard.hot_tail import EntryName
 from tidelog.services.broker.shard.idempotence import ProducerMemory, ProducerTable
 from tidelog.services.broker.shard.partition_state import HotSpan, PartitionState, hot_span
-from tidelog.storage.errors import Corrupt, Fenced
+from tidelog.storage.errors import Conflict, Corrupt, Fenced
 from tidelog.storage.layout import TopicPartition
 from tidelog.storage.manifests.partition_view import PartitionView, view_of
 from tidelog.storage.manifests.shard_log import ShardLog, lacks_list
@@ -93,6 +93,8 @@ class ShardPartitions:
         while self._is_newer(manifest) and (lacking := self._lacking_lists(manifest) - damaged):
             try:
                 manifest = await self.log.with_lists(manifest, lacking)
+            except Conflict:
+                manifest = await self.log.latest()
             except Corrupt:
                 manifest = await self._with_whole_lists(manifest, lacking, damaged)
         if self._is_newer(manifest):
@@ -154,11 +156,8 @@ class ShardPartitions:
         """Complete the current manifest, or switch to the newest one if a list of the current one was collected."""
         try:
             read = await self.log.with_lists(manifest, (topic_id,))
-        except Corrupt:
-            newest = await self.log.newest()
-            if newest.version <= manifest.version:
-                raise
-            await self.apply(newest)
+        except Conflict:
+            await self.apply(await self.log.latest())
         else:
             if self._manifest is manifest:
                 self._manifest = read
